@@ -302,8 +302,12 @@ def read_input(given: TraceInput) -> Trace:
     return trace
 
 
-def shell_of(given: TraceInput, arguments: argparse.Namespace) -> str:
-    """Return the words that name an input and its chosen part in a suggested command."""
+def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.PathLike[str] | None = None) -> str:
+    """Return the words that name an input and its chosen part in a suggested command, to be run in `folder`."""
+
+    def name(path: str | os.PathLike[str]) -> str:
+        return os.fspath(path) if folder is None or path == "-" else os.path.relpath(path, folder)
+
     words: list[str] = []
     between = getattr(arguments, "between", None)
     if between is not None:
@@ -316,13 +320,13 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace) -> str:
     if isinstance(given, InputPair):
         rank = [] if given.rank is None else [f"--rank={given.rank}"]
         kineto = given.kineto
-        words += ["--et-file", str(given.et), "--kineto-file", str(getattr(kineto, "file", kineto)), *rank]
+        words += ["--et-file", name(given.et), "--kineto-file", name(getattr(kineto, "file", kineto)), *rank]
     else:
         if between is not None and len(words) == len(("--between", "name", "number")):
             words.append("--log-level=warning")  # ends the values of --between
         rank_of_file = getattr(given, "rank", None)
         words += [] if rank_of_file is None else [f"--rank={rank_of_file}"]
-        words.append(str(given if isinstance(given, str) else os.fspath(given)))
+        words.append(name(given))
     return " ".join(shell_word(word) for word in words)
 
 

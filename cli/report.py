@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from ..analysis.devices import Device
 from ..analysis.summary import Analysis, analyze
@@ -13,7 +14,7 @@ from ..schemas.kineto.python_frames import PythonFrames, read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL
-from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts
+from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, shell_of
 from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, own_devices
 from .terminal import print_warnings, say
 
@@ -59,7 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
     if len(inputs) > MOST_IN_FULL:
         return _large_job(arguments, inputs)
     own = own_devices(arguments)
-    page, warnings = ranks_html(_analysed(arguments, inputs, own), len(inputs), arguments.title, own)
+    folder = PurePath(arguments.output).parent
+    shells = [shell_of(given, arguments, folder) for given in inputs]
+    ranks = _analysed(arguments, inputs, own)
+    page, warnings = ranks_html(ranks, len(inputs), arguments.title, own, shells=shells)
     return _write(arguments, page, warnings)
 
 

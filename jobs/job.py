@@ -312,7 +312,8 @@ class Job(Suggests):
             page, _ = pages.large_job_html(self, title)
         else:
             analyze = outer("analysis.summary").analyze
-            page, _ = pages.ranks_html(((analyze(trace), None) for trace in self), len(self), title)
+            ranks = ((analyze(trace), None) for trace in self)
+            page, _ = pages.ranks_html(ranks, len(self), title, output=path)
         with open_output(path) as out:
             out.write(page)
 

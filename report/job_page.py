@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import Any, Protocol
 
 from ..analysis.devices import Device
@@ -13,6 +15,7 @@ from ..analysis.table import Row, Table
 from ..jobs.job_ranks import check_job, job_trace
 from ..schemas.kineto.python_frames import PythonFrames
 from ..timeline.critical import critical_chain, unchanged_replay
+from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from .finding_cards import MOST_RANKS, cards_of, cards_of_many
 from .part_report import table_of_columns
@@ -30,6 +33,9 @@ def ranks_html(
     count: int,
     title: str = "",
     devices: Sequence[Device] = (),
+    *,
+    shells: Sequence[str] = (),
+    output: str | os.PathLike[str] = "",
 ) -> tuple[bytes, tuple[str, ...]]:
     """Return the page of some ranks in detail with their findings, and the failed checks of the job.
 
@@ -37,6 +43,8 @@ def ranks_html(
         ranks: with Python calls for the flame graph; read one at a time, and kept only for findings.
         count: number of ranks.
         devices: own devices, see `Case`.
+        shells: how a command line in the folder of the page names each trace; by default the relative path of its file.
+        output: path of the page.
 
     Raises:
         UsageError: the traces come from different jobs.
@@ -51,7 +59,9 @@ def ranks_html(
             kept.append(analysis)
             replays += [unchanged] if unchanged is not None and analysis.trace.selection is None else []
     warnings = tuple(check_job(facts))
-    cards = cards_of(kept, devices, replays) if kept else cards_of_many(count)
+    folder = PurePath(output).parent
+    named = shells or [shell_word(os.path.relpath(analysis.trace.file or "trace", folder)) for analysis in kept]
+    cards = cards_of(kept, devices, replays, named) if kept else cards_of_many(count)
     return report_html(reports, title, warnings, cards), warnings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -26,6 +27,7 @@ from .path_table import PathPart
 
 
 class _Added(Row):
+    variants: int = column("count", "Kernels of this name, if there are several.")
     kernel_kind: str = column("text", "Kind of the kernel.", "kind")
     cause: str = inferred("text", "If the next event had been launched when the gap began.")
     place: str = column("name", "File and line.", "line")
@@ -41,7 +43,7 @@ class _Overhead(Row):
 
     op: str = column("name", "Topmost operator.", "operator")
     count: int = column("count", "Calls.")
-    total: int = column("ns", "CPU time with everything that it calls.", "host time")
+    total: int = column("ns", "CPU time with everything that it calls.", "CPU time")
     t2: float = column("ns", "From the operator's start to its first launch.", "T2")
     t3: float = column("ns", "From the end of the operator's last launch to its end.", "T3")
     t5: float = column("ns", "Between two launches; of an operator without launches, its own time.", "T5")
@@ -54,15 +56,15 @@ class _LaunchCall(Row):
     mean: float = column("ns", "Mean duration.")
     std: float = column("ns", "Standard deviation.", "deviation")
     outliers: int = column("count", "Calls that take so much longer that they are left out.")
-    all: float = column("ns", "Mean duration with the outliers.", "mean with them")
+    all: float = column("ns", "Mean duration with the outliers.", "mean with outliers")
     sum: float = column("ns", "Sum of all durations.")
 
 
 class _RankNumbers(Row):
     name: str = column("text", "Rank.", "rank")
     file: str = column("name", "File of its trace.")
-    span: int = column("ns", "Length of the trace.", "length")
-    latency: float = column("ns", "Mean length of an iteration.", "mean iteration")
+    span: int = column("ns", "Duration of the trace.", "duration")
+    latency: float = column("ns", "Mean duration of a step.", "mean step")
     busy: float = column("share", "Share of the trace in which its devices are busy.", "GPU busy")
     computing: int = column("ns", "Time with a compute kernel.")
     communication: int = column("ns", "Time with a communication kernel.", "communicating")
@@ -121,8 +123,8 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
     ),
     "phases": (PhaseRow, "phase calls host_ns device_ns share launches idle_ns"),
     "kernels": (
-        KernelRow, "kernel kernel_kind dtype device count total_ns mean_ns flops_per_second operator_flops_per_second"
-        " flops_share bytes_per_second most_bytes_per_second bytes_share intensity bound ops",
+        KernelRow, "kernel variants kernel_kind dtype device count total_ns mean_ns flops_per_second"
+        " operator_flops_per_second flops_share bytes_per_second most_bytes_per_second bytes_share intensity bound ops",
     ),
     "gemms": (
         GemmRow, "op dtype device batch m n k count total_ns mean_ns flops_per_second flops_share bytes_per_second"
@@ -187,8 +189,25 @@ _LIKE = {
     "bus_bandwidth": "algorithm_bandwidth", "next_bytes": "bytes", "kept_bytes": "bytes",
     "change_ns": "a_total_ns", "rank_change_ns": "a_total_ns",
 }  # fmt: skip
-# Titles for headings that are a unit; the page adds its own unit to a title.
-_TITLES = {"flop/s": "Rate", "bytes/s": "Bandwidth", "bytes": "Size"}
+# Titles of columns with a heading that is too short for the page, or that is a unit: the page adds its own unit.
+_TITLES = {
+    "flops_per_second": "Achieved", "operator_flops_per_second": "Whole operator", "flops_share": "Of peak",
+    "bytes_per_second": "Bandwidth", "most_bytes_per_second": "Bandwidth at most", "bytes_share": "Of bandwidth",
+    "bound": "Bound by", "ops": "Operators", "flops": "FLOPs", "bytes": "Size", "collectives bytes": "Message",
+    "allocated_bytes": "Allocated", "algorithm_bandwidth": "Bandwidth", "bus_bandwidth": "Bus bandwidth",
+    "self_ns": "CPU self", "host": "CPU call", "host_wait_ns": "Launched late", "kernel_wait_ns": "Between kernels",
+    "other_ns": "Other waits", "before_first_ns": "Before first", "after_last_ns": "After last",
+    "idle_causes longest": "Longest queue", "idle_causes mean": "Mean queue", "full_ns": "Queue full",
+    "median_call_ns": "Median call", "median_delay_ns": "Median delay", "max_delay_ns": "Longest delay",
+    "short": "Shorter than call", "long_calls": "Calls > 50 µs", "long_delays": "Delays > 100 µs",
+    "window_ns": "Duration", "busy_share_of_gpu_span": "Busy, first to last", "overlapped_ns": "Overlapping",
+    "communication_ns": "Communication", "exposed_communication_ns": "Exposed", "host_before_ns": "CPU before",
+    "ns_per_output_token": "Per output token", "ns_per_prefill_token": "Per prefill token", "min_ns": "Shortest",
+    "a_communication_ns": "A communication", "b_communication_ns": "B communication", "a_device_ns": "A GPU",
+    "b_device_ns": "B GPU", "a_host_ns": "A CPU", "b_host_ns": "B CPU", "a_self_ns": "A CPU self",
+    "b_self_ns": "B CPU self", "change_self_ns": "B−A CPU self",
+}  # fmt: skip
+_CPU = re.compile(r"^host\b", re.IGNORECASE)
 # Narrow columns cut these names from the front.
 _ENDS_MATTER = ("modules", "path", "place", "source", "module")
 
@@ -197,15 +216,15 @@ _ENDS_MATTER = ("modules", "path", "place", "source", "module")
 def page_columns() -> dict[str, list[dict[str, Any]]]:
     """Return the columns per table, as `TableColumn` in `page/src/types.d.ts`."""
     return {
-        name: [_described((_Added, *joined, kind), shown, names.split()) for shown in names.split()]
+        name: [_described(name, (_Added, *joined, kind), shown, names.split()) for shown in names.split()]
         for name, (kind, names, *joined) in _TABLES.items()
     }
 
 
-def _described(kinds: Sequence[type[Row]], name: str, shown: Sequence[str]) -> dict[str, Any]:
+def _described(table: str, kinds: Sequence[type[Row]], name: str, shown: Sequence[str]) -> dict[str, Any]:
     columns: dict[str, Column] = {one.name: one for kind in kinds for one in kind.columns()}
     found = columns[name]
-    title = _TITLES.get(found.heading.lower(), found.heading.removesuffix(" GB/s"))
+    title = _TITLES.get(f"{table} {name}") or _TITLES.get(name) or _CPU.sub("CPU", found.heading)
     described: dict[str, Any] = {
         "key": name,
         "title": title[:1].upper() + title[1:],

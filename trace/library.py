@@ -244,7 +244,7 @@ class Library(Suggests):
 
         check_page_name(path)
         part = part_of(cast("Trace", self), steps=steps, window=window, between=between, module=module)
-        page, _ = ranks_html([(part.analyze(), None)], 1, title)
+        page, _ = ranks_html([(part.analyze(), None)], 1, title, output=path)
         with open_output(path) as out:
             out.write(page)
 

@@ -70,8 +70,7 @@ class DataLoading:
         yield Candidate(
             self.id,
             f"the steps wait {taken / 1e6:,.1f} ms for data, {taken / makespan:.1%} of the time, in {len(roots):,} "
-            "calls of "
-            f"{shortened(names[0], 60)}",
+            f"call{'s' * (len(roots) != 1)} of {shortened(names[0], 60)}",
             of.where(calls.source[roots]),
             (of.evidence("data loading (in the head)", of.case.analyses[of.number].host.loading_ns, "ns"),),
             taken,

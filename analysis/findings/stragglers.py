@@ -11,7 +11,7 @@ import numpy as np
 from ...trace.columns import IntColumn, matching
 from ...trace.intervals import sums
 from ...trace.kinds import CPU, GPU
-from ...trace.printable import shell_word, shortened
+from ...trace.printable import shortened
 from ...trace.text_tables import in_ms
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention, Where
@@ -178,8 +178,7 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
         return
     rows = np.concatenate([extra.rows for extra in causes]) if causes else np.zeros(0, np.int64)
     own = rows - int(case.graph.first_row[late.k])
-    files = shell_word(f"import etplus; print(etplus.load({[of.file for of in case.traces]!r}).stragglers.to_pandas())")
-    command = f"python -c {files}"
+    command = f"etplus analyze --summary {case.shells}"
     since = late.since_ns - trace.nodes.span.start
     begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"
     more = f"; it has {unlike:.0%} other or more calls and kernels" if unlike > UNLIKE else ""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 from command_texts import check_texts
-from support import call, kineto_document
+from support import ROOT, call, kineto_document
 from traces import kernel, launch, op
+
+GPU_SHAPED = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu.kineto.json.gz"
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +56,21 @@ def test_frames_are_of_files(files: list[str], tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
     done = call("report", *files, "--python-frames", cwd=tmp_path)
     assert done.returncode == 2 and b"--python-frames reads Kineto traces a second time" in done.stderr
+
+
+def test_commands_of_the_page_run_in_its_folder(tmp_path: Path) -> None:
+    """Evidence and what-if commands name a trace in another folder, and the chosen part."""
+    (tmp_path / "my traces").mkdir()
+    (tmp_path / "pages").mkdir()
+    shutil.copy(GPU_SHAPED, tmp_path / "my traces" / "a.json.gz")
+    assert not call("report", "my traces/a.json.gz", "-o", "pages/p.html", "--steps", "1", cwd=tmp_path).returncode
+    text = (tmp_path / "pages" / "p.html").read_text()
+    data = json.loads(text.split('type="application/json">')[1].split("</script>")[0])
+    found = data["findings"]["found"]
+    commands = {proof["command"] for one in found for proof in one["evidence"]} | {one["command"] for one in found}
+    assert any("--what-if" in command for command in commands), commands
+    for command in filter(None, commands):
+        name, *words = shlex.split(command)
+        assert name == "etplus" and "../my traces/a.json.gz" in words and "--steps=1" in words, command
+        done = call(*words, cwd=tmp_path / "pages")
+        assert done.returncode == 0, (command, done.stderr)

@@ -24,7 +24,7 @@ def test_every_table_of_the_page_has_columns() -> None:
 def test_columns_are_of_the_rows() -> None:
     """Rows of an analysis have the columns that the page is to show of them."""
     analysis: dict[str, Any] = rank_report(analysis_of(f"linked {GPU_SHAPED}"))["analysis"]
-    added = {"kernel_kind", "cause", "place", "remark", "what", "share"}
+    added = {"variants", "kernel_kind", "cause", "place", "remark", "what", "share"}
     checked = 0
     for name, columns in page_columns().items():
         rows = analysis.get(name)
@@ -37,7 +37,7 @@ def test_columns_are_of_the_rows() -> None:
 
 def test_titles_units_and_meanings() -> None:
     columns = {column["key"]: column for column in page_columns()["operators"]}
-    assert columns["self_ns"]["title"] == "Host self" and columns["self_ns"]["like"] == "total_ns"
+    assert columns["self_ns"]["title"] == "CPU self" and columns["self_ns"]["like"] == "total_ns"
     assert columns["self_ns"]["unit"] == "ns" and "CPU time" in columns["self_ns"]["hint"]
     for table, listed in page_columns().items():
         keys = [column["key"] for column in listed]

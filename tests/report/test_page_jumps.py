@@ -189,7 +189,7 @@ def test_the_navigation_fits(browser: Page, tmp_path: Path) -> None:
             "[nav.scrollWidth <= nav.clientWidth, document.documentElement.scrollWidth <= 1280]"
         ) == [True, True]
         browser.evaluate(
-            "[...document.querySelectorAll('nav summary')].find((one) => one.textContent === 'Device').focus()"
+            "[...document.querySelectorAll('nav summary')].find((one) => one.textContent === 'GPU').focus()"
         )
         press(browser, "Enter")
         press(browser, "Tab")

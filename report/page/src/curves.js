@@ -43,7 +43,7 @@ export function curves(rank, list, unit, { mark = null } = {}) {
       markPoint: mark && i === 0 ? marked(mark) : undefined,
     })),
   }));
-  const more = list.length > shown.length ? ` (the first ${shown.length} of ${list.length})` : "";
+  const more = list.length > shown.length ? ` (${shown.length} of ${list.length})` : "";
   return el("div", {}, node, legend(shown.map((one, i) => ({ name: one.title, color: i })), { more }));
 }
 

@@ -15,10 +15,10 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** What is said beside a heading or a number, if anything. @param {string | null | undefined} text */
+/** A note next to a heading or a number, if any. @param {string | null | undefined} text */
 export const small = (text) => (text ? el("small", {}, text) : null);
 
-/** A sentence in place of what the trace does not have. @param {string} text */
+/** A sentence in place of missing data. @param {string} text */
 export const none = (text) => el("p", { class: "none" }, text);
 
 /** A list of texts; null without any. @param {string} kind @param {string[]} texts */

@@ -1,7 +1,7 @@
 /* Sections, cards and tiles. */
 
 import { el, small } from "./dom.js";
-import { integers } from "./units.js";
+import { numberOf } from "./units.js";
 
 /** @param {string | null} heading @param {string | null | undefined} note @param {Content[]} content */
 export function card(heading, note, ...content) {
@@ -10,7 +10,7 @@ export function card(heading, note, ...content) {
 }
 
 /**
- * Cards that take so many of twelve columns each; all of them where there is only one.
+ * Cards next to each other; spans in twelfths of the width, a single card takes all.
  * @param {number[]} spans
  * @param {(HTMLElement | null)[]} cards
  */
@@ -46,7 +46,7 @@ export function tile(label, value, note) {
 /** @param {Rank} rank @param {string} name */
 export function leftOut(rank, name) {
   const rows = rank.left_out[name];
-  return rows ? `${integers.format(rows)} further rows are left out` : null;
+  return rows ? `${numberOf(rows, "more row")} not shown` : null;
 }
 
 /** The kinds that some rows are of, in the order of all. @param {{kind?: number}[]} rows @param {Kind[]} kinds */

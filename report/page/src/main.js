@@ -1,4 +1,4 @@
-/* The page: its sections for the rank and the step that are chosen, and the theme. */
+/* The page: sections for the chosen rank and step, and the theme. */
 
 import { charts } from "./chart.js";
 import { el } from "./dom.js";
@@ -31,12 +31,12 @@ import { selectFromAddress } from "./timeline/inspector.js";
 
 /** In their order on the page; one that has nothing to show returns null. @type {Section[]} */
 const SECTIONS = [
-  overviewSection, manySection, jobSection, timelineSection, findingsSection, ranksSection, pathSection, servingSection,
+  overviewSection, manySection, timelineSection, findingsSection, jobSection, ranksSection, pathSection, servingSection,
   traceSection, breakdownSection, operatorsSection, sourceSection, flameSection, kernelsSection, overheadsSection, idleSection,
   launchesSection, memorySection, communicationSection, tablesSection,
 ];
 
-let drawings = 0; // begun; one that another overtakes is not finished
+let drawings = 0; // a later drawing cancels the earlier
 
 /** Draw everything for a rank, and for one of its steps. @param {number} at @param {number | null} stepAt */
 export async function draw(at, stepAt = null) {
@@ -94,7 +94,7 @@ function theme(choice) {
   for (const one of charts) one.draw();
 }
 
-/** For paper: light, and as wide as a page, since a canvas that is wider would be cut off. */
+/** For paper: light, and as wide as a page. A wider canvas would be cut off. */
 function onPaper() {
   document.documentElement.classList.add("paper");
   Theme.paper = true;
@@ -118,7 +118,7 @@ export async function start() {
   addEventListener("hashchange", selectFromAddress);
   $("title").textContent = report.title;
   $("footer").textContent =
-    `etplus ${report.version} · times are as the profiler recorded them, its own cost included · charts by Apache ECharts`;
+    `etplus ${report.version} · times include profiler overhead · charts by Apache ECharts`;
   const several = report.ranks.length > 1;
   $("rank-pick").hidden = !several;
   $("rank").append(...report.ranks.map((one, i) => el("option", { value: i }, one.label)));

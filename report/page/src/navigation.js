@@ -5,8 +5,8 @@ import { $, page } from "./state.js";
 
 /** @type {Record<string, string[]>} */
 const GROUPS = {
-  Device: ["breakdown", "kernels", "idle", "launches"],
-  Host: ["operators", "source", "flame", "overheads"],
+  GPU: ["breakdown", "kernels", "idle", "launches"],
+  CPU: ["operators", "source", "flame", "overheads"],
   Job: ["job", "axis", "communication"],
   More: ["memory", "serving", "tables"],
 };

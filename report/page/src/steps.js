@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { unpackJson } from "./packed.js";
 import { $, page } from "./state.js";
 
-/** The list of a rank's steps; hidden where there are none to choose from. @param {Rank} rank */
+/** The list of a rank's steps; hidden if there are none. @param {Rank} rank */
 export function fillSteps(rank) {
   const steps = rank.steps ?? [];
   $("step-pick").hidden = !steps.length;
@@ -13,7 +13,7 @@ export function fillSteps(rank) {
     ...steps.map((step, at) =>
       step.data
         ? el("option", { value: at }, step.name)
-        : el("option", { value: at, disabled: true, title: "Not on this page; make one with --steps" }, step.name),
+        : el("option", { value: at, disabled: true, title: "Not on this page; use etplus report --steps" }, step.name),
     ),
   );
 }
@@ -21,7 +21,7 @@ export function fillSteps(rank) {
 /** Ends of a time axis: of the step that is shown, else of all. @param {Rank} rank */
 export const shownTime = ({ step, span_ns }) => (step ? { min: step.from, max: step.to } : { min: 0, max: span_ns });
 
-/** Show a rank: the step that is chosen, where it has that one, too. @param {number} at */
+/** Show a rank, and the chosen step if it has that step. @param {number} at */
 export function chooseRank(at) {
   const { report } = page;
   const chosen = report.ranks[$("rank").value].steps?.[$("step").value]?.number;
@@ -33,7 +33,7 @@ export function chooseRank(at) {
 }
 
 /**
- * The report with what each rank did in a step, in place of the whole; a rank without that step as it is.
+ * The report with the data of a step for each rank; a rank without that step keeps its own.
  * @param {Report} report
  * @param {Step} step
  * @returns {Promise<Report>}

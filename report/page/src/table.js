@@ -25,8 +25,8 @@ export function tableCard(heading, note, name, rows, options) {
 }
 
 /**
- * A table with its filter. The first word of its name says which columns of the page's data it has; those that say
- * nothing are left out.
+ * A table with its filter. The first word of its name selects the columns of the page's data; empty columns are not
+ * shown.
  * @param {string} name
  * @param {Row[]} rows
  * @param {TableOptions} [options]
@@ -58,7 +58,7 @@ class Table {
     this.isDescending = !this.columns.some((column) => column.key === this.sortKey && isText(column));
     this.text = ""; // of the filter
     this.most = ROWS_SHOWN;
-    this.at = -1; // the row that is marked, of those found
+    this.at = -1; // the marked row, among the found ones
     this.found = rows;
     this.build(filter && rows.length > FILTERED_ROWS);
     if (name && !name.startsWith("span-")) {
@@ -82,7 +82,7 @@ class Table {
       oninput: () => this.filter(this.input.value),
       onkeydown: (/** @type {KeyboardEvent} */ event) => stepped(event, this.at, this.found.length, (at) => this.go(at)),
     });
-    const title = "The rows shown, with full names and whole numbers",
+    const title = "Shown rows with full names and exact numbers",
       copy = el("button", { type: "button", class: "push", title, onclick: () => this.copy() }, "Copy as CSV");
     this.shown = el("table", { "data-table": this.name, "aria-label": label }, el("thead", {}, el("tr", {}, this.headings)), this.body);
     this.body.addEventListener("click", (/** @type {any} */ event) => {

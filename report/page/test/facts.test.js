@@ -36,9 +36,9 @@ test("the arguments of a launch have units", () => {
   assert.equal(texts.Grid, "292026 × 1 × 1");
   assert.equal(texts.Block, "256 × 1 × 1");
   assert.equal(texts["Registers per thread"], "32");
-  assert.equal(texts["Shared memory of a block"], "231 kB");
-  assert.equal(texts["Warps launched, by number of SMs"], "73,007", "warps of the whole grid");
-  assert.equal(texts["Blocks launched, by number of SMs"], "9,126");
+  assert.equal(texts["Shared memory per block"], "231 kB");
+  assert.equal(texts["Warps per SM (whole launch)"], "73,007", "warps of the whole grid");
+  assert.equal(texts["Blocks per SM (whole launch)"], "9,126");
   assert.equal(texts["Occupancy, estimated"], "< 0.5 %");
   assert.equal(texts["Launch delay"], "1.50 µs");
 });
@@ -92,7 +92,7 @@ test("a generated kernel says where its code is and which nodes it fuses", () =>
   };
   const texts = facts({ event: { generated: 0 }, generated: kernel });
   assert.equal(texts["Compiled as"], kernel.name);
-  assert.equal(texts["Fused of"], "add, gelu");
+  assert.equal(texts["Fused from"], "add, gelu");
   assert.equal(texts["Compiled region"], "Torch-Compiled Region: 0/0, backward, call 7");
   assert.equal(texts["Source lines (fused)"], "net.py:3 (forward); net.py:4 (forward)");
   assert.equal(texts["Kernel file"], "/tmp/ab/cab.py");
@@ -100,6 +100,6 @@ test("a generated kernel says where its code is and which nodes it fuses", () =>
   assert.equal(texts["Kernel constants"], "XBLOCK=8");
   const plain = facts({ event: { generated: 0 }, generated: { name: "triton_0", lines: ["net.py:3 (f)"] } });
   assert.equal(plain["Compiled as"], "triton_0");
-  for (const label of ["Source lines (fused)", "Compiled region", "Made of", "Kernel file"]) assert.equal(label in plain, false);
+  for (const label of ["Source lines (fused)", "Compiled region", "Compiled from", "Kernel file"]) assert.equal(label in plain, false);
   assert.equal("Compiled as" in facts(), false);
 });

@@ -1,4 +1,4 @@
-/* Device time by module, operator and kernel: a map to zoom into, and a table. */
+/* GPU time by module, operator and kernel: a map to zoom into, and a table. */
 
 import { chart, legend, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
@@ -16,7 +16,7 @@ import { show } from "../units.js";
 export function breakdownSection(report, rank) {
   const { tree, analysis } = rank;
   if (!tree.total_ns)
-    return section("breakdown", "Device time", null, card(null, null, none("The trace has no GPU events.")));
+    return section("breakdown", "GPU time", null, card(null, null, none("The trace has no GPU events.")));
   const node = el("div"),
     kinds = report.gpu_kinds;
   chart(node, 460, () => ({
@@ -61,7 +61,7 @@ export function breakdownSection(report, rank) {
           },
           emphasis: { itemStyle: { color: Theme.value("accent-soft") } },
         },
-        name: "All device time",
+        name: "All GPU time",
         label: {
           fontSize: 12,
           padding: [3, 5],
@@ -89,7 +89,7 @@ export function breakdownSection(report, rank) {
   }));
   return section(
     "breakdown",
-    "Device time",
+    "GPU time",
     "By module, operator and kernel. Click to zoom in; use the path above to go back.",
     card(null, null, legend(kindsOf(leaves(tree), kinds)), node),
     tableCard(
@@ -103,7 +103,7 @@ export function breakdownSection(report, rank) {
 }
 
 /**
- * Of a row the kernel's longest event; by modules and shapes of the topmost operator, of backward of its forward one.
+ * The longest event of a row's kernel: same modules and shapes of the topmost operator, or of its forward operator.
  * @type {PlaceOf}
  */
 const breakdownPlace = ({ device, stream, kernel, op, repeated, modules, shapes }) => ({
@@ -125,7 +125,7 @@ const breakdownPlace = ({ device, stream, kernel, op, repeated, modules, shapes 
       : null,
 });
 
-/** So many levels at once that there is something to see, but no more than fit. @param {Branch} tree */
+/** Number of levels to draw: enough to see something, no more than fit. @param {Branch} tree */
 function levelsToShow(tree) {
   let level = tree.children ?? [],
     depth = 1;

@@ -48,11 +48,11 @@ export function communicationSection(report, rank) {
   return section(
     "communication",
     "Communication",
-    "Durations of communication kernels include waits for other ranks, so bandwidths are those of the job, not of the links.",
+    "Durations of communication kernels include waits for other ranks: bandwidths describe the job, not the links.",
     known.length
       ? card(
           "Bus bandwidth by message size",
-          "algorithm bandwidth where the number of ranks is unknown",
+          "algorithm bandwidth if the number of ranks is unknown",
           legend(names.map((name, i) => ({ name, color: i }))),
           node,
         )
@@ -67,7 +67,7 @@ export function communicationSection(report, rank) {
   );
 }
 
-/** The longest kernel of what a row communicates. @type {PlaceOf} */
+/** The longest kernel of a row's collective. @type {PlaceOf} */
 const collectivePlace = ({ collective, dtype, bytes }) => ({
   gpu: true,
   has: (columns, i, texts) => {
@@ -77,7 +77,7 @@ const collectivePlace = ({ collective, dtype, bytes }) => ({
   orElse: { gpu: true, has: (columns, i) => columns.comm[i] >= 0 },
 });
 
-/** Bytes of the larger of input and output; those of a `Comm` are of the input. @param {Row} comm */
+/** Bytes of the larger side; a `Comm` stores the bytes of its input. @param {Row} comm */
 function messageOf({ bytes, in_nelems, out_nelems }) {
   const given = in_nelems || out_nelems;
   return bytes === null || !given ? bytes : Math.floor(bytes / given) * Math.max(in_nelems ?? 0, out_nelems ?? 0);

@@ -6,7 +6,7 @@ import { card, section, sideBySide, tile } from "../layout.js";
 import { short } from "../names.js";
 import { table, tableCard } from "../table.js";
 import { fillOf } from "../theme.js";
-import { integers, show } from "../units.js";
+import { integers, numberOf, show } from "../units.js";
 import { findingsSection } from "./findings.js";
 
 const WORTH_OPENING = 0.03; // share of the largest change; smaller branches of the call tree are closed
@@ -23,23 +23,23 @@ const differenceOf = (report) => /** @type {Difference} */ (report.difference);
 /** @param {Report} report */
 function diffOverview(report) {
   const found = differenceOf(report),
-    what = found.per_iteration ? "an iteration" : "whole trace",
+    what = found.per_iteration ? "mean step" : "whole trace",
     note = (/** @type {number} */ a, /** @type {number} */ b) => (a ? `${(b / a).toFixed(2)} × A` : "");
   return section(
     "overview",
     "Overview",
     found.per_iteration
-      ? `Means of an iteration: ${found.iterations_a} of A, ${found.iterations_b} of B.`
-      : "The whole traces are compared.",
+      ? `Means per step: ${numberOf(found.iterations_a, "step")} in A, ${numberOf(found.iterations_b, "step")} in B.`
+      : "Totals of the whole traces.",
     listed("warnings", found.damage),
     el(
       "div",
       { class: "tiles" },
-      tile(`Device time, ${what}: A`, show(found.total_a, "ns"), found.a),
-      tile(`Device time, ${what}: B`, show(found.total_b, "ns"), `${found.b} · ${note(found.total_a, found.total_b)}`),
-      tile(`Length, ${what}: A`, show(found.latency_a, "ns"), found.device_a),
+      tile(`GPU time, ${what}: A`, show(found.total_a, "ns"), found.a),
+      tile(`GPU time, ${what}: B`, show(found.total_b, "ns"), `${found.b} · ${note(found.total_a, found.total_b)}`),
+      tile(`Duration, ${what}: A`, show(found.latency_a, "ns"), found.device_a),
       tile(
-        `Length, ${what}: B`,
+        `Duration, ${what}: B`,
         show(found.latency_b, "ns"),
         `${found.device_b} · ${note(found.latency_a, found.latency_b)}`,
       ),
@@ -56,7 +56,7 @@ function diffLines(report) {
   return section(
     "lines",
     "Source lines",
-    "Lines that call other operators come first; a line that only moved in its file is one row.",
+    "Lines that call other operators come first. A line that only moved is one row.",
     tableCard(null, null, onDevice ? "lines_device" : "lines_host", lines, { sort: "" }),
   );
 }
@@ -73,8 +73,8 @@ function changes(found) {
     card(heading, null, rows.length ? table(name, rows, { sort: "", filter: false }) : none("None."));
   return sideBySide(
     [6, 6],
-    half("Slower in B, the most first", moved(found.losses, 1), "slower"),
-    half("Faster in B, the most first", moved(found.gains, -1), "faster"),
+    half("Slower in B", moved(found.losses, 1), "slower"),
+    half("Faster in B", moved(found.gains, -1), "faster"),
   );
 }
 
@@ -91,7 +91,7 @@ function diffIterations(report) {
     tooltip: tooltip(
       (/** @type {any[]} */ items) =>
         tip(
-          `iteration ${items[0].dataIndex}`,
+          `step ${items[0].dataIndex}`,
           items
             .map((item) => [item, lists[names.indexOf(item.seriesName)][item.dataIndex]])
             .filter(([, row]) => row)
@@ -111,8 +111,8 @@ function diffIterations(report) {
   }));
   return section(
     "iterations",
-    "Iterations",
-    "Each trace's iterations in order, by their length.",
+    "Steps",
+    "Step durations, in order.",
     card(null, null, node, legend(names.map((name, i) => ({ name, color: i })))),
     phasesCard(differenceOf(report).phases),
   );
@@ -140,15 +140,15 @@ function diffPaths(report) {
   return section(
     "paths",
     "Call tree",
-    `The same operator below the same callers in both traces, by ${onDevice ? "the device time that it launches" : "its host time"}.`,
+    `Operators with the same callers in both traces, by ${onDevice ? "the GPU time that they launch" : "CPU time"}.`,
     card(
-      "Where it changes",
-      onDevice ? "device time launched by the call itself" : "host time of the call itself",
+      "Changes by call path",
+      onDevice ? "GPU time launched by the call itself" : "CPU time of the call itself",
       table(onDevice ? "paths_device" : "paths_host", rows, { sort: own }),
     ),
     card(
       "The tree",
-      found.paths_left_out ? `${integers.format(found.paths_left_out)} smaller paths are left out` : null,
+      found.paths_left_out ? `${numberOf(found.paths_left_out, "smaller path")} not shown` : null,
       tree(found.paths, key, total),
     ),
   );
@@ -187,12 +187,12 @@ function diffTables(report) {
   const found = differenceOf(report);
   const left = (/** @type {string} */ key) => (found.left_out[key] ? `${integers.format(found.left_out[key])} more in --json` : null);
   const host = found.host_ops?.length
-    ? card("Host", left("host_ops"), table("host_ops", found.host_ops.map(flat), { sort: "change_ns" }))
+    ? card("CPU time", left("host_ops"), table("host_ops", found.host_ops.map(flat), { sort: "change_ns" }))
     : null;
   return section(
     "tables",
     "Operators and kernels",
-    "Matched by name; a dash where one trace has none.",
+    "Matched by name; a dash if only one trace has it.",
     host,
     card("Operators", left("ops"), table("ops", found.ops.map(flat), { sort: "change_ns" })),
     card("Kernels", left("kernels"), table("diff_kernels", found.kernels.map(flat), { sort: "change_ns" })),
@@ -205,11 +205,11 @@ function diffRanks(report) {
   if (!ranks) return null;
   const left = [["A", only_a], ["B", only_b]]
     .filter(([, some]) => some.length)
-    .map(([side, some]) => `${integers.format(some.length)} ranks only in ${side} are left out`);
+    .map(([side, some]) => `${numberOf(some.length, "rank")} only in ${side}, not shown`);
   return section(
     "ranks",
     "Ranks",
-    per_iteration ? "An iteration of each rank, on average." : "The whole trace of each rank.",
+    per_iteration ? "Mean step per rank." : "Whole trace per rank.",
     card(null, left.join("; "), table("diff_ranks", ranks, { sort: "change_ns" })),
   );
 }

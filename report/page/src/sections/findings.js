@@ -12,8 +12,8 @@ import { amountText, numberOf, show, signed } from "../units.js";
 /** @type {Record<string, string>} */
 const CERTAINTY = {
   measured: "the trace shows the problem and its cost",
-  likely: "the trace shows the symptom, whose usual cause this is",
-  possible: "the trace shows what often goes with the problem",
+  likely: "the trace shows the symptom; this is its usual cause",
+  possible: "the trace shows a sign that often accompanies the problem",
 };
 
 /** @type {Section} */
@@ -26,7 +26,7 @@ export function findingsSection(report, rank) {
     first = here.slice(0, findings.first || here.length),
     more = here.slice(first.length),
     rest = more.length
-      ? el("details", { class: "more" }, el("summary", {}, `${more.length} with less to gain`), more.map((one, i) => findingCard(report, one, first.length + i)))
+      ? el("details", { class: "more" }, el("summary", {}, `${numberOf(more.length, "smaller problem")}`), more.map((one, i) => findingCard(report, one, first.length + i)))
       : null;
   return section(
     "findings",
@@ -39,14 +39,14 @@ export function findingsSection(report, rank) {
 }
 
 /**
- * How many there are, of how many looked for; what the first three bring together.
+ * Number of problems and checks, and the joint gain of the first three.
  * @param {Findings} findings
  * @param {Finding[]} here
  */
 function findingsLead({ found, none_reason, looked_for, base_error, makespan_ns, together }, here) {
-  const off = base_error ? `The replay behind the gains is off by ${signed(base_error.makespan)}` : "",
-    sum = together ? `the first ${Math.min(3, found.filter((one) => one.gain).length)} together gain ${gainText(together, makespan_ns)}` : "";
-  const order = here.some((one) => one.gain) ? "largest gain" : "greatest cost";
+  const off = base_error ? `Replay error on the recording: ${signed(base_error.makespan)}` : "",
+    sum = together ? `the first ${Math.min(3, found.filter((one) => one.gain).length)} together save ${gainText(together, makespan_ns)}` : "";
+  const order = here.some((one) => one.gain) ? "largest gain" : "largest cost";
   const count = none_reason
     ? none_reason[0].toUpperCase() + none_reason.slice(1)
     : `${numberOf(here.length, "problem")} found (${numberOf(looked_for.length, "check")}), the ${order} first`;
@@ -65,7 +65,7 @@ function findingCard(report, finding, at) {
     makespan_ns = report.findings?.makespan_ns ?? null,
     replayed = gain?.replayed_ns ?? null,
     node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
-  const compared = Boolean(report.difference), // a page without a timeline, of findings whose cost is measured
+  const compared = Boolean(report.difference), // such a page has no timeline, and its costs are measured
     /** @type {Go | null} */ go = compared ? null : (place) => (event) => jumpFrom(node, report, finding, place, /** @type {HTMLElement} */ (event.currentTarget));
   const price = rowsOnly([
     compared ? null : gain ? ["Gain", `${gainText(gain, makespan_ns)}${gain.unexplained ? `; the replay does not explain ${show(gain.unexplained, "share")}` : ""}`] : ["Gain", "not replayed"],
@@ -82,7 +82,7 @@ function findingCard(report, finding, at) {
       ["Evidence", el("div", {}, el("ul", { class: "proof" }, proof), shared ? commandOf(shared) : null)],
       ["Try", advice],
       ["Check", check],
-      command ? ["What if", el("div", {}, commandOf(command), replayed ? small(` prints ${show(replayed, "ns")}, with what recording cost`) : null)] : null,
+      command ? ["What if", el("div", {}, commandOf(command), replayed ? small(` prints ${show(replayed, "ns")}, profiler overhead included`) : null)] : null,
     ]);
   node.append(
     el(
@@ -130,8 +130,8 @@ function commandOf(text) {
 }
 
 /**
- * Where a finding leads in the timeline: its longest kernel or call, and its time; of one that is of no kernel, operator
- * or stream the time first.
+ * Places of a finding in the timeline: its longest kernel or call, and its time; the time comes first if the finding has
+ * no kernel, operator or stream.
  * @param {Row} where
  * @returns {[string, Place][]}
  */
@@ -145,7 +145,7 @@ function placesOf({ kernel, operator, stream, rows, start_ns, end_ns }) {
 }
 
 /**
- * Line › module › operator › kernel, each a button that leads to it where there is something to go to.
+ * Line › module › operator › kernel, each a button that leads to it.
  * @param {Finding} finding
  * @param {Go | null} go
  */
@@ -173,7 +173,7 @@ function chainOf({ where }, go) {
 }
 
 /**
- * To a place of a finding, on the rank that it is of.
+ * Go to a place of a finding, on its rank.
  * @param {HTMLElement} card
  * @param {Report} report
  * @param {Finding} finding

@@ -52,7 +52,7 @@ class Flame {
     this.width = 0;
     /** @type {FlameNode[]} */
     this.hits = [];
-    this.boxes = el("div", { class: "flame", role: "tree", "aria-label": "Host time by call tree" });
+    this.boxes = el("div", { class: "flame", role: "tree", "aria-label": "CPU time by call tree" });
     this.picked = el("div", { class: "picked", role: "status" });
     this.said = el("span", { class: "said", role: "status" });
     this.input = el("input", {
@@ -222,12 +222,12 @@ export function flameSection(report, rank) {
   if (!rank.flame.name.length) return null;
   const flame = new Flame(rank.flame),
     left = rank.flame.left_out,
-    more = left ? el("span", {}, `${integers.format(left)} smaller boxes are left out`) : null;
+    more = left ? el("span", {}, `${integers.format(left)} smaller boxes not shown`) : null;
   drawnWithCharts(flame);
   return section(
     "flame",
-    "Host time",
-    "The call tree of each thread; calls of one name below one caller are one box, as wide as their time. Click or press Enter to zoom in; arrow keys move.",
+    "CPU time",
+    "Call tree per thread. A box is all calls with the same name and caller; its width is their time. Click or press Enter to zoom in; arrow keys move.",
     card(null, null, legend(FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)), { more }), flame.node),
   );
 }

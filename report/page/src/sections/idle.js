@@ -24,7 +24,7 @@ export function idleSection(report, rank) {
   return section(
     "idle",
     "Idle and overlap",
-    "Busy time of each stream, what overlaps, and the longest gaps.",
+    "Busy time per stream, overlap and the longest gaps.",
     sideBySide(
       [6, 6],
       card(
@@ -57,7 +57,7 @@ function streamSums(streams) {
   return section(
     "idle",
     "Streams",
-    "Sums of durations; no start times were recorded, so that busy and idle time are not known.",
+    "Sums of durations. The trace has no start times, so busy and idle time are unknown.",
     tableCard("Streams in numbers", null, "streams", streams, { sort: "total_ns", jump: lanePlace }),
   );
 }
@@ -65,7 +65,7 @@ function streamSums(streams) {
 /** Why a device has nothing to run. @param {Row} gap */
 function gapCause({ before, after, launch_ns }) {
   if (!after) return "no later event";
-  const late = launch_ns === null ? "launch not in the trace" : launch_ns > 0 ? "host launched late" : LAUNCHED;
+  const late = launch_ns === null ? "launch not in the trace" : launch_ns > 0 ? "launched late" : LAUNCHED;
   return before ? late : `before the first event: ${late}`;
 }
 
@@ -90,8 +90,8 @@ function iterationsCard(rank) {
     tooltip: tooltip((item) => {
       const row = rows[item.dataIndex];
       return tip(row.name, [
-        ["length", show(row.latency_ns, "ns")],
-        ["a device busy", show(row.gpu_ns, "ns")],
+        ["duration", show(row.latency_ns, "ns")],
+        ["GPU busy", show(row.gpu_ns, "ns")],
         ["share", show(row.gpu_ns / (row.latency_ns || 1), "share")],
       ]);
     }),
@@ -111,5 +111,5 @@ function iterationsCard(rank) {
       data: rows.map(value),
     })),
   }));
-  return card("Iterations", `mean ${show(rank.analysis.iterations.mean_latency_ns, "ns")}`, node, legend(kinds));
+  return card("Steps", `mean ${show(rank.analysis.iterations.mean_latency_ns, "ns")}`, node, legend(kinds));
 }

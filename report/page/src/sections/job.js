@@ -5,13 +5,9 @@ import { card, section, tile } from "../layout.js";
 import { stack } from "../stack.js";
 import { chooseRank } from "../steps.js";
 import { tableCard } from "../table.js";
-import { show } from "../units.js";
+import { numberOf, show } from "../units.js";
 import { deviceParts } from "./overview.js";
-
-/** @param {Rank} rank */
-export function rankName(rank) {
-  return rank.rank !== null && rank.label === String(rank.rank) ? `rank\u00a0${rank.rank}` : rank.label;
-}
+import { rankName, stragglerOf } from "./straggler.js";
 
 /** @param {Report} report */
 export function jobSection(report) {
@@ -39,24 +35,23 @@ export function jobSection(report) {
     const values = rows.map((row) => row[key]).filter((value) => value !== null);
     return values.length ? Math.max(...values) - Math.min(...values) : null;
   };
-  const slowest = rows.reduce((a, b) => (b.communication < a.communication ? b : a));
-  const any = rows.some((row) => row.communication > 0),
+  const late = stragglerOf(report),
     events = rows.reduce((sum, row) => sum + row.events, 0),
     longest = Math.max(...rows.map((row) => row.span));
   return section(
     "job",
     "Ranks",
-    "The ranks of the job side by side. A click on a bar shows that rank in the sections below.",
+    "Click a bar to show that rank in the other sections.",
     el(
       "div",
       { class: "tiles" },
-      tile("Ranks", String(rows.length), `${show(events, "count")} GPU events`),
+      tile("Ranks", String(rows.length), numberOf(events, "GPU event")),
       tile("Longest trace", show(longest, "ns"), `${show(spread("span"), "ns")} longer than the shortest`),
-      tile("Spread of computing", show(spread("computing"), "ns"), "between the ranks that compute most and least"),
-      any ? tile("Last to arrive", slowest.name, "shortest in communication: the others wait for it") : null,
+      tile("Spread of computing", show(spread("computing"), "ns"), "between the most and the least busy rank"),
+      late ? tile("Straggler", late.name, late.text) : null,
     ),
     card(
-      "Device time by rank",
+      "GPU time by rank",
       null,
       stack(
         uses.map(({ rank, use }, i) => ({ name: rows[i].name, parts: use.parts, whole: use.window })),

@@ -1,9 +1,9 @@
-/* Kernels and GEMMs against what the device can do at best. */
+/* Kernels and GEMMs against the peaks of the device. */
 
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
 import { card, kindsOf, leftOut, section } from "../layout.js";
-import { short } from "../names.js";
+import { bare, short } from "../names.js";
 import { tableCard } from "../table.js";
 import { patternOf, SYMBOLS, Theme } from "../theme.js";
 import { callOf } from "../timeline/places.js";
@@ -22,38 +22,94 @@ export function kernelsSection(report, rank) {
   return section(
     "kernels",
     "Kernels and roofline",
-    "Kernels against the peaks of the device. Under the slope, memory bandwidth is the limit; under the roof, arithmetic. The area of a circle is its share of the time.",
+    "Kernels against the peaks of the device. Memory bandwidth limits kernels under the slope, compute kernels under the roof. The area of a mark is its share of the time.",
     points.length
       ? rooflineCard(report, rank, points)
       : card(
           "Roofline",
           null,
           none(
-            "No kernel's FLOPs and bytes are known: the trace has no shapes (record_shapes), or only operators that move data.",
+            "FLOPs and bytes are unknown for all kernels: the trace has no shapes (record_shapes), or its operators only move data.",
           ),
         ),
-    tableCard("Kernels", leftOut(rank, "kernels"), "kernels", rows, { sort: "total_ns", jump: kernelPlace }),
+    tableCard("Kernels by name", leftOut(rank, "kernels"), "kernels", kernelsByName(rows), { sort: "total_ns", jump: kernelPlace }),
     tableCard(
       "GEMMs",
-      leftOut(rank, "gemms") ?? "batch × (m, k) · (k, n), over the time of all kernels of the operator",
+      leftOut(rank, "gemms") ?? "batch × (m, k) · (k, n); rates use the time of all kernels of the operator",
       "gemms",
       rank.analysis.gemms,
-      { sort: "total_ns", jump: productPlace },
+      { sort: "total_ns", jump: gemmPlace },
     ),
   );
 }
 
+/** @param {Row[]} rows @param {string} key */
+const sumOf = (rows, key) => rows.reduce((sum, row) => sum + (row[key] ?? 0), 0);
+
+/**
+ * A rate, or a share of a peak, of several kernels: the mean over the time in which their amounts are known.
+ * @param {Row[]} rows
+ * @param {string} key
+ * @param {string} amount
+ * @param {string} rate
+ */
+function meanRate(rows, key, amount, rate = key) {
+  const known = rows.filter((row) => row[key] !== null && row[rate]),
+    times = known.map((row) => row[amount] / row[rate]),
+    whole = times.reduce((sum, time) => sum + time, 0);
+  return whole ? known.reduce((sum, row, i) => sum + row[key] * times[i], 0) / whole : null;
+}
+
+/**
+ * Kernels of one readable name on a device as one row, under the name of the longest.
+ * @param {Row[]} rows
+ * @returns {Row[]}
+ */
+export function kernelsByName(rows) {
+  /** @type {Map<string, Row[]>} */
+  const groups = new Map();
+  for (const row of rows) {
+    const key = `${row.device} ${bare(row.kernel)}`;
+    groups.set(key, [...(groups.get(key) ?? []), row]);
+  }
+  return [...groups.values()].map((group) => {
+    if (group.length === 1) return group[0];
+    const count = sumOf(group, "count"),
+      total_ns = sumOf(group, "total_ns"),
+      all = (/** @type {string} */ key) => [...new Set(group.map((row) => row[key]).filter(Boolean))].join(" "),
+      known = group.filter((row) => row.intensity !== null);
+    return {
+      ...group[0],
+      variants: group.length,
+      members: group.map((row) => row.kernel),
+      count,
+      total_ns,
+      mean_ns: total_ns / count,
+      dtype: all("dtype"),
+      ops: all("ops"),
+      bound: all("bound"),
+      flops_per_second: meanRate(group, "flops_per_second", "flops"),
+      operator_flops_per_second: meanRate(group, "operator_flops_per_second", "flops"),
+      flops_share: meanRate(group, "flops_share", "flops", "flops_per_second"),
+      bytes_per_second: meanRate(group, "bytes_per_second", "bytes"),
+      most_bytes_per_second: meanRate(group, "most_bytes_per_second", "most_bytes"),
+      bytes_share: meanRate(group, "bytes_share", "bytes", "bytes_per_second"),
+      intensity: known.length ? sumOf(known, "flops") / sumOf(known, "bytes") : null,
+    };
+  });
+}
+
 /** @type {PlaceOf} */
-const kernelPlace = ({ device, kernel, dtype }) => ({
+const kernelPlace = ({ device, kernel, dtype, variants }) => ({
   gpu: true,
   device,
   name: kernel,
-  has: (columns, i, texts) => (texts.dtypes[columns.dtype[i]] ?? "") === dtype,
+  has: (columns, i, texts) => Boolean(variants) || (texts.dtypes[columns.dtype[i]] ?? "") === dtype,
   orElse: { gpu: true, device, name: kernel },
 });
 
-/** Of a matrix product its main kernel, which has the FLOPs. @type {PlaceOf} */
-const productPlace = ({ device, op, batch, m, n, k, count, flops, kernels }) => ({
+/** Main kernel of a GEMM: the kernel with the FLOPs. @type {PlaceOf} */
+const gemmPlace = ({ device, op, batch, m, n, k, count, flops, kernels }) => ({
   gpu: true,
   device,
   has: (columns, i) => columns.flops[i] === flops / count || columns.flops[i] === 2 * batch * m * n * k,
@@ -93,7 +149,7 @@ function rooflineCard(report, rank, points) {
             ["dtype", row.dtype || "–"],
             ["FLOP per byte", plain(row.intensity)],
             ["achieved", show(row.flops_per_second, "flop/s")],
-            ["of the whole operator", show(row.operator_flops_per_second, "flop/s")],
+            ["whole operator", show(row.operator_flops_per_second, "flop/s")],
             ["of peak", show(row.flops_share, "share")],
             ["memory", `${show(row.bytes_per_second, "bytes/s")} (${show(row.bytes_share, "share")})`],
             ["calls", show(row.count, "count")],
@@ -139,6 +195,6 @@ function rooflineCard(report, rank, points) {
       })),
     ],
   }));
-  const note = `${device.known_as ?? device.name ?? "device"}${bandwidth ? `, memory ${show(bandwidth, "bytes/s")}` : ", peaks unknown"} · ${shown.length} of ${rank.analysis.kernels.length} kernels, those whose FLOPs and bytes are known`;
+  const note = `${device.known_as ?? device.name ?? "device"}${bandwidth ? `, memory ${show(bandwidth, "bytes/s")}` : ", peaks unknown"} · ${shown.length} of ${rank.analysis.kernels.length} kernels have known FLOPs and bytes`;
   return card("Roofline", note, legend(present), node);
 }

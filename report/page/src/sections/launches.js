@@ -30,15 +30,15 @@ export function launchesSection(report, rank) {
   return section(
     "launches",
     "Launches, queues, copies",
-    "Why streams wait, how long launches take and wait, how fast copies are, and which kernels operators launch in a row.",
+    "Why streams wait, how long launches take, how fast copies are, and which kernels operators launch in sequence.",
     tableCard(
-      "Why streams wait, and their queues",
-      `host: launched late; kernel: gaps below ${rank.analysis.consecutive_kernel_delay_ns / 1000} µs; before and after: before the first and after the last GPU event; a queue of 1,024 launches blocks the host`,
+      "Why streams wait",
+      `between kernels: gaps below ${rank.analysis.consecutive_kernel_delay_ns / 1000} µs; before first, after last: outside the first and last GPU event; a queue of 1,024 launches blocks the CPU`,
       "idle_causes",
       lanes,
       { sort: "idle_ns", jump: (row) => ({ ...lanePlace(row), gap: true }) },
     ),
-    series("queue").length ? card("Launches in the queue", "launched and not begun", curves(rank, series("queue"), "")) : null,
+    series("queue").length ? card("Launches in the queue", "launched, not yet started", curves(rank, series("queue"), "")) : null,
     tableCard("Launches", null, "launches", launches, { sort: "count" }),
     copies.length
       ? card(
@@ -50,7 +50,7 @@ export function launchesSection(report, rank) {
       : null,
     tableCard(
       "Sequences of kernels",
-      "what one call of an operator launches, in order, where it recurs; candidates for fusion",
+      "kernels that an operator launches repeatedly in the same order; candidates for fusion",
       "sequences",
       sequences.filter((row) => row.count > 1),
       { sort: "gpu_ns", jump: sequencePlace },

@@ -6,7 +6,7 @@ import { card, section, tile } from "../layout.js";
 import { $, page } from "../state.js";
 import { tableCard } from "../table.js";
 import { Theme } from "../theme.js";
-import { integers, show } from "../units.js";
+import { integers, numberOf, show } from "../units.js";
 
 const RANKS_HEIGHT = 260;
 const OTHERS = 0;
@@ -19,7 +19,7 @@ const STANDS_OUT = 1;
  * @param {(rank: number) => void} choose
  */
 function rankDots(many, quantity, choose) {
-  const node = el("div", { "aria-label": `${quantity.title} of each rank` }),
+  const node = el("div", { "aria-label": `${quantity.title}, per rank` }),
     far = new Set(quantity.outliers),
     dots = (/** @type {boolean} */ out) =>
       many.numbers
@@ -54,13 +54,13 @@ function rankDots(many, quantity, choose) {
 export function manySection(report) {
   const { many } = report;
   if (!many) return null;
-  const    place = (/** @type {number} */ rank) => report.ranks.findIndex((one) => one.rank === rank),
+  const place = (/** @type {number} */ rank) => report.ranks.findIndex((one) => one.rank === rank),
     said = el("div", { class: "picked", role: "status" }),
     drawn = el("div");
   const choose = (/** @type {number} */ rank) => {
     const at = place(rank);
     if (at < 0) {
-      said.replaceChildren(`rank ${rank} is not in this page: `, el("code", {}, `etplus report … --ranks ${rank}`));
+      said.replaceChildren(`rank ${rank} is not on this page: `, el("code", {}, `etplus report … --ranks ${rank}`));
       return;
     }
     $("rank").value = at;
@@ -85,7 +85,7 @@ export function manySection(report) {
   const cards = many.tables.map(({ title, name, columns, rows, left_out }) =>
     tableCard(
       title,
-      left_out ? `${integers.format(left_out)} more rows are left out` : null,
+      left_out ? `${numberOf(left_out, "more row")} not shown` : null,
       `job_${name}`,
       rows,
       { columns, sort: "", click: columns[0].title === "rank" ? (row) => choose(row[0]) : undefined },
@@ -94,7 +94,7 @@ export function manySection(report) {
   return section(
     "many",
     "All ranks",
-    `Only ${report.ranks.length} of ${integers.format(many.numbers.length)} ranks are shown in detail below: those that stand out, the first and the middle one. A click on one of them shows it.`,
+    `The other sections show ${report.ranks.length} of ${integers.format(many.numbers.length)} ranks: outliers, the first and the middle rank. Click a rank to show it.`,
     el(
       "div",
       { class: "tiles" },
@@ -102,7 +102,7 @@ export function manySection(report) {
       tile("Stragglers", integers.format(many.stragglers.length), list(many.stragglers)),
       tile("Stand out", integers.format(many.outliers.length), list(many.outliers)),
     ),
-    card("Each rank", null, el("div", { class: "tools" }, pick), drawn, said),
+    card("All ranks", null, el("div", { class: "tools" }, pick), drawn, said),
     ...cards,
   );
 }

@@ -1,4 +1,4 @@
-/* Memory over time, who holds it at its peak, and what outlives its iteration. */
+/* Memory over time, its holders at the peak, and blocks that outlive their step. */
 
 import { curves } from "../curves.js";
 import { el } from "../dom.js";
@@ -12,8 +12,8 @@ import { show } from "../units.js";
 
 /** @type {Record<string, string>} */
 const MEMORY_SOURCES = {
-  "allocator events": "what the allocators recorded (profile_memory)",
-  "tensors of the ET": "the tensors of the Execution Trace, from the call that makes a storage to the last that uses it",
+  "allocator events": "allocator events (profile_memory)",
+  "tensors of the ET": "tensors of the Execution Trace, from the call that creates a storage to the last use",
 };
 
 /** @type {Section} */
@@ -24,7 +24,7 @@ export function memorySection(report, rank) {
   return section(
     "memory",
     "Memory",
-    `How much is allocated over time, who holds it at the peak, and what outlives its iteration; from ${MEMORY_SOURCES[memory[0].source]}.`,
+    `Allocated memory, its holders at the peak, and blocks that outlive their step. Source: ${MEMORY_SOURCES[memory[0].source]}.`,
     ...worth.map((one) => memoryCard(rank, one, memory_holders)),
     tableCard(
       "Devices",
@@ -34,8 +34,8 @@ export function memorySection(report, rank) {
       { sort: "peak_bytes", filter: false, jump: (row) => peakPlace(rank, row) },
     ),
     tableCard(
-      "What outlives its iteration",
-      "allocated in one iteration and held at its end, over all iterations",
+      "Blocks that outlive their step",
+      "allocated in a step and held at its end; sums of all steps",
       "memory_outliving",
       memory_outliving,
       { sort: "bytes", jump: ({ operator }) => ({ gpu: false, name: operator }) },
@@ -72,11 +72,11 @@ function memoryCard(rank, one, holders) {
   );
 }
 
-/** The time at which a device held most. @param {Rank} rank @param {Row} row */
+/** The time of the peak. @param {Rank} rank @param {Row} row */
 const peakPlace = (rank, { peak_ns }) => ({ from: peak_ns - rank.start_ns, to: peak_ns - rank.start_ns });
 
 /**
- * Of a row the longest call that allocated; of what no call of the trace did, none.
+ * The longest call of a row that allocated; null if the trace has none.
  * @type {(row: Row) => Place | null}
  */
 const holderPlace = ({ operator, source }) =>

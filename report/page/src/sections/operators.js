@@ -1,4 +1,4 @@
-/* Operators and module classes: time on the host and on the device. */
+/* CPU and GPU time of operators and module classes. */
 
 import { leftOut, section } from "../layout.js";
 import { classesOf, moduleClass } from "../names.js";
@@ -13,7 +13,7 @@ export function operatorsSection(report, rank) {
   return section(
     "operators",
     "Operators and modules",
-    "Self is without what runs inside, total with it; an operator inside one of the same name counts once.",
+    "Self time excludes calls inside, the total includes them. Nested calls with the same name count once.",
     tableCard(
       "By operator",
       leftOut(rank, "operators"),
@@ -23,7 +23,7 @@ export function operatorsSection(report, rank) {
     ),
     tableCard(
       "By module class",
-      leftOut(rank, "modules") ?? "modules of one class at one place in one row",
+      leftOut(rank, "modules") ?? "a row is all modules of a class in the same parent",
       "modules",
       modules,
       { sort: "", jump: modulePlace },
@@ -32,8 +32,8 @@ export function operatorsSection(report, rank) {
 }
 
 /**
- * Of a row its longest call; of modules that are known by stacks alone the longest device event inside, without any the
- * longest operator.
+ * The longest call of a row; for modules known only from stacks, the longest GPU event inside, or else the longest
+ * operator.
  * @type {PlaceOf}
  */
 function modulePlace({ path, device_total_ns }) {

@@ -1,4 +1,4 @@
-/* Launch overheads of the host. */
+/* Launch overheads of the CPU. */
 
 import { axis, chart, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
@@ -13,7 +13,7 @@ const OVERHEADS = [
   ["t2", "T2", "before the first launch", "From an operator's start to its first launch"],
   ["t3", "T3", "after the last launch", "From the end of an operator's last launch to its end"],
   ["t4", "T4", "launching call", "The runtime call itself, as measured"],
-  ["t5", "T5", "between launches", "Between two launches of an operator; of one without launches its own time"],
+  ["t5", "T5", "between launches", "Between two launches of an operator; self time of operators without launches"],
 ];
 
 /** @type {Section} */
@@ -53,19 +53,19 @@ export function overheadsSection(report, rank) {
   return section(
     "overheads",
     "Launch overheads",
-    `What the host spends around operators and launches, less ${overheads.cpu_event_overhead_us} µs for every event of the profiler; outliers left out.`,
+    `CPU time around operators and launches, without outliers and less ${overheads.cpu_event_overhead_us} µs per profiler event.`,
     sideBySide(
       [5, 7],
       card(
         "The five overheads",
         "mean; whiskers: one standard deviation",
-        bars.length ? overheadBars(bars) : none("No operator of the trace launches anything."),
+        bars.length ? overheadBars(bars) : none("No operator launches GPU work."),
       ),
       card("T4 by runtime call", null, calls.length ? launchTable(calls) : none("The trace has no launches.")),
     ),
     card(
       "By operator",
-      "topmost operators; host time holds everything they call",
+      "topmost operators; CPU time includes their calls",
       table("overheads", ops, { sort: "total", jump: ({ op }) => ({ gpu: false, name: op }) }),
     ),
   );
@@ -90,7 +90,7 @@ function overheadBars(bars) {
         ["rows", show(row.n, "count")],
         ["clipped to 0", show(row.clipped, "count")],
         ["outliers left out", show(row.outliers, "count")],
-        ["mean with them", `${plain(row.mean_with_outliers)} µs`],
+        ["mean with outliers", `${plain(row.mean_with_outliers)} µs`],
       ]);
     }),
     xAxis: axis({ type: "value", min: 0, splitNumber: 4, axisLabel: { formatter: (value) => `${value} µs` } }),

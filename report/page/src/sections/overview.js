@@ -1,14 +1,15 @@
-/* First sections: the trace at a glance, and its timeline. */
+/* First sections: verdict and tiles, the timeline, and facts about the trace. */
 
 import { el, factList, listed } from "../dom.js";
 import { card, section, sideBySide, tile } from "../layout.js";
 import { stack } from "../stack.js";
 import { page } from "../state.js";
 import { Timeline } from "../timeline/timeline.js";
-import { plain, show } from "../units.js";
+import { numberOf, plain, show } from "../units.js";
+import { rankName, stragglerOf } from "./straggler.js";
 
 /**
- * Device time of a trace, all devices together, in parts that do not overlap and sum up to the window.
+ * GPU time of a trace, all devices together, in disjoint parts that sum to the window.
  * @param {Rank} rank
  */
 export function deviceParts(rank) {
@@ -31,7 +32,7 @@ export function deviceParts(rank) {
 }
 
 /**
- * FLOPs that are known, per second of the trace, and what of the peaks they would need: [FLOP/s, share].
+ * Known FLOPs per second of the trace, and their share of the peaks: [FLOP/s, share].
  * @param {Rank} rank
  */
 function flopRate(rank) {
@@ -50,12 +51,15 @@ function flopRate(rank) {
   return [flops && window ? (flops / rank.span_ns) * 1e9 : null, known && window ? atPeak / window : null];
 }
 
+/** @param {string} text */
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
 /**
- * What is wrong, in a sentence: the idle share with its main cause, the straggler of a job, and the first problem.
+ * The main problems in a few sentences: the straggler of a job, the idle share with its main cause, the first problem.
  * @param {Report} report
  * @param {Rank} rank
  */
-function verdict(report, rank) {
+export function verdict(report, rank) {
   const use = deviceParts(rank),
     idle = use.window ? 1 - use.busy / use.window : 0,
     causes = rank.analysis.idle_causes,
@@ -67,14 +71,15 @@ function verdict(report, rank) {
       ["after the last GPU event", sum("after_last_ns")],
     ],
     [cause, longest] = times.reduce((a, b) => (b[1] > a[1] ? b : a)),
-    found = report.findings?.found ?? [],
-    late = report.ranks.length > 1 ? found.find((one) => one.id.includes("straggler")) : undefined,
-    first = late ?? found.find((one) => one.gain || one.cost_ns !== null);
+    late = stragglerOf(report),
+    first = report.findings?.found.find((one) => one.gain || one.cost_ns !== null),
+    idleText = use.window ? `GPU idle ${show(idle, "share")}${longest ? `, mostly ${cause}` : ""}` : "no GPU events";
   const texts = [
-    use.window ? `GPU idle ${show(idle, "share")}${longest ? `, mostly ${cause}` : ""}.` : "No GPU events.",
-    first ? `${first.title[0].toUpperCase()}${first.title.slice(1)}.` : "",
+    late && `${late.name} ${late.text}`,
+    report.ranks.length > 1 ? `${rankName(rank)}: ${idleText}` : idleText,
+    first?.title,
   ];
-  return texts.filter(Boolean).join(" ");
+  return texts.filter((text) => typeof text === "string").map(sentence).join(" ");
 }
 
 /** @type {Section} */
@@ -87,7 +92,7 @@ export function overviewSection(report, rank) {
   const part = (/** @type {string} */ name) => (use.parts.find((one) => one.name === name)?.ns ?? 0) / (use.window || 1);
   const attributed = rank.attributed_ns / (rank.tree.total_ns || 1);
   const count = analysis.iteration_list.length,
-    iterations = `${count} iteration${count > 1 ? "s" : ""} of ${show(told.mean_latency_ns, "ns")}`,
+    iterations = `${numberOf(count, "step")} of ${show(told.mean_latency_ns, "ns")}`,
     computing = part("Computing") + part("Computing and communicating"),
     exposed = use.parts[2].ns,
     all = `of ${show(use.window, "ns")}`,
@@ -96,9 +101,9 @@ export function overviewSection(report, rank) {
     events = rank.gpu_events + rank.host_calls + rank.runtime_calls,
     links = rank.coverage;
   const tiles = [
-    tile("Length", show(rank.span_ns, "ns"), count ? iterations : "no iterations marked"),
+    tile("Duration", show(rank.span_ns, "ns"), count ? iterations : "no steps marked"),
     use.window ? tile("GPU busy", show(use.busy / use.window, "share"), `${show(use.busy, "ns")} ${all}; ${ofSpan}`) : null,
-    use.window ? tile("GPU computing", show(computing, "share"), "without communication") : null,
+    use.window ? tile("GPU computing", show(computing, "share"), "of the duration") : null,
     analysis.device_use.some((one) => one.communication_ns)
       ? tile(
           "Exposed comm.",
@@ -138,7 +143,7 @@ export function traceSection(_report, rank) {
     "trace",
     "Trace",
     null,
-    use.window ? card("Device time", note, stack([{ name: "", parts: use.parts, whole: use.window }])) : null,
+    use.window ? card("GPU time", note, stack([{ name: "", parts: use.parts, whole: use.window }])) : null,
     sideBySide([6, 6], card("File", null, facts(rank)), card("Links", null, coverage(rank, attributed))),
   );
 }
@@ -150,7 +155,7 @@ function servedNote(phases) {
 }
 
 /**
- * What is wrong with the inputs, of all ranks: numbers of a broken trace are not those of the whole run.
+ * Damage of the inputs of all ranks: numbers of a broken trace do not cover the whole run.
  * @param {Report} report
  */
 export function warnings(report) {
@@ -209,7 +214,7 @@ function coverage(rank, attributed) {
         ["Certain", show(told.certain, "count")],
         [
           "Unverified",
-          `${show(told.equivalent, "count")}; the structure fits, but another run or iteration could be meant`,
+          `${show(told.equivalent, "count")}; the structure fits, but it could be another run or step`,
         ],
         [
           "GPU time",
@@ -217,7 +222,7 @@ function coverage(rank, attributed) {
         ],
       ]
     : [
-        ["Kind", "Kineto trace alone, not linked with an Execution Trace"],
+        ["Kind", "Kineto trace without Execution Trace"],
         rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators of the trace`] : null,
       ];
   return [factList(rows), listed("notes", notes)];
@@ -232,13 +237,13 @@ export function timelineSection(report, rank) {
   const merged = !rank.timeline.resolution
     ? ""
     : rank.timeline.tiles
-      ? ` Calls shorter than ${shortest} are drawn together until the view is close enough.`
+      ? ` Calls shorter than ${shortest} are merged until you zoom in.`
       : ` Calls shorter than ${shortest} are merged with their neighbors.`;
-  const hidden = rank.timeline.hidden ? ` ${rank.timeline.hidden} lanes with the least time are left out.` : "";
+  const hidden = rank.timeline.hidden ? ` ${numberOf(rank.timeline.hidden, "lane")} with the least time not shown.` : "";
   return section(
     "timeline",
     "Timeline",
-    `${rank.gpu_events ? "Streams on top, CPU threads below with their calls nested; pale where short calls leave gaps." : "CPU threads with their calls nested; pale where short calls leave gaps."}${merged}${hidden}`,
+    `${rank.gpu_events ? "Streams on top, CPU threads with nested calls below. Pale blocks are merged short calls." : "CPU threads with nested calls. Pale blocks are merged short calls."}${merged}${hidden}`,
     card(null, null, timeline.node),
   );
 }

@@ -20,7 +20,7 @@ export function pathSection(report, rank) {
   return section(
     "path",
     "Critical path",
-    `The longest path of the replay: what does not lie on it can become faster without any gain. All rows together are ${show(total, "ns")}${rank.step ? ", the part of this step" : ""}.`,
+    `The longest path of the replay: making anything else faster saves no time. Rows sum to ${show(total, "ns")}${rank.step ? ", the share of this step" : ""}.`,
     card(
       "By kind",
       null,

@@ -15,12 +15,12 @@ export const RANK_KINDS = [
     { name: "Computing", color: 4 },
     { name: "Copy", color: 9 },
     { name: "Communication", color: 2 },
-    { name: "Host call", color: 0 },
+    { name: "CPU call", color: 0 },
 ];
 
-export const WAIT = { name: "Waits for the last to arrive", color: 1 };
+export const WAIT = { name: "Waits for the last rank", color: 1 };
 
-export const JOINED = { name: "Collective, all have come", color: 3 };
+export const JOINED = { name: "Collective, all ranks present", color: 3 };
 
 export class RankAxis {
   /** @param {JobTimeline} job @param {string[]} labels @param {Row[]} iterations */
@@ -41,7 +41,7 @@ export class RankAxis {
     }
     this.height = y;
     const label = "Ranks on one clock; keys w and s zoom, a and d move, n and p go to the next and previous collective",
-      said = "n and p, or the buttons, go from collective to collective.";
+      said = "Press n or p, or a button, for the next or previous collective.";
     this.canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": label });
     this.picked = el("div", { class: "picked", role: "status" }, said);
     this.hover = el("div", { class: "hover", hidden: true });
@@ -55,21 +55,21 @@ export class RankAxis {
     const steps = this.iterations.length
       ? el(
           "select",
-          { "aria-label": "Iteration", onchange: (/** @type {any} */ event) => this.step(event.target.value) },
-          el("option", { value: "" }, "All iterations"),
+          { "aria-label": "Step", onchange: (/** @type {any} */ event) => this.step(event.target.value) },
+          el("option", { value: "" }, "All steps"),
           this.iterations.map((one, at) => el("option", { value: at }, one.name)),
         )
       : null;
     this.steps = steps;
     const collectives = [
-      button("‹ Collective", "The one before (p)", () => this.go(this.at - 1)),
-      button("Collective ›", "The next one (n)", () => this.go(this.at + 1)),
-      button("Longest wait", "The collective in which ranks wait longest together", () => this.go(this.worst())),
+      button("‹ Collective", "Previous collective (p)", () => this.go(this.at - 1)),
+      button("Collective ›", "Next collective (n)", () => this.go(this.at + 1)),
+      button("Longest wait", "The collective with the longest total wait", () => this.go(this.worst())),
     ];
     const turns = [
-      button("‹", "The iteration before", () => this.turn(-1)),
+      button("‹", "Previous step", () => this.turn(-1)),
       steps,
-      button("›", "The next iteration", () => this.turn(1)),
+      button("›", "Next step", () => this.turn(1)),
     ];
     const tools = el(
       "div",
@@ -79,7 +79,7 @@ export class RankAxis {
       el("span", { class: "push" }),
       button("+", "Zoom in (w)", () => this.zoom(0.4)),
       button("−", "Zoom out (s)", () => this.zoom(2.5)),
-      button("Fit", "All of it: the whole job, or the step chosen", () => this.view(this.whole.from, this.whole.to)),
+      button("Fit", "Show the whole job, or the chosen step", () => this.view(this.whole.from, this.whole.to)),
     );
     const lanes = el(
       "div",
@@ -271,7 +271,7 @@ export class RankAxis {
         [this.labels[place], rank.lanes[lane]],
         ["time", show(rank.dur[at], "ns")],
         count > 1
-          ? ["together", `${integers.format(count)} events, the longest named`]
+          ? ["together", `${integers.format(count)} events, named after the longest`]
           : ["kind", RANK_KINDS[rank.kind[at]].name],
       ],
     ];

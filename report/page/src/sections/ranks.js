@@ -4,9 +4,9 @@ import { drawnWithCharts, legend } from "../chart.js";
 import { card, section } from "../layout.js";
 import { chooseRank } from "../steps.js";
 import { tableCard } from "../table.js";
-import { integers } from "../units.js";
-import { rankName } from "./job.js";
+import { integers, numberOf } from "../units.js";
 import { JOINED, RANK_KINDS, RankAxis, WAIT } from "./rank_axis.js";
+import { rankName } from "./straggler.js";
 
 /** @param {Report} report */
 export function ranksSection(report) {
@@ -44,23 +44,23 @@ export function ranksSection(report) {
     axis.go(row.at);
   };
   const clocks = rows.some((row) => row.offset !== null)
-    ? "Clocks are set by the collectives that no rank can leave before all have come: these end at the same time."
-    : "No collective joins the ranks, so their clocks are as recorded.";
+    ? "Clocks are aligned by collectives that end on all ranks at the same time."
+    : "No collective joins the ranks, so clocks are as recorded.";
   const missing = [
-    job.left_out ? `${integers.format(job.left_out)} collectives with the least waiting are left out` : null,
-    job.unmatched ? `${integers.format(job.unmatched)} that not all ranks of the group have alike` : null,
+    job.left_out ? `${numberOf(job.left_out, "collective")} with the shortest waits not shown` : null,
+    job.unmatched ? `${integers.format(job.unmatched)} differ between the ranks of their group` : null,
   ].filter(Boolean);
   const whose = report.many
-    ? `Streams of the ${job.ranks.length} ranks shown in detail, of ${integers.format(report.many.numbers.length)},`
+    ? `Streams of ${job.ranks.length} of ${integers.format(report.many.numbers.length)} ranks,`
     : "Streams of all ranks,";
   return section(
     "axis",
     "Ranks on one clock",
-    `${whose} and below them the collectives, joined from rank to rank; a triangle marks the rank that came last. ${clocks}`,
+    `${whose} with their collectives below. A triangle marks the last rank. ${clocks}`,
     card(null, null, legend([...kinds, JOINED, WAIT]), axis.node),
     tableCard(
       "Collectives",
-      missing.join("; ") || "a click on a row shows it above",
+      missing.join("; ") || "click a row to show it above",
       "collectives",
       waits,
       { sort: "waited", click: goTo },

@@ -36,13 +36,13 @@ export function servingSection(_, rank) {
   return section(
     "serving",
     "Serving",
-    "Steps of the serving engine: from the start of the annotation to its end, or to that of the last device event that it launched.",
+    "A step ends with its annotation or with its last GPU event, whichever is later.",
     card("Phases over time", null, phaseBars(rank, steps, present)),
     sideBySide(
       [6, 6],
       card("Latency of steps", legendNote(steps), overTime(rank, steps, present, "latency_ns", "ns")),
       rates.length
-        ? card("Tokens per second", "new tokens of a step over its time", overTime(rank, rates, present, "tokens_per_second", "tokens/s"))
+        ? card("Tokens per second", "new tokens per step duration", overTime(rank, rates, present, "tokens_per_second", "tokens/s"))
         : null,
     ),
     stepRoofline(rank, steps, present),
@@ -66,7 +66,7 @@ export function servingSection(_, rank) {
 /** @param {Row[]} steps */
 function legendNote(steps) {
   const behind = steps.filter((row) => row.time_ns < row.latency_ns).length;
-  return behind ? `${behind} of ${steps.length} begin before the device has done with the one before` : null;
+  return behind ? `${behind} of ${steps.length} begin before the GPU has finished the previous step` : null;
 }
 
 /** @param {Rank} rank @param {Row} row */
@@ -208,5 +208,5 @@ function stepRoofline(rank, steps, present) {
       })),
     ],
   }));
-  return card("Roofline of steps", "known FLOPs and bytes of a step over the time in which the device worked", legend(present), node);
+  return card("Roofline of steps", "known FLOPs and bytes of a step, over its GPU busy time", legend(present), node);
 }

@@ -1,4 +1,4 @@
-/* Lines of the program by file, with the heat of each, and phases. */
+/* Lines of the program by file, and phases. */
 
 import { el, small } from "../dom.js";
 import { card, leftOut, section } from "../layout.js";
@@ -19,7 +19,7 @@ export function sourceSection(report, rank) {
     "source",
     "Source",
     sources.length
-      ? "Work counts to the innermost line of own code that called it, backward work to that of its forward operator."
+      ? "GPU work belongs to the innermost line of your code that called it; backward work to the line of the forward operator."
       : null,
     sources.length ? filesCard(sources, heat, leftOut(rank, "sources")) : null,
     tableCard(
@@ -37,7 +37,7 @@ export function sourceSection(report, rank) {
   );
 }
 
-/** Of a row its longest device event, of a line without any its longest operator. @type {PlaceOf} */
+/** The longest GPU event of a row, or its longest operator. @type {PlaceOf} */
 const sourcePlace = ({ place, device_self_ns }) => ofLine(place, device_self_ns > 0);
 
 /** @type {PlaceOf} */
@@ -47,7 +47,7 @@ const phasePlace = ({ phase, launches }) => ({
 });
 
 /**
- * Files, the one with most time first, each with its lines in order; the longer a line's bar the more time it takes.
+ * Files, most time first, with their lines in order; a bar shows the time of a line.
  * @param {Row[]} sources
  * @param {string} heat
  * @param {string | null} note

@@ -46,7 +46,7 @@ export class CriticalPath {
   }
 
   /**
-   * Elements in the view, none while they are being decoded; where they are very many, what each tile is mainly.
+   * Elements in the view, none while they are being decoded; if there are too many, the main kind of each tile.
    * @param {number} from
    * @param {number} to
    */
@@ -104,11 +104,11 @@ export class CriticalPath {
     const { makespan_ns, shown_ns, kinds } = this.path,
       total = show(makespan_ns, "ns"),
       count = integers.format(this.size),
-      part = shown_ns === makespan_ns ? "" : `, of which ${show(shown_ns, "ns")} are on this page`;
+      part = shown_ns === makespan_ns ? "" : ` (${show(shown_ns, "ns")} on this page)`;
     this.node.textContent = element
       ? `Critical path, element ${integers.format(element.number + 1)} of ${count}: ` +
         `${kinds[element.kind]}, ${show(element.ns, "ns")} of ${total}`
-      : `Critical path: ${count} elements, ${total} by the replay${part}; n and p walk along it, c hides it`;
+      : `Critical path: ${count} elements, ${total} by the replay${part}; press n or p to follow it, c to hide it`;
     this.node.dataset.ns = String(element?.ns ?? "");
   }
 }

@@ -1,4 +1,4 @@
-/* What the details of an event say: rows of a label, a text, and the plain value of the text. */
+/* Details of an event: rows of a label, a text, and the plain value. */
 
 import { plain, show } from "../units.js";
 
@@ -6,16 +6,16 @@ import { plain, show } from "../units.js";
 export const RELATION_TEXTS = {
   // kind of relation: what its source is to the event, what its target is
   caller: ["Called by", "Calls"],
-  operator: ["Launching operator", "Device work launched"],
+  operator: ["Launching operator", "GPU work launched"],
   launch: ["Launch call", "Launches"],
   forward: ["Forward operator", "Backward operator"],
-  data: ["Reads data of", "Data read by"],
-  thread: ["Operator before it on the thread", "Next operator of the thread"],
-  stream: ["Before it on the stream", "Next on the stream"],
+  data: ["Reads data from", "Data read by"],
+  thread: ["Previous operator on the thread", "Next operator on the thread"],
+  stream: ["Previous on the stream", "Next on the stream"],
   event: ["Waits for (event)", "Awaited by (event)"],
-  sync: ["Waits for the device (sync)", "Awaited by the host (sync)"],
+  sync: ["Waits for the GPU (sync)", "Awaited by the CPU (sync)"],
   thread_handoff: ["Handed over by thread", "Hands over to thread"],
-  comm: ["Collective before it", "Next collective of the group"],
+  comm: ["Previous collective of the group", "Next collective of the group"],
   graph: ["Graph dependency on", "Graph dependency of"],
 };
 
@@ -77,10 +77,10 @@ function originFacts(event, texts, modules) {
 /** @param {Texts} texts @param {number} link @param {string} whose */
 function linkFacts(texts, link, whose) {
   const label = texts.links[link],
-    evidence = texts.evidence[label]; // none where nothing was linked
+    evidence = texts.evidence[label]; // none if nothing was linked
   if (!evidence) return [];
   return [
-    fact("link", `Link of ${whose} to the ET`, label),
+    fact("link", `Link to the Execution Trace${whose}`, label),
     evidence.length ? fact("evidence", "Evidence", evidence, evidence.join("; ")) : null,
   ];
 }
@@ -90,8 +90,8 @@ export function callFacts(event, texts) {
   const modules = regions(texts, event.path);
   return known([
     time("self_ns", "Self time", event.self_ns),
-    event.device_events > 0 ? amount("device_events", "Device events", event.device_events, "count") : null,
-    event.device_ns > 0 ? time("device_ns", "Device time", event.device_ns) : null,
+    event.device_events > 0 ? amount("device_events", "GPU events", event.device_events, "count") : null,
+    event.device_ns > 0 ? time("device_ns", "GPU time", event.device_ns) : null,
     ...signatureFacts(texts.signatures[event.signature]),
     ...generatedFacts(texts.generated[event.generated]),
     modules.length ? fact("modules", "Modules", modules, modules.join(" / ")) : null,
@@ -100,12 +100,12 @@ export function callFacts(event, texts) {
     fact("seq", "Sequence number", event.seq),
     fact("id", "Node id", event.id),
     fact("kineto_event", "Kineto event", event.kineto_event),
-    event.step >= 0 ? fact("step", "Iteration", texts.steps[event.step]) : null,
-    ...linkFacts(texts, event.link, "the operator"),
+    event.step >= 0 ? fact("step", "Step", texts.steps[event.step]) : null,
+    ...linkFacts(texts, event.link, ""),
   ]);
 }
 
-const OVER_PEAK = "above the peak: the peak or the count is wrong for this kernel";
+const OVER_PEAK = "above the peak: the peak or the FLOPs are wrong for this kernel";
 
 /** A share of a peak; why it can be above it. @param {string} key @param {string} label @param {number} share */
 const peakShare = (key, label, share) =>
@@ -126,30 +126,30 @@ const LAUNCH_FACTS = {
   block: ["Block", extents],
   context: ["Context", String],
   "registers per thread": ["Registers per thread", (value) => (within(value, 1024) ? show(value, "count") : null)],
-  "shared memory": ["Shared memory of a block", (value) => (within(value, 2 ** 24) ? show(value, "bytes") : null)],
-  "blocks per SM": ["Blocks launched, by number of SMs", (value) => (within(value) ? plain(value) : null)],
-  "warps per SM": ["Warps launched, by number of SMs", (value) => (within(value) ? plain(value) : null)],
+  "shared memory": ["Shared memory per block", (value) => (within(value, 2 ** 24) ? show(value, "bytes") : null)],
+  "blocks per SM": ["Blocks per SM (whole launch)", (value) => (within(value) ? plain(value) : null)],
+  "warps per SM": ["Warps per SM (whole launch)", (value) => (within(value) ? plain(value) : null)],
   "est. achieved occupancy %": [
     "Occupancy, estimated",
     (value) => (within(value, 100) ? (value ? `${plain(value)} %` : "< 0.5 %") : null),
   ],
 };
 
-// What a communication kernel communicates: label, and unit of numbers.
+// Facts of a communication kernel: label, and unit of numbers.
 /** @type {Record<string, [string, string?]>} */
 const COMM_FACTS = {
   collective: ["Collective"],
-  dtype: ["Dtype of the message"],
+  dtype: ["Message dtype"],
   in_nelems: ["Elements in", "count"],
   out_nelems: ["Elements out", "count"],
   bytes: ["Communicated", "bytes"],
-  group_size: ["Ranks of the group", "count"],
+  group_size: ["Group size", "count"],
   pg_name: ["Group"],
-  pg_desc: ["Group is for"],
+  pg_desc: ["Group description"],
   pg_ranks: ["Ranks"],
   src_rank: ["From rank"],
   dst_rank: ["To rank"],
-  seq: ["Number in the group"],
+  seq: ["Sequence in the group"],
   in_split: ["Elements to each rank"],
   out_split: ["Elements from each rank"],
   pg_first_rank: ["First rank of the group"],
@@ -182,7 +182,7 @@ function launchFacts(config) {
 }
 
 /**
- * Whether the bytes of a device event came from memory, as far as can be known: see `from_memory` in roofline.py.
+ * Return if the bytes of a GPU event probably came from memory, see `from_memory` in roofline.py.
  * @param {DetailedEvent} event
  * @param {Row | undefined} device
  */
@@ -195,7 +195,7 @@ function fromMemory(event, device) {
 }
 
 /**
- * Facts of a device event; `operator` are those of the innermost call that launched it, null if it is not known.
+ * Facts of a GPU event; `operator` is the innermost call that launched it, null if unknown.
  * @param {DetailedEvent} event
  * @param {Texts} texts
  * @param {Pick<Lane, "device" | "stream">} lane
@@ -223,7 +223,7 @@ export function deviceFacts(event, texts, lane, operator, devices) {
     ...generatedFacts(texts.generated[event.generated]),
     ...launchFacts(texts.configs[event.config] ?? {}),
     event.flops >= 0 ? amount("flops", "FLOPs", event.flops, "flop") : null,
-    rate === null ? null : amount("flops_per_second", "Rate", rate, "flop/s"),
+    rate === null ? null : amount("flops_per_second", "Achieved", rate, "flop/s"),
     rate === null || !peak ? null : peakShare("flops_share", `Share of the ${dtype} peak`, rate / peak),
     event.bytes >= 0 ? amount("bytes", ranged ? "Bytes, at least" : "Bytes", event.bytes, "bytes") : null,
     ranged ? amount("most_bytes", "Bytes, at most", event.most_bytes, "bytes") : null,
@@ -233,18 +233,18 @@ export function deviceFacts(event, texts, lane, operator, devices) {
     fact("correlation", "Correlation", event.correlation),
     fact("id", "Node id", event.id),
     fact("kineto_event", "Kineto event", event.kineto_event),
-    event.step >= 0 ? fact("step", "Iteration", texts.steps[event.step]) : null,
+    event.step >= 0 ? fact("step", "Step", texts.steps[event.step]) : null,
     event.reason > 0 ? fact("reason", "Not attached", texts.reasons[event.reason]) : null,
     event.repeated >= 0
-      ? fact("repeated", "Operator, by repetition in a later iteration", texts.repeated[event.repeated])
+      ? fact("repeated", "Operator, inferred from a later step", texts.repeated[event.repeated])
       : null,
-    ...linkFacts(texts, event.link, "its operator"),
+    ...linkFacts(texts, event.link, " (operator)"),
     ...capturedFacts(event, texts),
   ]);
 }
 
 /**
- * Of an event in compiled code: what the compiler says of its kernel; nothing of other events.
+ * Facts that the compiler recorded about a generated kernel; none for other events.
  * @param {Row | undefined} kernel
  * @returns {(Fact | null)[]}
  */
@@ -255,7 +255,7 @@ function generatedFacts(kernel) {
   return [
     fact("generated", "Compiled as", kernel.name),
     part ? fact("region", "Compiled region", part) : null,
-    nodes.length ? fact("nodes", nodes.length > 1 ? "Fused of" : "Made of", nodes, nodes.join(", ")) : null,
+    nodes.length ? fact("nodes", nodes.length > 1 ? "Fused from" : "Compiled from", nodes, nodes.join(", ")) : null,
     lines.length > 1 ? fact("lines", "Source lines (fused)", lines, lines.join("; ")) : null,
     kernel.kernel_file ? fact("kernel_file", "Kernel file", kernel.kernel_file) : null,
     kernel.kernel_hash ? fact("kernel_hash", "Kernel hash", kernel.kernel_hash) : null,
@@ -264,7 +264,7 @@ function generatedFacts(kernel) {
 }
 
 /**
- * Of an event of a replayed graph: the call that launched it when the graph was captured.
+ * The captured call of an event in a replayed graph.
  * @param {DetailedEvent} event
  * @param {Texts} texts
  */

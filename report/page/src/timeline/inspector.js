@@ -11,7 +11,7 @@ import { goBack, rowButton } from "./jump.js";
 
 const LISTED = 12; // related events of a kind that are listed at first
 const ARROWS = 80;
-const LONG_FACT = 90; // characters; longer texts take a line of their own
+const LONG_FACT = 90; // characters; longer texts get a separate line
 
 export class Inspector {
   /** `devices`: of the analysis, with their peaks. @param {Timeline} timeline @param {Record<string, Row>} devices */
@@ -144,11 +144,11 @@ export class Inspector {
           "div",
           { class: "tools" },
           button("Fill the view", "z", () => this.timeline.fill(event)),
-          button("What runs meanwhile", "m", () => this.timeline.span?.set(event.ts, event.ts + event.dur)),
+          button("Events meanwhile", "m", () => this.timeline.span?.set(event.ts, event.ts + event.dur)),
           button("Close", "Esc", () => this.clear()),
           rowButton(event.gpu ? "kernel" : "call", texts.names[event.name], "In the table"),
-          page.cameFrom ? button("Back", "Backspace: to the row or finding that led here", goBack) : null,
-          el("a", { href: address, title: "An address that opens the page with this event" }, address),
+          page.cameFrom ? button("Back", "Back to the row or finding (Backspace)", goBack) : null,
+          el("a", { href: address, title: "Link to this event" }, address),
         ),
       ),
       el(

@@ -78,7 +78,7 @@ export function namedPlace(columns, row) {
 
 /** What finds the row of a fact of an event in a table. @type {Record<string, [string, (value: any) => (row: Row) => boolean]>} */
 const ROWS_OF_FACTS = {
-  kernel: ["kernels", (name) => (row) => row.kernel === name],
+  kernel: ["kernels", (name) => (row) => (row.members ?? [row.kernel]).includes(name)],
   call: ["operators", (name) => (row) => row.op === name],
   operator: ["operators", (name) => (row) => row.op === name],
   source: ["sources", (line) => (row) => line.startsWith(`${row.place} `) || line === row.place],

@@ -154,7 +154,7 @@ function* pathOf(timeline) {
       if (strip) yield piece(strip);
       strip = { from: element.ts, to: end, color };
     }
-    if (!critical.isWork(element.kind)) continue; // a wait: the joint of what is before and after it
+    if (!critical.isWork(element.kind)) continue; // a wait only joins its neighbors
     if (element.event < 0 || element.dur < LEAST_ELEMENT_PX * px) {
       last = null;
       continue;

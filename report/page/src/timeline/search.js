@@ -96,7 +96,7 @@ export class TimelineSearch {
     timeline.say(one.name, [
       timeline.data.kinds[one.kind].name,
       `${numberOf(one.count, "call")}, ${show(one.total, "ns")}`,
-      `the longest ${show(one.dur, "ns")} at ${show(one.ts, "ns")}`,
+      `longest ${show(one.dur, "ns")} at ${show(one.ts, "ns")}`,
     ]);
     timeline.redraw();
   }

@@ -1,4 +1,4 @@
-/* A span of time selected in the timeline, and tables of what runs in it. */
+/* A span of time selected in the timeline, and tables of its events. */
 
 import { dragged, el } from "../dom.js";
 import { table } from "../table.js";
@@ -12,7 +12,7 @@ export class SelectedSpan {
     /** Its ends, ns. @type {{from: number, to: number} | null} */
     this.selected = null;
     this.asked = 0;
-    const label = "What runs in the selected span";
+    const label = "Events in the selected span";
     this.node = el("div", { class: "in-span", role: "region", hidden: true, "aria-label": label });
     const frame = timeline.canvas;
     for (const kind of ["pointerdown", "mousedown"])
@@ -118,9 +118,9 @@ export class SelectedSpan {
         el("span", { class: "said" }, `${exactMs(from)} to ${exactMs(to)}`),
         el("button", { type: "button", onclick: () => this.clear() }, "Clear"),
       ),
-      ...part("Device work by operator", "op", byOp),
-      ...part("Device work by name", "gpu", byName.filter((one) => one.gpu)),
-      ...part("Host calls", "cpu", byName.filter((one) => !one.gpu)),
+      ...part("GPU events by operator", "op", byOp),
+      ...part("GPU events by name", "gpu", byName.filter((one) => one.gpu)),
+      ...part("CPU calls", "cpu", byName.filter((one) => !one.gpu)),
     );
     this.node.dataset.span = `${from} ${to}`;
   }

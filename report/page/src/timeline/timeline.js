@@ -28,7 +28,7 @@ export class Timeline {
     this.rows = rowsOf(data);
     this.names = new Set(data.names);
     this.tiles = new Tiles(data.tiles, () => this.redraw());
-    this.numbers = numbersOf(data.count); // of each block's first event
+    this.numbers = numbersOf(data.count); // number of the first event per block
     /** @type {any[]} */
     this.sources = [data]; // what is drawn from: merged blocks, then the tiles in view
     this.from = 0;
@@ -87,7 +87,7 @@ export class Timeline {
       button("keys", "?", "Keys (?)", () => this.help.showModal()),
       button("zoom-in", "+", "Zoom in (w)", () => this.zoom(0.4)),
       button("zoom-out", "−", "Zoom out (s)", () => this.zoom(2.5)),
-      button("zoom-all", "Fit", "All of it: the whole trace, or the step chosen", () => this.fit()),
+      button("zoom-all", "Fit", "Show the whole trace, or the chosen step", () => this.fit()),
     );
     this.node = el(
       "div",
@@ -298,7 +298,7 @@ export class Timeline {
       style: { fill: fillOf(color), opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
       textConfig: { position: "insideLeft", distance: 4 },
       textContent: {
-        // also where it is empty: the elements of the last view are used again
+        // empty elements too: those of the last view are used again
         type: "text",
         style: {
           text,
@@ -325,7 +325,7 @@ export class Timeline {
         ["on", lane.name],
         op >= 0 ? ["launched by", short(names[op], 60)] : null,
         ["start", show(ts, "ns")],
-        [many ? "from first to last" : "duration", show(dur, "ns")],
+        [many ? "first to last" : "duration", show(dur, "ns")],
         many ? ["busy", show(busy, "ns")] : null,
       ],
     );
