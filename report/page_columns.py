@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -38,76 +37,6 @@ class _Added(Row):
     share: float = column("share", "Share of the whole.")
 
 
-class _Overhead(Row):
-    """Launch overheads of an operator, in ns."""
-
-    op: str = column("name", "Topmost operator.", "operator")
-    count: int = column("count", "Calls.")
-    total: int = column("ns", "CPU time with everything that it calls.", "CPU time")
-    t2: float = column("ns", "From the operator's start to its first launch.", "T2")
-    t3: float = column("ns", "From the end of the operator's last launch to its end.", "T3")
-    t5: float = column("ns", "Between two launches; of an operator without launches, its own time.", "T5")
-    launches: str = column("name", "Runtime calls that launch its GPU events.", "launches with")
-
-
-class _LaunchCall(Row):
-    call: str = column("name", "Runtime call.")
-    n: int = column("count", "Calls without outliers.", "calls")
-    mean: float = column("ns", "Mean duration.")
-    std: float = column("ns", "Standard deviation.", "deviation")
-    outliers: int = column("count", "Calls that take so much longer that they are left out.")
-    all: float = column("ns", "Mean duration with the outliers.", "mean with outliers")
-    sum: float = column("ns", "Sum of all durations.")
-
-
-class _RankNumbers(Row):
-    name: str = column("text", "Rank.", "rank")
-    file: str = column("name", "File of its trace.")
-    span: int = column("ns", "Duration of the trace.", "duration")
-    latency: float = column("ns", "Mean duration of a step.", "mean step")
-    busy: float = column("share", "Share of the trace in which its devices are busy.", "GPU busy")
-    computing: int = column("ns", "Time with a compute kernel.")
-    communication: int = column("ns", "Time with a communication kernel.", "communicating")
-    exposed: int = column("ns", "Communication time without a compute kernel.")
-    waiting: int = inferred(
-        "ns", "Communication time above that of the rank with the least: it waits for others.", "above minimum"
-    )
-    idle: int = column("ns", "Time without a GPU event.")
-    events: int = column("count", "GPU events.", "GPU events")
-    linked: float = column("share", "Operators that are linked with the Execution Trace.")
-
-
-class _Collective(Row):
-    start: int = column("ns", "Start on the first rank.")
-    kind: str = column("text", "Collective.", "collective")
-    group: str = column("name", "Process group.")
-    bytes: int = column("bytes", "Size of the message.", "message")
-    length: int = column("ns", "From the start on the first rank to the end on the last.", "duration")
-    waited: int = column("ns", "Time that all ranks together waited for the last to arrive.")
-    longest: int = column("ns", "Longest wait of a rank.", "longest wait")
-    last: str = column("text", "Rank that arrived last.", "last to arrive")
-
-
-class _RankWaits(Row):
-    """Wait times of a rank, and waits that it causes."""
-
-    label: str = column("text", "Rank.", "rank")
-    collectives: int = column("count", "Collectives in which ranks wait for each other.")
-    last: int = column("count", "Collectives at which it arrived last.", "last to arrive")
-    caused: int = column("ns", "Time that the others waited for it.", "others waited for it")
-    waited: int = column("ns", "Time that it waited itself.", "waited itself")
-    offset: int = inferred("ns", "How far its clock is ahead of the lowest rank's; it is corrected.", "clock ahead")
-    spread: int = inferred("ns", "Median distance of single collectives from that offset.")
-
-
-class _InSpan(Row):
-    name: str = column("name", "Name.")
-    kind: str = column("text", "Kind.")
-    count: int = column("count", "Events.")
-    total: int = column("ns", "Time within the span, callees included.", "time")
-    share: float = column("share", "Share of the span; above 100 % if several run at a time.")
-
-
 _BUSY = "busy_ns idle_ns busy_share busy_share_of_gpu_span"
 _SIDES = "name a_count a_total_ns b_count b_total_ns change_ns ratio rank rank_change_ns"
 _SERVED = " ".join(f"{side}_{name}" for side in "ab" for name in ("steps", "mean_latency_ns", "tokens_per_second"))
@@ -130,8 +59,6 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
         GemmRow, "op dtype device batch m n k count total_ns mean_ns flops_per_second flops_share bytes_per_second"
         " bytes_share bound kernels",
     ),
-    "t4": (_LaunchCall, "call n mean std outliers all sum"),
-    "overheads": (_Overhead, "op count total t2 t3 t5 launches"),
     "device_use": (
         DeviceUse, f"device window_ns {_BUSY} overlapped_ns compute_ns copy_ns communication_ns"
         " exposed_communication_ns",
@@ -163,10 +90,6 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
         " host_before_ns device_ns idle_ns events tokens_per_second flops bytes",
     ),
     "critical_path": (PathPart, "kind ns share count kernel operator module place"),
-    "ranks": (_RankNumbers, " ".join(_RankNumbers.names())),
-    "collectives": (_Collective, " ".join(_Collective.names())),
-    "waits": (_RankWaits, " ".join(_RankWaits.names())),
-    "span": (_InSpan, " ".join(_InSpan.names())),
     "slower": (DiffRow, "name change_ns ratio"),
     "faster": (DiffRow, "name change_ns ratio"),
     "ops": (JobDiffRow, _SIDES),
@@ -185,29 +108,10 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
 _LIKE = {
     "self_ns": "total_ns", "device_self_ns": "device_total_ns", "backward_ns": "device_total_ns",
     "backward_total_ns": "device_total_ns", "min_ns": "mean_ns", "host_wait_ns": "idle_ns", "kernel_wait_ns": "idle_ns",
-    "other_ns": "idle_ns", "before_first_ns": "idle_ns", "after_last_ns": "idle_ns", "std": "mean", "t3": "t2",
+    "other_ns": "idle_ns", "before_first_ns": "idle_ns", "after_last_ns": "idle_ns",
     "bus_bandwidth": "algorithm_bandwidth", "next_bytes": "bytes", "kept_bytes": "bytes",
     "change_ns": "a_total_ns", "rank_change_ns": "a_total_ns",
 }  # fmt: skip
-# Titles of columns with a heading that is too short for the page, or that is a unit: the page adds its own unit.
-_TITLES = {
-    "flops_per_second": "Achieved", "operator_flops_per_second": "Whole operator", "flops_share": "Of peak",
-    "bytes_per_second": "Bandwidth", "most_bytes_per_second": "Bandwidth at most", "bytes_share": "Of bandwidth",
-    "bound": "Bound by", "ops": "Operators", "flops": "FLOPs", "bytes": "Size", "collectives bytes": "Message",
-    "allocated_bytes": "Allocated", "algorithm_bandwidth": "Bandwidth", "bus_bandwidth": "Bus bandwidth",
-    "self_ns": "CPU self", "host": "CPU call", "host_wait_ns": "Launched late", "kernel_wait_ns": "Between kernels",
-    "other_ns": "Other waits", "before_first_ns": "Before first", "after_last_ns": "After last",
-    "idle_causes longest": "Longest queue", "idle_causes mean": "Mean queue", "full_ns": "Queue full",
-    "median_call_ns": "Median call", "median_delay_ns": "Median delay", "max_delay_ns": "Longest delay",
-    "short": "Shorter than call", "long_calls": "Calls > 50 µs", "long_delays": "Delays > 100 µs",
-    "window_ns": "Duration", "busy_share_of_gpu_span": "Busy, first to last", "overlapped_ns": "Overlapping",
-    "communication_ns": "Communication", "exposed_communication_ns": "Exposed", "host_before_ns": "CPU before",
-    "ns_per_output_token": "Per output token", "ns_per_prefill_token": "Per prefill token", "min_ns": "Shortest",
-    "a_communication_ns": "A communication", "b_communication_ns": "B communication", "a_device_ns": "A GPU",
-    "b_device_ns": "B GPU", "a_host_ns": "A CPU", "b_host_ns": "B CPU", "a_self_ns": "A CPU self",
-    "b_self_ns": "B CPU self", "change_self_ns": "B−A CPU self",
-}  # fmt: skip
-_CPU = re.compile(r"^host\b", re.IGNORECASE)
 # Narrow columns cut these names from the front.
 _ENDS_MATTER = ("modules", "path", "place", "source", "module")
 
@@ -216,18 +120,17 @@ _ENDS_MATTER = ("modules", "path", "place", "source", "module")
 def page_columns() -> dict[str, list[dict[str, Any]]]:
     """Return the columns per table, as `TableColumn` in `page/src/types.d.ts`."""
     return {
-        name: [_described(name, (_Added, *joined, kind), shown, names.split()) for shown in names.split()]
+        name: [_described((_Added, *joined, kind), shown, names.split()) for shown in names.split()]
         for name, (kind, names, *joined) in _TABLES.items()
     }
 
 
-def _described(table: str, kinds: Sequence[type[Row]], name: str, shown: Sequence[str]) -> dict[str, Any]:
+def _described(kinds: Sequence[type[Row]], name: str, shown: Sequence[str]) -> dict[str, Any]:
     columns: dict[str, Column] = {one.name: one for kind in kinds for one in kind.columns()}
     found = columns[name]
-    title = _TITLES.get(f"{table} {name}") or _TITLES.get(name) or _CPU.sub("CPU", found.heading)
     described: dict[str, Any] = {
         "key": name,
-        "title": title[:1].upper() + title[1:],
+        "title": found.heading[:1].upper() + found.heading[1:],
         "unit": "×" if name == "ratio" else found.unit,
         "hint": found.doc,
     }

@@ -21,7 +21,7 @@ def test_the_findings_of_a_comparison_come_first(browser: Page, tmp_path: Path) 
     changed = changes(a, b)
     shown(browser, diff_html(changed, a, b), tmp_path)
     assert changed.findings.all and browser.errors == []
-    text = browser.evaluate("document.querySelector('section').textContent")
+    text = browser.evaluate("document.getElementById('findings').textContent")
     assert changed.findings[0].title in text and "not replayed" not in text
     assert browser.evaluate("document.querySelectorAll('.finding').length") == len(changed.findings)
     assert browser.evaluate("document.querySelectorAll('.finding .go, .finding [data-part][type=button]').length") == 0

@@ -173,7 +173,7 @@ def test_a_trace_without_findings_says_what_was_looked_for(
     monkeypatch.setattr(find, "detectors", lambda: {"made": lambda _: iter(())})
     found = cards_of([analysis])
     shown(browser, report_html([rank_report(analysis)], findings=found), tmp_path)
-    assert "Nothing found; looked for 1 things" in browser.evaluate("document.getElementById('findings').textContent")
+    assert "No problems found (1 check)" in browser.evaluate("document.getElementById('findings').textContent")
     orjson.dumps(found)
 
 

@@ -1,5 +1,6 @@
 /* Tables: sorted by a click on a heading, filtered by a text, one unit a column. */
 
+import { columnsOf } from "./columns.js";
 import { csvOf } from "./csv.js";
 import { copied, el, small, stepped } from "./dom.js";
 import { card } from "./layout.js";
@@ -50,7 +51,7 @@ class Table {
     this.rows = rows;
     this.name = name;
     this.click = click;
-    this.columns = (columns ?? page.report.columns[name.split(/[ -]/)[0]]).filter((column) => saysSomething(column, rows));
+    this.columns = (columns ?? columnsOf(name)).filter((column) => saysSomething(column, rows));
     this.jump = jump ?? ((/** @type {Row} */ row) => namedPlace(this.columns, row));
     this.units = Object.fromEntries(this.columns.map((column) => [column.key, columnUnit(column, rows)]));
     /** Key of the column that it is sorted by, "" for the order given. */
