@@ -56,6 +56,7 @@ __getattr__, __dir__ = lazy_names(
     },
     __all__,
     {
+        "write_report": '`load([…]).write_report("report.html")`',
         "open": "`load`",
         "read": "`load`",
         "load_trace": "`load`",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..jobs.job_report import ranges
-from ..trace.brief import brief
+from ..trace.brief import as_html, as_text, brief
 from ..trace.columns import IntColumn, distinct_rows
 from ..trace.errors import UsageError
 from ..trace.intervals import sums
@@ -151,7 +151,8 @@ class JobDifference(Difference):
     only_a: tuple[int, ...] = ()
     only_b: tuple[int, ...] = ()
 
-    __repr__ = brief
+    __repr__ = as_text
+    _repr_html_ = as_html
 
     @property
     def tables(self) -> NamedTables:

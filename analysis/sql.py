@@ -19,7 +19,7 @@ from ..schemas.parquet.parquet_reader import check_table, read_meta
 from ..schemas.parquet.stored_folder import META
 from ..schemas.parquet.stored_tables import VIEWS, Place
 from ..schemas.text.transaction import transaction
-from ..trace.brief import brief
+from ..trace.brief import as_html, brief
 from ..trace.errors import UsageError
 from ..trace.frames import arrow_numbers, library
 from ..trace.text_tables import render, terminal_width
@@ -86,6 +86,8 @@ class QueryResult:
             raise UsageError(f"SQL: {problem}; add a limit, or write .csv, .json or .parquet (-o), or give --memory")
         rows = [[_cell(value) for value in row] for row in self]
         return render("", self.columns, rows, width or terminal_width()).removeprefix("\n")
+
+    _repr_html_ = as_html
 
     def __repr__(self) -> str:
         more = len(self) - _SHOWN

@@ -12,13 +12,14 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 import numpy as np
 
-from ..trace.brief import brief
+from ..trace.brief import as_text
 from ..trace.columns import distinct, distinct_rows
 from ..trace.counterparts import repetition_sentences
 from ..trace.errors import EtplusError
 from ..trace.generated import compiled_summary
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
+from ..trace.outer import outer
 from ..trace.plugins import Plugin, plugins
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
@@ -98,7 +99,7 @@ class Analysis(Suggests):
     notes: tuple[str, ...]
     kernel_delay_ns: int = KERNEL_DELAY_NS
 
-    __repr__ = brief
+    __repr__ = as_text
 
     guesses: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("gpu_timeline", "comm_comp_overlap", "overlap", "temporal_breakdown"), "`device_use`"),
@@ -112,6 +113,15 @@ class Analysis(Suggests):
         "summary": "`etplus analyze` prints it",
         **{"critical_path": "`trace.critical_path()`", "to_csv": "`etplus analyze --csv DIR`"},
     }
+
+    def to_text(self, width: int = 80) -> str:
+        """Return one screen of at most `width` columns; `etplus analyze` prints it with the problems found."""
+        text: str = outer("report.analysis_screen").render(self, None, width)
+        return text
+
+    def plot(self) -> Any:
+        """Draw what each device spends its time on; returns matplotlib's axes. UsageError without matplotlib."""
+        return outer("report.plots").device_use_axes({f"device {use.device}": use for use in self.device_use})
 
     @cached_property
     def tables(self) -> NamedTables:

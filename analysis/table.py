@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, o
 
 from ..trace.brief import brief
 from ..trace.frames import Frame, to_arrow, to_pandas
+from ..trace.outer import outer
 from ..trace.printable import shortened
 from ..trace.suggest import Suggests, no_key
 from ..trace.text_tables import Cell, number, share
@@ -314,7 +315,7 @@ class PlainRows(Suggests):
         return shortened(f"<{len(self):,} rows: {', '.join(self._frame())}>", 79)
 
 
-_LINES = 24  # of a screen
+_LINES, _SHOWN, _WIDTH = 24, 20, 80  # of a screen; rows of a repr
 
 
 def listed(tables: Mapping[str, Sized]) -> str:
@@ -352,6 +353,11 @@ class Records(Suggests, list[T]):
         """Return the rows for JSON and CSV."""
         return [row.plain() for row in self]  # type: ignore[attr-defined]
 
+    def __repr__(self) -> str:
+        lines = [shortened(" ".join(repr(row).split()), _WIDTH) for row in self[:_SHOWN]]
+        more = [f"… {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        return "\n".join([f"{len(self):,} row{'s' * (len(self) != 1)}", *lines, *more])
+
     def _frame(self) -> Frame:
         return PlainRows(self.plain())._frame()
 
@@ -370,6 +376,10 @@ class Table(Records[R]):
     def __init__(self, kind: type[R], rows: Iterable[R] = ()) -> None:
         super().__init__(rows)
         self.kind = kind
+
+    def __repr__(self) -> str:
+        text: str = outer("report.report_text").table_text(self, _WIDTH, _SHOWN) if self else f"no {self.kind.__name__}"
+        return text
 
     def _frame(self) -> Frame:
         rows = self.plain()

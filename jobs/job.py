@@ -87,7 +87,7 @@ class Job(Suggests):
         operators: `analyze().operators`; world_size: `len(job)`; get_potential_stragglers: `stragglers`;
         steps: `ranks[0].steps`; `step(1)` is an iteration of every rank;
         to_pandas: `analyze().kernels.to_pandas()` and the other tables of `analyze()`;
-        diff: `etplus.diff(job, other)`; what_if: `replay("comm*0.5")`; plot show: `write_report("job.html")`
+        diff: `etplus.diff(job, other)`; what_if: `replay("comm*0.5")`; show: `write_report("job.html")`
         """
     )
 
@@ -304,6 +304,11 @@ class Job(Suggests):
         whole = chosen.choose is None and chosen.ranks is None
         convert(chosen.sources if whole else list(self), path)
 
+    def plot(self) -> Any:
+        """Draw what the devices of each rank spend their time on; returns matplotlib's axes."""
+        uses = {f"rank {rank}, device {use.device}": use for rank, found in self.map(_device_use) for use in found}
+        return outer("report.plots").device_use_axes(uses)
+
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
         """Write an HTML page about all ranks, see `Trace.write_report`; over 64 ranks, only outliers in detail."""
         outer("report.html_page").check_page_name(path)
@@ -365,6 +370,10 @@ def _analysed(trace: Trace, options: dict[str, Any]) -> dict[str, list[dict[str,
     summary = outer("analysis.summary")
     tables: dict[str, list[dict[str, Any]]] = summary.tables_of(summary.analyze(trace, **options))
     return tables
+
+
+def _device_use(trace: Trace) -> list[Any]:
+    return list(outer("analysis.breakdown").device_use(trace))
 
 
 def _communicates(trace: Trace) -> tuple[JobTrace, RankCommunications]:

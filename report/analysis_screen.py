@@ -20,13 +20,13 @@ _RANKS = 18  # traces on a screen about several traces
 _FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, overheads, memory"
 
 
-def render(analysis: Analysis, findings: Findings, width: int = 80) -> str:
+def render(analysis: Analysis, findings: Findings | None, width: int = 80) -> str:
     """Return one screen about one trace."""
     trace = analysis.trace
     lines = [_first(analysis), *_idle(analysis, width), *serving_lines([analysis], width)]
     for by in ("kernel", "line") if len(trace.gpu) else ("operator", "line"):
         lines += _top(analysis, by, width)
-    lines += [*_communication(analysis), *_memory(analysis), *_problems(findings, width)]
+    lines += [*_communication(analysis), *_memory(analysis), *(() if findings is None else _problems(findings, width))]
     sentences = [f"warning {text}" for text in trace.damage] + [f"note    {text}" for text in analysis.notes]
     lines += [shortened(printable(text, "?"), width) for text in sentences[:2]]
     return "\n".join([*lines, *graph_hint([trace]), *textwrap.wrap(_FULL, width)])

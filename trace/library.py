@@ -35,6 +35,13 @@ HTA_CALLS = guesses_of(
 )
 
 
+# What dir() of a trace lists: what users call. Other attributes are the model, see docs/extending.md.
+_FOR_USERS = """
+analyze between critical_path device_events distributed_info file findings kernels link_report module notes ops rank
+replay save span sql step steps to_dict to_networkx window world_size write_report
+"""
+
+
 class Library(Suggests):
     guesses: ClassVar[dict[str, str]] = HTA_CALLS | guesses_of(
         """
@@ -43,7 +50,7 @@ class Library(Suggests):
         to_pandas: `kernels.to_pandas()`, `device_events.to_pandas()`, `ops.to_pandas()` or `steps.to_pandas()`;
         to_arrow: `kernels.to_arrow()`, `device_events.to_arrow()`, `ops.to_arrow()` or `steps.to_arrow()`;
         what_if: `replay("kernel*0.5")`; simulate: `replay()`; predict: `replay()` or `etplus predict run`;
-        plot: `write_report("report.html")`, or `etplus analyze --plots DIR` for figures;
+        plot: `analyze().plot()`, or `write_report("report.html")`;
         show report_html: `write_report("report.html")`; key_averages: `analyze().operators`;
         table: `analyze().operators.to_pandas()`; analyse analysis describe: `analyze()`;
         modules: `analyze().modules`, or `module(name)` for one; memory_timeline: `analyze().memory`;
@@ -59,9 +66,15 @@ class Library(Suggests):
         export_stacks: `kernels.to_pandas()[["source", "duration_ns"]]`, `ops[0].stack`; path: `file`;
         bandwidth: `analyze().copies`; nccl: `analyze().communication`;
         collectives: `analyze().communication`, or `etplus.load([…]).collectives` of several ranks;
-        cuda_time gpu_time: `analyze().device_use`; start: `span.start` (ns); end: `span.end` (ns)
+        cuda_time gpu_time: `analyze().device_use`; start: `span.start` (ns); end: `span.end` (ns);
+        convert to_chakra: `save("trace.0.et")`, or another extension of docs/reference/converters.md;
+        search find: `ops.matching("addmm")` or `kernels.matching("gemm")`; top: `analyze().kernels`;
+        tree: `ops[0].children` and `ops[0].parent`; by_module: `analyze().modules`; by_line: `analyze().sources`
         """
     )
+
+    def __dir__(self) -> list[str]:
+        return _FOR_USERS.split()
 
     def __getitem__(self, key: object) -> Any:
         named = isinstance(key, str) and not key.startswith("_") and hasattr(self, key)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from textwrap import fill
 from typing import Any, Literal
 
-from .brief import Record
+from .brief import Record, as_text
 from .counterparts import repetition_sentences
 from .printable import printable
 
@@ -74,6 +74,8 @@ class LinkReport(Record):
     warnings: tuple[str, ...] = ()  # sentences a user should read
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None  # None if no ET was given
+
+    __repr__ = as_text
 
     @property
     def linked_share(self) -> float:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .brief import as_html
+
 # Attributes of a data frame that users look for on objects with `to_pandas`.
 _PANDAS = """
 agg apply assign at columns corr count cumsum describe drop drop_duplicates dtypes fillna filter groupby head
@@ -80,6 +82,7 @@ class Suggests:
     """
 
     guesses: ClassVar[Mapping[str, str]] = {}
+    _repr_html_ = as_html
 
     if not TYPE_CHECKING:  # a type checker knows what is there
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -211,6 +211,9 @@ class MemoryEvents(Record):
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    def __call__(self) -> NoReturn:  # the first guess of many users
+        raise TypeError("memory is a table of events, not a function; `analyze().memory` has the bytes over time")
 
     @staticmethod
     def none() -> MemoryEvents:

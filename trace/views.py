@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from .captured import CALL_KINDS, CalledWith, CapturedOp
-from .columns import IntColumn, matching
+from .columns import IntColumn, distinct, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES, PHASES, THROUGH
@@ -353,6 +354,7 @@ Rows = TypeVar("Rows", bound="_Rows[Any]")
 class _Rows(Suggests, Sequence[Row], Generic[Row]):
     _row: type[Row]
     _kind: str
+    _why_empty = ""
     guesses: ClassVar[dict[str, str]] = ROWS_GUESSES
 
     def __init__(self, trace: Trace, rows: IntColumn) -> None:
@@ -383,7 +385,13 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         raise NotImplementedError
 
     def named(self: Rows, name: str) -> Rows:
-        return self._where(name.__eq__)
+        """Return the rows with this name; an empty result tells which names are similar."""
+        rows = self._where(name.__eq__)
+        if not len(rows):
+            names = sorted({self.trace.names[code] for code in distinct(self._codes()).tolist()})
+            near = get_close_matches(name, names, n=3)
+            rows._why_empty = f": nothing is named {name!r}" + (f", but {' and '.join(near)} are there" if near else "")
+        return rows
 
     def matching(self: Rows, pattern: str) -> Rows:
         return self._where(re.compile(pattern).search)
@@ -400,12 +408,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     def __repr__(self) -> str:
         shown = [repr(row) for row in self[:_SHOWN]]
         more = [f"… {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
-        return "\n".join([f"{len(self):,} rows", *shown, *more])
-
-    def _repr_html_(self) -> str:
-        from html import escape  # for notebooks
-
-        return f"<pre>{escape(repr(self))}</pre>"
+        return "\n".join([f"{len(self):,} rows{self._why_empty}", *shown, *more])
 
 
 class Ops(_Rows[Op]):

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from ...timeline.replay_summary import REFUSED, BaseError
 from ...timeline.untraced import recording_note
-from ...trace.brief import brief
+from ...trace.brief import as_html, as_text
 from ...trace.errors import ConvertError
 from ...trace.frames import to_pandas
 from ...trace.outer import outer
@@ -40,7 +40,8 @@ class Findings(Suggests, Sequence[Finding]):
     # Sentences on the meaning of gains.
     notes: tuple[str, ...] = ()
 
-    __repr__ = brief
+    __repr__ = as_text
+    _repr_html_ = as_html
 
     @property
     def first(self) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...trace.brief import brief
+from ...trace.brief import as_html, as_text
 from ...trace.columns import IntColumn, distinct
 from ...trace.intervals import union
 from ...trace.outer import outer
@@ -50,7 +50,8 @@ class TraceChanges(Difference):
     # Differing devices, software and settings first, then the largest change first. Costs are measured, no gains.
     findings: Findings = field(default_factory=lambda: Findings((), None, LOOKED_FOR, None, 0))
 
-    __repr__ = brief
+    __repr__ = as_text
+    _repr_html_ = as_html
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready data: the tables, and the findings under "findings"."""
