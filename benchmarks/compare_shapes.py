@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 
-from etplus.planning.reshape.reshape import Reshaped, counterparts
+from etplus.planning.reshape.reshape import Reshaped
+from etplus.trace.index import CallIndex
+from etplus.trace.tables import OP
 from etplus.trace.tensors import Signature
 from etplus.trace.trace import Trace
 
-__all__ = ["compared"]
+__all__ = ["compared", "counterparts"]
 
 
 def compared(done: Reshaped, recorded: Trace) -> tuple[Counter[str], Counter[str]]:
@@ -27,3 +31,31 @@ def _shapes(trace: Trace, call: int) -> object:
     one = trace.signature_of(call) or Signature(())
     taken = [[tensor.shape for tensor in argument.tensors] for argument in one.inputs]
     return taken, [tensor.shape for tensor in one.outputs or ()]
+
+
+def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
+    """Match operator calls of two traces: equal names, in order, below matching calls."""
+    waiting = [(-1, -1)]
+    while waiting:
+        pair = waiting.pop()
+        mine, others = (_callees(trace, call) for trace, call in zip((left, right), pair, strict=True))
+        sides = (left, mine), (right, others)
+        names = ([trace.names[trace.calls.name[call]] for call in calls] for trace, calls in sides)
+        for place, other in _equal(*names):
+            waiting.append((mine[place], others[other]))
+            if left.calls.kind[mine[place]] == OP:
+                yield CallIndex(mine[place]), CallIndex(others[other])
+
+
+def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
+    if left == right:
+        yield from zip(range(len(left)), range(len(right)), strict=True)
+        return
+    for begin, other, size in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        yield from zip(range(begin, begin + size), range(other, other + size), strict=True)
+
+
+def _callees(trace: Trace, call: int) -> Sequence[int]:
+    """Calls directly below a call, in order; topmost calls for −1."""
+    tree = trace.call_tree
+    return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()

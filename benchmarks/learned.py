@@ -26,8 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that 
 
 import numpy as np
 import numpy.typing as npt
-from etplus.planning.costs.crossval import score
-from etplus.planning.learned.graph_baselines import baselines, kendall_tau, log_times, ordered_pairs
+from etplus.planning.learned.graph_baselines import baselines, kendall_tau, log_times, ordered_pairs, score
 from etplus.planning.learned.training import predict_graphs, train
 from etplus.schemas.graph_arrays import SPLITS, GraphArrays, read_dataset
 

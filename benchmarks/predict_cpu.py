@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from etplus.planning.costs.crossval import score
 from etplus.planning.costs.end_to_end import calibrated, predict
 from etplus.planning.costs.fitting import fit
+from etplus.planning.learned.graph_baselines import score
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 

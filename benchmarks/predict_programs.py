@@ -45,16 +45,16 @@ def sizes_of(path: Path) -> tuple[str, Sizes]:
     return program, tuple(map(int, re.findall(r"\d+", rest.partition(".")[0])))
 
 
-def shapes(program: str, recordings: Mapping[Sizes, Trace], *, both: bool) -> None:
-    """Print how the derived shapes of a program compare; with `both` the other recording shows what changes."""
+def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
+    """Print how the derived shapes of a program compare."""
     counts, wrong = defaultdict[str, Counter[str]](Counter), Counter[str]()
     for (old, one), (new, other) in permutations(recordings.items(), 2):
         differing = [at for at in range(len(DIMENSIONS)) if old[at] != new[at]]
-        if len(differing) != 1:
+        if len(differing) != 1 or differing[0] == 2:  # another width is another model
             continue
         (at,) = differing
         try:
-            done = reshaped(one, ShapeChange((SizeChange(DIMENSIONS[at], new[at]),), None, other if both else None))
+            done = reshaped(one, ShapeChange((SizeChange(DIMENSIONS[at], new[at]),)))
         except UsageError as error:
             counts[DIMENSIONS[at]]["refused"] += len(one.calls)
             print(f"  {error}")
@@ -113,7 +113,6 @@ def main() -> None:
     parser.add_argument("--only", default="", help="take only programs with this in their name")
     parser.add_argument("--no-times", action="store_true", help="compare shapes only")
     parser.add_argument("--no-shapes", action="store_true", help="compare times only")
-    parser.add_argument("--also", action="store_true", help="derive shapes with the other recording's help")
     arguments = parser.parse_args()
     programs = defaultdict[str, dict[Sizes, Path]](dict)
     for path in sorted(arguments.out.glob(f"*{arguments.only}*__*.json.gz" if arguments.only else "*__*.json.gz")):
@@ -123,7 +122,7 @@ def main() -> None:
     for program, paths in programs.items():
         recordings = {sizes: read_etplus(path) for sizes, path in paths.items()}
         if not arguments.no_shapes:
-            shapes(program, recordings, both=arguments.also)
+            shapes(program, recordings)
         if not arguments.no_times:
             usual = Counter(sizes[1:] for sizes in recordings).most_common(1)[0][0]
             found += times(program, {size[0]: one for size, one in recordings.items() if size[1:] == usual})

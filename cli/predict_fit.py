@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..planning.costs.crossval import CrossValidation, cross_validate
 from ..planning.costs.end_to_end import calibrated
 from ..planning.costs.fitting import fit
 from ..planning.costs.kernel_model import KernelModel
@@ -31,22 +29,17 @@ from .options import add_device_spec, add_selection, add_steps, own_devices, sel
 from .outputs import add_json, write_json
 from .terminal import print_text, say
 
-_KINDS = 12
 _CLOSE = 0.25
-COMMON = "files output steps measured compare explain network json"
+COMMON = "files output steps measured explain network json"
 _EPILOG = """\
 examples:
   etplus predict fit rank0.json rank1.json -o model.json
   etplus predict fit job.json --steps 0-19 -o model.json.gz
   etplus predict fit traces/ -o model.json --explain layer_norm
-  etplus predict fit traces/ -o model.json --compare
   etplus predict fit --network calibration.json -o network.json
 
 The table shows errors on GPU events of held-out traces, by which the order of
-models is chosen: the factor by which predictions are off, and the total. With
---compare, a second table shows errors of all models on held-out groups of work
-(operator and shapes), in five folds: geometric mean and median of
-|predicted/measured - 1|, the factor, and the bias of the total time.
+models is chosen: the factor by which predictions are off, and the total.
 """
 
 
@@ -63,7 +56,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_device_spec(parser)
     add_json(parser, "the errors on held-out traces")
     add("--explain", metavar="KERNEL", help="show how kernels with KERNEL in their names are predicted")
-    add("--compare", action="store_true", help="compare all models and baselines by cross-validation (slow)")
     about = (
         "fit a network instead, from a calibration (times of collectives by kind and size) or from a job's collectives"
     )
@@ -101,12 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.explain is not None and arguments.json != "-":
         lines = explain(arguments.explain, kernels.utilization, model.gpu, model.records()) if kernels else []
         print_text("\n".join(rewrap(lines or ["no GPU event was fitted on"], terminal_width(), " " * 8)))
-    for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
-        if measured and arguments.compare:
-            found = cross_validate(measured, model.records())
-            numbers[title] = {name: asdict(score) for name, score in found.scores().items()}
-            if arguments.json != "-":
-                print_text("\n".join(crossval_lines(title, found, terminal_width())))
     write_json(arguments.json, {"cross_validation": numbers, "calibration": model.calibration})
     sys.stdout.flush()
     say(f"calibration {model.calibration:.3f}\nwrote {arguments.output}")
@@ -130,31 +116,6 @@ def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
         return []
     title = f"{chosen}; held out: {several if kernels.jobs > 1 else one_job}"
     return [*wrap(title, width), render("", heads, rows, width).strip("\n")]
-
-
-def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[str]:
-    scores = found.scores()
-    groups = len({measured.task.group for measured in found.measured})
-    served = [name for name, score in scores.items() if score.count]
-    best = min(served, key=lambda name: scores[name].off if scores[name].served > 0.5 else 99.0, default="")
-    models = [
-        [name, score.count, *map(share, (score.geomean, score.median, score.factor, score.mape)), f"{score.bias:+.1%}"]
-        for name, score in sorted(scores.items(), key=lambda item: item[1].factor)
-        if score.count
-    ]
-    kinds: list[list[Cell]] = []
-    for kind, of in list(found.by_kind().items())[:_KINDS]:
-        able = {name: score for name, score in of.items() if score.count}
-        if able:
-            name, best_score = min(able.items(), key=lambda item: item[1].off)
-            kinds.append([kind, best_score.count, share(best_score.factor), f"{best_score.bias:+.1%}", name])
-    head = f"{title}: {len(found.measured)} distinct in {groups} groups, held out by group"
-    heads = ["model", "count", "geomean", "median", "factor", "mean", "total"]
-    return [
-        render(head, heads, models, width), "",
-        render("kinds of work", ["kind", "count", "factor", "total", "best model"], kinds, width), "",
-        f"best over all, by factor and total: {best}", "",
-    ]  # fmt: skip
 
 
 def _fit_network(arguments: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from functools import partial
 from textwrap import wrap
 from typing import Any, get_args
@@ -18,7 +17,7 @@ from ..timeline.iterations import outlier_lines
 from ..trace.errors import UsageError
 from ..trace.selection import without_enclosing
 from ..trace.text_tables import in_short, number, render, rewrap, share, shorten, terminal_width
-from .inputs import add_inputs, find_inputs, read_each, read_input
+from .inputs import add_inputs, find_inputs, read_each
 from .options import add_selection, add_steps, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
@@ -66,9 +65,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_selection(parser, "predict only", steps=False)
     about = "predict for another GPU, such as 'H100 SXM'; a number chooses a GPU of an Nsight Systems export"
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME", help=about)
-    about = "predict for another size of batch, seq or hidden (batch=128, batch=32:128), or dtype=bfloat16; repeatable"
+    about = "predict for another size of batch or seq (batch=128, batch=32:128), or dtype=bfloat16; repeatable"
     add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
-    add("--also", metavar="FILE", help="with --set: a recording at another size, to show the changes")
     add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over the model's")
     add("--keep-outliers", action="store_true", help="also predict chosen steps that differ from the others")
     about = "CPU times: those of the trace, or of the host that the model was fitted on (default: trace)"
@@ -82,13 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rank_couple and arguments.steps is not None:
         raise UsageError("--rank-couple predicts whole traces; leave --steps out")
     shape = None if arguments.changes is None else parse_changes(arguments.changes)
-    if arguments.also is not None and (shape is None or not shape.sizes):
-        raise UsageError("--also shows what changes with a size; give one, such as --set batch=128")
-    reads = [arguments.also, arguments.model, arguments.measured]
+    reads = [arguments.model, arguments.measured]
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=reads)
     model = read_model(arguments.model)
-    if shape is not None and arguments.also is not None:
-        shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     traces = (without_enclosing(selected(trace, arguments)) for trace in read_each(inputs))
     common = options_of(arguments, "force host")

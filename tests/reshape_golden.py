@@ -24,10 +24,10 @@ _GOLDEN = ROOT / "tests" / "golden" / "reshape"
 CASES = {
     "conv": ("batches/conv_w8_d2__b8_t1", ("batch=32",)),
     "dlrm": ("batches/dlrm_w16_d3__b4_t1", ("batch=16",)),
-    "mlp": ("batches/mlp_w128_d2__b8_t1", ("batch=12", "hidden=128:64")),
+    "mlp": ("batches/mlp_w128_d2__b8_t1", ("batch=12",)),
     "transformer": ("batches/transformer_w32_d1__b16_t1", ("batch=4",)),
     "contrastive": ("programs/contrastive__b4_s6_w32", ("batch=6", "dtype=bfloat16")),
-    "gpt": ("programs/gpt_step__b4_s6_w32", ("seq=12", "hidden=64")),
+    "gpt": ("programs/gpt_step__b4_s6_w32", ("seq=12",)),
     "lstm": ("programs/lstm_time__b4_s6_w32", ("batch=16", "seq=6:9")),
     "loader": ("programs/mlp__b8_s6_w32", ("batch=32",)),
 }
@@ -70,7 +70,7 @@ def _relations(trace: Trace, shapes: Shapes) -> Iterator[str]:
     yield from (f"{of(some)} follow {of(basis)}" for some, basis in extents.following)
     evidence = SizeEvidence("x", shapes)
     yield f"claims {[(one.size, one.votes, one.mixed, one.place) for one in evidence.claims]}"
-    for dimension in ("batch", "seq", "hidden"):
+    for dimension in ("batch", "seq"):
         for size in (None, 4, 6, 8, 32):
             try:
                 roots, found = evidence.find(dimension, size)

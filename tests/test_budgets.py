@@ -17,9 +17,9 @@ BUDGETS = {
     "converters": 7_420,  # plan: 7,500
     "timeline": 5_670,  # plan: 5,500
     "cli": 4_650,  # plan: 3,600
-    "analysis": 14_530,  # plan: 14,000
+    "analysis": 14_510,  # plan: 14,000
     "report": 3_060,  # plan: 2,000
-    "planning": 16_405,  # plan: 14,500
+    "planning": 16_165,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ...schemas.graph_arrays import GraphArrays, opcodes
-from ..costs.crossval import Floats, Score, score
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
+# Smaller errors are raised to this, so that an exact hit does not make a geometric mean zero.
+_LEAST_ERROR = 1e-3
+
+Floats = npt.NDArray[np.float64]
 
 
 def runs(graphs: Sequence[GraphArrays]) -> list[tuple[GraphArrays, int]]:
@@ -50,6 +54,39 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
         codes = np.bincount(np.where(graph.node_opcode < count, graph.node_opcode, 0), minlength=count)
         rows.append(np.concatenate([sums, config, tile, np.log1p(codes)]))
     return np.array(rows, np.float64)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Errors of predictions."""
+
+    count: int  # predictions
+    served: float  # share of the tasks that the model predicted
+    geomean: float  # geomean, median, mape: geometric mean (at least 0.1%), median and mean of |predicted/measured − 1|
+    median: float
+    mape: float
+    factor: float  # exp of the mean |log(predicted/measured)|, less 1: the typical factor, over or under
+    bias: float  # sum of predictions over sum of measurements, less 1, each weighted by its count
+
+
+def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> Score:
+    """Return errors of predictions, NaN for those not predicted; `weight` is the count of each."""
+    has = np.isfinite(predicted) & (measured > 0)
+    if not has.any():
+        nan = float("nan")
+        return Score(0, 0.0, nan, nan, nan, nan, nan)
+    guess, true = predicted[has], measured[has]
+    often = np.ones(len(true)) if weight is None else weight[has]
+    error = np.abs(guess / true - 1)
+    return Score(
+        len(true),
+        float(has.mean()),
+        float(np.exp(np.log(np.maximum(error, _LEAST_ERROR)).mean())),
+        float(np.median(error)),
+        float(error.mean()),
+        float(np.exp(np.abs(np.log(np.maximum(guess, 1.0) / true)).mean()) - 1),
+        float((guess * often).sum() / (true * often).sum() - 1),
+    )
 
 
 @dataclass(frozen=True)

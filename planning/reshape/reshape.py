@@ -8,9 +8,8 @@ listed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.brief import brief
-from ...trace.errors import UsageError
 from ...trace.index import CallIndex
 from ...trace.tables import OP
 from ...trace.tensors import Argument, Signature, Tensor
@@ -104,10 +102,13 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
         (True, 64, True)
     """
     shapes = shapes_of(trace)
-    extents, (sizes, changed, kept) = shapes.extents, _changes(trace, shapes, change)
-    wider = any(size.dimension == "hidden" for size in sizes)  # more than one extent of a parameter may change
-    beside = [source.shape for source in shapes.sources if source.data and not wider]
-    known = extents.solve(changed, beside, kept, parameters=wider)
+    extents, evidence = shapes.extents, SizeEvidence(trace.file, shapes)
+    sizes, changed = list[SizeChange](), dict[int, int]()
+    for size in change.sizes:
+        roots, recorded_size = evidence.find(size.dimension, size.recorded_size)
+        sizes.append(replace(size, recorded_size=recorded_size))
+        changed = dict.fromkeys(roots, size.new_size) | changed
+    known = extents.solve(changed, [source.shape for source in shapes.sources if source.data])
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
     likely = in_proportion(extents, known)
     table = _Signatures(trace, shapes, new, likely)
@@ -126,24 +127,6 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     return Reshaped(
         _scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed, change.dtype
     )
-
-
-def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[SizeChange], dict[int, int], list[int]]:
-    """Return the requested changes with recorded sizes, classes with new values, and classes that keep theirs."""
-    evidence, sizes, changed = SizeEvidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
-    shown = None if change.also is None else SecondRecording(trace, shapes, change.also)
-    for size in change.sizes:
-        if shown is None:
-            roots, recorded_size = evidence.find(size.dimension, size.recorded_size)
-            found = dict.fromkeys(roots, size.new_size)
-        else:
-            found, recorded_size = shown.find(evidence, size.dimension, size.recorded_size, size.new_size)
-        sizes.append(replace(size, recorded_size=recorded_size))
-        changed = found | changed
-    wider = any(size.dimension == "hidden" for size in sizes)
-    kept = [] if shown is None else shown.kept
-    kept += [claim.root for claim in evidence.claims] if wider else []
-    return sizes, changed, [root for root in kept if root not in changed]
 
 
 _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
@@ -309,82 +292,3 @@ def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[
         times[name] += int(own[index])
     found = [Underived(name, count[name], begins[name], times[name] / max(whole, 1)) for name in count]
     return tuple(sorted(found, key=lambda row: (not row.first, -row.share, row.op)))
-
-
-def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
-    """Match operator calls of two traces: equal names, in order, below matching calls."""
-    waiting = [(-1, -1)]
-    while waiting:
-        pair = waiting.pop()
-        mine, others = (_callees(trace, call) for trace, call in zip((left, right), pair, strict=True))
-        sides = (left, mine), (right, others)
-        names = ([trace.names[trace.calls.name[call]] for call in calls] for trace, calls in sides)
-        for place, other in _equal(*names):
-            waiting.append((mine[place], others[other]))
-            if left.calls.kind[mine[place]] == OP:
-                yield CallIndex(mine[place]), CallIndex(others[other])
-
-
-def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
-    if left == right:
-        yield from zip(range(len(left)), range(len(right)), strict=True)
-        return
-    for begin, other, size in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
-        yield from zip(range(begin, begin + size), range(other, other + size), strict=True)
-
-
-def _callees(trace: Trace, call: int) -> Sequence[int]:
-    """Calls directly below a call, in order; topmost calls for −1."""
-    tree = trace.call_tree
-    return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()
-
-
-class SecondRecording:
-    """Extents of inputs, and of tensors made only from numbers, in a second recording (`also`)."""
-
-    def __init__(self, trace: Trace, shapes: Shapes, also: Trace) -> None:
-        self._file, self._extents, self._other = trace.file, shapes.extents, also.file
-        extents, values = shapes.extents, dict[int, set[int]]()
-        given = [extent for source in shapes.sources for extent in source.shape] + shapes.loaded
-        wanted = {root for root in extents.leaves(given) if extents.value[root] > 1}
-        theirs = shapes_of(also)
-        for call, other in counterparts(trace, also):
-            rows = int(trace.calls.source[call]), int(also.calls.source[other])
-            for mine, extent in _pairs(shapes, theirs, *rows):
-                if (root := extents.root(mine)) in wanted:
-                    values.setdefault(root, set()).add(theirs.extents.value[extent])
-        self._values = {root: found.pop() for root, found in values.items() if len(found) == 1}
-
-    def find(
-        self, evidence: SizeEvidence, dimension: str, recorded_size: int | None, new_size: int
-    ) -> tuple[dict[int, int], int]:
-        """Return new values of the classes that change with the dimension, and its recorded size."""
-        value = self._extents.value
-        pairs = Counter((value[root], new) for root, new in self._values.items() if value[root] != new)
-        if recorded_size is None and len({size for size, _ in pairs}) > 1:
-            recorded_size = evidence.find(dimension, None)[1]
-        pairs = Counter({pair: count for pair, count in pairs.items() if recorded_size in (None, pair[0])})
-        if len(pairs) != 1:
-            found = ", ".join(f"{size}:{other}" for size, other in pairs) or "none"
-            raise UsageError(
-                f"{self._other}: cannot determine which {dimension} size it has (changes from {self._file}: {found}); "
-                f"give a recording of the same program at another {dimension} size"
-            )
-        ((old, new),) = pairs
-        grown = {
-            root: value[root] * new_size for root, other in self._values.items() if value[root] * new == other * old
-        }
-        return {root: size // old for root, size in grown.items() if size % old == 0}, old
-
-    @property
-    def kept(self) -> list[int]:
-        """Classes of the same size in both recordings."""
-        return [root for root, new in self._values.items() if self._extents.value[root] == new]
-
-
-def _pairs(left: Shapes, right: Shapes, row: int, other: int) -> Iterator[tuple[int, int]]:
-    for mine, theirs in ((left.inputs, right.inputs), (left.results, right.results)):
-        for some, others in zip(mine.get(row, ()), theirs.get(other, ()), strict=False):
-            for shape, counterpart in zip(some, others, strict=False):
-                if shape is not None and counterpart is not None and len(shape) == len(counterpart):
-                    yield from zip(shape, counterpart, strict=True)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...trace.errors import UsageError
-from ...trace.trace import Trace
 
-DIMENSIONS = ("batch", "seq", "hidden")
+DIMENSIONS = ("batch", "seq")
 # Bytes of dtypes that replace each other. float64 stays, because users choose it on purpose.
 FLOATING = {"float32": 4, "bfloat16": 2, "float16": 2}
 _CHANGE = re.compile(r"([^=]*)=(?:(\d+):)?(\d+)", re.ASCII)
@@ -31,8 +30,6 @@ class ShapeChange:
 
     sizes: tuple[SizeChange, ...] = ()
     dtype: str | None = None
-    # a recording at other sizes, which shows the changing extents
-    also: Trace | None = None
 
 
 def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange:
@@ -48,14 +45,14 @@ def parse_changes(texts: Sequence[str]) -> ShapeChange:
 
     Example:
         >>> parse_changes(["batch=32:128", "dtype=bfloat16"])
-        ShapeChange(sizes=(SizeChange(dimension='batch', new_size=128, recorded_size=32),), dtype='bfloat16', also=None)
+        ShapeChange(sizes=(SizeChange(dimension='batch', new_size=128, recorded_size=32),), dtype='bfloat16')
     """
     dtypes = [text.partition("=")[2] for text in texts if text.startswith("dtype=")]
     for dtype in dtypes:
         if dtype not in FLOATING or len(dtypes) > 1:
             raise UsageError(f"--set dtype={dtype}: give one of {', '.join(FLOATING)}, once")
     sizes = [_size(text) for text in texts if not text.startswith("dtype=")]
-    for name in ("batch", "seq"):
+    for name in DIMENSIONS:
         if sum(size.dimension == name for size in sizes) > 1:
             raise UsageError(f"--set {name}: given more than once; give each dimension once")
     return ShapeChange(tuple(sizes), dtypes[0] if dtypes else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,8 +12,7 @@ from typing import Any, cast
 import pytest
 from command_texts import check_texts
 from etplus.cli import predict_fit as module
-from etplus.cli.predict_fit import crossval_lines, held_out_lines
-from etplus.planning.costs.crossval import Score
+from etplus.cli.predict_fit import held_out_lines
 from etplus.planning.costs.kernel_model import KernelModel
 from etplus.planning.costs.utilization import Law, Utilization
 from support import FIXTURES, call
@@ -31,9 +29,9 @@ def test_texts(tmp_path: Path) -> None:
     cases = [
         "predict fit plus.json -o model.json",
         "predict fit plus.json -o model2.json --explain gemm --json -",
-        "predict fit plus.json -o model3.json --explain gemm --compare",
+        "predict fit plus.json -o model3.json --explain gemm",
         "predict fit plus.json -o model4.json --explain nothing --keep-outliers",
-        "predict fit plus.json -o model5.json --compare --json numbers.json",
+        "predict fit plus.json -o model5.json --json numbers.json",
     ]
     check_texts("predict_fit", cases, tmp_path, masked=True)
 
@@ -55,77 +53,25 @@ def test_the_candidates_on_what_was_held_out() -> None:
     assert held_out_lines(KernelModel(NO_LAW)) == []
 
 
-@dataclass
-class Validated:
-    """What `crossval_lines` asks of a cross-validation."""
-
-    measured: list[Any]
-    of_all: dict[str, Score]
-    of_kinds: dict[str, dict[str, Score]]
-
-    def scores(self) -> dict[str, Score]:
-        return self.of_all
-
-    def by_kind(self) -> dict[str, dict[str, Score]]:
-        return self.of_kinds
-
-
-def score(count: int, served: float, factor: float, bias: float = 0.0) -> Score:
-    return Score(count, served, 0.01, 0.02, 0.03, factor, bias)
-
-
-def test_models_by_their_factor_and_the_best_that_serves_more_than_half() -> None:
-    measured: list[Any] = [SimpleNamespace(task=SimpleNamespace(group=group)) for group in ("x", "x", "y")]
-    kinds = {f"kind{at}": {"a": score(1, 1, 0.5), "b": score(1, 1, 0.25, -0.125)} for at in range(12)}
-    of_all = {
-        "slow": score(3, 1.0, 0.5, 0.25), "half": score(3, 0.5, 0.0), "none": score(0, 0.0, 0.0),
-        "good": score(3, 0.75, 0.25),
-    }  # fmt: skip
-    found: Any = Validated(measured, of_all, {"nobody": {"a": score(0, 0, 0)}, **kinds, "kind13": {}})
-    models, empty, by_kind, other, best, last = crossval_lines("GPU events", found, 200)
-    assert models.splitlines()[0].startswith("GPU events: 3 distinct in 2 groups, held out by group")
-    assert [line.split() for line in models.splitlines()[2:] if line.strip("─- ")] == [
-        ["half", "3", "1.0%", "2.0%", "0.0%", "3.0%", "+0.0%"], ["good", "3", "1.0%", "2.0%", "25.0%", "3.0%", "+0.0%"],
-        ["slow", "3", "1.0%", "2.0%", "50.0%", "3.0%", "+25.0%"],
-    ]  # fmt: skip
-    rows = [line.split() for line in by_kind.splitlines()[2:] if line.strip("─- ")]
-    assert rows == [[f"kind{at}", "1", "25.0%", "-12.5%", "b"] for at in range(11)], "12 kinds, of one nobody knows"
-    assert best == "best over all, by factor and total: good" and empty == other == last == ""
-
-
 @pytest.fixture
-def fitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Any, list[str]]]:
-    """Runs `etplus predict fit` where fitting gives a made model; what was cross-validated is returned, too."""
+def fitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    """Runs `etplus predict fit` where fitting gives a made model."""
 
-    def run(gpu: tuple[Any, ...], cpu: tuple[Any, ...], *words: str) -> tuple[Any, list[str]]:
-        compared: list[str] = []
+    def run(*words: str) -> Any:
         model = SimpleNamespace(
-            files=("t.json",), outliers=((),), kernels=None, gpu=gpu, cpu=cpu, records=dict, calibration=1.5
+            files=("t.json",), outliers=((),), kernels=None, gpu=(), cpu=(), records=dict, calibration=1.5
         )
         monkeypatch.setattr(module, "fit", lambda *_, **__: model)
         monkeypatch.setattr(module, "calibrated", lambda fitted, *_, **__: fitted)
         monkeypatch.setattr(module, "write_model", lambda *_: None)
-        monkeypatch.setattr(module, "cross_validate", lambda found, _: compared.extend(found) or Validated([], {}, {}))
         shutil.copy(FIXTURES / "demo" / "train_cpu.kineto.json.gz", tmp_path / "t.json.gz")
-        return call("predict", "fit", "t.json.gz", "-o", "m.json", *words, cwd=tmp_path), compared
+        return call("predict", "fit", "t.json.gz", "-o", "m.json", *words, cwd=tmp_path)
 
     return run
 
 
-def test_which_work_is_compared(fitted: Callable[..., tuple[Any, list[str]]]) -> None:
-    """GPU events if there are any, else operators; only on request."""
-    done, compared = fitted((), ("op",), "--compare")
-    assert compared == ["op"] and done.stdout.startswith(b"CPU operators: 0 distinct in 0 groups")
-    done, compared = fitted(("kernel",), ("op",), "--compare")
-    assert compared == ["kernel"] and done.stdout.startswith(b"GPU events: 0 distinct in 0 groups")
+def test_json_in_place_of_the_tables(fitted: Callable[..., Any]) -> None:
+    done = fitted("--json", "-", "--explain", "gemm")
+    assert json.loads(done.stdout) == {"cross_validation": {}, "calibration": 1.5}
     assert done.stderr == b"calibration 1.500\nwrote m.json\n"
-    done, compared = fitted(("kernel",), ("op",))
-    assert (compared, done.stdout) == ([], b"")
-    done, compared = fitted((), (), "--compare")
-    assert (compared, done.stdout) == ([], b"")
-
-
-def test_json_in_place_of_the_tables(fitted: Callable[..., tuple[Any, list[str]]]) -> None:
-    done, _ = fitted((), ("op",), "--compare", "--json", "-", "--explain", "gemm")
-    assert json.loads(done.stdout) == {"cross_validation": {"CPU operators": {}}, "calibration": 1.5}
-    assert fitted((), (), "--explain", "gemm")[0].stdout == b"no GPU event was fitted on\n"
+    assert fitted("--explain", "gemm").stdout == b"no GPU event was fitted on\n"

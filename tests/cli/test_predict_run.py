@@ -29,12 +29,10 @@ def test_texts(tmp_path: Path) -> None:
         "predict run plus.json --model model.json --force --gpu 3",
         "predict run plus.json --model model.json --force --set batch=8",
         "predict run plus.json --model model.json --force --set dtype=bfloat16",
-        "predict run plus.json --model model.json --also plus.json",
         "predict run plus.json --model model.json --rank-couple --steps 0",
         "predict run plus.json --model model.json --steps 0 --keep-outliers --host model",
         "predict run plus.json kineto.json --model model.json --force --rank-couple",
         "predict run plus.json --gpu H100 --model model.json --force -o other.txt",
-        "predict run plus.json --model model.json --set batch=32:8 --also slow.json --force",
         "predict run plus.json --model model.json --set batch=x",
         "predict run plus.json --model plus.json",
     ]

@@ -166,8 +166,6 @@ class Extents:
         changed: Mapping[int, int],
         beside: Iterable[Sequence[int]] = (),
         kept: Iterable[int] = (),
-        *,
-        parameters: bool = False,
     ) -> dict[int, int]:
         """Derive new values of the classes, as far as possible.
 
@@ -177,9 +175,8 @@ class Extents:
             changed: new values.
             beside: extents of outside tensors, at most one per tensor changes unless shown otherwise.
             kept: classes that keep their values.
-            parameters: fixed classes may also change.
         """
-        kept = {*kept, *(() if parameters else self.fixed())}
+        kept = {*kept, *self.fixed()}
         tensors, dead = [*beside, *self._beside], frozenset[int]()
         for _ in range(_ATTEMPTS):  # again without the classes from contradictions
             solver = self._solved(changed, kept, tensors, dead)

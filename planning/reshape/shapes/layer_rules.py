@@ -86,15 +86,6 @@ def _pool(call: OpCall, extents: Extents) -> None:
         extents.follow(shape[-spatial:], data[0][-spatial:])
 
 
-def _shuffled(call: OpCall, extents: Extents) -> None:
-    """(batch, channels, space); channels become space or the reverse."""
-    before, after = call.tensor(0), call.result()
-    if before and after and len(before) == len(after):
-        extents.same(before[0], after[0])
-        extents.fix((before[1], after[1]))
-        extents.follow(after[2:], before[2:])
-
-
 def _loss(call: OpCall, extents: Extents) -> None:
     """Scores (batch, classes, …) and targets (batch, …), in any order, forward and backward."""
     scores = max((shape for shape in call.inputs), key=len, default=())
@@ -231,18 +222,6 @@ def _recurrent(call: OpCall, extents: Extents) -> None:
             extents.fix((*shape[:-2], shape[-1]))
 
 
-def _cells(call: OpCall, extents: Extents) -> None:
-    """Fused cells: gates (batch, n × hidden), states (batch, hidden), biases."""
-    rows = [shape for shape in (*call.inputs, *call.results) if len(shape) == 2]
-    for shape in (*call.inputs, *call.results):
-        if len(shape) == 1:
-            extents.fix(shape)
-    for shape in rows[1:]:
-        if extents.value[shape[0]] == extents.value[rows[0][0]]:
-            extents.same(shape[0], rows[0][0])
-        extents.follow([shape[1]], [rows[0][1]])
-
-
 LAYER_RULES: dict[str, Rule] = table(
     {
         "embedding_bag _embedding_bag _embedding_bag_forward_only _embedding_bag_backward": _bag,
@@ -258,7 +237,6 @@ LAYER_RULES: dict[str, Rule] = table(
         " upsample_nearest2d upsample_bilinear2d upsample_nearest2d_backward upsample_bilinear2d_backward"
         " max_pool3d_with_indices max_pool3d_with_indices_backward avg_pool3d_backward adaptive_avg_pool3d"
         " _adaptive_avg_pool3d _adaptive_avg_pool3d_backward upsample_bicubic2d upsample_bicubic2d_backward": _pool,
-        "pixel_shuffle pixel_unshuffle": _shuffled,
         "nll_loss nll_loss_nd nll_loss_forward nll_loss_backward nll_loss2d nll_loss2d_forward nll_loss2d_backward"
         " cross_entropy_loss": _loss,
         "fbgemm::split_embedding_codegen_lookup_adagrad_function fbgemm::split_embedding_codegen_lookup_sgd_function"
@@ -275,7 +253,5 @@ LAYER_RULES: dict[str, Rule] = table(
         " _scaled_dot_product_flash_attention_for_cpu_backward": _attention,
         "_transformer_encoder_layer_fwd _native_multi_head_attention": _encoder_layer,
         "lstm gru rnn_tanh rnn_relu mkldnn_rnn_layer mkldnn_rnn_layer_backward": _recurrent,
-        "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_lstm_cell_backward"
-        " _thnn_fused_gru_cell _thnn_fused_gru_cell_backward": _cells,
     }
 )

@@ -1,4 +1,4 @@
-"""Find the extents that are a recording's batch size, sequence length or layer width."""
+"""Find the extents that are a recording's batch size or sequence length."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class SizeEvidence:
         """Return the classes of extents that are a dimension, and its size.
 
         Args:
-            dimension: "batch", "seq" or "hidden".
+            dimension: "batch" or "seq".
             recorded_size: None to find it.
         """
-        size, tiers = {"batch": self._batch, "seq": self._seq, "hidden": self._hidden}[dimension](recorded_size)
+        size, tiers = (self._batch if dimension == "batch" else self._seq)(recorded_size)
         found = set[int]()
         for tier in (*tiers, self._anywhere(size)):
-            found = found or self._one_each(tier, dimension)
+            found = found or self._one_each(tier)
         if not found:
             raise UsageError(
                 f"{self._file}: no input has an extent of {size}; give the recorded {dimension} size, "
@@ -87,26 +87,6 @@ class SizeEvidence:
             _of_size(self.claims, recorded_size, voted=False),
         ]
 
-    def _hidden(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return parameter extents along which layers mix features, preferably extents that no input has."""
-        extents, given = self._extents, set[int]()
-        for source in self._shapes.sources:
-            if source.forward and not self._fixed >= set(extents.leaves(source.shape)):
-                given.update(extents.leaves(source.shape))
-        votes = Counter(
-            root
-            for root in extents.roots(self._shapes.mixed)
-            if extents.value[root] > 1 and self._fixed >= set(extents.leaves([root]))
-        )
-        inner = Counter({root: count for root, count in votes.items() if root not in given})
-        if recorded_size is None:
-            by_size = Counter[int]()
-            for root, count in (inner or votes).items():
-                by_size[extents.value[root]] += count
-            recorded_size = self._likeliest("hidden", by_size)
-        tiers = [[root for root in some if extents.value[root] == recorded_size] for some in (inner, votes)]
-        return recorded_size, [*tiers, [root for root in sorted(self._fixed) if extents.value[root] == recorded_size]]
-
     @cached_property
     def claims(self) -> list[_Claim]:
         """Input extents of the forward pass outside parameters, most votes first."""
@@ -138,7 +118,7 @@ class SizeEvidence:
     def _sizes_apart(self) -> Counter[int]:
         most = max((claim.votes for claim in self.claims), default=0)
         apart = [claim for claim in self.claims if not claim.mixed and 2 * claim.votes >= most]
-        first = self._one_each([claim.root for claim in apart], "batch")
+        first = self._one_each([claim.root for claim in apart])
         if not apart:
             return _votes(self.claims)
         return _votes(
@@ -160,10 +140,8 @@ class SizeEvidence:
     def _inputs(self) -> list[set[int]]:
         return [set(self._origins(source.shape)) for source in self._shapes.sources if source.forward]
 
-    def _one_each(self, roots: Iterable[int], dimension: str) -> set[int]:
+    def _one_each(self, roots: Iterable[int]) -> set[int]:
         """Keep the first class per input: a layer may be as wide as its input."""
-        if dimension == "hidden":
-            return set(roots)
         chosen, taken = set[int](), [False] * len(self._inputs)
         for root in roots:
             mine = [number for number, extents in enumerate(self._inputs) if root in extents]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device
-from etplus.planning.costs.crossval import cross_validate, score
 from etplus.planning.costs.measured_tasks import MeasuredTask, medians
-from etplus.planning.costs.registry import MODELS, Costs, model_class
+from etplus.planning.costs.registry import Costs, model_class
 from etplus.planning.costs.task import Task
 from etplus.planning.costs.utilization import wire_factor
+from etplus.planning.learned.graph_baselines import score
 from etplus.trace.tensors import Tensor
 
 V100 = Device(
@@ -46,21 +46,6 @@ def test_models_over_measured_work() -> None:
     elsewhere = Task("aten::add", "add<float>", category="gpu_memcpy", device="other")
     assert model_class("mean").fit(measured, DEVICES).predict(elsewhere) is None
     assert Costs([], DEVICES).predict(known) is None
-
-
-def test_cross_validation_holds_groups_out() -> None:
-    """Work that differs only in its kernel is in one fold, so that no model sees its twin."""
-    measured = _adds(range(10))
-    found = cross_validate(measured, DEVICES)
-    assert {*MODELS, "in order"} - {"measured"} == set(found.predicted)
-    scores = found.scores()
-    assert scores["between"].geomean < 0.2 < scores["mean"].geomean and scores["between"].count == 8
-    assert found.by_kind()["aten::add"]["between"] == scores["between"]
-    again = cross_validate(measured, DEVICES)
-    assert np.array_equal(again.predicted["between"], found.predicted["between"], equal_nan=True)
-    twins = [MeasuredTask(one.task, one.ns, 1) for one in measured[:1]] * 2
-    with_twins = cross_validate(twins, DEVICES)
-    assert all(one.count == 0 for one in with_twins.scores().values()), "the only group cannot predict itself"
 
 
 def test_scores() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import exp, log
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from etplus.planning.learned.graph_baselines import (
     ordered_pairs,
     quality,
     runs,
+    score,
     top_slowdown,
 )
 from etplus.schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
@@ -107,3 +109,21 @@ def test_features_of_configurations_are_means_over_nodes() -> None:
         assert rows[c][22:46].tolist() == list(range(24 * c, 24 * c + 24))
     odd = _features([replace(made, node_opcode=np.array([0, len(opcodes())], np.int32))])[0]
     assert odd[46] == pytest.approx(np.log1p(1)) and odd[-1] == pytest.approx(np.log1p(1))
+
+
+def test_a_score() -> None:
+    """Errors of 100%, 50% and none (counted as 0.1%); the fourth is not served, the fifth was not measured."""
+    predicted = np.array([20.0, 5.0, 10.0, np.nan, 7.0])
+    found = score(predicted, np.array([10.0, 10.0, 10.0, 10.0, 0.0]), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert (found.count, found.served) == (3, 0.6)
+    assert found.geomean == pytest.approx((1.0 * 0.5 * 0.001) ** (1 / 3))
+    assert (found.median, found.mape) == (0.5, pytest.approx(0.5))
+    assert found.factor == pytest.approx(exp((log(2) + log(2) + 0) / 3) - 1)
+    assert found.bias == pytest.approx((20 + 10 + 30) / 60 - 1)
+    assert score(predicted[:2], np.array([10.0, 10.0])).bias == pytest.approx(0.25)
+    assert score(np.array([0.5]), np.array([2.0])).factor == pytest.approx(1.0), "at least one ns"
+
+
+def test_a_score_of_nothing() -> None:
+    none = score(np.array([np.nan]), np.array([1.0]))
+    assert (none.count, none.served) == (0, 0.0) and np.isnan([none.geomean, none.bias, none.factor]).all()

@@ -13,7 +13,6 @@ CASES: list[tuple[str, list[Any], list[T], list[T], str]] = [
      [T((3, 4, 8)), T((3, 4, 1)), T((3, 4, 1))], [], "abc! c! c! abc! abd abe"),
     ("native_layer_norm_backward", [T((3, 4, 8)), T((3, 4, 8)), [8], T((3, 4, 1)), T((3, 4, 1)), T((8,))],
      [T((3, 4, 8)), T((8,)), T((8,))], [T((2, 6, 8))], "abc! abc! abd abe c! abc! c! c! f!g!h!"),
-    ("pixel_shuffle", [T((3, 8, 5, 5)), 2], [T((3, 2, 10, 10))], [], "ab!cd ae!fg; fg~cd"),
     ("native_batch_norm", [T((9, 8)), T((8,)), T((8,)), T((8,)), T((8,))], [T((9, 8))], [T((2, 8))],
      "ab! b! b! b! b! ab! c!b!"),
     ("native_batch_norm", [T((3, 8, 5, 5)), T((8,)), T((8,)), T((8,)), T((8,))],
@@ -70,9 +69,6 @@ CASES: list[tuple[str, list[Any], list[T], list[T], str]] = [
      [T((4, 6, 9)), T((1, 4, 9))], [], "abc! d!ae! f!g! h!i! abj! k!al!"),
     ("mkldnn_rnn_layer", [T((6, 4, 8)), T((36, 8)), T((36, 9)), T((36,)), T((36,)), T((4, 9))],
      [T((6, 4, 9)), T((4, 9)), T((36, 8))], [], "abc! d!e! f!g! h! i! bj! abk! bl! m!n!"),
-    ("_thnn_fused_lstm_cell", [T((4, 36)), T((4, 36)), T((4, 9)), T((36,))], [T((4, 9)), T((4, 9)), T((4, 36))],
-     [], "ab ac ad e! af ag ah; c~b; d~b; f~b; g~b; h~b"),
-    ("_thnn_fused_gru_cell", [T((4, 27)), T((4, 27)), T((5, 9))], [T((4, 9))], [], "ab ac de af; c~b; e~b; f~b"),
 ]  # fmt: skip
 """Operator, arguments, results, tensors made within, and what `related` says: classes of the tensors in this order."""
 

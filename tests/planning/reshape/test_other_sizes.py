@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -13,17 +14,19 @@ from etplus.planning.reshape.reshape import (
     _above,
     _adds_up,
     _casts,
-    _equal,
-    _pairs,
     _repeats,
     _underived,
-    counterparts,
     in_proportion,
 )
 from etplus.planning.reshape.shape_change import SizeChange
 from etplus.planning.reshape.shapes.extents import Extents
 from etplus.trace.tables import ANNOTATION, OP
 from etplus.trace.tensors import Argument, Signature, Tensor
+from support import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from compare_shapes import _equal, counterparts
 
 
 class Calls(SimpleNamespace):
@@ -149,9 +152,3 @@ def test_calls_that_correspond() -> None:
     left = tree(made(("s", -1), ("a", 0), ("b", 1), ("c", -1), ("b", 3), kinds=[ANNOTATION, OP, OP, OP, OP]))
     right = tree(made(("s", -1), ("x", 0), ("a", 0), ("b", 2), ("c", -1), kinds=[ANNOTATION, OP, OP, OP, OP]))
     assert sorted(counterparts(left, right)) == [(1, 2), (2, 3), (3, 4)]
-
-
-def test_extents_of_calls_that_correspond() -> None:
-    left: Any = SimpleNamespace(inputs={3: (((1, 2), None), ((3,),))}, results={3: (((4,),),)})
-    right: Any = SimpleNamespace(inputs={5: (((11, 12), (13,)), ((14, 15),))}, results={5: (((16,),), ((17,),))})
-    assert list(_pairs(left, right, 3, 5)) == [(1, 11), (2, 12), (4, 16)] and list(_pairs(left, right, 5, 3)) == []

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from itertools import permutations
 from pathlib import Path
 
 import msgspec
 import numpy as np
-import orjson
 import pytest
 from etplus.analysis.devices import known_devices
 from etplus.planning.costs.end_to_end import predict
@@ -20,7 +19,7 @@ from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import write_model
 from etplus.planning.costs.pricing import retyped, time_ratio
 from etplus.planning.costs.task import Task
-from etplus.planning.reshape.reshape import Reshaped, counterparts, reshaped
+from etplus.planning.reshape.reshape import Reshaped, reshaped
 from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import UsageError
@@ -29,7 +28,11 @@ from etplus.trace.tensors import Signature, Tensor
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURES, examples, run
+from support import FIXTURES, ROOT, examples, run
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from compare_shapes import counterparts
 
 PROGRAMS = {
     "mlp": ((8, 32), 0.0), "contrastive": ((4, 16), 0.04), "lstm_time": ((4, 16), 0.02), "gpt_step": ((4, 16), 0.0),
@@ -78,42 +81,13 @@ def test_an_explicit_size_that_no_tensor_has_is_refused() -> None:
             reshaped(recorded(program, PROGRAMS[program][0][0]), batch_change(4, 77))
 
 
-@pytest.mark.parametrize(("program", "before", "after"), CASES)
-def test_a_second_recording_shows_what_changes(program: str, before: int, after: int) -> None:
-    """Nothing is wrong for it, and no more is listed; of two views the targets, made of numbers, are found as well."""
-    one, other = recorded(program, before), recorded(program, after)
-    alone, both = reshaped(one, batch_change(after)), reshaped(one, replace(batch_change(after), also=other))
-    assert both.recorded_size == before and not wrong(both, other)
-    fewer = np.count_nonzero(alone.unknown) - np.count_nonzero(both.unknown)
-    assert fewer >= 0 and (program != "contrastive" or fewer >= 5)
-    third = reshaped(one, replace(batch_change(64), also=other))
-    assert [row.op for row in third.underived] == [row.op for row in both.underived]
-
-
-def test_two_recordings_at_one_size_show_nothing() -> None:
-    one = recorded("mlp", 8)
-    with pytest.raises(UsageError, match=r"cannot determine which batch size it has .*another batch size"):
-        reshaped(one, replace(batch_change(64), also=one))
-
-
-@pytest.mark.parametrize("also", [False, True])
 @pytest.mark.parametrize("explicit", [False, True])
-def test_other_lengths_of_the_sequence(also: bool, explicit: bool) -> None:
+def test_other_lengths_of_the_sequence(explicit: bool) -> None:
     one, other = recorded("gpt_step", 4), recorded("gpt_step", 4, 12)
-    change = ShapeChange((SizeChange("seq", 12, 6 if explicit else None),), None, other if also else None)
+    change = ShapeChange((SizeChange("seq", 12, 6 if explicit else None),))
     done = reshaped(one, change)
     assert done.recorded_size == 6 and not wrong(done, other)
     assert np.count_nonzero(done.unknown) <= 4  # memory of the attention's threads
-
-
-def test_other_widths_are_listed_and_found_with_a_second_recording() -> None:
-    """Without it nobody can know whether heads, or features of each, and the inner layer are to grow."""
-    one, other = recorded("gpt_step", 4), recorded("gpt_step", 4, width=64)
-    change = ShapeChange((SizeChange("hidden", 64),))
-    alone, both = reshaped(one, change), reshaped(one, replace(change, also=other))
-    assert alone.recorded_size == both.recorded_size == 32 and not wrong(alone, other) and not wrong(both, other)
-    assert np.count_nonzero(alone.unknown) > 0.3 * alone.calls
-    assert np.count_nonzero(both.unknown) < 0.02 * both.calls
 
 
 def test_sizes_combine() -> None:
@@ -212,10 +186,8 @@ def test_the_command(tmp_path: Path) -> None:
     text = done.stdout.decode()
     assert done.returncode == 0 and max(map(len, text.splitlines())) <= 80
     assert "predicted at batch 8, seq 12, bfloat16" in text and "recorded at batch 4, seq 6" in text
-    both = run(*command, "--set", "hidden=64", "--also", path("gpt_step", 4, width=64), "--json", "-")
-    assert orjson.loads(both.stdout)["shapes"][0]["sizes"] == [{"dimension": "hidden", "was": 32, "to": 64}]
     for wrong_use in (
-        ("--also", path("gpt_step", 16)),
+        ("--set", "hidden=64"),
         ("--set", "dtype=int3"),
         ("--set", "batch=8", "--set", "batch=9"),
     ):
