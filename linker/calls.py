@@ -51,14 +51,8 @@ def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
     at = positions(ids, parents)
     found = (at >= 0) & (parents < ids)
     known = np.isin(parents, et.id[et.structural]) | found
-    return EtCalls(
-        node=nodes,
-        parent=np.where(found, at, -1),
-        orphan=~known,
-        thread=et.tid[nodes],
-        name=_kineto_codes(et.names, kineto_names)[et.name[nodes]],
-        seq=et.seq_id[nodes],
-    )
+    parent, name = np.where(found, at, -1), _kineto_codes(et.names, kineto_names)[et.name[nodes]]
+    return EtCalls(node=nodes, parent=parent, orphan=~known, thread=et.tid[nodes], name=name, seq=et.seq_id[nodes])
 
 
 def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:

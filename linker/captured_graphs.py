@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -80,10 +80,6 @@ class _Graph:
     def named(self) -> bool:
         return bool(np.all(self.launches >= 0))
 
-    def could_have(self, kernels: IntColumn) -> bool:
-        """Return whether the known names equal the kernels in order."""
-        return bool(np.all((self.launches == kernels) | (self.launches < 0)))
-
 
 def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
     found = []
@@ -122,7 +118,8 @@ class _CandidateGraphs:
     def fit(self, replay: GraphLaunch) -> _Fit:
         by_node = replay.node_order
         if by_node is not None and (found := self.by_order.get(replay.codes[by_node].tobytes())):
-            return self._by_grids(replay, found, _launch_of(by_node), ("kernel names", "graph node ids"))
+            launch = inverse_positions(len(by_node), by_node)
+            return self._by_grids(replay, found, launch, ("kernel names", "graph node ids"))
         in_time = np.arange(len(replay.codes))
         if replay.streams == 1 and (found := self.by_order.get(replay.codes.tobytes())):
             return self._by_grids(replay, found, in_time, ("kernel names",))
@@ -149,18 +146,14 @@ class _CandidateGraphs:
     def _by_number(self, replay: GraphLaunch, by_node: IntColumn | None) -> _Fit:
         count = len(replay.codes)
         order = np.arange(count) if by_node is None else by_node
-        found = [i for i in self.by_count.get(count, ()) if self.graphs[i].could_have(replay.codes[order])]
+        launches = {i: self.graphs[i].launches for i in self.by_count.get(count, ())}
+        found = [i for i, codes in launches.items() if np.all((codes == replay.codes[order]) | (codes < 0))]
         if not found:
             return _Fit((), (), False, (), _NO_KERNELS)
         if replay.streams > 1 and by_node is None:
             return _Fit((), (), False, (), _STREAMS)
         evidence = ("number of kernels",) if by_node is None else ("number of kernels", "graph node ids")
-        return _Fit(tuple(found), (_launch_of(order),) * len(found), False, evidence)
-
-
-def _launch_of(order: IntColumn) -> IntColumn:
-    """Return the launch of each kernel if the k-th kernel of an order has the k-th launch."""
-    return inverse_positions(len(order), order)
+        return _Fit(tuple(found), (inverse_positions(count, order),) * len(found), False, evidence)
 
 
 def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
@@ -234,7 +227,8 @@ def _with_links(
     chosen: list[_Choice],
 ) -> Trace:
     used = sorted({choice.graph for choice in chosen if choice.graph is not None})
-    calls, described = _CapturedCalls.of(captures, [graphs.graphs[i] for i in used]), list[CapturedGraph]()
+    place_of, calls = _captured_calls(captures, [graphs.graphs[i] for i in used])
+    described = list[CapturedGraph]()
     for graph in map(graphs.graphs.__getitem__, used):
         capture = captures[graph.capture]
         size, mode = graph.batch_size, capture.mode[graph.ordinal]
@@ -245,7 +239,7 @@ def _with_links(
         place, certain, equivalent = None, 0, 0
         if choice.graph is not None and choice.launch is not None:
             graph, launch = graphs.graphs[choice.graph], choice.launch
-            op = calls.op_of(captures, graph, graph.at[launch])
+            op = np.append(place_of[graph.capture], -1)[captures[graph.capture].op[graph.at[launch]]]  # −1 stays −1
             has = np.flatnonzero(op >= 0)
             link = np.full(len(has), CERTAIN if choice.certain else EQUIVALENT)
             parts.append(np.stack([replay.events[has], op[has], link, np.full(len(has), number)]))
@@ -261,12 +255,7 @@ def _with_links(
     captured = CapturedGraphs(
         graphs=tuple(described),
         replays=tuple(listed),
-        names=calls.name,
-        kind=calls.kind,
-        parent=calls.parent,
-        graph=calls.graph,
-        texts=calls.texts,
-        comm=calls.comm,
+        **calls,
         links=_links(links[:, attached], 0),
         unattached=_links(links[:, ~attached], len(trace)),
         notes=(*([] if graphs.own_rank else [_OTHER_RANK]), *(note for capture in captures for note in capture.notes)),
@@ -297,46 +286,29 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
     return comm
 
 
-@dataclass(frozen=True)
-class _CapturedCalls:
-    place: dict[int, IntColumn]
-    name: list[str]
-    kind: npt.NDArray[np.int8]
-    parent: IntColumn
-    graph: IntColumn
-    texts: list[bytes]
-    comm: dict[int, Comm]
-
-    @staticmethod
-    def of(captures: Sequence[Capture], graphs: list[_Graph]) -> _CapturedCalls:
-        place: dict[int, IntColumn] = {}
-        name: list[str] = []
-        kind, parent, of_graph = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        texts: list[bytes] = []
-        comm: dict[int, Comm] = {}
-        for number in sorted({graph.capture for graph in graphs}):
-            capture = captures[number]
-            own = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
-            kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in own]), capture.parent)
-            silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # they launch nothing
-            kept = distinct(np.append(kept, np.flatnonzero(silent & np.isin(capture.parent, kept))))
-            place[number] = scatter(len(capture.name), kept, len(name) + np.arange(len(kept)))
-            ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in own], [i for i, _ in own])
-            above = capture.parent[kept]
-            parent.append(np.where(above >= 0, place[number][above], -1))
-            kind.append(capture.kind[kept])
-            of_graph.append(ordinals[capture.of_graph[kept]])
-            for call in kept.tolist():
-                if call in capture.comm:
-                    comm[len(name)] = capture.comm[call]
-                name.append(capture.name[call])
-                texts.append(capture.texts[call])
-        columns = np.concatenate(kind), np.concatenate(parent), np.concatenate(of_graph)
-        return _CapturedCalls(place, name, *columns, texts, comm)
-
-    def op_of(self, captures: Sequence[Capture], graph: _Graph, launches: IntColumn) -> IntColumn:
-        op = captures[graph.capture].op[launches]
-        return np.append(self.place[graph.capture], -1)[op]  # the last one is what −1 gets
+def _captured_calls(captures: Sequence[Capture], graphs: list[_Graph]) -> tuple[dict[int, IntColumn], dict[str, Any]]:
+    """Return, by capture, the positions of its calls among all; and the calls, as fields of `CapturedGraphs`."""
+    place, names, texts, comm = dict[int, IntColumn](), list[str](), list[bytes](), dict[int, Comm]()
+    kind, parent, of_graph = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for number in sorted({graph.capture for graph in graphs}):
+        capture = captures[number]
+        own = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
+        kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in own]), capture.parent)
+        silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # they launch nothing
+        kept = distinct(np.append(kept, np.flatnonzero(silent & np.isin(capture.parent, kept))))
+        place[number] = scatter(len(capture.name), kept, len(names) + np.arange(len(kept)))
+        ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in own], [i for i, _ in own])
+        above = capture.parent[kept]
+        parent.append(np.where(above >= 0, place[number][above], -1))
+        kind.append(capture.kind[kept])
+        of_graph.append(ordinals[capture.of_graph[kept]])
+        for call in kept.tolist():
+            if call in capture.comm:
+                comm[len(names)] = capture.comm[call]
+            names.append(capture.name[call])
+            texts.append(capture.texts[call])
+    columns = {"kind": np.concatenate(kind), "parent": np.concatenate(parent), "graph": np.concatenate(of_graph)}
+    return place, {"names": names, **columns, "texts": texts, "comm": comm}
 
 
 _GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")

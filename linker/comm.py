@@ -307,11 +307,8 @@ class _Registration:
 def _joined(kernel: Comm, messages: Sequence[Comm]) -> Comm:
     if len(messages) == 1:
         return msgspec.structs.replace(messages[0], inferred_messages=list(messages))
-    common = {
-        field: getattr(messages[0], field)
-        for field in _OF_GROUP
-        if all(getattr(message, field) == getattr(messages[0], field) for message in messages)
-    }
+    fields = {field: [getattr(message, field) for message in messages] for field in _OF_GROUP}
+    common = {field: values[0] for field, values in fields.items() if values.count(values[0]) == len(values)}
     sent, received = (
         [message.in_nelems or message.out_nelems for message in messages if collective_type(message, "") == kind]
         for kind in (SEND, RECV)

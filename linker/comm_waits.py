@@ -129,18 +129,8 @@ def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_Co
         call = int(linked.call_of_node[outermost]) if outermost >= 0 else -1
         launch = int(events.ts[launcher])
         begin, end = (int(calls.ts[call]), int(calls.end[call])) if call >= 0 else (launch, launch)
-        found.append(
-            _CommCall(
-                int(events.thread[launcher]),
-                outermost,
-                begin,
-                launch,
-                end,
-                first=launched[0],
-                last=launched[-1],
-                record=record,
-            )
-        )
+        thread = int(events.thread[launcher])
+        found.append(_CommCall(thread, outermost, begin, launch, end, launched[0], launched[-1], record))
     return found
 
 

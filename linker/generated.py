@@ -150,12 +150,9 @@ def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Fra
     around = nearest(np.arange(len(calls)), calls.parent, mask_at(len(calls), compiled.call))
     kernel = scatter(len(calls), compiled.call, compiled.kernel)
     of_call = np.where(around >= 0, kernel[around], -1)
-    of_node = join.of_nodes(of_call)
-    parts = (
-        (join.nodes.node, of_node),
-        (join.gpu_places, _of_parents(of_node, join.gpu_parent)),
-        (join.runtime_places, _of_parents(of_node, join.runtime_parent)),
-    )
+    of_node = np.append(join.of_nodes(of_call), -1)  # a parent −1 gets the last one
+    parts = [(join.nodes.node, of_node[:-1]), (join.gpu_places, of_node[join.gpu_parent])]
+    parts.append((join.runtime_places, of_node[join.runtime_parent]))
     stacks = [kernel.stacks for _, kernel in compiled.kernels]
     return {
         place: stacks[code]
@@ -163,10 +160,6 @@ def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Fra
         for place, code in zip(places[codes >= 0].tolist(), codes[codes >= 0].tolist(), strict=True)
         if stacks[code]
     }
-
-
-def _of_parents(of_node: IntColumn, parent: IntColumn) -> IntColumn:
-    return np.where(parent >= 0, of_node[parent], -1) if len(of_node) else parent
 
 
 def _annotated_stacks(
@@ -330,8 +323,8 @@ class _Graphs:
                 refusal = "its operators have other shapes"
         if not fits:
             return refusal
-        equal = all(_sources(fit) == _sources(fits[0]) for fit in fits)
-        return fits[0] if equal else "several graphs fit"
+        origins = [[(call, kernel.stacks, kernel.nodes) for call, kernel in fit.pairs] for fit in fits]
+        return fits[0] if origins.count(origins[0]) == len(origins) else "several graphs fit"
 
     def _candidates(self, of: GraphCall) -> list[CompiledGraph]:
         if of.region:
@@ -355,13 +348,11 @@ class _Graphs:
         for own in self._own(graph, kernels):
             listed = [(name, kernel) for name, kernel in own if name in occurring]
             wanted = {name for name, _ in listed}
-            made = [
-                (name, call) for name, call in zip(names, graph_call.kernels.tolist(), strict=True) if name in wanted
-            ]
+            called = zip(names, graph_call.kernels.tolist(), strict=True)
+            made = [(name, call) for name, call in called if name in wanted]
             if made and [name for name, _ in made] == [name for name, _ in listed]:
-                return _CompiledFit(
-                    graph, [(call, kernel) for (_, call), (_, kernel) in zip(made, listed, strict=True)]
-                )
+                pairs = [(call, kernel) for (_, call), (_, kernel) in zip(made, listed, strict=True)]
+                return _CompiledFit(graph, pairs)
         return None
 
     def _own(
@@ -374,10 +365,6 @@ class _Graphs:
         lists = [other.kernels for other in others if other.file == graph.file]
         begins = {len(own) for own in lists if len(own) < len(graph.kernels) and graph.kernels[: len(own)] == own}
         return [kernels, *(kernels[begin:] for begin in sorted(begins, reverse=True))]
-
-
-def _sources(fit: _CompiledFit) -> list[object]:
-    return [(call, kernel.stacks, kernel.nodes) for call, kernel in fit.pairs]
 
 
 @lru_cache(maxsize=1 << 14)

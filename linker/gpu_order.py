@@ -150,12 +150,8 @@ def _between_work(linked: Join, arrows: IntColumn) -> IntColumn:
     work = linked.kineto.events.mask(GPU_CATEGORIES)
     above = lists_by(*arrows[~work[arrows[:, 1]]].T[::-1].tolist())
     direct = arrows[work[arrows].all(axis=1)]
-    through = [
-        (source, target)
-        for node, target in arrows[~work[arrows[:, 0]] & work[arrows[:, 1]]].tolist()
-        for source in _sources(node, above)
-        if work[source]
-    ]
+    indirect = arrows[~work[arrows[:, 0]] & work[arrows[:, 1]]].tolist()
+    through = [(source, target) for node, target in indirect for source in _sources(node, above) if work[source]]
     rows = np.concatenate([direct, np.array(through, np.int64).reshape(-1, 2)])
     at = positions(linked.gpu_row, rows.reshape(-1)).reshape(-1, 2)
     attached = at[(at >= 0).all(axis=1)]

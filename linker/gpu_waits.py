@@ -130,7 +130,10 @@ class _Finder:
         self.unresolved = 0
         self.skew = self._clock_skew()
         self.tolerance = max(self.skew, ROUNDING_NS)
-        self.copies = self._blocking_copies()
+        launcher = linked.gpu_launcher
+        copy, call = events.name[linked.gpu_row], events.name[launcher]
+        blocks = blocking_copies(events.names, copy, call, self.end - events.end[launcher], self.tolerance)
+        self.copies = (launcher >= 0) & blocks
 
     def _clock_skew(self) -> int:
         """Return the most by which a waiting call returned before its event had ended, ns; 0 if none did.
@@ -234,12 +237,6 @@ class _Finder:
             if call is not None:
                 self.blocking.append((i, call))
             self._release(i, thread, returned)
-
-    def _blocking_copies(self) -> npt.NDArray[np.bool_]:
-        events, launcher = self.linked.kineto.events, self.linked.gpu_launcher
-        copy, call = events.name[self.linked.gpu_row], events.name[launcher]
-        late = self.end - events.end[launcher]
-        return (launcher >= 0) & blocking_copies(events.names, copy, call, late, self.tolerance)
 
     def _call_with(self, correlation: Any) -> int | None:
         if not isinstance(correlation, int) or not 0 < correlation < 2**63:

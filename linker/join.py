@@ -196,23 +196,11 @@ def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
         nodes, attachment, parent = adopt_unattached(pair, attachment, parent)
     runtime = _runtime_calls(pair, node_of_call >= 0, whole=alone)
     events, attached = pair.kineto.events, np.flatnonzero(parent >= 0)
-    return Join(
-        pair.et,
-        pair.kineto,
-        nodes,
-        calls,
-        match,
-        node_of_call,
-        attachment,
-        gpu_row=attachment.row[attached],
-        gpu_parent=parent[attached],
-        gpu_launcher=attachment.launcher[attached],
-        runtime_row=runtime,
-        runtime_parent=linked_caller(
-            pair, node_of_call, events.thread[runtime], events.ts[runtime], events.end[runtime]
-        ),
-        has_storages=not alone,
-    )
+    gpu = attachment.row[attached], parent[attached], attachment.launcher[attached]
+    thread, ts, end = (column[runtime] for column in (events.thread, events.ts, events.end))
+    caller = linked_caller(pair, node_of_call, thread, ts, end)
+    linked = pair.et, pair.kineto, nodes, calls, match, node_of_call, attachment
+    return Join(*linked, *gpu, runtime_row=runtime, runtime_parent=caller, has_storages=not alone)
 
 
 def adopt_unattached(
@@ -221,13 +209,9 @@ def adopt_unattached(
     """Add the process node at the end, as the parent of GPU events without an operator."""
     apart = np.isin(attachment.reason, UNKNOWN_LAUNCH) & (pair.kineto.recorder != "Kineto")
     parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
-    none = np.array([-1], np.int64)
-    columns = {name: np.append(getattr(pair.nodes, name), none) for name in ("parent", "thread", "name", "seq")}
-    nodes = EtCalls(
-        node=np.append(pair.nodes.node, np.flatnonzero(pair.et.structural)[:1]),
-        orphan=np.append(pair.nodes.orphan, False),
-        **columns,
-    )
+    columns = {name: np.append(getattr(pair.nodes, name), -1) for name in ("parent", "thread", "name", "seq")}
+    process, orphan = np.flatnonzero(pair.et.structural)[:1], np.append(pair.nodes.orphan, False)
+    nodes = EtCalls(node=np.append(pair.nodes.node, process), orphan=orphan, **columns)
     return nodes, replace(attachment, reason=np.where(apart, attachment.reason, np.int8(0))), parent
 
 

@@ -85,22 +85,11 @@ def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Executi
     none = np.zeros(len(name), np.int64)
     columns |= {"fw_parent": none, "fw_tid": none}
     index = np.concatenate([np.full(roots, -1), events.index[rows]])
-    return ExecutionTrace(
-        file=Path(kineto.file).name,
-        schema=_SCHEMA,
-        flat=False,
-        pid=_pid(kineto),
-        started_s=-1,
-        duration_s=0.0,
-        before=_BEFORE % (_SCHEMA.encode(), _pid(kineto)),
-        after=b"]}",
-        texts=_Texts(events.records, index, columns, name, names),
-        name=name,
-        names=names,
-        structural=np.arange(len(name)) < roots,
-        losses=(),
-        **columns,
-    )
+    pid, texts = _pid(kineto), _Texts(events.records, index, columns, name, names)
+    head: dict[str, Any] = {"file": Path(kineto.file).name, "schema": _SCHEMA, "flat": False, "pid": pid}
+    head |= {"started_s": -1, "duration_s": 0.0, "before": _BEFORE % (_SCHEMA.encode(), pid), "after": b"]}"}
+    structural = np.arange(len(name)) < roots
+    return ExecutionTrace(**head, texts=texts, name=name, names=names, structural=structural, losses=(), **columns)
 
 
 @dataclass(frozen=True)

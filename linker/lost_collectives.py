@@ -97,10 +97,11 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
     ids = pair.et.id[nodes.node]
     issued = {pairing.run: pairing for pairing in _issued(pair, runs) if node_of_call[pairing.call] >= 0}
     number_of = {run: int(ids[node_of_call[run]]) for run in issued if node_of_call[run] >= 0}
-    highest = list(accumulate((number_of.get(run, _NO_LIMIT) for run in reversed(issued)), min, initial=_NO_LIMIT))[
-        -2::-1
-    ]
-    unlinked, used, low = _unlinked(pair, found), set[int](), 0
+    backwards = (number_of.get(run, _NO_LIMIT) for run in reversed(issued))
+    highest = list(accumulate(backwards, min, initial=_NO_LIMIT))[-2::-1]
+    codes, et_names = pair.et.name[nodes.node], pair.et.names
+    rows = np.flatnonzero((found.call < 0) & matching(codes, et_names, _COLLECTIVE_OR_CALL.fullmatch))
+    unlinked, used, low = [(row, et_names[codes[row]]) for row in rows.tolist()], set[int](), 0
     for (run, pairing), high in zip(issued.items(), highest, strict=True):
         name, call = names[calls.name[run]], int(node_of_call[pairing.call])
         if run not in number_of and not _is_there(unlinked, call, name):
@@ -141,12 +142,6 @@ def _in_order(
         sides += [at.tolist(), [names[pair.calls.name[call]] for call in both[order[at]].tolist()]]
     pairs: list[tuple[int, int]] = both[order[pair_with_calls(*sides, numbered=numbered)]].tolist()
     return pairs
-
-
-def _unlinked(pair: TracePair, found: Match) -> list[tuple[int, str]]:
-    et, codes = pair.et, pair.et.name[pair.nodes.node]
-    rows = np.flatnonzero((found.call < 0) & matching(codes, et.names, _COLLECTIVE_OR_CALL.fullmatch))
-    return [(row, et.names[codes[row]]) for row in rows.tolist()]
 
 
 def _is_there(unlinked: Sequence[tuple[int, str]], call: int, name: str) -> bool:

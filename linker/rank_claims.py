@@ -96,7 +96,8 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
         ranks = _both(ranks, frozenset((rank,)))
         world_size = size or world_size
     if world_size is not None and world_size <= _MAX_LISTED and len(groups) == 1:  # peers are ranks of the job
-        peers = {peer for name in ("c10d::send", "c10d::recv_") for peer in map(_peer, _nodes(et, name))}
+        inputs = (node.inputs.values for name in ("c10d::send", "c10d::recv_") for node in _nodes(et, name))
+        peers = {peer for values in inputs for peer in values[_PEER_AT : _PEER_AT + 1] if type(peer) is int}
         if others := peers & set(range(world_size)):
             ranks = _both(ranks, frozenset(range(world_size)) - others)
     recorded = _recordings(et.names)
@@ -114,12 +115,8 @@ def rank_of_kineto(kineto: KinetoTrace) -> Claim:
     communicates = any(is_comm_kernel(name) or COMMUNICATION.search(name) for name in kineto.events.names)
     recorded = _recordings(kineto.events.names)
     ranks = frozenset((rank,)) if _is_rank(rank) else claim.ranks
-    return Claim(
-        recorded.ranks if ranks is None else ranks,
-        world_size if _is_count(world_size) else claim.world_size,
-        communicates,
-        recorded.runs,
-    )
+    world_size = world_size if _is_count(world_size) else claim.world_size
+    return Claim(recorded.ranks if ranks is None else ranks, world_size, communicates, recorded.runs)
 
 
 def _both(ranks: frozenset[int] | None, others: frozenset[int]) -> frozenset[int]:
@@ -160,9 +157,3 @@ def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
     if type(start) is int and type(stride) is int and start >= 0 and stride > 0:
         return start + stride * rank, None
     return None
-
-
-def _peer(node: CallRecord) -> int:
-    values = node.inputs.values
-    peer = values[_PEER_AT] if len(values) > _PEER_AT else None
-    return peer if type(peer) is int else -1

@@ -89,14 +89,15 @@ def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: 
         "iteration_annotation": iterations.annotation,
         "linked_iterations": [],
     }
-    notes = [*iterations.notes, *found.notes]
+    notes, threads = [*iterations.notes, *found.notes], found.facts.get("threads", [])
     if len(linked) and len(iterations):
         covered = _covered(calls, call, iterations)
         windows["linked_iterations"] = [iterations.label[k] for k in covered]
         if len(iterations) > 1:
-            notes += _iteration_note(covered, iterations, windows["linked_sequence"], _is_sure(found))
-    notes += _offset_note(found, windows["et_sequence"], windows["kineto_sequence"])
-    places = max((thread["equal_places"] for thread in found.facts.get("threads", [])), default=1)
+            sure = all(thread["equal_places"] == 1 and not thread["sequence_offset"] for thread in threads)
+            notes += _iteration_note(covered, iterations, windows["linked_sequence"], sure)
+    notes += _offset_note(threads, windows["et_sequence"], windows["kineto_sequence"])
+    places = max((thread["equal_places"] for thread in threads), default=1)
     if places > 1:
         taken = "one was taken (see --iteration) and its links are marked equivalent"
         notes.append(f"{places} places fit equally well; {taken}")
@@ -119,13 +120,8 @@ def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[i
     return [int(k) for k in np.flatnonzero(counts > _STRAY * len(call))]
 
 
-def _is_sure(found: Match) -> bool:
-    """Return whether the linked iteration is the ET's own: one place, and the same sequence numbers."""
-    threads = found.facts.get("threads", [])
-    return all(thread["equal_places"] == 1 and not thread["sequence_offset"] for thread in threads)
-
-
 def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None, sure: bool) -> list[str]:
+    """Name the linked iterations; `sure`: they are the ET's own, in one place, with the same sequence numbers."""
     total = len(iterations)
     numbers = f" (sequence numbers {sequence[0]}–{sequence[1]})" if sequence else ""
     if not covered or len(covered) == total:
@@ -141,8 +137,8 @@ def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[i
     return [f"the ET {verb} iterations {ordinals} of {total}, counted from 0{numbers}"]
 
 
-def _offset_note(found: Match, ours: list[int] | None, theirs: list[int] | None) -> list[str]:
-    offsets = {thread["sequence_offset"] for thread in found.facts.get("threads", []) if thread["sequence_offset"]}
+def _offset_note(threads: list[dict[str, Any]], ours: list[int] | None, theirs: list[int] | None) -> list[str]:
+    offsets = {thread["sequence_offset"] for thread in threads if thread["sequence_offset"]}
     if len(offsets) != 1 or ours is None or theirs is None:
         return []
     when = "a later" if next(iter(offsets)) > 0 else "an earlier"

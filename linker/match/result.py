@@ -17,14 +17,9 @@ from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 
 # Why a node is unlinked; `Match.reason` is an index, 0 for a linked one.
-REASONS = (
-    "linked",
-    "not in the Kineto trace",
-    "name differs from the event with its id",
-    "id is not unique",
-    "outside the profiled window",
-    "thread not profiled",
-    "ambiguous (--strict)",
+REASONS = tuple(
+    "linked;not in the Kineto trace;name differs from the event with its id;id is not unique;"
+    "outside the profiled window;thread not profiled;ambiguous (--strict)".split(";")
 )
 
 
