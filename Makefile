@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 # Empty, which allows bytecode: tests start hundreds of processes, and without it each compiles the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all oldest peers lint docs page page-check bench score clean
+.PHONY: demo test test-all oldest peers lint docs page page-check coverage bench score clean
 demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
@@ -20,6 +20,12 @@ test: $(VENV)/.tests
 # With the tests marked `slow`, and all examples.
 test-all: $(VENV)/.tests
 	$(PYTEST)
+
+# Line and branch coverage of each package, processes included; fails below 95% of the core's lines.
+coverage: $(VENV)/.tests
+	$(INSTALL) 'pytest-cov>=6' 'coverage>=7.10'
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick --cov=etplus --cov-report=json:coverage.json
+	$(BIN)/python tests/coverage_by_package.py coverage.json
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
