@@ -12,7 +12,7 @@ import numpy.typing as npt
 from .. import __version__
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..schemas.kineto.read_kineto import KinetoTrace
-from ..schemas.known_fields import KINETO_HEADER, known_members
+from ..schemas.known_fields import KINETO_HEADER, FieldFilter
 from ..schemas.text.recover import damage_of
 from ..trace.columns import distinct, mask_at
 from ..trace.conventions import UNATTACHED_REASONS
@@ -115,7 +115,7 @@ def summary_of(join: Join, report: LinkReport, compiled: dict[str, Any] | None) 
         for code, reason in enumerate(UNATTACHED_REASONS)
         if code and np.any(attachment.reason == code)
     }
-    kineto = replace(kineto, header=known_members(kineto.header, KINETO_HEADER))
+    kineto = replace(kineto, header=FieldFilter().members(kineto.header, KINETO_HEADER))
     return {
         "version": FORMAT_VERSION,
         "tool_version": __version__,

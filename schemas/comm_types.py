@@ -78,11 +78,7 @@ def collective_type(comm: Comm, name: str) -> int | None:
 
 
 def message_bytes(comm: Comm, kind: int) -> int | None:
-    """Return the size of a communication for simulators, None if unknown.
-
-    This is the input of one rank (the shard of an all-gather), or the output if some ranks have no input (receive,
-    scatter).
-    """
+    """Return the bytes for simulators: input of one rank, or output if some ranks have no input (receive, scatter)."""
     size = itemsize(comm.dtype)
     inputs, outputs = comm.in_nelems, comm.out_nelems
     if kind == CollectiveCommType.ALL_GATHER and not inputs and outputs and comm.group_size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
+from ..trace.root_facts import groups_in
 from ..trace.trace import Trace
 from .comm_types import (
     COLLECTIVES,
@@ -69,30 +70,20 @@ def _communications(trace: Trace) -> list[FoundComm]:
     groups, world = known_groups(trace), trace.world_size
     calls = issuing_calls(trace, rows)
     host_groups = _host_groups(trace, calls)
-    for row, comm in _single(zip(rows.tolist(), _with_inputs(trace, rows, calls), strict=True)):
+    given = zip(rows.tolist(), _with_inputs(trace, rows, calls), strict=True)
+    for row, comm in ((row, message) for row, whole in given for message in whole.inferred_messages or [whole]):
         if row in host_groups and comm.pg_name is None:
             comm = msgspec.structs.replace(comm, pg_name=host_groups[row])
         kind = collective_type(comm, trace.name_of(Row(row)))
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
         sent = calls[row] if kind == SEND and row in calls else row
-        found.append(
-            FoundComm(
-                row=row,
-                kind=kind,
-                peer=-1 if peer is None or not 0 <= peer < MAX_RANKS else peer,
-                bytes=None if kind is None else message_bytes(comm, kind),
-                group=group_of(comm, groups, world),
-                seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
-                start_ns=int(min(trace.nodes.ts[row], trace.nodes.ts[sent])),
-                described=comm.pg_desc or "",
-            )
-        )
+        peer = -1 if peer is None or not 0 <= peer < MAX_RANKS else peer
+        size = None if kind is None else message_bytes(comm, kind)
+        seq = comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1
+        start = int(min(trace.nodes.ts[row], trace.nodes.ts[sent]))
+        group = group_of(comm, groups, world)
+        found.append(FoundComm(row, kind, peer, size, group, seq, start, comm.pg_desc or ""))
     return found
-
-
-def _single(comms: Iterable[tuple[int, Comm]]) -> Iterator[tuple[int, Comm]]:
-    for row, comm in comms:
-        yield from ((row, one) for one in comm.inferred_messages or [comm])
 
 
 def known_groups(trace: Trace) -> dict[str, list[int]]:
@@ -102,17 +93,10 @@ def known_groups(trace: Trace) -> dict[str, list[int]]:
 
 def _known_groups(trace: Trace) -> dict[str, list[int]]:
     code = trace.name_codes.get(PROCESS_GROUPS)
-    rows = (
-        np.flatnonzero((trace.nodes.name == code) & (trace.nodes.kind == CPU))
-        if code is not None
-        else np.zeros(0, np.int64)
-    )
-    groups = {}
+    rows = np.flatnonzero((trace.nodes.name == (-1 if code is None else code)) & (trace.nodes.kind == CPU))
+    groups: dict[str, list[int]] = {}
     for record in call_records(trace, rows):
-        for group in recorded_groups(record.inputs):
-            ranks = group.get("ranks") if isinstance(group, dict) else None
-            if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
-                groups[str(group.get("pg_name"))] = ranks
+        groups |= groups_in(recorded_groups(record.inputs))
     return groups | trace.process_groups
 
 
@@ -154,12 +138,10 @@ def comm_rows(trace: Trace) -> IntColumn:
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return the time at which the host issued each row, ns: the launch of a GPU event, else the start of its caller or
-    of the row.
+    """Return when the host issued each row, ns: the launch of a GPU event, else the start of its caller or of the row.
 
-    Asynchronous host collectives run later on backend threads; they get the time of the last op before them in call
-    order (by id). This time is the same on all ranks. Without recorded start times, rows that the host did not issue
-    are in id order.
+    Host collectives run later on backend threads; they get the time of the last op before them by id, equal on all
+    ranks. Without recorded times, rows that the host did not issue are in id order.
     """
     issued: IntColumn = trace.nodes.ts.copy() if trace.times_recorded else np.zeros_like(trace.nodes.ts)
     parent = trace.nodes.parent_row
@@ -224,11 +206,7 @@ def _by_id(trace: Trace, rows: IntColumn) -> tuple[IntColumn, list[str]]:
 
 
 def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
-    """Map rows of host collectives to the names of their process groups, if known.
-
-    A functional collective names its group. Other calls have a group object that is not recorded; the group size, which
-    some tensors show, must leave exactly one group that no other call names.
-    """
+    """Map rows of host collectives to their process groups: named by the call, or the only one of the right size."""
     groups = {name: ranks for name, ranks in known_groups(trace).items() if len(ranks) > 1}
     if len(groups) < 2:
         return {}
@@ -251,10 +229,9 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
 
 def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Iterator[Comm]:
-    """Return metadata of communications, inferred from tensors if missing.
+    """Return metadata of communications, inferred from tensors if missing: the row's own, else its operator's.
 
-    A host node ("gloo:all_reduce") has tensors, and its `c10d::` call the peer. A GPU event has the tensors that
-    another linker copied from its op, else the op's own.
+    The peer of a host node ("gloo:send") comes from its `c10d::` call.
     """
     comms = [trace.comm.get(row, Comm()) for row in rows.tolist()]
     bare = [comm.collective is None and comm.in_nelems is None for comm in comms]

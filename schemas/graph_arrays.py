@@ -1,9 +1,6 @@
-"""Graphs as arrays in the form of TpuGraphs: one .npz per graph, with a versioned vocabulary.
+"""Graphs as arrays in the form of TpuGraphs (layout and tile files): one .npz per graph, with a versioned vocabulary.
 
-Layout files have `node_feat`, `node_opcode`, `edge_index`, `node_config_ids`, `node_config_feat`, `config_runtime`,
-`node_splits`. Tile files have `config_feat` (one row per configuration of the whole graph) and
-`config_runtime_normalizers` instead of the node configurations. etplus adds `node_runtime`, each node's measured time
-in ns. See docs/reference/predict.md.
+etplus adds `node_runtime`. See docs/reference/predict.md.
 """
 
 from __future__ import annotations
@@ -85,19 +82,16 @@ def read_graph(source: Source) -> GraphArrays:
     blob = load(source, trace=False)
     try:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
-            _check_size(blob.name, stored)
+            members = stored.zip.infolist()  # type: ignore[union-attr]
+            size = sum(member.file_size for member in members)
+            Expansion(blob.name).add(sum(member.compress_size for member in members), size)
+            remedy = "use a machine with more memory"
+            require_memory(blob.name, size, "its arrays have to be in memory", times=2, remedy=remedy)
             arrays = {name: stored[name] for name in stored.files}
         return _checked(Path(blob.name).stem, arrays)
     except _UNREADABLE as error:
         text = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise TraceFormatError(blob.name, "", f"no graph ({text})", _REMEDY) from None
-
-
-def _check_size(name: str, stored: Any) -> None:
-    members = stored.zip.infolist()
-    size = sum(member.file_size for member in members)
-    Expansion(name).add(sum(member.compress_size for member in members), size)
-    require_memory(name, size, "its arrays have to be in memory", times=2, remedy="use a machine with more memory")
 
 
 def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:

@@ -1,10 +1,7 @@
 """Allowlist of the fields that etplus keeps: all other arguments, header keys and environment values are dropped.
 
-Profilers and programs write the environment, the command line and their own arguments into a trace. A list of secrets
-always misses some. The tables below list the fields to keep, from PyTorch's profiler and observer and from etplus. A
-known field keeps its value, without the unknown members of objects in it.
-
-Example: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
+Programs write secrets into traces, and a list of secrets always misses some. A known field keeps its value, without the
+unknown members of objects in it: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
 """
 
 from __future__ import annotations
@@ -27,30 +24,26 @@ _Raws = dict[str, msgspec.Raw]
 Fields = Mapping[str, "Fields | None"]
 
 
-def _plain(names: str) -> dict[str, None]:
-    return dict.fromkeys(words(names))
+def _known(names: str, **objects: Fields | None) -> dict[str, Fields | None]:
+    """Return plain members by name, then members with objects."""
+    return {**dict.fromkeys(words(names)), **objects}
 
 
-_DEVICE = _plain(
+_DEVICE = _known(
     "id name totalGlobalMem computeMajor computeMinor maxThreadsPerBlock maxThreadsPerMultiprocessor regsPerBlock "
     "regsPerMultiprocessor warpSize sharedMemPerBlock sharedMemPerMultiprocessor numSms sharedMemPerBlockOptin "
     "maxSharedMemoryPerMultiProcessor"
 )
-_GROUP = _plain("pg_name pg_desc backend_config pg_size ranks")
-_DISTRIBUTED: dict[str, Fields | None] = {
-    **_plain("backend rank world_size pg_count nccl_version"),
-    "pg_config": _GROUP,
-}
-KINETO_HEADER: dict[str, Fields | None] = {
-    **_plain(
-        "schemaVersion baseTimeNanoseconds displayTimeUnit traceName trace_id host_name ranks record_shapes with_stack "
-        "profile_memory with_flops with_modules cuda_runtime_version cuda_driver_version cupti_version "
-        "hip_runtime_version hip_driver_version roctracer_version"
-    ),
-    "deviceProperties": _DEVICE,
-    "distributedInfo": _DISTRIBUTED,
-}
-ET_HEADER: Fields = _plain("schema pid time start_ts finish_ts")
+_GROUP = _known("pg_name pg_desc backend_config pg_size ranks")
+_DISTRIBUTED = _known("backend rank world_size pg_count nccl_version", pg_config=_GROUP)
+KINETO_HEADER = _known(
+    "schemaVersion baseTimeNanoseconds displayTimeUnit traceName trace_id host_name ranks record_shapes with_stack "
+    "profile_memory with_flops with_modules cuda_runtime_version cuda_driver_version cupti_version "
+    "hip_runtime_version hip_driver_version roctracer_version",
+    deviceProperties=_DEVICE,
+    distributedInfo=_DISTRIBUTED,
+)
+ET_HEADER = _known("schema pid time start_ts finish_ts")
 # Arguments of Kineto events: from PyTorch's profiler, then from etplus.
 ARGUMENTS = frozenset(
     words(
@@ -81,90 +74,81 @@ ATTRIBUTES = frozenset(
         "pg_desc pg_size"
     )
 )
-_SIDE = _plain("values shapes types strides")
-_COMM: dict[str, Fields | None] = {
-    **_plain(
-        "collective dtype in_nelems out_nelems bytes group_size pg_name pg_desc pg_ranks src_rank dst_rank seq "
-        "in_split out_split pg_first_rank"
-    )
-}
+_SIDE = _known("values shapes types strides")
+_COMM = _known(
+    "collective dtype in_nelems out_nelems bytes group_size pg_name pg_desc pg_ranks src_rank dst_rank seq in_split "
+    "out_split pg_first_rank"
+)
 _COMM["inferred_messages"] = _COMM
-_NODE: dict[str, Fields | None] = {
-    **_plain(
-        "id name parent ctrl_deps rf_id fw_parent seq_id scope tid fw_tid op_schema input_shapes input_types "
-        "input_strides output_shapes output_types output_strides ts dur inclusive_dur exclusive_dur kineto_event link "
-        "inter_thread_dep sync_dep cat ph pid stream device correlation pg_name et_id reason"
-    ),
-    "inputs": _SIDE,
-    "outputs": _SIDE,
-    "comm": _COMM,
-    "captured_by": _plain("op link replay"),
-    "counterpart": _plain("node same_module"),
-}
+_NODE = _known(
+    "id name parent ctrl_deps rf_id fw_parent seq_id scope tid fw_tid op_schema input_shapes input_types input_strides "
+    "output_shapes output_types output_strides ts dur inclusive_dur exclusive_dur kineto_event link inter_thread_dep "
+    "sync_dep cat ph pid stream device correlation pg_name et_id reason",
+    inputs=_SIDE,
+    outputs=_SIDE,
+    comm=_COMM,
+    captured_by=_known("op link replay"),
+    counterpart=_known("node same_module"),
+)
 # Numbers by category or reason; any name made of words of etplus or Kineto is kept.
 _COUNTS: Fields = {}
-_FOUND = _plain("by says")
-_CATEGORY: Fields = {**_plain("total attached equivalent"), "by_method": _COUNTS, "unattached": _COUNTS}
-_LINK: Fields = {
-    **_plain("method considered warnings"),
-    "et": _plain("file schema nodes ops pid threads orphans"),
-    "kineto": {
-        **_plain("file events cpu_ops cpu_ops_not_in_et"),
+_FOUND = _known("by says")
+_CATEGORY = _known("total attached equivalent", by_method=_COUNTS, unattached=_COUNTS)
+_LINK = _known(
+    "method considered warnings",
+    et=_known("file schema nodes ops pid threads orphans"),
+    kineto=_known(
+        "file events cpu_ops cpu_ops_not_in_et",
         **dict.fromkeys(("by_category", "read", "not_used", "dropped"), _COUNTS),
-    },
-    "ops": {**_plain("total linked certain equivalent"), "unlinked": _COUNTS},
-    "windows": _plain(
+    ),
+    ops=_known("total linked certain equivalent", unlinked=_COUNTS),
+    windows=_known(
         "et_sequence kineto_sequence linked_sequence kineto_ns linked_ns iterations iteration_annotation "
         "linked_iterations notes"
     ),
-    "identity": {
-        **_plain("verdict rank world_size several_ranks"),
-        **dict.fromkeys(("proves", "refutes", "unknown"), _FOUND),
-    },
-    "gpu": {
-        **_plain("time_ns attached_time_ns"),
-        "categories": dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"), _CATEGORY),
-        "repetition": {
-            **_plain("events paired paired_time_ns same_module time_ns"),
-            "trial": _plain("events paired right"),
-            "unpaired": _COUNTS,
-        },
-    },
-    "dependencies": {**_plain("inferred unresolved"), "edges": _COUNTS, "contradicted": _COUNTS},
-    "facts": {
-        **_plain("et_pid kineto_pids joined names_differ"),
-        "threads": _plain("matched of evidence equal_places sequence_offset unsure"),
-    },
-}
+    identity=_known("verdict rank world_size several_ranks", proves=_FOUND, refutes=_FOUND, unknown=_FOUND),
+    gpu=_known(
+        "time_ns attached_time_ns",
+        categories=dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"), _CATEGORY),
+        repetition=_known(
+            "events paired paired_time_ns same_module time_ns",
+            trial=_known("events paired right"),
+            unpaired=_COUNTS,
+        ),
+    ),
+    dependencies=_known("inferred unresolved", edges=_COUNTS, contradicted=_COUNTS),
+    facts=_known(
+        "et_pid kineto_pids joined names_differ",
+        threads=_known("matched of evidence equal_places sequence_offset unsure"),
+    ),
+)
 # The root's `etplus` in an ET+ file.
-SUMMARY: dict[str, Fields | None] = {
-    **_plain("version tool_version nodes_from damage inferred_edges"),
-    "kineto": {
-        **_plain("file_name base_time_ns schema_version clock_offset_ns"),
-        "device_properties": _DEVICE,
-        "distributed_info": _DISTRIBUTED,
-    },
-    "unattached": _COUNTS,
-    "link": _LINK,
-    "compiled": {**_plain("files graph_calls kernels annotated"), "refused": _COUNTS},
-}
-_SECTIONS: dict[str, Fields | None] = {
-    **ET_HEADER,
-    "edges": None,
-    "memory": None,
-    "etplus": SUMMARY,
-    "stacks": {**_plain("names above_step name line id_step entry"), "evidence": _COUNTS},
-    "generated_kernels": {
-        **_plain("id kernel"),
-        "kernels": _plain("name region backward handle nodes kernel_file kernel_hash kernel_kwargs kernel_backend"),
-    },
-    "captured_graphs": {
-        "graphs": _plain("file index batch_size mode launches"),
-        "replays": _plain("correlation graph candidates evidence reason events certain equivalent"),
-        "ops": {**_plain("name kind parent graph"), "inputs": _SIDE, "outputs": _SIDE, "comm": _COMM},
-        "notes": None,
-    },
-}
+SUMMARY = _known(
+    "version tool_version nodes_from damage inferred_edges",
+    kineto=_known(
+        "file_name base_time_ns schema_version clock_offset_ns",
+        device_properties=_DEVICE,
+        distributed_info=_DISTRIBUTED,
+    ),
+    unattached=_COUNTS,
+    link=_LINK,
+    compiled=_known("files graph_calls kernels annotated", refused=_COUNTS),
+)
+_SECTIONS = _known(
+    "schema pid time start_ts finish_ts edges memory",
+    etplus=SUMMARY,
+    stacks=_known("names above_step name line id_step entry", evidence=_COUNTS),
+    generated_kernels=_known(
+        "id kernel",
+        kernels=_known("name region backward handle nodes kernel_file kernel_hash kernel_kwargs kernel_backend"),
+    ),
+    captured_graphs=_known(
+        "notes",
+        graphs=_known("file index batch_size mode launches"),
+        replays=_known("correlation graph candidates evidence reason events certain equivalent"),
+        ops=_known("name kind parent graph", inputs=_SIDE, outputs=_SIDE, comm=_COMM),
+    ),
+)
 # The largest fields of a file, without free text.
 _NUMERIC = frozenset(("edges", "memory", "ts", "dur", "id", "ctrl_deps", "sync_dep"))
 # Other lists of records in an ET+ file.
@@ -193,21 +177,11 @@ _encode = msgspec.json.encode
 _decode_attrs = msgspec.json.Decoder(list[_Raws]).decode
 
 
-def known_members(header: _Raws, fields: Fields) -> _Raws:
-    """Return the known members of a header, filtered.
-
-    Example:
-        >>> known_members({"pid": msgspec.Raw(b"7"), "API_KEY": msgspec.Raw(b'"x"')}, ET_HEADER).keys()
-        dict_keys(['pid'])
-    """
-    return FieldFilter().members(header, fields)
-
-
 def known_head(before: bytes, after: bytes) -> tuple[bytes, bytes]:
     """Return the text around the nodes of an Execution Trace without unknown keys, or unchanged."""
     head = _decode(before + after)
-    kept = known_members(head, {**ET_HEADER, "nodes": None})
-    if kept.keys() == head.keys() and all(bytes(kept[key]) == bytes(head[key]) for key in kept):
+    kept = FieldFilter().members(head, {**ET_HEADER, "nodes": None})
+    if _same(kept, head):
         return before, after
     members = [b'\n  "%b": %b,' % (key.encode(), bytes(kept[key])) for key in kept if key != "nodes"]
     return b"{" + b"".join(members) + b'\n  "nodes": [', b"]\n}"
@@ -220,12 +194,7 @@ def known_sections(header: _Raws, summary: dict[str, Any]) -> tuple[_Raws, bytes
 
 
 def known_args(texts: Iterable[bytes]) -> list[bytes]:
-    """Return texts of arguments without unknown ones; texts with only known arguments stay unchanged.
-
-    Example:
-        >>> known_args([b'{"stream": 7, "API_KEY": "x"}', b'{"stream": 7}'])
-        [b'{"stream":7}', b'{"stream": 7}']
-    """
+    """Return texts of arguments without unknown ones; texts with only known arguments stay unchanged."""
     keep = FieldFilter().args
     return [keep(text) for text in texts]
 
@@ -319,19 +288,13 @@ class FieldFilter:
             return [self._value(item, fields, key) for item in value if fields or not isinstance(item, dict)]
         if isinstance(value, dict):
             if fields is _COUNTS:
-                return {
-                    name: number for name, number in value.items() if _COUNTED.fullmatch(name) and _is_count(number)
-                }
-            return {
-                name: self._value(item, (fields or {})[name], name)
-                for name, item in value.items()
-                if name in (fields or {})
-            }
-        if self._names and isinstance(value, str):
-            if key in _FREE:
-                return hashed_name(value)
-            return _hashed_values(value) if key in _VALUES else value
-        return value
+                counts = (item for item in value.items() if _COUNTED.fullmatch(item[0]) and _is_count(item[1]))
+                return dict(counts)
+            known = fields or {}
+            return {name: self._value(item, known[name], name) for name, item in value.items() if name in known}
+        if self._names and key in _FREE:
+            return hashed_names(value)
+        return _hashed_values(value) if self._names and key in _VALUES else value
 
 
 def hashed_name(text: str) -> str:

@@ -31,15 +31,10 @@ _TRACES = "give a Kineto trace, an Execution Trace or ET+ (JSON)"
 def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False, progress: bool = False) -> int:
     """Write a copy of a trace with the fields that etplus knows; return the number of changed records and keys.
 
-    A file with only known fields is copied unchanged.
-
     Args:
-        source: Kineto trace, Execution Trace or ET+, gzipped or not.
+        source: Kineto trace, Execution Trace or ET+, gzipped or not; copied unchanged if it has only known fields.
         path: the copy, gzipped if it ends in ".gz".
         names: also replace annotations, paths, host names, thread names and other free text by hashes.
-
-    Raises:
-        TraceFormatError: no such file, or a damaged one.
 
     Example:
         >>> redact("kineto.json.gz", "shared.json.gz")

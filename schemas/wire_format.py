@@ -76,8 +76,7 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """Encode a number behind the bytes `head` if present; the byte at `length_at`, unless 0, becomes the number of
-    following bytes, at most 127."""
+    """Encode a number behind `head` if present; the byte at `length_at`, unless 0, becomes the length after it."""
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)

@@ -66,12 +66,6 @@ _CONCURRENT = "mtia_ccp_events"  # MTIA's lanes hold overlapping work of several
 class TraceBuilder:
     """Nodes, added in the order of the file, then runtime calls.
 
-    Attributes:
-        names, categories: interned texts, to which added codes refer.
-        tids: Kineto's threads of runtime calls, interned, or any list that their codes refer to.
-        sync_dep, comm: by row, as in `Trace`; callers fill them.
-        count: number of rows so far.
-
     Example:
         >>> from etplus.trace.kinds import CPU, GPU, RUNTIME
         >>> builder = TraceBuilder("made.json")
@@ -88,20 +82,17 @@ class TraceBuilder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.names, self.categories = StringTable(), StringTable([""])
+        # Kineto's threads of runtime calls, interned, or any list that their codes refer to.
         self.tids: StringTable | Sequence[int | str] = StringTable()
-        self.sync_dep: dict[int, list[int]] = {}
+        self.sync_dep: dict[int, list[int]] = {}  # sync_dep, comm: by row, as in `Trace`; callers fill them
         self.comm: dict[int, Comm] = {}
-        self.count = 0
+        self.count = 0  # rows so far
         self._blocks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
 
     def add(self, kind: int | npt.NDArray[np.int8], *, id: Values, **columns: Values) -> None:
-        """Add rows.
+        """Add rows: `kind` and `id` (unique, not negative), and other `GIVEN_COLUMNS`; missing ones hold their null.
 
-        Args:
-            kind: one for all rows, or one per row.
-            id: unique, not negative.
-            columns: others of `GIVEN_COLUMNS`; `name`, `category`, and runtime calls' `tid` are texts or arrays of
-                codes. Missing columns hold their null.
+        `name`, `category`, and runtime calls' `tid` are texts or arrays of codes.
         """
         size = len(id)
         given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
@@ -156,13 +147,9 @@ class TraceBuilder:
         thread: ColumnOf[Row, np.int64] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Trace:
-        """Return the trace of the rows, and derive the other columns of `Nodes`.
+        """Return the trace of the rows; an edge that does not join two rows is a TraceFormatError.
 
-        Args:
-            edges: (m, 3): source id, target id, index into EDGE_KINDS. thread: of an earlier build of the same rows.
-
-        Raises:
-            TraceFormatError: an edge that does not join two rows.
+        `edges` (m, 3): source id, target id, index into EDGE_KINDS. `thread`: of an earlier build of the same rows.
         """
         columns: dict[str, Any] = {name: self.column(name) for name in GIVEN_COLUMNS}
         self._blocks.clear()
@@ -204,7 +191,11 @@ class TraceBuilder:
         parent_row, circling = parent_rows(columns["id"], columns["parent"])
         if len(circling):
             columns["parent"] = np.where(mask_at(len(parent_row), circling), -1, columns["parent"])
-            summary = {**summary, "damage": [*damage_in(summary), self._circle_of(columns["id"][circling])]}
+            ids = columns["id"][circling]
+            shown = ", ".join(map(str, ids[:_SHOWN].tolist())) + (", ..." if len(ids) > _SHOWN else "")
+            are = "1 call is its own caller" if len(ids) == 1 else f"{len(ids):,} calls are each other's callers"
+            broken = f"{PurePath(self.file).name} is broken: {are} (ids {shown}); read as calls without a caller"
+            summary = {**summary, "damage": [*damage_in(summary), broken]}
         return parent_row, summary
 
     def _without_impossible_times(
@@ -253,11 +244,6 @@ class TraceBuilder:
             count = f"{len(places):,} events have times that cannot be and count"
         return f"{count} in no sum: {'; '.join(shown)}{', ...' if len(places) > _SHOWN else ''}"
 
-    def _circle_of(self, ids: IntColumn) -> str:
-        shown = ", ".join(map(str, ids[:_SHOWN].tolist())) + (", ..." if len(ids) > _SHOWN else "")
-        are = "1 call is its own caller" if len(ids) == 1 else f"{len(ids):,} calls are each other's callers"
-        return f"{PurePath(self.file).name} is broken: {are} (ids {shown}); read as calls without a caller"
-
     def _rows_of(self, edges: IntColumn, ids: IntColumn) -> IntColumn:
         ends = positions(ids, edges[:, :2].reshape(-1)).reshape(-1, 2)
         strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
@@ -269,10 +255,7 @@ class TraceBuilder:
 
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
-    """Return a trace without captured graphs that `build` completes on first use; its texts and summary suffice to
-    write
-    it.
-    """
+    """Return a trace that `build` completes on first use; its texts and summary suffice to write it."""
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=summary, texts=texts, captured=None, _build=build)
     return trace
@@ -296,10 +279,7 @@ class _ColumnsOnDemand(Trace):
 
 
 def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row], IntColumn]:
-    """Return `Nodes.parent_row`, with circles of callers cut, and the rows on circles.
-
-    The process node of an ET is its own caller; this is not a circle.
-    """
+    """Return `Nodes.parent_row`, with circles of callers cut, and the rows on circles; an ET's process node is none."""
     rows = positions(ids, parent)
     rows[rows == np.arange(len(ids))] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers lower ids
@@ -320,10 +300,7 @@ def threads_of_rows(
 ) -> ColumnOf[Row, np.int64]:
     """Return `Nodes.thread`. A runtime call gets the thread of most operators that call from its Kineto thread.
 
-    Args:
-        kind, tid, parent_row: columns of all rows; `tid` belongs to ET nodes.
-        codes: for each runtime call in row order, the index of its Kineto tid in `tids`.
-        same_tids: operators have Kineto's tids, because their nodes were made from the Kineto trace.
+    `codes`: index into `tids` by runtime call. `same_tids`: nodes were made from the Kineto trace, with its tids.
     """
     thread = np.where(kind == GPU, -1, tid)
     runtime = np.flatnonzero(kind == RUNTIME)
@@ -355,12 +332,7 @@ def impossible_times(
     categories: Sequence[str],
     names: Sequence[str],
 ) -> npt.NDArray[np.int8]:
-    """Return an index into `IMPOSSIBLE` for each event, 0 for a possible one.
-
-    Args:
-        ts: ns, −1 for none. dur: ns; negative for an unfinished call (never a GPU event).
-        names: of all events; they show whether the trace comes from ROCm.
-    """
+    """Return an index into `IMPOSSIBLE` for each event; `ts` −1 for none, `dur` negative for an unfinished call."""
     wrong = np.zeros(len(ts), np.int8)
     timed = np.flatnonzero(ts >= 0)
     if not len(timed):
@@ -378,7 +350,9 @@ def impossible_times(
     shares_queues = any(name.startswith("hip") for name in names)
     limit = _QUEUE_OVERRUN_NS if shares_queues else _OVERRUN_NS
     late = rows[_overruns(ts[rows], dur[rows], device[rows], stream[rows], limit)]
-    wrong[late[~_of_graphs(correlation, rows)[np.searchsorted(rows, late)]]] = _OVERRUNS
+    _, which, counts = np.unique(correlation[rows], return_inverse=True, return_counts=True)
+    of_graphs = (counts > 1)[which] & (correlation[rows] >= 0)
+    wrong[late[~of_graphs[np.searchsorted(rows, late)]]] = _OVERRUNS
     return wrong
 
 
@@ -394,9 +368,3 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
     overruns = np.zeros(len(ts), np.bool_)
     overruns[order[:-1]] = end[:-1] - first_later[1:] > limit // 1000
     return overruns
-
-
-def _of_graphs(correlation: IntColumn, rows: IntColumn) -> npt.NDArray[np.bool_]:
-    _, which, counts = np.unique(correlation[rows], return_inverse=True, return_counts=True)
-    shared: npt.NDArray[np.bool_] = (counts > 1)[which] & (correlation[rows] >= 0)
-    return shared

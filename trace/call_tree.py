@@ -76,13 +76,9 @@ def depths(parent: IntColumn) -> IntColumn:
 def name_paths(
     parent: IntColumn, name: npt.NDArray[np.integer], root: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Merge calls that have the same names from the outermost call down to them into one path.
+    """Merge calls with the same names from the outermost call (in `root`, negative) down to them into one path.
 
-    Args:
-        root: negative number for each call: the group of its outermost caller, such as a thread.
-
-    Returns:
-        for each call its path; for each path the one above it (or the root), and the code of its last name.
+    Return each call's path; for each path the one above it (or the root), and the code of its last name.
     """
     path, known = np.zeros(len(parent), np.int64), 0
     above, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -107,9 +103,7 @@ def on_circles(parent: IntColumn) -> Mask:
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
     """Return the innermost earlier interval of the same thread that is open when the interval starts, −1 for none.
 
-    Intervals are sorted by (thread, ts, −end). The result is the nearest j before i with end[j] > ts[i], found for all
-    i by pointer jumping: if j is closed at ts[i], so is everything that was closed at ts[j], so j's own candidate is
-    next.
+    Intervals are sorted by (thread, ts, −end). If j is closed at ts[i], so is everything that was closed at ts[j].
     """
     parent = np.arange(-1, len(ts) - 1)
     parent[run_starts(thread)] = -1
@@ -159,10 +153,7 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
 
 
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none.
-
-    Walks up a few callers, then doubles the distance from jump to jump: n log(depth).
-    """
+    """Return each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none."""
     result: IntColumn = np.full(len(start), -1, np.int64)
     active = np.flatnonzero(start >= 0)
     current: IntColumn = start[active]

@@ -1,8 +1,4 @@
-"""Captured graphs: the operators under which the kernels of replayed CUDA or HIP graphs were captured.
-
-A replayed graph is one launch call with hundreds of kernels. Each kernel keeps that call as its launcher and gains
-`captured_by`, the operator that launched it during the capture.
-"""
+"""Captured graphs: the operators under which the kernels of replayed CUDA or HIP graphs were captured."""
 
 from __future__ import annotations
 
@@ -253,11 +249,7 @@ class CapturedOp(CalledWith):
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Record):
-    """The operator that gets the time of a GPU event.
-
-    This is the operator that launched the event; for a replayed graph, during the capture; for an event launched before
-    the trace, the operator of its counterpart.
-    """
+    """The operator that launched each GPU event, or that did so during the capture, or launched its counterpart."""
 
     calls: Calls  # the calls of the trace, then the calls of its captured graphs, without a time (0)
     call: IntColumn  # position in `calls` for each GPU event, −1 for none

@@ -29,9 +29,7 @@ class RowColumn(NamedTuple):
 
 
 class StringTable:
-    """Interned values. A value's code is its index in `values`: the given (distinct) ones, then others as they
-    appear.
-    """
+    """Interned values. A value's code is its index in `values`: the given ones, then others as they appear."""
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
         self._codes: defaultdict[Any, int] = defaultdict(
@@ -116,13 +114,11 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
     """Return the distinct rows of some columns, ascending, (k, columns); and each row's index among them.
 
-    Like `np.unique(axis=0)`, in linear time if the columns have few values, and ten times as fast if a row can be
-    packed into one number.
+    Like `np.unique(axis=0)`, ten times as fast if a row can be packed into one number.
 
     Example:
-        >>> rows, which = distinct_rows(np.array([3, 1, 3]), np.array([0, 5, 0]))
-        >>> rows.tolist(), which.tolist()
-        ([[1, 5], [3, 0]], [1, 0, 1])
+        >>> [found.tolist() for found in distinct_rows(np.array([3, 1, 3]), np.array([0, 5, 0]))]
+        [[[1, 5], [3, 0]], [1, 0, 1]]
     """
     packed, room, spans = np.zeros(len(columns[0]), np.int64), 1, list[tuple[int, int]]()
     for column in columns:
@@ -205,9 +201,7 @@ def matching(
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return each wanted value's first position in a column, −1 if absent. Linear for dense numbers such as
-    ids.
-    """
+    """Return each wanted value's first position in a column, −1 if absent. Linear for dense numbers."""
     if not len(among):
         return np.full(len(wanted), -1, np.int64)
     low, high = int(among.min()), int(among.max())

@@ -61,9 +61,8 @@ _COLLECTIVES = {
 class Comm(RecordStruct, gc=False, frozen=True):
     """The communication of a kernel; None for unrecorded fields.
 
-    `pg_first_rank` is the first rank of a group if the profiler cut off its list of ranks. A rank is in one group of a
-    name only, so name and first rank identify the group. `inferred_messages` belong to a kernel with several messages.
-    Its other fields then hold their common values and the total of elements.
+    `pg_first_rank` tells groups of one name apart if the profiler cut off the list of ranks. A kernel with
+    `inferred_messages` holds their common values and the total of elements.
     """
 
     collective: str | None = None
@@ -101,10 +100,7 @@ class Comm(RecordStruct, gc=False, frozen=True):
 
 @lru_cache(maxsize=4096)
 def is_comm_kernel(name: str) -> bool:
-    """Return whether a GPU event's function name names a communication kernel.
-
-    Other evidence (`has_collective_fields`, `launches_collective`) comes first; `Trace.is_comm` combines both.
-    """
+    """Return whether a function's name is that of a communication kernel; `Trace.is_comm` also uses other evidence."""
     function = _function_name(name)
     if function.startswith(_GENERATED):
         return False

@@ -1,8 +1,7 @@
 """Counterparts: GPU events launched before the recording, and the same work in a later iteration.
 
-Such an event has no launcher in the trace. If the same sequence of events is repeated later with its launches, the
-launcher of the later event also launched this one, an iteration earlier. The link is inferred, never certain; it adds
-no edge.
+If a sequence of events without launchers is repeated later with its launches, the launcher of the later event also
+launched the earlier one, an iteration before. The link is inferred, never certain; it adds no edge.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The tables of a trace, made from its nodes: calls with callers and shapes, launches, GPU events.
-
-Nodes without a time, such as unlinked operators, are skipped: their callees belong to their caller.
-"""
+"""The tables of a trace, made from its timed nodes. The callees of a node without a time belong to its caller."""
 
 from __future__ import annotations
 
@@ -65,9 +62,7 @@ def _in_order(wanted: npt.NDArray[np.bool_], key: ColumnOf[Row, np.int64]) -> Po
 
 
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
-    """Return each node's nearest timed caller as a position in the calls, −1 for none. Cycles of callers are
-    ignored.
-    """
+    """Return each node's nearest timed caller as a position in the calls, −1 for none; circles are ignored."""
     nodes = trace.nodes
     order = np.argsort(nodes.id, kind="stable")
     rank = inverse_positions(len(nodes), order)
@@ -130,10 +125,7 @@ def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterpart
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
-    """Return the properties by device number, for devices with GPU events.
-
-    AMD's numbers differ from those in `deviceProperties`: if all listed devices are equal, any number gets the first.
-    """
+    """Return the properties by number of the devices used; AMD's numbers differ, so equal devices match any number."""
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}
     equal = len({tuple(str(record.get(key)) for key in _SAME_DEVICE) for record in records}) == 1

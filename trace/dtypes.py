@@ -58,9 +58,7 @@ _FLOATING = ("float", "bfloat")
 
 
 def itemsize(dtype: str | None) -> int | None:
-    """Return the bytes of one element, for any trace's spelling; None if unknown, or if several elements share a
-    byte.
-    """
+    """Return the bytes of one element; None if unknown, or if several elements share a byte."""
     known = _known(dtype) if dtype is not None else None
     return None if known is None else known.size
 

@@ -27,9 +27,7 @@ class ConvertError(EtplusError):
 
 
 class TraceFormatError(EtplusError):
-    """A file that does not have the expected format. `place` is a byte offset, node or event index, "" for the whole
-    file.
-    """
+    """A file of another format than expected; `place` is an offset, node or event, "" for the whole file."""
 
     def __init__(self, file: str, place: str, problem: str, remedy: str = "") -> None:
         self.file = file

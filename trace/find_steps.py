@@ -1,8 +1,6 @@
 """Steps of a trace: from its annotations, else from repetitions in its kernels.
 
-Many programs do not mark steps, such as the denoising loop of a diffusion model. If the kernels are `load a b b c a b b
-c a b b c a b b c save`, `a` occurs at even distances of 4: the period is 4, the repetition starts at `a`, and there are
-4 steps.
+In `load a b b c a b b c a b b c a b b c save`, `a` occurs at even distances of 4: there are 4 steps from the first `a`.
 """
 
 from __future__ import annotations
@@ -107,7 +105,11 @@ def _first_marks(
     loader = np.flatnonzero([DATA_LOADER in name for name in names]).astype(np.int64)
     if len(loader) >= _FEWEST and _even(ts[loader]):
         return _marks(loader, ts, end, DATA_LOADER, last)
-    families = [(family, mark) for family, mark in _families(names) if _covers(ts[mark], calls)]
+    families = []
+    for family, mark in _families(names):
+        inside = (calls >= ts[mark[0]]) & (calls <= ts[mark[-1]] + median(np.diff(ts[mark])))
+        if float(np.mean(inside)) >= _COVERED:
+            families.append((family, mark))
     for family, mark in families:
         if _even(ts[mark]):
             return _marks(mark, ts, end, family, last)
@@ -175,11 +177,6 @@ def _even(ts: IntColumn) -> bool:
     return middle > 0 and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
 
 
-def _covers(ts: IntColumn, calls: IntColumn) -> bool:
-    inside = (calls >= ts[0]) & (calls <= ts[-1] + median(np.diff(ts)))
-    return float(np.mean(inside)) >= _COVERED
-
-
 def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: int) -> IterationMarks:
     middle = median(np.diff(ts[mark]))
     if median(end[mark] - ts[mark]) >= _WHOLE * middle:
@@ -201,14 +198,11 @@ class Repetition(NamedTuple):
 def find_repetition(codes: IntColumn) -> Repetition | None:
     """Return the longest repeated part of the outermost repetition in a sequence, None without one.
 
-    An element that occurs once per repetition is rare and recurs at even distances. Trying the rarest names first makes
-    a step of 28 equal layers one step.
+    Trying the rarest names first makes a step of 28 equal layers one step.
 
     Example:
-        >>> find_repetition(np.array([9, 8, *[1, 2, 2, 3] * 5, 7]))
-        Repetition(start=2, period=4, times=5, slack=0)
-        >>> find_repetition(np.arange(100)) is None
-        True
+        >>> find_repetition(np.array([9, 8, *[1, 2, 2, 3] * 5, 7])), find_repetition(np.arange(100))
+        (Repetition(start=2, period=4, times=5, slack=0), None)
     """
     _, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable")
@@ -240,10 +234,7 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
-    """Return the begins of the repetitions and, last, the end of the last one; None if nothing repeats.
-
-    If several begins are possible, choose the one with the longest host pauses before it (`launched`: ns).
-    """
+    """Return begins of the repetitions (after the longest host pauses) and the end; None if nothing repeats."""
     repetition = find_repetition(codes)
     if repetition is None:
         return None
@@ -275,9 +266,7 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def repeated_steps(trace: Trace) -> Steps | None:
-    """Return steps inferred from repeated kernels; None if they do not repeat, or if they are layers of one operator or
-    module.
-    """
+    """Return steps inferred from repeated kernels; None without any, or if they are layers of one call."""
     gpu, calls = trace.gpu, trace.calls
     order = np.flatnonzero(trace.is_kernel & (gpu.call >= 0))
     order = order[np.lexsort((gpu.ts[order], trace.launched_ns[order]))]

@@ -59,10 +59,7 @@ def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = Non
 
 
 def arrow_numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Return numbers or booleans as a `pyarrow.Array`, null if missing.
-
-    Not by `pyarrow.array`: it imports pandas, half the time of a query.
-    """
+    """Return numbers or booleans as a `pyarrow.Array`, without `pyarrow.array`, which imports pandas."""
     kind = library("pyarrow").from_numpy_dtype(values.dtype)
     data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
     return arrow_array(kind, len(values), missing, [data])
@@ -77,10 +74,9 @@ def arrow_array(
 
 
 def to_networkx(trace: Trace) -> Any:
-    """Return the dependency graph as a `networkx.MultiDiGraph` with the ids of the ET+ as nodes.
+    """Return the dependency graph as a `networkx.MultiDiGraph` of the ids of the ET+; times are ns.
 
-    Nodes have `name`, `kind` ("cpu", "gpu", "runtime"), and `ts` and `dur` (ns) if they have a time. Edges have `kind`:
-    one of EDGE_KINDS, or "call" from a caller to its callee.
+    Nodes have `name`, `kind` ("cpu", "gpu", "runtime"), `ts` and `dur`; edges `kind`, one of EDGE_KINDS or "call".
     """
     graph = library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")

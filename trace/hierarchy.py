@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,9 +27,8 @@ _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 class Hierarchy(Record):
     """Paths of modules and annotations as a tree, and the place of each call.
 
-    An operator counts to itself if it is the topmost one under a module or annotation, or has no caller; else to the
-    topmost operator around it. A named region (`## … ##`, `nn.Module: …`) inside an operator starts again. Other
-    annotations inside an operator, such as "nccl:all_reduce", are ignored, and so is `ProfilerStep#…` everywhere.
+    An operator counts to the topmost operator around it (or itself) below a module or annotation. A named region
+    (`## … ##`, `nn.Module: …`) inside an operator starts again; other annotations there are ignored.
     """
 
     # The operator that each call counts to, −1 for an annotation above all operators.
@@ -52,14 +50,13 @@ class Hierarchy(Record):
 
 
 def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
-    """Return the hierarchy of calls; their names are codes of the trace's `names`.
-
-    If stacks are recorded but no module calls, the modules' frames in the stacks replace them.
-    """
+    """Return the hierarchy of calls; without module calls, the modules' frames in the stacks replace them."""
     parent, name, kind = calls.parent, calls.name, calls.kind
     if len(trace.stacks) and not np.any(kind == MODULE):
         entry = trace.stacks.first_entry(calls.source)
-        around, added = module_regions(trace.stacks, entry, calls.parent, trace.name_codes)
+        wanted = matching(trace.stacks.name, trace.stacks.names, is_module)
+        around, frames, _ = frames_between(trace.stacks, entry, calls.parent, wanted)
+        added = np.array([trace.name_codes[trace.stacks.names[code]] for code in frames.tolist()], np.int32)
         parent, name = as_positions(around), as_column(np.concatenate([name, added]))
         kind = as_column(np.append(kind, np.full(len(added), MODULE, np.int8)))
     is_op = kind == OP
@@ -95,16 +92,10 @@ def place_calls(
 def frames_between(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Put frames between calls and their callers: the frames that were open when the call began, not when its caller
-    began.
-
-    For example, `aten::mm` begins in the frames `nn.Module: Net`, `nn.Module: Linear`, its caller in `nn.Module: Net`.
-    Then `nn.Module: Linear` is put between the two.
+    """Put the wanted frames that opened between the begins of a caller and a call between the two.
 
     Args:
-        entry: innermost stack entry by call, −1 for none.
-        parent: each call's caller, −1 for none.
-        wanted: by entry, whether to put its frame in.
+        entry: innermost stack entry by call, −1 for none. parent: each call's caller. wanted: by entry.
 
     Returns:
         the new `parent` of the calls and then of the added frames (their callers may come after them); name codes of
@@ -135,16 +126,3 @@ def frames_between(
     new_parent[places[begin >= 0]] = begin[begin >= 0]
     names = stacks.name[np.array(added, np.int64)].astype(np.int64)
     return np.concatenate([new_parent, np.array(above, np.int64)]), names, np.array(calls, np.int64)
-
-
-def module_regions(
-    stacks: Stacks, entry: IntColumn, parent: IntColumn, codes: Mapping[str, int]
-) -> tuple[IntColumn, npt.NDArray[np.int32]]:
-    """Put the frames of modules, with codes by name, between calls and their callers.
-
-    Returns:
-        the new `parent` of the calls and then of the added regions; name codes of the regions.
-    """
-    wanted = matching(stacks.name, stacks.names, is_module)
-    found, added, _ = frames_between(stacks, entry, parent, wanted)
-    return found, np.array([codes[stacks.names[code]] for code in added.tolist()], np.int32)

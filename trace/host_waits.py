@@ -36,12 +36,8 @@ def blocking_copies(
 ) -> _Flags:
     """Return which GPU events are memcpys that their calls waited for.
 
-    A call waits if it is synchronous or copies from or to pageable memory, and if it returned when the copy had ended.
-    Asynchronous copies of pinned memory hold no thread (CUDA C Programming Guide, "Asynchronous Concurrent Execution").
-
-    Args:
-        copy, call: name codes of the GPU events and the calls that launched them.
-        late_ns: how much later than its call each event ended; at most `tolerance_ns`, because the clocks differ.
+    A call waits if it is synchronous or copies from or to pageable memory (CUDA C Programming Guide, "Asynchronous
+    Concurrent Execution"), and if it returned when the copy had ended: at most `tolerance_ns` before.
     """
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)

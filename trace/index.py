@@ -1,7 +1,6 @@
-"""Index types, one per table, so that type checkers refuse an index of one table in another.
+"""Index types, one per table, so that type checkers refuse an index of one table in another (`WrongIndex`).
 
-At run time an index is an `int` and a column an ordinary array. A lookup with positions of another table has type
-`WrongIndex`; nothing accepts it. Arrays computed by numpy are accepted everywhere.
+At run time an index is an `int` and a column an ordinary array.
 """
 
 from __future__ import annotations

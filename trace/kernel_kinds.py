@@ -39,9 +39,7 @@ _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|c
 
 
 def is_device_copy(name: str, category: str) -> bool:
-    """Return whether an event is a memcpy or memset. MTIA has one category for all events and names its copies
-    "dma_request".
-    """
+    """Return whether an event is a memcpy or memset; MTIA names its copies "dma_request"."""
     return category in COPY_CATEGORIES or (category == _MTIA and name.startswith("dma"))
 
 

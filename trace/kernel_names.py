@@ -55,10 +55,7 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def kernel_label(name: str) -> str:
-    """Return a short name of a kernel for people, at most 80 characters; memcpys and short names stay as they are.
-
-    A kernel of PyTorch is named after its functor with its dtype, a kernel of a library by its distinctive parts.
-    Others lose PyTorch's namespaces, parameters, and nested template arguments. Different kernels may share a label.
+    """Return a short name of a kernel for people, at most 80 characters; different kernels may share it.
 
     Example:
         >>> kernel_label("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "

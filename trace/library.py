@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from .columns import IntColumn
-from .frames import Frame, to_networkx
-from .outer import outer, require
+from .frames import to_networkx
+from .outer import outer
 from .suggest import Suggests, guesses_of, no_key
 
 if TYPE_CHECKING:
@@ -92,10 +91,9 @@ class Library(Suggests):
             >>> [use.busy_ns for use in trace.analyze().device_use]
             [3025842]
         """
-        require("analysis")
-        from ..analysis.summary import analyze
-
-        return analyze(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
+        analyze = outer("analysis.summary").analyze
+        found: Analysis = analyze(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
+        return found
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
         """Predict the timeline, with what-if changes if given; docs/reference/replay.md has their grammar.
@@ -125,11 +123,9 @@ class Library(Suggests):
             >>> [finding.id for finding in trace.findings() if not finding.evidence]
             []
         """
-        require("analysis")
-        from ..analysis.findings.case import Case
-        from ..analysis.findings.find import find_findings
-
-        return find_findings(Case([cast("Trace", self)]))
+        case = outer("analysis.findings.case").Case([cast("Trace", self)])
+        found: Findings = outer("analysis.findings.find").find_findings(case)
+        return found
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """Run a SELECT on the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory` and `steps`.
@@ -143,32 +139,9 @@ class Library(Suggests):
             >>> trace.sql("select count(*) as n, sum(duration_ns) as ns from device where category = 'kernel'").rows
             [(92, 3003502)]
         """
-        require("analysis")
-        from ..analysis.sql import SqlTables
-
         trace = cast("Trace", self)
-        return SqlTables({trace.rank or 0: trace}, memory=memory).query(query)
-
-    def op_frame(self, calls: IntColumn) -> Frame:
-        """Return the columns of calls, by positions; see `analysis.event_frames`."""
-        require("analysis")
-        from ..analysis.event_frames import op_frame
-
-        return op_frame(cast("Trace", self), calls)
-
-    def event_frame(self, events: IntColumn, only: str | None = None) -> Frame:
-        """Return all columns of GPU events, or one, by positions; see `analysis.event_frames`."""
-        require("analysis")
-        from ..analysis.event_frames import event_frame
-
-        return event_frame(cast("Trace", self), events, only)
-
-    def frame_columns(self, kind: str) -> dict[str, dict[str, str]]:
-        """Return unit and meaning of the columns of the frames "ops" and "kernels"."""
-        require("analysis")
-        from ..analysis.event_frames import described_columns
-
-        return described_columns(kind)
+        found: QueryResult = outer("analysis.sql").SqlTables({trace.rank or 0: trace}, memory=memory).query(query)
+        return found
 
     def step(self, number: int | str) -> Trace:
         """Return iterations as a trace: their host work and everything it launched.
@@ -249,25 +222,17 @@ class Library(Suggests):
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
-        require("report")
-        from ..report.html_page import check_page_name
-        from ..report.job_page import ranks_html
         from ..schemas.text.files import open_output
         from .selection import part_of
 
-        check_page_name(path)
+        outer("report.html_page").check_page_name(path)
         part = part_of(cast("Trace", self), steps=steps, window=window, between=between, module=module)
-        page, _ = ranks_html([(part.analyze(), None)], 1, title, output=path)
+        page, _ = outer("report.job_page").ranks_html([(part.analyze(), None)], 1, title, output=path)
         with open_output(path) as out:
             out.write(page)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace in the format of the extension: ET+ for .json and .json.gz, others as `etplus.convert` knows.
-
-        Raises:
-            UsageError: an unknown extension, or the file cannot be written.
-            ConvertError: the format cannot express the trace.
-        """
+        """Write the trace in the format of the extension: ET+ for .json and .json.gz, others as `etplus.convert`."""
         from ..converters.conversion import convert
         from ..converters.registry import suffixes
 

@@ -51,21 +51,14 @@ def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
 
 
 class RecordStore:
-    """The JSON texts of the rows of `Nodes`, as the ET+ file has them. Rows may be asked for in any order.
-
-    This base class is the store of a trace without texts: it cannot be written.
-    """
+    """The JSON texts of the rows of `Nodes`, as in the ET+ file; this base class has none and cannot be written."""
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """Return the JSON objects of rows, braces included."""
         return [b"{}"] * len(rows)
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return JSON objects with at least the inputs and outputs of ET nodes; strides of outputs may be missing.
-
-        Returns:
-            for each row the index of its text, and the texts. Rows known to have equal tensors share a text.
-        """
+        """Return the index of each row's text, and the texts: JSON with at least the inputs and outputs of nodes."""
         return np.arange(len(rows)), LazyTexts(self.texts, rows)
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:

@@ -1,8 +1,6 @@
 """The nodes of a file in file order: every ET node and GPU event, timed or not, then the runtime calls.
 
-`Trace.edges`, `Trace.comm` and the `source` columns of the other tables refer to rows of this table. Use it to write
-each node of a file or to follow edges between nodes of several kinds; use `Trace.calls`, `Trace.runtime` and
-`Trace.gpu` for everything else.
+Code that writes each node or follows edges uses this table, other code `Trace.calls`, `Trace.runtime` and `Trace.gpu`.
 """
 
 from __future__ import annotations
@@ -94,11 +92,9 @@ class Nodes(Record):
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Sort rows by lane, start, and id; return them and the row before each in its lane (−1 for the first).
+        """Sort rows by `lane` (by row of the table), start, and id; return them and the row before each in its lane.
 
-        Args:
-            lane: one entry per row of the table, such as `thread`.
-            nested: rows of a lane may enclose each other; the longest of rows with one start comes first.
+        `nested`: rows of a lane may enclose each other; the longest of rows with one start comes first.
         """
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]

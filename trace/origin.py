@@ -1,8 +1,7 @@
 """Phase, forward operator, module and source line of calls and GPU events.
 
-For example, `MmBackward0` has the sequence number of an `aten::mm` that ran before it on the forward thread. That call
-is its forward operator. It passes on its module and source line. Its phase is "backward", and so is the phase of the
-kernels it launches, except communication ("gradient communication").
+For example, `MmBackward0` has the sequence number of an earlier `aten::mm` on the forward thread: its forward operator,
+which passes on its module and source line. Its phase, also of its kernels that do not communicate, is "backward".
 """
 
 from __future__ import annotations
@@ -87,7 +86,8 @@ class Origin(Record):
 
 
 def origin_of(trace: Trace) -> Origin:
-    backward = _backward_roots(trace)
+    named = matching(trace.calls.name, trace.names, _is_backward) & (trace.calls.kind == OP)
+    backward = named | (trace.nodes.scope[trace.calls.source] == _BACKWARD_SCOPE)
     trace = _with_lost_callers(trace, backward)
     calls, gpu = trace.calls, trace.gpu
     own_entry = trace.stacks.first_entry(calls.source)
@@ -133,18 +133,10 @@ def origin_of(trace: Trace) -> Origin:
     )
 
 
-def _backward_roots(trace: Trace) -> npt.NDArray[np.bool_]:
-    calls = trace.calls
-    named = matching(calls.name, trace.names, _is_backward)
-    found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.nodes.scope[calls.source] == _BACKWARD_SCOPE)
-    return found
-
-
 def _with_lost_callers(trace: Trace, backward: npt.NDArray[np.bool_]) -> Trace:
     """Return the trace with callers by time on threads where a checkpoint recomputes.
 
-    `torch.utils.checkpoint` stops a recomputation by an exception. The ET's observer then misses the ends of some calls
-    and records later calls of the thread without their caller, or with an ended one.
+    A recomputation stops by an exception, so the ET's observer misses the ends of calls and loses later callers.
     """
     calls = trace.calls
     around = nearest(calls.parent, calls.parent, backward)
@@ -205,10 +197,7 @@ def _add_engine(
 
 
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the forward calls of backward calls with an unknown forward thread, as in a Kineto trace alone.
-
-    If several threads have the number, only a thread with an operator of the backward operator's name counts.
-    """
+    """Return forward calls if the forward thread is unknown; of several threads only one with its name counts."""
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
     if len(threads) == 1:
@@ -307,9 +296,9 @@ def _mark_detaches(trace: Trace, phase: npt.NDArray[np.int8]) -> None:
 def _in_grad_mode(
     trace: Trace, backward: npt.NDArray[np.bool_], differentiable: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return which backward roots run with `create_graph=True`: all operators that they call directly have numbers.
+    """Return which backward roots run with `create_graph=True`: all operators that they call have numbers.
 
-    A root that recomputes a checkpoint also calls operators of its own, which have none. The last entry is for no root.
+    A checkpoint's root also calls operators without. The last entry is for no root.
     """
     calls = trace.calls
     direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)

@@ -42,12 +42,9 @@ def missing_part(error: BaseException) -> str:
 def lazy_names(
     package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` (PEP 562) and `__dir__`.
+    """Return a package's `__getattr__` (PEP 562) and `__dir__`; `modules`: names, separated by spaces, by module.
 
-    Args:
-        modules: space-separated names, by the module's relative name.
-        public: `__all__` of the package.
-        guesses: replacements for names that users try; None for no suggestions.
+    `guesses` has replacements for names that users try; None for no suggestions.
     """
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 

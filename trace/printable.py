@@ -68,10 +68,7 @@ def is_formula(text: str) -> bool:
 
 
 def csv_cell(text: str) -> str:
-    """Return a CSV cell, with an apostrophe before anything a spreadsheet could read as a formula.
-
-    https://owasp.org/www-community/attacks/CSV_Injection
-    """
+    """Return a CSV cell without formulas (https://owasp.org/www-community/attacks/CSV_Injection)."""
     cell = "".join(f"'{part}" if is_formula(part) else part for part in _CELL_END.split(text))
     return f"'{cell}" if cell[:1] in ("\t", "\r", "\n") else cell
 

@@ -19,10 +19,18 @@ def damage_in(summary: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
 
 
+def groups_in(listed: Any) -> dict[str, list[int]]:
+    """Return name and ranks of process groups as PyTorch lists them; others are left out."""
+    groups = {}
+    for group in listed if isinstance(listed, list) else ():
+        ranks = group.get("ranks") if isinstance(group, dict) else None
+        if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
+            groups[str(group.get("pg_name"))] = ranks
+    return groups
+
+
 class RootFacts:
-    """Facts of a `Trace` from `summary`, the `etplus` object of its root. Values of a wrong type are treated as
-    missing.
-    """
+    """Facts of a `Trace` from `summary`, the root's `etplus`; values of a wrong type are treated as missing."""
 
     file: str
     summary: dict[str, Any]
@@ -52,11 +60,7 @@ class RootFacts:
 
     @property
     def times_recorded(self) -> bool:
-        """Start times were recorded.
-
-        A Chakra trace of another producer may have none. Its events are laid out by dependencies and streams, so its
-        idle time, overlap and waits mean nothing.
-        """
+        """Start times were recorded; if not, events are laid out by dependencies, and waits mean nothing."""
         return self.summary.get(TIMES) != PREDICTED
 
     @property
@@ -89,13 +93,7 @@ class RootFacts:
     @property
     def process_groups(self) -> dict[str, list[int]]:
         """Name and ranks of the process groups in Kineto's `distributedInfo`."""
-        listed = self.distributed_info.get("pg_config")
-        groups = {}
-        for group in listed if isinstance(listed, list) else ():
-            ranks = group.get("ranks") if isinstance(group, dict) else None
-            if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
-                groups[str(group.get("pg_name"))] = ranks
-        return groups
+        return groups_in(self.distributed_info.get("pg_config"))
 
     @property
     def distributed_info(self) -> dict[str, Any]:

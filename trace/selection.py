@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import Record
-from .captured import CapturedGraphs, CaptureLinks
+from .captured import CaptureLinks
 from .columns import IntColumn, distinct, inverse_positions, mask_at
-from .comm_kernels import Comm
 from .conventions import ANNOTATION_SCOPE, MAX_NS, NS_PER_UNIT
 from .counterparts import CounterpartLinks, Counterparts
 from .errors import UsageError
@@ -26,7 +25,6 @@ from .nodes import NODE_COLUMNS, Nodes
 from .stacks import Stacks
 from .steps import Steps, chosen_steps
 from .tables import Tables
-from .tensors import SignatureTable
 from .unattached import counted_events, with_unattached
 
 if TYPE_CHECKING:
@@ -80,10 +78,7 @@ def window_text(start: str | int, end: str | int | None = None) -> str:
 
 
 def call_between(trace: Trace, name: str, number: int = 0) -> int:
-    """Return the position in `trace.calls` of the `number`-th annotation with a name; a UsageError if there are fewer.
-
-    Exact names come before parts of names, annotations before operators.
-    """
+    """Return the `number`-th call with this text in its name: exact names first, annotations before operators."""
     calls = trace.calls
     annotations = trace.nodes.scope[calls.source] == ANNOTATION_SCOPE
     exact = np.array([text == name for text in trace.names], np.bool_)[calls.name]
@@ -105,21 +100,16 @@ def part_of(
     between: tuple[str, int] | None = None,
     module: str | None = None,
 ) -> Trace:
-    """Return a part of a trace as a trace, for analysis, replay, conversion or further selection.
+    """Return a part of a trace as a trace; it cannot be written as ET+.
 
     Iterations and annotations contain their host work and the GPU events it launched, a window everything that ran in
     it at least partly, a module its calls, its backward work, and the GPU events of both. The calls that launched the
-    GPU events are included. Nothing is cut: an operator that began earlier keeps its duration. `span` is the chosen
-    time, extended to the GPU events and their launches. A part cannot be written as ET+.
+    GPU events are included. Nothing is cut: an operator that began earlier keeps its duration.
 
     Args:
         steps: iterations by number from 0, such as "3" or "0-19", or a phase, such as "decode".
-        window: see `parse_window`.
-        between: a name and a number, see `call_between`.
+        window, between: see `parse_window` and `call_between`; only one of the first three can be given.
         module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of it; applied last.
-
-    Raises:
-        UsageError: two of the first three are given, or an invalid text, no such part, or an empty window.
     """
     parts = {"--steps": steps, "--window": window, "--between": between}
     given = [option for option, value in parts.items() if value is not None]
@@ -142,11 +132,7 @@ def part_of(
 
 
 def without_enclosing(trace: Trace) -> Trace:
-    """Return a selection without the calls around it, such as the step's annotation around a selected forward pass.
-
-    Such a call begins before the selection or ends after it, and contains other calls. Whole traces are returned as
-    they are.
-    """
+    """Return a selection without the calls around it, such as the step's annotation around a forward pass."""
     if trace.selection is None:
         return trace
     calls, span = trace.calls, trace.selection.span
@@ -297,12 +283,7 @@ def new_places(kept: Mask) -> IntColumn:
 
 
 def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
-    """Return the trace of the chosen and the structural nodes; references to other nodes become −1.
-
-    Args:
-        loose: which of `Trace.unattached` to keep.
-        tables: of the chosen nodes; `source` refers to the whole trace.
-    """
+    """Return the trace of the chosen and structural nodes and `loose` unattached events; other references are −1."""
     kept = chosen | trace.nodes.structural
     rows, place = np.flatnonzero(kept), new_places(kept)
     columns: dict[str, Any] = {name: getattr(trace.nodes, name)[rows] for name in NODE_COLUMNS}
@@ -312,6 +293,10 @@ def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection
     edges = trace.edges[kept[trace.edges[:, 0]] & kept[trace.edges[:, 1]]]
     ids = set(columns["id"].tolist())
     waiting = {row: [of for of in needed if of in ids] for row, needed in trace.sync_dep.items() if kept[row]}
+    captured = trace.captured
+    if captured is not None:
+        links, unattached = _links(captured.links, place), _links(captured.unattached, new_places(loose))
+        captured = replace(captured, links=links, unattached=unattached)
     part = trace.with_(
         nodes=Nodes(**columns),
         header={key: value for key, value in trace.header.items() if key != "unattached"},
@@ -321,7 +306,7 @@ def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection
         comm={int(place[row]): comm for row, comm in trace.comm.items() if kept[row]},
         unattached=trace.unattached.take(np.flatnonzero(loose)),
         memory=replace(trace.memory, row=as_positions(place[trace.memory.row])),
-        captured=None if trace.captured is None else _captured(trace.captured, place, new_places(loose)),
+        captured=captured,
         stacks=_stacks(trace.stacks, kept, place),
         generated=_generated(trace.generated, kept, place),
         counterparts=Counterparts(
@@ -359,17 +344,17 @@ def _counterparts(links: CounterpartLinks, event: IntColumn, row: IntColumn) -> 
     return CounterpartLinks(event[links.event[at]], row[links.row[at]], links.same_module[at])
 
 
-def _captured(graphs: CapturedGraphs, place: IntColumn, loose: IntColumn) -> CapturedGraphs:
-    return replace(graphs, links=_links(graphs.links, place), unattached=_links(graphs.unattached, loose))
-
-
 def _links(links: CaptureLinks, place: IntColumn) -> CaptureLinks:
     at = np.flatnonzero(place[links.event] >= 0)
     return CaptureLinks(place[links.event[at]], links.op[at], links.link[at], links.replay[at])
 
 
-def _of_whole(method: str) -> Any:
+def _of_rows(method: str) -> Any:
     return lambda part, rows: getattr(part.whole, method)(part.rows[rows])
+
+
+def _of_whole(method: str) -> Any:
+    return lambda part, *given: getattr(part.whole, method)(*given)
 
 
 @dataclass(frozen=True)
@@ -379,27 +364,14 @@ class _SomeRecords(RecordStore):
     file: str
     about: str
 
-    texts = _of_whole("texts")
-    tensor_texts = _of_whole("tensor_texts")
-    tensor_uses = _of_whole("tensor_uses")
-    launch_args = _of_whole("launch_args")
-    records = _of_whole("records")
-    copy_sizes = _of_whole("copy_sizes")
-
-    def signature_table(self) -> SignatureTable:
-        return self.whole.signature_table()
+    texts, records = _of_rows("texts"), _of_rows("records")
+    tensor_texts, tensor_uses = _of_rows("tensor_texts"), _of_rows("tensor_uses")
+    launch_args, copy_sizes = _of_rows("launch_args"), _of_rows("copy_sizes")
+    signature_table, other_events = _of_whole("signature_table"), _of_whole("other_events")
+    args_size, args_comm = _of_whole("args_size"), _of_whole("args_comm")
 
     def decoded(self, row: int) -> dict[str, Any]:
         return self.whole.decoded(int(self.rows[row]))
-
-    def args_size(self, args: bytes) -> int:
-        return self.whole.args_size(args)
-
-    def args_comm(self, args: bytes, kernel: str) -> Comm:
-        return self.whole.args_comm(args, kernel)
-
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        return self.whole.other_events()
 
     def document(self) -> NoReturn:
         raise UsageError(f"{self.file}: {self.about} is a part of it, and ET+ holds whole traces; write the whole one")

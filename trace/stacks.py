@@ -39,8 +39,7 @@ _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"
 def place_text(file: str, line: str, function: str, exact: bool) -> str:
     """Return a source line as text: "train.py:17 (forward)" if `line` is a call's, else "forward (train.py:17)".
 
-    Before 2.14 PyTorch records for a frame the line of its `def`, and for module-level code the line where the
-    recording began, which is left out.
+    Before 2.14 PyTorch records the line of a frame's `def`; of module-level code another line, which is left out.
     """
     if exact or not function:
         return f"{file}:{line}" + (f" ({function})" if function else "")
@@ -65,10 +64,9 @@ class SourceLine(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Stacks(Record):
-    """Stacks of frames, and the nodes that were called in them.
+    """Stacks of frames, as a tree of entries (a frame with all its callers), and the nodes that were called in them.
 
-    An entry is a frame together with all its callers, so stacks form a tree. A node may have several stacks: a fused
-    kernel does the work of several lines. The first one counts most.
+    A node may have several stacks: a fused kernel does the work of several lines. The first one counts most.
     """
 
     names: list[str]  # of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
@@ -98,9 +96,7 @@ class Stacks(Record):
         return evidence
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
-        """Return which nodes have a stack stated by a compiler or an annotation: it describes the work, not only the
-        launch.
-        """
+        """Return which nodes have a stack stated by a compiler or an annotation: it describes the work."""
         return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
 
     def entries(self, row: int) -> list[int]:
@@ -191,13 +187,13 @@ class Stacks(Record):
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """Return these stacks with stacks of more nodes; given stacks replace a node's old ones.
+        """Return these stacks with stacks of more nodes, which replace their old ones.
 
-        Args:
-            of_rows: stacks by node, each the names of its frames, outermost first. A frame may be a pair of the name
-                and the line in the frame above from which it was called (−1 for unknown).
+        A frame, outermost first, is a name, or a pair of the name and the line that called it (−1 for unknown).
         """
-        names, entries = dict(zip(self.names, range(len(self.names)), strict=True)), self._codes()
+        names = {name: code for code, name in enumerate(self.names)}
+        keys = zip(self.above.tolist(), self.name.tolist(), self.line.tolist(), strict=True)
+        entries = {key: entry for entry, key in enumerate(keys)}
         added_row, added_entry = list[int](), list[int]()
         for row, stacks in of_rows.items():
             for stack in stacks:
@@ -224,10 +220,6 @@ class Stacks(Record):
             evidence=np.concatenate([self.evidence[kept], proof])[order],
         )
 
-    def _codes(self) -> dict[tuple[int, int, int], int]:
-        keys = zip(self.above.tolist(), self.name.tolist(), self.line.tolist(), strict=True)
-        return dict(zip(keys, range(len(self)), strict=True))
-
 
 @dataclass(frozen=True, repr=False)
 class SourceTable(Record):
@@ -240,12 +232,9 @@ class SourceTable(Record):
 def stacks_of_tree(
     names: list[str], parent: IntColumn, name: Codes, line: Codes, row: IntColumn, frame: IntColumn
 ) -> Stacks:
-    """Return the stacks of recorded frames; equal ones become one.
+    """Return the stacks of recorded frames; equal ones become one. `parent` is each frame's caller, before it.
 
-    Args:
-        names: of frames. parent: position of each frame's caller, smaller than its own, −1 for none.
-        name: codes. line: as in `Stacks`.
-        row: nodes, ascending. frame: innermost frame of each.
+    `row`: nodes, ascending; `frame`: innermost frame of each.
     """
     entry, known = np.zeros(len(parent), np.int64), 0
     columns: list[IntColumn] = [np.zeros((0, 3), np.int64)]
@@ -282,11 +271,7 @@ def is_module(name: str) -> bool:
 
 
 def is_own_file(file: str) -> bool:
-    """Return whether a file is own code by default: not built in, compiled, or part of the standard library, torch or
-    Triton.
-
-    Installed packages, recorded relative to their folder, are own code; `own_by` selects other files.
-    """
+    """Return whether a file is own code: not compiled, built in, or of the standard library, torch or Triton."""
     if re.match(_LIBRARY, file):
         return False
     first = re.split(r"[/\\]", file, maxsplit=1)[0]

@@ -1,13 +1,10 @@
 """Annotations that describe steps: phase, requests and tokens of a serving engine, and the untraced step time.
 
-Serving engines write one annotation per step, on the host (`user_annotation`) and the device (`gpu_user_annotation`):
-
 - vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older
   versions without the size and with `Σq` or `Σq_Σq²` as sums.
 - SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`, with the modes of its `ForwardMode`.
 - Captures of both: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
-
-`etplus record` writes one annotation, `etplus.untraced steps=5 step_ns=812345 host_ns=640000`.
+- `etplus record`: `etplus.untraced steps=5 step_ns=812345 host_ns=640000`.
 """
 
 from __future__ import annotations
@@ -73,9 +70,7 @@ class StepBatch(NamedTuple):
     mode: str = ""  # SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one
 
     def completed(self, inner: StepBatch) -> StepBatch:
-        """Return this batch, with unknown values from a nested annotation of the same phase: SGLang writes `step[…]`
-        within `execute_…`.
-        """
+        """Return this batch, with unknown values from a nested annotation of the same phase."""
         if UNKNOWN_PHASE in (self.phase, inner.phase):
             return self if inner.phase == UNKNOWN_PHASE else inner
         if inner.phase != self.phase:

@@ -99,10 +99,7 @@ class Steps(Suggests, Sequence[Step]):
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
-        """Return the step that each time (ns) is in, −1 for none; the last begun if several.
-
-        If `thread` is given (−1 for unknown), a thread with its own steps ignores the steps of other threads.
-        """
+        """Return the last begun step that each time (ns) is in, −1 for none; a thread's own steps come first."""
         step_of_time = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
         if thread is None or len(own) < 2:
@@ -160,11 +157,7 @@ class Steps(Suggests, Sequence[Step]):
 
 
 def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> IntColumn:
-    """Return the ordinals of the steps that a text names: "7", "0-19", or a phase such as "decode".
-
-    Raises:
-        UsageError: an invalid text, or no such steps.
-    """
+    """Return the ordinals of the steps that a text names: "7", "0-19", or a phase such as "decode"."""
     if wanted in PHASES:
         numbers = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
         if not len(numbers):

@@ -76,10 +76,7 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
 
 
 class Suggests:
-    """Base of public objects: the error for a missing attribute names the attribute the user probably meant.
-
-    `guesses` has replacements for names that users of pandas, PyTorch or HTA try.
-    """
+    """Base of public objects: the error for a missing attribute names the one meant, also by `guesses`."""
 
     guesses: ClassVar[Mapping[str, str]] = {}
     _repr_html_ = as_html
@@ -92,14 +89,9 @@ class Suggests:
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             public = next(kind.__name__ for kind in type(self).__mro__ if not kind.__name__.startswith("_"))
-            guesses = _all_guesses(type(self))
+            guesses: dict[str, str] = {}
+            for base in reversed(type(self).__mro__):
+                guesses |= vars(base).get("guesses", {})
             if name in _PANDAS.split() and hasattr(type(self), "to_pandas"):
                 guesses.setdefault(name, f"`to_pandas().{name}`")
             raise no_attribute(public, name, dir(self), guesses)
-
-
-def _all_guesses(kind: type) -> dict[str, str]:
-    guesses: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        guesses |= vars(base).get("guesses", {})
-    return guesses

@@ -134,10 +134,8 @@ class GpuEvents(_Table):
 def unknown_launch_reasons(
     ts: IntColumn, correlation: IntColumn, recorded_ts: IntColumn, recorded: IntColumn, cpu_calls: int
 ) -> npt.NDArray[np.int8]:
-    """Return why the launch of each GPU event is not in the trace: codes of `UNATTACHED_REASONS`.
-
-    Correlations of a process ascend. An event was launched before the recording if its correlation is smaller than that
-    of all recorded calls, or if it ran before the first recorded call.
+    """Return codes of `UNATTACHED_REASONS`: an event before all recorded calls, also by its correlation (these ascend),
+    was launched before the recording.
     """
     if not cpu_calls and not len(recorded):
         return np.full(len(ts), NO_CPU_CALLS, np.int8)

@@ -37,9 +37,7 @@ _OF_EXPERTS = re.compile(r"vllm::\w*moe_forward\w*")
 
 
 def inside_matters(name: str) -> bool:
-    """Return whether an operator's work depends on arguments of the calls inside, such as the weights of vLLM's
-    experts.
-    """
+    """Return whether an operator's work depends on arguments of calls inside, such as vLLM's experts."""
     return _OF_EXPERTS.fullmatch(name) is not None
 
 

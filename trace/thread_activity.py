@@ -18,16 +18,9 @@ MOST_RECENT = 16
 def recently_finished(
     end: IntColumn, thread: IntColumn, *, since: IntColumn, until: IntColumn, of: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Return, for each pause of a thread, the work that other threads finished last before it ended.
+    """Return pairs of a pause and the work that another thread finished last in it, for up to `MOST_RECENT` threads.
 
-    Args:
-        end, thread: end (ns) and thread of each piece of work.
-        since, until, of: for each pause: work that ended before `since` or ends after `until` (ns) is ignored; `of` is
-            the thread that paused.
-
-    Returns:
-        pairs of a pause and a piece of work that ended in it: the last one of each of up to `MOST_RECENT` other
-            threads, in order of pauses.
+    Each pause of thread `of` ignores work that ended before `since` or ends after `until` (ns).
 
     Example:
         >>> both = np.array([5, 9]), np.array([1, 2])

@@ -1,13 +1,9 @@
 """The model of one recorded rank.
 
-`TraceBuilder` fills `nodes` and `edges` from a file: one row per node and runtime call, in file order. `tables_of`
-makes the tables from the nodes that have a time, in order of start: `calls` (operators, annotations, modules),
-`runtime` (launches and other driver calls), `gpu` (kernels, memcpys, memsets). They refer to each other by position.
-Steps, phases, modules (`origin`), self time and device time are computed from the tables on first use.
-
-For example, `aten::mm` calls `cudaLaunchKernel`, which launches the kernel `gemm`. These are three nodes and one
-"launch" edge. Each becomes the first row of its table: `runtime.call[0]` and `gpu.call[0]` are 0, the position of
-`aten::mm` in `calls`, and `gpu.runtime[0]` is 0. `device_ns[0]` is the duration of `gemm`.
+`nodes` and `edges` have one row per node and runtime call of the file, in file order. The tables are made from the
+nodes that have a time, in order of start: `calls` (operators, annotations, modules), `runtime` (launches and other
+driver calls), `gpu` (kernels, memcpys, memsets). If `aten::mm` calls `cudaLaunchKernel`, which launches `gemm`, then
+`runtime.call[0]` and `gpu.call[0]` are the position of `aten::mm` in `calls`, and `gpu.runtime[0]` is 0.
 
 A trace never changes: `with_` and `with_tables` return a new trace and drop everything computed from the old values.
 """
@@ -57,51 +53,29 @@ _Derived = TypeVar("_Derived")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace(RootFacts, Library):
-    """One rank: a recording, linked to an ET if there is one. `TraceBuilder` makes it.
+    """One rank: a recording, linked to an ET if there is one. `TraceBuilder` makes it."""
 
-    Attributes:
-        file: name for messages.
-        header: undecoded keys of the file's root, except `nodes`, `runtime`, `edges` and `etplus`.
-        summary: the root's `etplus`; {} if another linker wrote the file.
-        flat: node layout of schema 1.0.1 (`parent` and fields in the node) instead of `ctrl_deps` and `attrs`.
-        texts: undecoded records of the rows of `nodes`.
-        nodes: nodes of the file, then its runtime calls.
-        names, categories: texts by the codes in `name` and `category` of all tables.
-        sync_dep: row of `nodes` to the ids it waits for.
-        comm: row of `nodes` to its communication.
-        edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.
-        unattached: GPU events in the ET's window without a node; empty in format 1.0 and in files of other linkers.
-        generated: kernels of compiled code.
-        notes: sentences about inferred or missing data.
-        captured: replayed graphs, linked to the operators of their captures; None if no capture was read.
-        counterparts: later repetitions of GPU events that were launched before the trace.
-        own_code: patterns of the user's own files; () for the default (`trace.stacks.own_by`).
-        selection: the part of the recording that the trace holds; None if it is whole.
-        given_tables: tables that replace those of the nodes, for selections and changed traces; None for the nodes'
-            own.
-    """
-
-    file: str
-    header: Mapping[str, msgspec.Raw]
-    summary: dict[str, Any]
-    flat: bool
-    texts: RecordStore
-    nodes: Nodes
-    names: list[str]
+    file: str  # name for messages
+    header: Mapping[str, msgspec.Raw]  # undecoded keys of the root but `nodes`, `runtime`, `edges`, `etplus`
+    summary: dict[str, Any]  # the root's `etplus`; {} if another linker wrote the file
+    flat: bool  # node layout of schema 1.0.1 (`parent` and fields in the node) instead of `ctrl_deps` and `attrs`
+    texts: RecordStore  # undecoded records of the rows of `nodes`
+    nodes: Nodes  # nodes of the file, then its runtime calls
+    names: list[str]  # names, categories: texts by the codes in `name` and `category` of all tables
     categories: list[str]
-    sync_dep: dict[int, list[int]]
-    comm: dict[int, Comm]
-    edges: IntColumn
-    unattached: UnattachedEvents
+    sync_dep: dict[int, list[int]]  # row of `nodes` to the ids it waits for
+    comm: dict[int, Comm]  # row of `nodes` to its communication
+    edges: IntColumn  # (m, 3): source row, target row, index into EDGE_KINDS
+    unattached: UnattachedEvents  # GPU events in the ET's window without a node; empty in files of other linkers
     memory: MemoryEvents
     stacks: Stacks
-    generated: GeneratedKernels
-    notes: tuple[str, ...]
-    captured: CapturedGraphs | None
-    counterparts: Counterparts
-    own_code: tuple[str, ...]
-    selection: Selection | None
-    given_tables: Tables | None
+    generated: GeneratedKernels  # kernels of compiled code
+    notes: tuple[str, ...]  # sentences about inferred or missing data
+    captured: CapturedGraphs | None  # replayed graphs, linked to operators; None if no capture was read
+    counterparts: Counterparts  # later repetitions of GPU events that were launched before the trace
+    own_code: tuple[str, ...]  # patterns of the user's own files; () for the default (`trace.stacks.own_by`)
+    selection: Selection | None  # the part of the recording that the trace holds; None if it is whole
+    given_tables: Tables | None  # tables of a selection or changed trace; None for those of `nodes`
 
     # Other traces made from this one.
 
@@ -187,9 +161,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def span(self) -> Span:
-        """First start to last end of all calls and GPU events, unattached ones included, in ns; (0, 0) if the trace is
-        empty.
-        """
+        """First start to last end of all calls and GPU events, in ns; (0, 0) if the trace is empty."""
         if self.selection is not None:
             return self.selection.span
         tables = (self.calls, self.runtime, self.gpu)
@@ -304,9 +276,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def step_of_event(self) -> ColumnOf[GpuIndex, np.int64]:
-        """Step in which each GPU event was launched, −1 for none. Kernels of a graph belong to the step that replays
-        it.
-        """
+        """Step in which each GPU event was launched (for a graph, replayed), −1 for none."""
         gpu = self.gpu
         thread = np.append(self.calls.thread, -1)[gpu.call]
         launched = gpu.runtime >= 0
@@ -374,13 +344,7 @@ class Trace(RootFacts, Library):
     # The ET+ file.
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the ET+ file atomically with `jobs` processes, gzipped if the name ends in ".gz". Equal traces give
-        equal
-        bytes.
-
-        Raises:
-            UsageError: the folder cannot be created or written.
-        """
+        """Write the ET+ file atomically with `jobs` processes, gzipped for ".gz". Equal traces give equal bytes."""
         self.texts.write(path, jobs=jobs)
 
     def chunks(self) -> Iterator[bytes]:

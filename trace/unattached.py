@@ -21,11 +21,7 @@ _MS = 1e6
 
 
 def with_unattached(trace: Trace) -> Trace:
-    """Return the trace with its unattached GPU events in the table of GPU events, for analysis; `notes` get their
-    counts.
-
-    Only events that overlap the time of the nodes count (all if no node has a time).
-    """
+    """Return the trace with its unattached GPU events of the nodes' time in `gpu`, and their counts in `notes`."""
     events, tables = trace.unattached, trace.tables
     if tables.whole:
         return trace

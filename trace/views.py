@@ -16,6 +16,7 @@ from .columns import IntColumn, distinct, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES, PHASES, THROUGH
+from .outer import outer
 from .printable import shortened
 from .suggest import EVENT_GUESSES, OP_GUESSES, ROWS_GUESSES, Suggests, no_key
 
@@ -38,35 +39,31 @@ class View(Suggests, Generic[Index]):
 
     trace: Trace
     index: Index
+    _on_gpu: ClassVar[bool]
 
+    @property
     def _table(self) -> Any:
         raise NotImplementedError
 
     def _origin(self) -> tuple[int, int, int]:
         raise NotImplementedError
 
-    def _call(self) -> int:
-        raise NotImplementedError
-
-    def _step(self) -> int:
-        raise NotImplementedError
-
     def _node(self) -> int:
-        return int(self._table().source[self.index])
+        return int(self._table.source[self.index])
 
     @property
     def name(self) -> str:
-        return self.trace.name_at(self._table().name[self.index])
+        return self.trace.name_at(self._table.name[self.index])
 
     @property
     def start_ns(self) -> int:
         """Start on the trace's clock; add `Trace.base_time_ns` for wall-clock time."""
-        return int(self._table().ts[self.index])
+        return int(self._table.ts[self.index])
 
     @property
     def duration_ns(self) -> int:
         """CPU time of a call, callees included; GPU time of a device event."""
-        return int(self._table().end[self.index] - self._table().ts[self.index])
+        return int(self._table.end[self.index] - self._table.ts[self.index])
 
     @property
     def phase(self) -> str:
@@ -100,12 +97,12 @@ class View(Suggests, Generic[Index]):
     @property
     def generated(self) -> GeneratedKernel | None:
         """The compiled kernel of the call or event, None for others."""
-        return _generated_at(self.trace, self._call())
+        return _generated_at(self.trace, int(self.trace.gpu.call[self.index]) if self._on_gpu else self.index)
 
     @property
     def step(self) -> str | None:
         """Iteration in which it began or was launched ("ProfilerStep#3", or an ordinal), None outside."""
-        step = self._step()
+        step = int((self.trace.step_of_event if self._on_gpu else self.trace.step_of_call)[self.index])
         return self.trace.steps.names[step] if step >= 0 else None
 
 
@@ -119,19 +116,15 @@ class Op(View[CallIndex], CalledWith):
     """
 
     guesses: ClassVar[dict[str, str]] = OP_GUESSES
+    _on_gpu = False
 
+    @property
     def _table(self) -> Calls:
         return self.trace.calls
 
     def _origin(self) -> tuple[int, int, int]:
         origin, at = self.trace.origin, self.index
         return int(origin.phase[at]), int(origin.module[at]), int(origin.entry[at])
-
-    def _call(self) -> int:
-        return self.index
-
-    def _step(self) -> int:
-        return int(self.trace.step_of_call[self.index])
 
     @property
     def kind(self) -> str:
@@ -208,19 +201,15 @@ class DeviceEvent(View[GpuIndex]):
     """A kernel, memcpy or memset."""
 
     guesses: ClassVar[dict[str, str]] = EVENT_GUESSES
+    _on_gpu = True
 
+    @property
     def _table(self) -> GpuEvents:
         return self.trace.gpu
 
     def _origin(self) -> tuple[int, int, int]:
         origin, at = self.trace.origin, self.index
         return int(origin.gpu_phase[at]), int(origin.gpu_module[at]), int(origin.gpu_entry[at])
-
-    def _call(self) -> int:
-        return int(self.trace.gpu.call[self.index])
-
-    def _step(self) -> int:
-        return int(self.trace.step_of_event[self.index])
 
     @property
     def category(self) -> str:
@@ -245,10 +234,7 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def counterpart(self) -> DeviceEvent | None:
-        """For an event launched before the trace, the same work in a later iteration (inferred); None if unknown.
-
-        Both have the same operator, shapes and source line, and the same module if `same_module`. `op` remains None.
-        """
+        """For an event launched before the trace, the same work later (inferred), in its module if `same_module`."""
         found = int(self.trace.counterpart[self.index])
         return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
 
@@ -291,12 +277,15 @@ class DeviceEvent(View[GpuIndex]):
         """Threads of a block, None if not recorded."""
         return self._extents("block")
 
+    def _recorded(self, column: str) -> Any:
+        return outer("analysis.event_frames").event_frame(self.trace, np.array([self.index]), column)[column]
+
     def _value(self, column: str) -> int | None:
-        (values, missing) = self.trace.event_frame(np.array([self.index]), column)[column]
+        values, missing = self._recorded(column)
         return None if missing[0] else int(values[0])
 
     def _extents(self, column: str) -> tuple[int, ...] | None:
-        (text,) = self.trace.event_frame(np.array([self.index]), column)[column]
+        (text,) = self._recorded(column)
         return None if text is None else tuple(map(int, text.split(",")))
 
     @property
@@ -311,15 +300,6 @@ class DeviceEvent(View[GpuIndex]):
 def _source_at(trace: Trace, entry: int) -> SourceLine | None:
     code = int(trace.source_table.of_entry[entry]) if entry >= 0 else -1
     return trace.source_table.lines[code] if code >= 0 else None
-
-
-def _module_text(trace: Trace, code: int) -> str:
-    return " / ".join(trace.origin.modules[code]) if code >= 0 else ""
-
-
-def _source_text(trace: Trace, entry: int) -> str:
-    line = _source_at(trace, entry)
-    return "" if line is None else f"{line.file}:{line.line}"
 
 
 def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
@@ -340,10 +320,11 @@ def origin_columns(
     trace: Trace, phase: npt.NDArray[np.integer], module: npt.NDArray[np.integer], entry: IntColumn
 ) -> Frame:
     """Return the texts of phase, module and source line, by their codes in `Trace.origin`."""
+    lines, modules = (_source_at(trace, at) for at in entry.tolist()), trace.origin.modules
     return {
         "phase": [PHASES[code] for code in phase.tolist()],
-        "module": [_module_text(trace, code) for code in module.tolist()],
-        "source": [_source_text(trace, at) for at in entry.tolist()],
+        "module": [" / ".join(modules[code]) if code >= 0 else "" for code in module.tolist()],
+        "source": ["" if line is None else f"{line.file}:{line.line}" for line in lines],
     }
 
 
@@ -378,10 +359,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         for index in self.rows.tolist():
             yield self._row(self.trace, index)
 
-    def _codes(self) -> Any:
-        raise NotImplementedError
-
-    def _columns(self) -> Frame:
+    def _columns(self) -> Any:
         raise NotImplementedError
 
     def named(self: Rows, name: str) -> Rows:
@@ -397,13 +375,14 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         return self._where(re.compile(pattern).search)
 
     def _where(self: Rows, fits: Callable[[str], object]) -> Rows:
-        return type(self)(self.trace, self.rows[matching(self._codes(), self.trace.names, fits)])
+        names = (self.trace.gpu if self._row._on_gpu else self.trace.calls).name[self.rows]
+        return type(self)(self.trace, self.rows[matching(names, self.trace.names, fits)])
 
     def to_pandas(self) -> Any:
         return to_pandas(self._columns())
 
     def to_arrow(self) -> Any:
-        return to_arrow(self._columns(), self.trace.frame_columns(self._kind))
+        return to_arrow(self._columns(), outer("analysis.event_frames").described_columns(self._kind))
 
     def __repr__(self) -> str:
         shown = [repr(row) for row in self[:_SHOWN]]
@@ -417,11 +396,8 @@ class Ops(_Rows[Op]):
     _row = Op
     _kind = "ops"
 
-    def _codes(self) -> Any:
-        return self.trace.calls.name[self.rows]
-
-    def _columns(self) -> Frame:
-        return self.trace.op_frame(self.rows)
+    def _columns(self) -> Any:
+        return outer("analysis.event_frames").op_frame(self.trace, self.rows)
 
 
 class DeviceEvents(_Rows[DeviceEvent]):
@@ -430,8 +406,5 @@ class DeviceEvents(_Rows[DeviceEvent]):
     _row = DeviceEvent
     _kind = "kernels"
 
-    def _codes(self) -> Any:
-        return self.trace.gpu.name[self.rows]
-
-    def _columns(self) -> Frame:
-        return self.trace.event_frame(self.rows)
+    def _columns(self) -> Any:
+        return outer("analysis.event_frames").event_frame(self.trace, self.rows)

@@ -105,12 +105,7 @@ _LISTS: dict[str, Any] = {
 
 
 def attribute(name: str, value: Any) -> AttributeProto:
-    """Return an attribute with its value in the right member.
-
-    Raises:
-        KeyError: unknown name.
-        TypeError, ValueError: the value has another type, or is out of range.
-    """
+    """Return an attribute with its value in the right member; a KeyError for an unknown name, else as protobuf."""
     member = MEMBERS.get(name) or OWN_MEMBERS[name]
     return AttributeProto(name=name, **{member: _LISTS[member](values=value) if member in _LISTS else value})
 
@@ -149,10 +144,6 @@ def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
         value = getattr(given, actual)
         if actual == member:
             values[given.name] = list(value.values) if member.endswith("_list") else value
-        elif actual in INTEGERS and abs(value) < 1 << 63 and (kind := _of_integer(member)) is not None:
-            values[given.name] = kind(value)
+        elif actual in INTEGERS and abs(value) < 1 << 63 and (member in INTEGERS or member == "string_val"):
+            values[given.name] = {"bool_val": bool, "string_val": str}.get(member, int)(value)
     return values
-
-
-def _of_integer(member: str) -> type[bool | int | str] | None:
-    return {"bool_val": bool, "string_val": str}.get(member, int if member in INTEGERS else None)

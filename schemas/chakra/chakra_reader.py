@@ -44,10 +44,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_et(path: str | os.PathLike[str]) -> Trace:
-    """Read an .et file; rows are the nodes in file order, then runtime calls by start.
-
-    Memory: the file's messages and some 250 bytes per node; record texts are made on demand.
-    """
+    """Read an .et file; rows are the nodes in file order, then runtime calls by start. Takes 250 bytes per node."""
     metadata, messages = read_encoded(path)
     file = shown_name(path)
     if not written_by_etplus(metadata):
@@ -83,10 +80,7 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[reading.Encode
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
-    """Write messages as ET+ and return the number of nodes and runtime calls.
-
-    Memory: texts of runtime calls, and 50 bytes per node and dependency; for other producers' files as in `read_et`.
-    """
+    """Write messages as ET+ and return the number of nodes and calls. Takes 50 bytes per node and dependency."""
     if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
         trace.write(output)

@@ -57,10 +57,7 @@ def group_name(value: Any) -> str:
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Return the ranks by group: from the group file, else the ranks that use its name.
-
-    `used` has, by rank, the names that its collectives use.
-    """
+    """Return the ranks by group, from the group file, else the ranks that use its name (`used`: names by rank)."""
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
         for name in names:
@@ -82,10 +79,7 @@ def with_groups(trace: Trace, groups: Groups) -> Trace:
 
 
 def write_groups(prefix: str, groups: Groups, names: Mapping[int, str]) -> list[str]:
-    """Write `<prefix>.comm_groups.json` and `<prefix>.comm_group_names.json`, and return the files' names.
-
-    Group 0 has all ranks and needs no file. `names` may also name other groups.
-    """
+    """Write the group file and `<prefix>.comm_group_names.json` (`names` may name others); return the files' names."""
     tables: dict[str, Mapping[int, object]] = {GROUPS_SUFFIX: groups}
     if groups:
         tables[_NAMES_SUFFIX] = {number: names[number] for number in groups}

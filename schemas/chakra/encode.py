@@ -1,8 +1,6 @@
 """Encode Chakra nodes in protobuf's wire format, by columns: one array operation per field for thousands of nodes.
 
-A field is a tag, then a varint, or a length and bytes (https://protobuf.dev/programming-guides/encoding). The bytes
-equal `Node.SerializeToString`: fields in the order of their numbers; zeros are left out, except in a oneof. Tags come
-from messages that protobuf itself serialized.
+The bytes equal `Node.SerializeToString`: fields in order of their numbers, zeros left out except in a oneof.
 """
 
 from __future__ import annotations
@@ -41,11 +39,9 @@ class Block(NamedTuple):
 
 
 def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Encode a number of `Node`, or the only element of a list of numbers.
+    """Encode a number, or the only element of a list, of `Node`: `example` has only this field, with value 1.
 
-    Args:
-        example: a node with only this field, of value 1.
-        present: mask of nodes with the field; by default nodes with a value other than 0.
+    By default, nodes with a value other than 0 have the field.
     """
     head = example.SerializeToString()[:-1]
     return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)

@@ -55,12 +55,7 @@ _COMM_STREAM = _CLASS - 1
 
 
 def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:
-    """Read the nodes of another producer's file in file order.
-
-    Args:
-        file: name for messages.
-        path: states the rank; a file next to it may hold process groups.
-    """
+    """Read the nodes of another producer's file; `path` states the rank, and group files may be next to it."""
     rows, needs, bodies = NodeRows(file), _Waits(file), list[bytes]()
     for block in reading.blocks_of(messages):
         reading.check_ids(file, block)
@@ -184,10 +179,7 @@ class _Waits:
             self.called.append(node.id)
 
     def edges(self) -> IntColumn:
-        """Return the distinct edges between ids, int64 (m, 3), with an index into EDGE_KINDS, sorted.
-
-        The first of `ctrl_deps` is the caller if it is on the host, else a dependency.
-        """
+        """Return the distinct edges as in `_Needs`; the first of `ctrl_deps` is one unless it is a host caller."""
         ids = np.frombuffer(self.ids, np.int64)
         source, target = self.pairs(callers_on_host=False)
         found = np.column_stack([ids[source], ids[target], _kinds(np.frombuffer(self.lanes, np.int64), source, target)])

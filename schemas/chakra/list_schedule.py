@@ -12,10 +12,7 @@ from ...trace.columns import IntColumn
 
 
 class Schedule(NamedTuple):
-    """Time of each point in ns (−1 on or behind a cycle), and the other points in their order, each after those it
-    waits
-    for.
-    """
+    """Time of each point in ns, −1 on or behind a cycle; and the other points, each after those it waits for."""
 
     time: IntColumn
     order: IntColumn
@@ -24,17 +21,13 @@ class Schedule(NamedTuple):
 def list_schedule(
     points: int, source: IntColumn, target: IntColumn, lag: IntColumn, begin: IntColumn, end: IntColumn, lane: IntColumn
 ) -> Schedule:
-    """Schedule points in time.
+    """Schedule points in time: a point comes when all edges to it have passed.
 
-    A point comes when all edges to it have passed. An item lasts from one point to another and needs its lane: when a
-    lane is free, the first ready item in the order of the arguments takes it.
+    An item lasts from one point to another and needs its lane: when a lane is free, the first ready item takes it.
 
     Args:
-        points: number of points.
         source, target, lag: one entry per edge; ns, not negative.
-        begin, end: points of each item; no two items share a point.
-        lane: lane of each item, from 0; −1 if it needs none.
-
+        begin, end, lane: of each item; no two items share a point; lane −1 for none.
     Example:
         >>> begin, end = np.array([0, 2, 4]), np.array([1, 3, 5])
         >>> list_schedule(6, begin, end, np.full(3, 5), begin, end, np.array([-1, 0, 0])).time.tolist()

@@ -135,11 +135,7 @@ def form_of(kind: int, *, flat: bool) -> type[Any]:
 
 
 def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
-    """Read JSON objects as records, invalid UTF-8 as U+FFFD.
-
-    Returns:
-        the records; and by position the undecoded fields that the record class lacks.
-    """
+    """Read JSON objects as records; and by position the undecoded fields that the class lacks."""
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
     except UNREADABLE:
@@ -171,11 +167,7 @@ _decode = msgspec.json.decode
 
 
 def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Change messages of `chakra_messages` so that they become ET+ of schema 1.1.1.
-
-    Schema 1.0.1 has attributes and tensors as fields of a node; 1.0.2 to 1.1.0 have no strides (they become empty
-    lists).
-    """
+    """Change messages so that they become ET+ of schema 1.1.1; strides that older schemas lack become empty lists."""
     texts: dict[str, Any] = {attr.name: attr.string_val for attr in metadata.attr}
     header = _decode(texts["header"], type=dict[str, msgspec.Raw])
     header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))

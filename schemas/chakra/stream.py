@@ -258,10 +258,9 @@ def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks:
 def write_json(
     path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node], *, lines: bool = False
 ) -> int:
-    """Write a trace as JSON, metadata first, gzipped if the name ends in ".gz"; return the number of nodes.
+    """Write a trace as JSON (`lines`: JSON Lines), metadata first; return the number of nodes.
 
-    64-bit integers are numbers (protobuf's own JSON has texts), non-finite numbers null, bytes base64. `lines`: write
-    JSON Lines instead of an array.
+    64-bit integers are numbers (protobuf's own JSON has texts), non-finite numbers null, bytes base64.
     """
     count = -1
     with open_output(path) as file:

@@ -12,11 +12,12 @@ import numpy as np
 from ...trace.captured import CALL_KINDS, CallKind, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
 from ...trace.columns import IntColumn
 from ...trace.comm_kernels import Comm
-from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.errors import TraceFormatError
 from ...trace.kinds import LINK_NAMES
 from ...trace.trace import Trace
 from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords, decode_record, offset_in
+from .sections import decode_section
 
 # `etplus.version` of files with captured graphs; a reader of 1.1 ignores the graphs.
 CAPTURED_VERSION = "1.2"
@@ -57,6 +58,8 @@ class _Event(msgspec.Struct, gc=False):
 
 
 _encode = msgspec.json.encode
+_decode_captured = msgspec.json.Decoder(_Section).decode
+_decode_events = msgspec.json.Decoder(list[_Event]).decode
 
 
 def section_of(captured: CapturedGraphs) -> bytes:
@@ -85,11 +88,8 @@ def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int,
         if found:
             raise TraceFormatError(file, f'"{_KEY}"', "is missing, but device events refer to it", _REMEDY)
         return None
-    try:
-        section = msgspec.json.decode(header[_KEY], type=_Section)
-        events = msgspec.json.decode(header.get("unattached", b"[]"), type=list[_Event])
-    except UNREADABLE as error:
-        raise TraceFormatError(file, f'"{_KEY}"', f"cannot be read ({error})", _REMEDY) from None
+    section = decode_section(file, _KEY, _decode_captured, header[_KEY])
+    events = decode_section(file, "unattached", _decode_events, header.get("unattached", msgspec.Raw(b"[]")))
     events.sort(key=lambda event: event.ts)  # as `read_unattached` does
     unattached = {i: event.captured_by for i, event in enumerate(events) if event.captured_by is not None}
     _check(file, section, [*found.values(), *unattached.values()])

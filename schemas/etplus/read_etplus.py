@@ -120,13 +120,9 @@ class _ArrayBlock(NamedTuple):
 
 
 def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
-    """Read an ET+ file of either layout, gzipped or not.
+    """Read an ET+ file of either layout; edges that Chakra's linker (chakra_trace_link) does not write are inferred.
 
-    Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`: edges are inferred from
-    times, `inter_thread_dep` and `sync_dep`, and a note is added. Memory: the file's text and some 250 bytes per node.
-
-    Raises:
-        TraceFormatError: not an ET+ file, or one that is broken or contradicts itself.
+    Raises TraceFormatError for other files, and for files that contradict themselves.
     """
     return parse_etplus(load(source), without_times=without_times)
 
@@ -157,13 +153,18 @@ class _Reader:
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
         edges: Callable[[], IntColumn] | None = None if raw_edges is None else partial(self._edges, raw_edges)
         if not timed:  # missing edges are inferred from times
-            edges = _no_edges
+            edges = partial(np.zeros, (0, 3), np.int64)
         return self.rows.trace(header, summary, texts, edges)
 
     def _header(self) -> Record:
         if not _OBJECT.match(self.data):
             raise TraceFormatError(self.file, "byte 0", "not an ET+ file: it is not a JSON object", _NAME_ET)
-        self._check_utf8()
+        decode = codecs.getincrementaldecoder("utf-8")().decode
+        for at in range(0, 0 if self.data.isascii() else len(self.data), _BLOCK):
+            try:
+                decode(self.data[at : at + _BLOCK], at + _BLOCK >= len(self.data))
+            except UnicodeDecodeError as error:
+                raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
         try:
             header = decode_record(self.data)
         except UNREADABLE as error:
@@ -174,16 +175,6 @@ class _Reader:
         if "nodes" not in header:
             raise TraceFormatError(self.file, "", 'no ET+ file: it has no "nodes"', "give a file written by trace-link")
         return header
-
-    def _check_utf8(self) -> None:
-        decode = codecs.getincrementaldecoder("utf-8")().decode
-        if self.data.isascii():
-            return
-        for at in range(0, len(self.data), _BLOCK):
-            try:
-                decode(self.data[at : at + _BLOCK], at + _BLOCK >= len(self.data))
-            except UnicodeDecodeError as error:
-                raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
 
     def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_ArrayBlock]:
         """Yield an array in blocks of whole elements. A cut is right if the text up to it decodes as an array."""
@@ -262,10 +253,6 @@ class _Reader:
         return np.concatenate(parts)
 
 
-def _no_edges() -> IntColumn:
-    return np.zeros((0, 3), np.int64)
-
-
 class NodeRows:
     """Fills a `TraceBuilder` with records block by block; `usual` while all `attrs` are `_UsualAttrs`."""
 
@@ -291,7 +278,11 @@ class NodeRows:
                 builder.comm[row] = Comm(pg_name=str(node.pg_name))
         self.flat &= all(node.ctrl_deps is None for node in nodes)
         columns: dict[str, Values] = {name: list(map(attrgetter(name), nodes)) for name in _SAME_NAME}
-        columns |= self._et_columns(nodes)
+        attributes = self._attribute_columns(nodes)
+        for i in (i for i, node in enumerate(nodes) if node.cat is not None):  # GPU nodes repeat their operator's
+            for name, none in ATTRIBUTES.items():
+                attributes[name][i] = none
+        columns |= attributes
         columns["parent"] = [node.parent if node.ctrl_deps is None else node.ctrl_deps for node in nodes]
         columns["category"] = [node.cat or "" for node in nodes]
         columns["link"] = np.array([_LINKS.get(node.link, UNLINKED) for node in nodes], np.int8)
@@ -325,14 +316,6 @@ class NodeRows:
         )  # fmt: skip
         return infer_edges(trace) if edges is None else trace
 
-    def _et_columns(self, nodes: list[Node]) -> dict[str, Values]:
-        """Return the ATTRIBUTES of ET nodes; GPU nodes get none, because they repeat their operator's."""
-        columns = self._attribute_columns(nodes)
-        for i in (i for i, node in enumerate(nodes) if node.cat is not None):
-            for name, none in ATTRIBUTES.items():
-                columns[name][i] = none
-        return {**columns}
-
     def _attribute_columns(self, nodes: list[Node]) -> dict[str, list[Any]]:
         if not any(node.attrs for node in nodes):
             return {of: list(map(attrgetter(of), nodes)) for of in ATTRIBUTES}
@@ -355,23 +338,15 @@ def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
     ts, dur, inclusive, exclusive = (np.array(list(map(of, nodes)), np.float64) for of in _TIMES)  # None becomes NaN
     if any(np.any(us >= EXACT_US) for us in (ts, dur, inclusive)):
         exact = _decode_exact_times(text)
-        return _columns_of_times(
-            np.array([node.ts is None for node in exact], np.bool_),
-            decimal_ns([node.ts for node in exact]),
-            decimal_ns([node.inclusive_dur if node.dur is None else node.dur for node in exact]),
-            decimal_ns([node.exclusive_dur for node in exact]),
-        )
-    dur = np.where(np.isnan(dur), inclusive, dur)
-    return _columns_of_times(np.isnan(ts), *(exact_ns(np.nan_to_num(us)) for us in (ts, dur, exclusive)))
-
-
-def _columns_of_times(
-    missing: npt.NDArray[np.bool_], ts: IntColumn, dur: IntColumn, exclusive: IntColumn
-) -> dict[str, IntColumn]:
+        durations = [node.inclusive_dur if node.dur is None else node.dur for node in exact]
+        given = [node.ts for node in exact], durations, [node.exclusive_dur for node in exact]
+        missing, columns = np.array([node.ts is None for node in exact], np.bool_), list(map(decimal_ns, given))
+    else:
+        dur = np.where(np.isnan(dur), inclusive, dur)
+        missing, columns = np.isnan(ts), [exact_ns(np.nan_to_num(us)) for us in (ts, dur, exclusive)]
     return {
-        "ts": np.where(missing, -1, ts),
-        "dur": np.where(missing, 0, dur),
-        "exclusive": np.where(missing, 0, exclusive),
+        name: np.where(missing, none, ns)
+        for (name, none), ns in zip({"ts": -1, "dur": 0, "exclusive": 0}.items(), columns, strict=True)
     }
 
 
@@ -380,11 +355,7 @@ NO_EDGES = "the file has no edges (written by another linker); they were inferre
 
 
 def infer_edges(trace: Trace) -> Trace:
-    """Return the trace with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
-
-    An edge runs from the row that starts first to one that starts later; others are left out and counted in `notes`.
-    Chakra's linker gives a GPU event the time of its launch; the order is the same.
-    """
+    """Return the trace with inferred edges, from rows to rows that start later; others are counted in `notes`."""
     parent, events = trace.nodes.parent_row, np.flatnonzero(trace.nodes.kind == GPU)
     on_top = trace.nodes.timed & (trace.nodes.kind == CPU) & ((parent < 0) | trace.nodes.structural[parent])
     launched = events[parent[events] >= 0]

@@ -62,11 +62,8 @@ RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "
 
 
 class RowSource(Protocol):
-    """The rows of a linked trace, made in blocks on demand; members not listed are as in `Trace`.
-
-    Attributes:
-        kind: one entry per row. tids: JSON texts of Kineto's threads. edges: between ids.
-        unattached: index in Kineto's `traceEvents` of the `unattached_events`.
+    """The rows of a linked trace, made in blocks on demand; members are as in `Trace`, except `edges` (between ids),
+    `tids` (JSON texts of Kineto's threads) and `unattached` (indices in Kineto's `traceEvents`).
     """
 
     @property

@@ -24,6 +24,7 @@ from ...trace.tables import MemoryEvents, UnattachedEvents
 
 _REMEDY = "make the file again with trace-link"
 _Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _PositionOrNone = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
 
 
@@ -35,6 +36,9 @@ class _StacksSection(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     id_step: list[int]
     entry: list[_Position]
     evidence: dict[str, list[_Position]] = {}
+
+
+_decode_stacks = msgspec.json.Decoder(_StacksSection | None).decode
 
 
 def stacks_section(stacks: Stacks, ids: IntColumn) -> bytes:
@@ -49,10 +53,7 @@ def stacks_section(stacks: Stacks, ids: IntColumn) -> bytes:
 
 
 def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
-    try:
-        section = msgspec.json.decode(text, type=_StacksSection | None)
-    except UNREADABLE as error:
-        raise TraceFormatError(file, '"stacks"', f"cannot be read ({error})", _REMEDY) from None
+    section = decode_section(file, "stacks", _decode_stacks, text)
     if section is None:
         return Stacks.none()
     name, line, entry = (np.array(column, np.int64) for column in (section.name, section.line, section.entry))
@@ -84,16 +85,13 @@ def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
     )
 
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
 class _GeneratedSection(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     kernels: tuple[GeneratedKernel, ...]
-    id: list[_Number]
-    kernel: list[_Number]
+    id: list[_Id]
+    kernel: list[_Id]
 
 
-_decode_section = msgspec.json.Decoder(_GeneratedSection | None).decode
+_decode_generated = msgspec.json.Decoder(_GeneratedSection | None).decode
 
 
 def generated_section(generated: GeneratedKernels, ids: IntColumn) -> bytes:
@@ -101,10 +99,7 @@ def generated_section(generated: GeneratedKernels, ids: IntColumn) -> bytes:
 
 
 def read_generated(file: str, text: bytes, ids: IntColumn) -> GeneratedKernels:
-    try:
-        section = _decode_section(text)
-    except UNREADABLE as error:
-        raise TraceFormatError(file, '"generated_kernels"', f"cannot be read ({error})", _REMEDY) from None
+    section = decode_section(file, "generated_kernels", _decode_generated, text)
     if section is None:
         return GeneratedKernels.none()
     row, kernel = positions(ids, np.array(section.id, np.int64)), np.array(section.kernel, np.int64)
@@ -117,7 +112,7 @@ def read_generated(file: str, text: bytes, ids: IntColumn) -> GeneratedKernels:
 class Counterpart(msgspec.Struct, gc=False, frozen=True):
     """`counterpart` of a GPU event: id of the GPU node that repeats it."""
 
-    node: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    node: _Id
     same_module: bool = False
 
 
@@ -142,10 +137,7 @@ def read_counterparts(
     """Read counterparts; `found` has them by row."""
     unattached: dict[int, Counterpart] = {}
     if b'"counterpart"' in bytes(header.get("unattached", b"")):
-        try:
-            events = _decode_repeated(header["unattached"])
-        except UNREADABLE as error:
-            raise TraceFormatError(file, '"unattached"', f"cannot be read ({error})", _REMEDY) from None
+        events = decode_section(file, "unattached", _decode_repeated, header["unattached"])
         events.sort(key=lambda event: event.ts)  # as `read_unattached` does
         unattached = {i: event.counterpart for i, event in enumerate(events) if event.counterpart is not None}
     if not found and not unattached:

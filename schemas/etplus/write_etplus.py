@@ -199,9 +199,10 @@ class LinkedRecords(TextRecords):
             added[i] = added[i].removesuffix(_INDEPENDENT + end) + _DEPENDENT % waits + end
         return added
 
-    @property
-    def _times(self) -> Callable[[IntColumn], Part]:
-        return _whole_microseconds if self.whole_us else microseconds
+    def _times(self, ns: IntColumn) -> Part:
+        if not self.whole_us:
+            return microseconds(ns)
+        return integers(ns // 1000) if ns.min(initial=0) >= 0 else signed(ns // 1000)
 
     def _columns(self, keys: Sequence[Key], rows: IntColumn) -> dict[str, npt.NDArray[Any]]:
         return {column: self.rows.column(column, rows) for column in dict.fromkeys(key.column for key in keys)}
@@ -214,12 +215,14 @@ class LinkedRecords(TextRecords):
         trace, columns = self.rows, self._columns((*TIMES, *EVENT_NUMBERS), gpu)
         id_, parent, name, category = (trace.column(key, gpu) for key in ("id", "parent", "name", "category"))
         caller = b', "parent": ' if trace.flat else b', "ctrl_deps": '
+        # as in Kineto and the original trace_link.py
+        process: list[Part] = [b', "pid": ', integers(columns["device"]), b', "tid": ', integers(columns["stream"])]
         return (
             texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
             _texts_of(trace.names, name),
             texts_of_rows(len(gpu), [caller, integers(parent), b", "]),
             self._launched_members(trace.node_of(gpu)),
-            texts_of_rows(len(gpu), self._event_fields(category, columns, _process(columns))),
+            texts_of_rows(len(gpu), self._event_fields(category, columns, process)),
             known_args(self.events.args(columns["kineto_event"])),
             self._ends(gpu),
         )
@@ -342,10 +345,6 @@ def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[st
     return trace.with_(texts=records, header=records.header, summary=summary, counterparts=counterparts)
 
 
-def _whole_microseconds(ns: IntColumn) -> Part:
-    return integers(ns // 1000) if ns.min(initial=0) >= 0 else signed(ns // 1000)
-
-
 def _fields(
     keys: Sequence[Key],
     columns: Mapping[str, npt.NDArray[Any]],
@@ -362,11 +361,6 @@ def _fields(
         else:
             parts.append(times(values) if key.is_time else integers(values, none))
     return parts
-
-
-def _process(columns: Mapping[str, npt.NDArray[Any]]) -> list[Part]:
-    """Return `pid` and `tid` of GPU nodes: device and stream, as in Kineto and the original trace_link.py."""
-    return [b', "pid": ', integers(columns["device"], b"-1"), b', "tid": ', integers(columns["stream"], b"-1")]
 
 
 def _joined(pieces: _Pieces) -> bytes:

@@ -1,8 +1,4 @@
-"""Arguments and attributes of ET nodes, in all layouts.
-
-Schema 1.0.1 has values, shapes, types and attributes as fields of a node. Later schemas have objects `inputs` and
-`outputs` and a list `attrs`.
-"""
+"""Arguments and attributes of ET nodes: fields of the node in schema 1.0.1, else `inputs`, `outputs` and `attrs`."""
 
 from __future__ import annotations
 
@@ -242,12 +238,7 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
 
 
 def recorded_groups(inputs: DecodedSide) -> list[Any]:
-    """Return the process groups that a `PROCESS_GROUPS` node lists.
-
-    Example:
-        >>> recorded_groups(decode_call(b'{"inputs": {"values": ["[]"]}}').inputs)
-        []
-    """
+    """Return the process groups that a `PROCESS_GROUPS` node lists."""
     texts = (process_groups(value) for value in inputs.values if isinstance(value, str))
     return next((groups for groups in texts if groups is not None), [])
 
@@ -280,11 +271,7 @@ def _tensor_members(node: _AnyNode, flat: bool) -> bytes:
 
 
 def launched_members(text: bytes, *, flat: bool) -> bytes:
-    """Return the members that a GPU node copies from its operator, as in Chakra's linker: inputs, outputs and
-    attributes.
-
-    The flat layout leaves out `tid`, a GPU node's stream in the original trace_link.py.
-    """
+    """Return inputs, outputs and attributes for a GPU node to copy, as in Chakra's linker; flat without `tid`."""
     node = _decode_any(text)
     tensors = _tensor_members(node, flat)
     if not flat:
@@ -303,10 +290,7 @@ def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 def made_node(
     name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool, **texts: str
 ) -> bytes:
-    """Return a node as PyTorch writes it, without outputs.
-
-    `numbers` are `id`, `parent` and ATTRIBUTES; `inputs` value, shape and type of each; `texts` further attributes.
-    """
+    """Return a node as PyTorch writes it, from `id`, `parent`, ATTRIBUTES; value, shape, type by input; attributes."""
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
     if flat:

@@ -1,7 +1,6 @@
 """Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and positions of the nodes' texts.
 
-Fields follow `torch.profiler.ExecutionTraceObserver`: version 1.0.1 has flat nodes, later ones have `ctrl_deps` and a
-list `attrs` that starts with rf_id, fw_parent, seq_id, scope, tid, fw_tid.
+Version 1.0.1 has flat nodes, later ones `ctrl_deps` and `attrs`, which begin with ATTRIBUTES.
 """
 
 from __future__ import annotations
@@ -125,15 +124,7 @@ class ExecutionTrace:
 
 
 def read_execution_trace(source: Source, *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
-    """Read an ET of any schema 1.x, gzipped or not.
-
-    Args:
-        strict: refuse a broken file instead of recovering its readable part.
-        progress: show a bar for reading that takes over two seconds.
-
-    Raises:
-        TraceFormatError: not an ET, an unknown schema version, or broken.
-    """
+    """Read an ET of any schema 1.x; `strict` refuses a broken file instead of recovering its readable part."""
     return parse_execution_trace(open_text(source, progress=progress), strict=strict, progress=progress)
 
 
@@ -193,11 +184,7 @@ def _build(
 def _without_circles(
     ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Move nodes that are each other's callers below the node of their thread, or the first node.
-
-    Returns:
-        positions of the moved nodes; the caller's id of every node. The process node is its own caller and stays.
-    """
+    """Move nodes that are each other's callers below their thread, or the first node; return them, and all callers."""
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch numbers callers first

@@ -1,7 +1,6 @@
 """Tensors and values in the arguments of ET nodes: uses of storages as columns, and signatures.
 
-A tensor is `[tensor id, storage id, offset, numel, itemsize, device]`, offset and numel in elements, as PyTorch's
-`ExecutionTraceObserver` writes it in all schemas; lists of tensors nest them.
+A tensor is `[tensor id, storage id, offset, numel, itemsize, device]` in all schemas, offset and numel in elements.
 """
 
 from __future__ import annotations
@@ -50,11 +49,7 @@ def tensor_uses(records: Sequence[bytes]) -> TensorUses:
 
 
 def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
-    """Find the tensors of some records; add new devices to `codes`.
-
-    The joined texts of the values are searched for the punctuation of a tensor, `[,,,,,""]`. Other values, and numbers
-    out of range, are skipped.
-    """
+    """Find the tensors of some records by their punctuation, `[,,,,,""]`; add new devices to `codes`."""
     each = [undecoded_arguments(record) or Arguments() for record in records]
     text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
     text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")

@@ -82,11 +82,10 @@ def _kind_of(source: Source, name: str) -> str:
 
 
 def find_compile_files(kineto: object) -> list[str]:
-    """Return the files next to a Kineto trace that belong to it, by name.
+    """Return the files next to `NAME.kineto.json.gz` that belong to it, such as `NAME.kernel_information.json`.
 
-    Next to `NAME.kineto.json.gz` these are `NAME.kernel_information.json` and `NAME.provenance*.json`, gzipped or not.
-    NAME may lack its rank, and may be missing if the folder has no other Kineto trace. Graph annotations are
-    `kernel_annotations_rank0*.json`, by rank, next to the trace or one folder above, as PyTorch writes them.
+    NAME may lack its rank, and may be missing if the folder has no other Kineto trace. Graph annotations
+    (`kernel_annotations_rank0*.json`) are next to the trace or one folder above, as PyTorch writes them.
     """
     if not isinstance(kineto, (str, os.PathLike)) or not Path(kineto).is_file():
         return []

@@ -1,8 +1,6 @@
 """Read annotations of CUDA graph nodes by `graph node id`, from a file or a kernel's arguments.
 
-`torch.cuda.graph_annotations.get_kernel_annotations()` maps node ids (the graph's id in the upper 32 bits) to lists of
-objects with the user's keys: `name`, `stream`, `module_fqn`, `stack`. PyTorch's tutorial pickles them; a pickle can run
-any program, so only JSON is read.
+`torch.cuda.graph_annotations.get_kernel_annotations()` has them. Pickles are not read: they can run any program.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Corrections of event tables: launch ids in unusual places, and the output of PyTorch's Cuspy exporter.
 
-Facts from torch/profiler/_cuspy (PyTorch 2.15): copies and memsets have one name each and their kinds as arguments.
-Dependencies between the nodes of a CUDA graph are flows of category "ac2g" with ids from 2**40, from the end of a node
-to the start of another. A graph node may be drawn on another lane; `original_stream` is then its stream.
-
-Some ROCm files have no `correlation`: a launch call and its GPU work have the id of the "ac2g" flow between them as
-`External id`. Their GPU events have no `device` and `stream` either; as in all Kineto files, these are the event's
-process and thread.
+Cuspy (torch/profiler/_cuspy): copies have one name each and their kinds as arguments; dependencies between nodes of a
+CUDA graph are "ac2g" flows with ids from 2**40. A graph node may be drawn on another lane than `original_stream`.
+ROCm files without `correlation`: a launch and its GPU work have the id of the "ac2g" flow as `External id`; device and
+stream are the event's process and thread.
 """
 
 from __future__ import annotations
@@ -16,21 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-
-from ...trace.columns import IntColumn, StringTable
-from ...trace.conventions import COPY_CATEGORIES
-from ...trace.errors import UNREADABLE
-from ..text.text import words
-
-if TYPE_CHECKING:
-    from .read_kineto import EventTable
-
-from typing import TYPE_CHECKING
-
 import numpy.typing as npt
 
-from ...trace.columns import distinct, matching
-from ...trace.conventions import GPU_CATEGORIES
+from ...trace.columns import IntColumn, StringTable, distinct, matching
+from ...trace.conventions import COPY_CATEGORIES, GPU_CATEGORIES
+from ...trace.errors import UNREADABLE
+from ..text.text import words
 
 if TYPE_CHECKING:
     from .read_kineto import EventTable, FlowTable
@@ -55,10 +43,7 @@ _decode_kinds = msgspec.json.Decoder(_Kinds).decode
 
 
 def whole_us(ts: IntColumn) -> IntColumn:
-    """Round times (int64 ns since the epoch) to whole µs.
-
-    The exporter computes in doubles: those hold µs since the epoch only to 0.25 µs. Times relative to a base are exact.
-    """
+    """Round ns since the epoch to whole µs: the exporter's doubles hold these only to 0.25 µs."""
     rounded: IntColumn = (ts + 500) // 1000 * 1000
     return rounded
 
@@ -100,10 +85,7 @@ _MOST_DEVICES = 4096
 
 
 def with_launch_numbers(events: EventTable, flows: FlowTable, *, modern: bool) -> EventTable:
-    """Fill in missing correlations from flows, and missing devices and streams from processes and threads.
-
-    In a `modern` file a GPU event's `External id` is the operator's; in older ones it is the correlation.
-    """
+    """Fill in missing correlations, devices and streams; a `modern` GPU event's `External id` is its operator's."""
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     if (events.correlation[rows] <= 0).any():
         events = _with_correlations(events, flows, rows, modern)

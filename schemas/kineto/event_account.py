@@ -83,13 +83,7 @@ def _listed(counts: Counter[str]) -> str:
 def account_for(
     parts: Sequence[EventPart], tables: Tables, categories: list[str], *, pairs: int, repeated: int
 ) -> EventAccount:
-    """Count all events by outcome.
-
-    Args:
-        tables: the events that are kept.
-        pairs: number of "E" events that gave a "B" event its duration.
-        repeated: number of duplicates that `drop_repeated` removed.
-    """
+    """Count all events by outcome, from the kept events, closed pairs, and duplicates that were removed."""
     phases = sum((part.phases for part in parts), Counter[str]())
     read, not_used, dropped = Counter[str](), Counter[str](), Counter[str]()
     of_category = np.bincount(tables["events"]["category"], minlength=len(categories)).tolist()
@@ -117,11 +111,10 @@ def account_for(
 
 
 def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> int:
-    """Remove duplicate events from the tables, keep the first ones, and return the number of removed ones.
+    """Remove duplicate events from the tables, and return their number.
 
-    Two records describe one event if process, thread or stream, times, name, category, correlation and arguments agree.
-    Recorder ids may differ, except on events without correlation: only they tell a recursive call of less than 1 µs
-    from its caller. Calls without any id are therefore kept. Memory events and Python calls must agree in all bytes.
+    They agree in all but recorder ids; these only tell a recursive call of less than 1 µs from its caller, so calls
+    without correlation must agree in them too. Memory events and Python calls must agree in all bytes.
     """
     rows = _suspects(tables["events"], _PLACE)
     events, count = {key: column[rows] for key, column in tables["events"].items()}, 0

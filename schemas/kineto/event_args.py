@@ -106,18 +106,15 @@ class _WorkArgs(msgspec.Struct, gc=False):
 
 
 def work_args(text: bytes) -> tuple[bytes, ...]:
-    """Return JSON texts that tell GPU events of one name apart: launch sizes, copied bytes, communication; b"" for
-    none."""
+    """Return JSON texts that tell GPU events of one name apart (sizes, communication); b"" for none."""
     return tuple(map(bytes, msgspec.structs.astuple(_read(text, _WorkArgs) or _WorkArgs())))
 
 
 def launch_sizes(trace: Trace) -> IntColumn:
     """Return the grid's blocks and the threads per block, by GPU event, int64 (n, 2), 0 if not recorded.
 
-    `hipExtModuleLaunchKernel` (MIOpen, Tensile) takes the grid in work items, and roctracer records them.
-    `hipLaunchKernel` and Triton's `hipModuleLaunchKernel` take blocks. If the name of the launch call does not tell,
-    the grid is in work items if the kernel's name has no parameters, is not Triton's, and the grid is a multiple of the
-    block in each dimension.
+    `hipExtModuleLaunchKernel` (MIOpen, Tensile) takes the grid in work items, other launches in blocks. If the name of
+    the launch is unknown, a kernel without parameters that is not Triton's has work items.
     """
     gpu = trace.gpu
     known = np.flatnonzero(gpu.source >= 0)

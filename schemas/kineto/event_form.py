@@ -68,10 +68,7 @@ def category(trace: Trace, row: Row) -> str:
 
 
 def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
-    """Yield Kineto's `args` of rows: recorded arguments for GPU events, arguments of the node for others.
-
-    "External id" is the node id of the operator that made or launched the row; "id" is the row's own node id.
-    """
+    """Yield Kineto's `args` of rows. "External id" is the id of the operator that made or launched the row."""
     for at in range(0, len(rows), _ROWS):
         part = rows[at : at + _ROWS]
         numbers = (by_row(columns, len(part)) for columns in number_columns(trace, part))

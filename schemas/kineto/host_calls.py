@@ -1,8 +1,4 @@
-"""Match collectives that ran on the host with the `c10d::` calls that issued them.
-
-Host backends (Gloo, MPI) run collectives on other threads, without a record of the call or group. Collectives run in
-the order of their calls, and so do messages in the same direction.
-"""
+"""Match collectives of host backends (Gloo, MPI) with the `c10d::` calls that issued them, by their order."""
 
 from __future__ import annotations
 
@@ -28,13 +24,7 @@ _SHARDED = ("_allgather_base_", "_reduce_scatter_base_")
 def outermost_calls(
     parent: IntColumn, name: npt.NDArray[np.integer], names: Sequence[str], timed: npt.NDArray[np.bool_]
 ) -> IntColumn:
-    """Return positions of the calls that issue a collective, the outermost of nested calls of one name.
-
-    Args:
-        parent: position of the caller, −1 for none.
-        name: code in `names`.
-        timed: mask of the calls to consider.
-    """
+    """Return the calls among `timed` that issue a collective, the outermost of nested calls of one name."""
     calls = matching(name, names, _ISSUING_CALL.fullmatch)
     above = nearest(parent, parent, calls)
     return np.flatnonzero(calls & timed & ((above < 0) | (name[above] != name)))
@@ -48,14 +38,10 @@ def pair_with_calls(
     *,
     numbered: bool = False,
 ) -> IntColumn:
-    """Return pairs of a host collective and its call, int64 (n, 2), ascending.
+    """Return pairs of a host collective and its call, int64 (n, 2), ascending, from positions in call order.
 
-    The n-th collective belongs to the n-th call. If the counts differ, it belongs to the last call before it.
-
-    Args:
-        runs, calls: positions in call order, ascending.
-        run_names, call_names: their names.
-        numbered: collectives were numbered when issued, so each belongs to the last call before it.
+    The n-th collective belongs to the n-th call. If the counts differ, or collectives were `numbered` when issued, it
+    belongs to the last call before it.
     """
     pairs = []
     for kind in (*_MESSAGES, ""):
@@ -80,10 +66,7 @@ def named_group(values: Sequence[Any], groups: Collection[str]) -> str | None:
 
 
 def group_size_of(call: str, values: Sequence[Any]) -> int | None:
-    """Return the group size of a call on a full tensor and a shard: the ratio of their sizes.
-
-    Tensors in `values` are [tensor, storage, offset, elements, item size, device].
-    """
+    """Return the group size of a call on a full tensor and a shard, from their elements (entry 3 of a tensor)."""
     if not call.endswith(_SHARDED):
         return None
     elements = [value[3] for value in values[:2] if isinstance(value, list) and len(value) == 6]

@@ -127,10 +127,7 @@ def _list_type(shape: Any) -> str:
 
 
 def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
-    """Return Kineto's arguments for the inputs of a node: dimensions, dtypes, and scalars as texts.
-
-    `from_et`: the node was recorded in an ET, not made from a Kineto event.
-    """
+    """Return Kineto's arguments for the inputs of a node from an ET, or made from a Kineto event (`from_et`)."""
     if not given.whole:
         return {}
     values, shapes, types, strides, _ = given
@@ -168,8 +165,7 @@ def _kind(of_et: str, *, from_et: bool) -> str:
 
 
 def _text(value: Any) -> str:
-    """Format a value as Kineto does (`operator<<` in aten/src/ATen/core/ivalue.cpp): 1, 0.5, 2., True, [1, 1], "" for
-    None."""
+    """Format a value as Kineto does (`operator<<` in aten/src/ATen/core/ivalue.cpp): 1, 0.5, 2., True, [1, 1]."""
     if isinstance(value, float):
         return f"{value:.0f}." if abs(value) < _WHOLE and value.is_integer() else f"{value:.17g}"
     if isinstance(value, list):
@@ -212,8 +208,7 @@ def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
-    """Return for each input how to compare it ("shape", "scalar", "dtype", or "" for not), and both types; [] if counts
-    differ."""
+    """Return how to compare each input ("shape", "scalar", "dtype", ""), and both types; [] if counts differ."""
     listed = msgspec.json.decode(types, type=list[str]), msgspec.json.decode(kinds, type=list[str])
     result = []
     for ours, theirs in zip(*listed, strict=False):

@@ -46,16 +46,10 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
 def enclosing_call(
     calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the position of the innermost call open at the start of an interval, −1 for none.
+    """Return the innermost `wanted` call open at the start of an interval (ns), −1 for none: the one that started last.
 
-    The innermost call is the one that started last, also if calls overlap partly. A call that ends exactly at the start
-    is open if the interval also ends there: older files cut times to whole µs, so a call's last launch may seem to
-    begin when the call ends.
-
-    Args:
-        thread: codes of `EventTable.threads`.
-        ts, until: ns.
-        wanted: mask of the calls to consider; None for all.
+    A call that ends exactly at the start is open if the interval also ends there: older files cut times to whole µs, so
+    a call's last launch may seem to begin when the call ends.
     """
     at = np.full(len(ts), -1, np.int64)
     for (code,), here in grouped(thread):

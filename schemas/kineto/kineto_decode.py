@@ -121,12 +121,7 @@ _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(
 
 
 def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[str], object] | None = None) -> EventPart:
-    """Decode blocks of events one at a time.
-
-    Args:
-        modules: list module forwards among the events.
-        invalid: leave out invalid events, and call this with the errors.
-    """
+    """Decode blocks of events; `modules`: list module forwards too; `invalid`: gets errors instead of raising them."""
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
         check_utf8(array)
@@ -143,10 +138,7 @@ def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[st
 
 
 def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> bool:
-    """Decode events of PyTorch since 2024 and add them to `columns`; return False, with nothing added, for other forms.
-
-    Times are relative to the file's base, and doubles hold all numbers exactly.
-    """
+    """Add events of PyTorch since 2024 to `columns`; return False, with nothing added, for other forms."""
     try:
         decoded: list[Any] = _decode_plain(array)
     except msgspec.ValidationError:
@@ -317,11 +309,7 @@ def _add(
 ) -> None:
     """Add a block of `total` events.
 
-    Args:
-        kept: duration events and Python calls with positions; flow events and a mask of starts; memory events with
-            positions.
-        times: ns: ts and dur of duration events, ts of flows, ts of memory events, ts and dur of Python calls.
-        numbers, allocated: columns of the arguments of duration events and of memory events.
+    `times` (ns): ts and dur of events, ts of flows, ts of memory events, ts and dur of Python calls.
     """
     (events, at), (frames, frames_at), (flows, starts), (memory, memory_at) = kept
     ts, dur, flow_ts, memory_ts, frame_ts, frame_dur = times

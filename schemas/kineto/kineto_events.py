@@ -67,13 +67,7 @@ class EventColumns:
         self, category: Values, name: Values, thread: Values, ts: IntColumn, dur: IntColumn, *,
         at: IntColumn | None = None, **numbers: IntColumn,
     ) -> None:  # fmt: skip
-        """Append duration events (ph "X").
-
-        Args:
-            category, name: texts. thread: (pid, tid). ts, dur: ns.
-            at: positions of the kept events in a block that the caller counts; None if all are kept.
-            numbers: columns of NUMBERS, −1 by default.
-        """
+        """Append duration events (ph "X"); `at` are positions of the kept ones in a block that the caller counts."""
         none = {} if len(numbers) == len(NUMBERS) else dict.fromkeys(NUMBERS, np.full(len(ts), -1, np.int64))
         texts = {"category": category, "name": name, "thread": thread}
         codes = {kind: self._codes(kind, values) for kind, values in texts.items()}

@@ -88,10 +88,7 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """Return the events in the current form, each in its place, and the number of pairs.
-
-    The begin of a pair becomes an event with a duration. A text that is not an object stays unchanged.
-    """
+    """Return the events in the current form, each in its place, and the number of begins that got an end."""
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
         phase = _phase(text)
@@ -117,10 +114,7 @@ class _Edge(NamedTuple):
 
 
 def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
-    """Return duration (µs) and arguments of the ends, by the index of their begins.
-
-    An end closes the last open begin of its name on its thread; an end without a name closes the last open begin.
-    """
+    """Return duration (µs) and arguments by begin: an end closes the last open begin of its name, if it has one."""
     waiting: dict[Any, list[_Edge]] = defaultdict(list)
     ends: dict[int, tuple[Decimal, Fields]] = {}
     for edge in sorted(edges, key=lambda edge: edge.ts):
@@ -138,18 +132,12 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 
 
 class _DeviceTasks:
-    """Facts from other events about events without category.
-
-    Attributes:
-        processes: process names by undecoded id.
-        flows: flow number by undecoded id (a time in ns), from 1, since launch ids are small.
-        launches: number of the flow that ends at a process, thread and time, undecoded.
-    """
+    """Facts from other events about events without category."""
 
     def __init__(self) -> None:
-        self.processes: dict[bytes, str] = {}
-        self.flows: dict[bytes, int] = {}
-        self.launches: dict[tuple[bytes, ...], int] = {}
+        self.processes: dict[bytes, str] = {}  # names by undecoded id
+        self.flows: dict[bytes, int] = {}  # number by undecoded id (a time in ns), from 1, since launch ids are small
+        self.launches: dict[tuple[bytes, ...], int] = {}  # number of the flow that ends at a process, thread and time
 
     def look_at(self, phase: Any, event: Fields) -> None:
         if phase == "M" and _value(event, "name") == "process_name":

@@ -1,8 +1,7 @@
-"""Split Kineto traces that hold several processes.
+"""Split Kineto traces that hold several processes: launch ids and flow ids are unique per process only.
 
-Tools merge the traces of a job's ranks into one file, but launch ids (`correlation`, `External id`, flow ids) are
-unique per process only. SGLang writes a label before every process id ("[TP00] 100"), TraceLens adds a multiple of a
-power of ten, our own files use the rank as process id, other tools change nothing.
+SGLang writes a label before every process id ("[TP00] 100"), TraceLens adds a multiple of a power of ten, our own files
+use the rank as process id, other tools change nothing.
 """
 
 from __future__ import annotations
@@ -60,11 +59,7 @@ def one_process(
     et_pid: int | None = None,
     et_rank: int | None = None,
 ) -> KinetoTrace:
-    """Return the trace itself, or one process of a merged trace.
-
-    Args:
-        rank, pid: the wanted process. et_pid, et_rank: process and rank of the ET to link, used if several are left.
-    """
+    """Return the trace, or one process of a merged trace; the ET's process and rank count if several are left."""
     ranks = processes_of(kineto)
     if not ranks:
         return kineto
@@ -163,20 +158,13 @@ class Label(NamedTuple):
 
 
 class ProcessOwners:
-    """The ranks of a trace and their events.
-
-    A child process (a DataLoader worker) belongs to its parent: it launches no GPU work and has no steps.
-
-    Attributes:
-        labels: distinct process ids, in parts. code: their positions. of_thread: position of the thread's process.
-        ranks: positions of the processes that are ranks.
-    """
+    """The ranks of a trace and their events. A child (a DataLoader worker) launches no GPU work, and has no steps."""
 
     def __init__(self, kineto: KinetoTrace) -> None:
         events = self._events = kineto.events
         self._file = kineto.file
         self.code = {process: k for k, process in enumerate(dict.fromkeys(process for process, _ in events.threads))}
-        self.labels = list(map(Label.of, self.code))
+        self.labels = list(map(Label.of, self.code))  # distinct process ids, in parts
         self.of_thread = np.array([self.code[process] for process, _ in events.threads], np.int64)
         self._runtime = events.runtime_mask()
         self._on_host = events.mask(CPU_CATEGORIES) | self._runtime

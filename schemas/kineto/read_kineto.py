@@ -235,15 +235,9 @@ class KinetoTrace:
 
 
 def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
-    """Read a Kineto trace of any generation, or a Perfetto trace (.pftrace), gzipped or not, in one pass.
+    """Read a Kineto trace of any generation, or a Perfetto trace; `modules`: list "nn.Module: …" among the events.
 
-    Args:
-        strict: refuse a broken file instead of recovering its readable part.
-        progress: show a bar for reading that takes over two seconds.
-        modules: also list the Python calls "nn.Module: …" among the events.
-
-    Raises:
-        TraceFormatError: not a Kineto trace, or broken.
+    `strict` refuses a broken file instead of recovering its readable part.
     """
     return parse_kineto(open_text(source, progress=progress), strict=strict, progress=progress, modules=modules)
 
@@ -352,8 +346,7 @@ _DEEPEST = 50
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:
-    """Return a value that can be encoded again: larger integers as floats, None for infinite or too deeply nested
-    values."""
+    """Return a value that can be encoded again: large integers as floats, None if infinite or too deep."""
     if level > _DEEPEST:
         return None
     if isinstance(value, dict):

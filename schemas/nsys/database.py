@@ -148,11 +148,7 @@ class Database:
 
 
 def is_nsys(source: Source | Blob[Text]) -> bool:
-    """Return True for a SQLite database, gzipped or not.
-
-    Only paths, bytes and opened inputs are examined. False for inputs that cannot be opened; the reader reports the
-    error.
-    """
+    """Return True for a SQLite database, gzipped or not; False if it cannot be opened (its reader reports that)."""
     if isinstance(source, Blob):
         return is_sqlite(source.data[:_BLOCK])
     if isinstance(source, (bytes, bytearray, memoryview)):

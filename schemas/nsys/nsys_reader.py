@@ -46,11 +46,7 @@ def read_nsys(
 ) -> KinetoTrace:
     """Read one rank (a process and one of its GPUs) of an export by nsys export --type sqlite.
 
-    Args:
-        source: path, bytes, binary file object or opened input, gzipped or not; a `NsysRank`.
-        rank, pid, device: the wanted rank; a single rank of a file matches any `rank`.
-        et_pid, et_rank: process and rank of the ET to link, used if several are left.
-        progress: show a bar for unpacking that takes over two seconds.
+    A single rank of a file matches any `rank`; the ET's process and rank count if several are left.
     """
     with open_database(source, progress=progress) as database:
         every = ranks = ranks_of(database, "")
@@ -106,10 +102,7 @@ def _strange_time(events: EventTable) -> str:
 
 
 def _base_time(database: Database) -> int:
-    """Return the offset from times of the file to ns since the epoch, 0 if unknown.
-
-    `utcEpochNs` is the start of the capture, `startTime` the same on the clock of all other times.
-    """
+    """Return the offset from times of the file to ns since the epoch (the start on both clocks), 0 if unknown."""
     started = database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     zero = database.numbers("ANALYSIS_DETAILS", ("startTime",))["startTime"]
     if not len(started):
@@ -167,8 +160,7 @@ class _EventArguments:
         return {}
 
     def _of_range(self, event: int) -> dict[str, Any]:
-        """Return an operator's handle, sequence number and shapes. Inputs that are not tensors have shape [] and no
-        type."""
+        """Return handle, sequence number and shapes; inputs that are not tensors have shape [] and no type."""
         ranges = self._ranges
         op_id, seq = int(ranges.op_id[event]), int(ranges.seq[event])
         args: dict[str, Any] = {"Record function id": op_id} if op_id else {}
@@ -200,10 +192,7 @@ _KERNEL = words(
 
 
 class GpuArguments:
-    """The arguments of consecutive events of one kind as columns; `first` is the index of the first event.
-
-    Kinds: "kernel", "copy", "memset", "graph", "synchronization".
-    """
+    """The arguments of consecutive events ("kernel", "copy", "memset", "graph", "synchronization") as columns."""
 
     def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
         self.first, self._kind = first, kind
@@ -345,11 +334,7 @@ def _of(labels: tuple[str, ...], number: int) -> str:
 
 
 def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> IntColumn:
-    """Return for each wait the position of the last record of its event before it, by correlation; −1 for none.
-
-    A wait is for the latest record at the time of the call (CUDA Runtime API, cudaStreamWaitEvent). Correlation ids
-    count the calls of a process.
-    """
+    """Return each wait's last record of its event before it, by correlation, which counts calls; −1 for none."""
     keys = [np.stack([columns["contextId"], columns["eventId"]], axis=1) for columns in (records, waits)]
     code = distinct_rows(*np.concatenate(keys).T)[1]
     ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]

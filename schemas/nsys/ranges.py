@@ -90,10 +90,7 @@ def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
 def _innermost(
     thread: IntColumn, start: IntColumn, end: IntColumn, nested: IntColumn, probed: IntColumn, at: IntColumn
 ) -> IntColumn:
-    """Return for each probed range the innermost nested one that is open on its thread at `at`, −1 for none.
-
-    A range of no length at that time is put among the nested ones; its caller is the answer.
-    """
+    """Return each probed range's innermost nested range that is open at `at`, −1 for none."""
     threads = np.concatenate([thread[nested], thread[probed]])
     begin, until = np.concatenate([start[nested], at[probed]]), np.concatenate([end[nested], at[probed]])
     row = np.concatenate([nested, np.full(len(probed), -1)])
@@ -128,8 +125,7 @@ class Range(NamedTuple):
 def read_range(text: str) -> Range:
     """Parse the text of a range.
 
-    The text does not tell an operator from a user's `record_function`. A range with an op_id is an operator if it has a
-    sequence number or an operator's name, with a namespace in lower case.
+    A range with an op_id is an operator if it has a sequence number or an operator's name, else a `record_function`.
     """
     found = _EMITTED.search(text)
     if found is None:

@@ -28,11 +28,6 @@ from .stored_tables import described, nulls, stored_name
 _MOST_BYTES = 2**31 - 1  # Maximum size of the texts of an Arrow array.
 
 
-def arrow_integers(values: Sequence[int | None]) -> Any:
-    """Return 64-bit integers or None as an Arrow array."""
-    return arrow_numbers(np.array([value or 0 for value in values], np.int64), _missing(values))
-
-
 def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
     """Return texts, or UTF-8, as an Arrow array of strings."""
     encoded = [text.encode() if isinstance(text, str) else text for text in values]
@@ -71,10 +66,7 @@ VERSION = {"etplus_columns": str(layout.FORMAT)}
 
 
 class ArrowTables:
-    """The tables of a trace, made on demand (columns: see `stored_tables`).
-
-    `spans` are begin and end of the rows' records in the ET+ text; None leaves them out.
-    """
+    """The tables of a trace, made on demand; with `spans`, also the place of each row's record in the ET+ text."""
 
     def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:
         self.trace, self._spans = trace, spans
@@ -102,11 +94,8 @@ class ArrowTables:
     def _rows(self, kind: int) -> dict[str, Any]:
         trace, table, rows = self.trace, layout.ROW_TABLES[kind], np.flatnonzero(self.trace.nodes.kind == kind)
         values = {name: getattr(trace.nodes, name)[rows] for name in layout.STORED}
-        more = [
-            name
-            for name in layout.STORED
-            if name not in layout.COLUMNS[table] and np.any(values[name] != layout.null_of(name))
-        ]
+        others = (name for name in layout.STORED if name not in layout.COLUMNS[table])
+        more = [name for name in others if np.any(values[name] != (NODE_COLUMNS[name].none or 0))]
         columns: dict[str, Any] = {"row": arrow_numbers(rows)}
         columns |= {name: self._column(name, values[name]) for name in (*layout.COLUMNS[table], *more)}
         if self._spans is not None:
@@ -219,14 +208,12 @@ class ArrowTables:
             values = [getattr(self.trace.comm[row], field) for row in rows]
             if field == layout.COMM_MESSAGES:
                 values = [None if value is None else msgspec.json.encode(value).decode() for value in values]
-            make = (
-                arrow_lists
-                if field in layout.COMM_LISTS
-                else arrow_texts
-                if field in layout.COMM_TEXTS
-                else arrow_integers
-            )
-            columns[field] = make(values)
+            if field in layout.COMM_LISTS:
+                columns[field] = arrow_lists(values)
+            elif field in layout.COMM_TEXTS:
+                columns[field] = arrow_texts(values)
+            else:
+                columns[field] = arrow_numbers(np.array([value or 0 for value in values], np.int64), _missing(values))
         return columns
 
     @cached_property

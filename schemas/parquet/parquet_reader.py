@@ -285,10 +285,7 @@ class _Text:
 
 @lru_cache(maxsize=_PIECES_KEPT)
 def _piece_of(path: Path, number: int, digest: str) -> bytes:
-    """Return a piece of a text; raise OSError, ValueError, KeyError or IndexError if it is unreadable or changed.
-
-    The file is closed, because a job may have 10,000.
-    """
+    """Return a piece of a text. The file is closed again, because a job may have 10,000."""
     with library("pyarrow.parquet").ParquetFile(path) as file:
         text: bytes = file.read_row_group(number).column("text")[0].as_py()
     if hashlib.blake2b(text, digest_size=16).hexdigest() != digest:

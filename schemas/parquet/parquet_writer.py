@@ -33,13 +33,9 @@ _FOREIGN = "give a folder that is not there yet, or one that etplus wrote"
 
 @gc_disabled()
 def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | None = None) -> list[str]:
-    """Write a trace as a folder of Parquet files; it reads back as the same trace and the same ET+ bytes.
+    """Write a trace as a folder of Parquet files, which reads back as the same ET+ bytes; return the files' names.
 
-    Args:
-        rank: write one of several ranks: each table is a folder with Hive partitions `rank=…`.
-
-    Returns:
-        the names of the files.
+    With `rank` each table is a folder with Hive partitions `rank=…`.
     """
     check_place(folder, rank=rank)
     return _FolderWriter(trace, Place(Path(folder), rank)).write()
@@ -82,16 +78,13 @@ class _FolderWriter:
         return self.files
 
     def _write(self, name: str, table: Any) -> None:
+        numbers = [field.name for field in table.schema if self.arrow.types.is_integer(field.type)]
+        others = [field.name for field in table.schema if field.name not in numbers]
+        encodings = dict.fromkeys(numbers, "DELTA_BINARY_PACKED")  # numbers mostly count up
         packed = io.BytesIO()
-        self.parquet.write_table(table, packed, compression="zstd", **self._encodings(table.schema))
+        self.parquet.write_table(table, packed, compression="zstd", use_dictionary=others, column_encoding=encodings)
         self.digests[name] = _digest(packed.getbuffer())
         self._put(self.place.of(name), packed.getbuffer())
-
-    def _encodings(self, schema: Any) -> dict[str, Any]:
-        """Numbers mostly count up, so store their differences; texts by dictionary."""
-        numbers = [field.name for field in schema if self.arrow.types.is_integer(field.type)]
-        others = [field.name for field in schema if field.name not in numbers]
-        return {"use_dictionary": others, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
 
     def _write_records(self, data: bytes) -> list[tuple[int, str]]:
         chunks = []

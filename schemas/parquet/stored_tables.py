@@ -167,11 +167,6 @@ def files_of(rank: int) -> list[str]:
     return [*(place.of(table).as_posix() for table in TABLES), place.meta.as_posix()]
 
 
-def null_of(name: str) -> int:
-    """Return the null value of a column of rows."""
-    return NODE_COLUMNS[name].none or 0
-
-
 # Columns with another name in data frames and stored tables than in a trace.
 _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequence", "op": "op_name"}
 

@@ -1,8 +1,4 @@
-"""Packets of a Perfetto trace, and GPU work in Kineto's terms.
-
-A trace is a message; its repeated field 1 holds the packets. GPU work is in render stages, as PyTorch's Cuspy exporter
-writes them.
-"""
+"""Packets of a Perfetto trace, and its render stages as GPU work in Kineto's terms."""
 
 from __future__ import annotations
 

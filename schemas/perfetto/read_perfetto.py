@@ -363,23 +363,18 @@ class Clocks:
 
 
 class PacketSequence:
-    """The state of a sequence of packets.
-
-    Attributes:
-        names: interned text by field of InternedData and iid (`gpu_specifications`: name and category).
-        arguments: names of launch arguments by iid.
-        track, clock: defaults of packets.
-    """
+    """The state of a sequence of packets."""
 
     def __init__(self, shared: dict[int, int]) -> None:
         self.clocks = Clocks(shared)
         self._clear()
 
     def _clear(self) -> None:
+        # Interned text by field of InternedData and iid (`gpu_specifications`: name and category).
         self.names: dict[str, dict[int, Any]] = {kind: {} for kind in _NAMED}
         self.texts: dict[int, str] = {}
-        self.arguments: dict[int, str] = {}
-        self.track, self.clock = 0, 0
+        self.arguments: dict[int, str] = {}  # names of launch arguments by iid
+        self.track, self.clock = 0, 0  # defaults of packets
 
     def take(self, packet: Any) -> None:
         """Apply the state that a packet sets for itself and later packets."""

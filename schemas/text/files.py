@@ -53,12 +53,7 @@ class Blob(Generic[D]):
 
 
 def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
-    """Read an input into memory and gunzip it. `trace` refuses files of other formats by name.
-
-    Raises:
-        MissingFileError: the input does not exist.
-        TraceFormatError: the input is a directory, unreadable, empty, or too large for the memory.
-    """
+    """Read an input into memory and gunzip it. `trace` refuses files of other formats by name."""
     blob = _open(source, sys.maxsize, progress)
     if trace:
         refuse_foreign(blob.name, blob.data[:HEAD])
@@ -69,8 +64,7 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
-    """Read a JSON file of our own format; return its content and its name. `problem` and `remedy` go into the error
-    message."""
+    """Read a JSON file of our own format; return content and name. `problem` and `remedy` go into the error."""
     blob = load(source, trace=False)
     try:
         return msgspec.json.decode(blob.data, type=kind), blob.name
@@ -299,8 +293,7 @@ _DISK_USED = 0.9
 class Spool:
     """Gathers a text of unknown length: in memory up to `kept` bytes, then in an unnamed temporary file.
 
-    On Windows everything stays in memory. `write` raises TraceFormatError if memory or disk space is short. `packed` is
-    the size of the compressed input, None for plain input.
+    `packed` is the size of the compressed input, None for plain input.
     """
 
     def __init__(self, name: str, kept: int, packed: int | None = None) -> None:
@@ -362,14 +355,9 @@ class Spool:
 def gunzip(
     packed: Text, name: str = "<bytes>", *, kept: int = sys.maxsize, done: Callable[[int], object] | None = None
 ) -> tuple[Text, int | None]:
-    """Gunzip all members of a text, up to the first damage; ignore bytes behind the last member, as gzip does.
+    """Gunzip all members up to the first damage, and return its offset in `packed` (None for none).
 
-    Args:
-        kept: put a longer result into a temporary file, see `Spool`.
-        done: called with the number of bytes read.
-
-    Returns:
-        The text, and the offset of the damage in `packed` (None if there is none).
+    `kept`: see `Spool`; `done` is called with the number of bytes read.
     """
     spool, watch = Spool(name, kept, len(packed)), Expansion(name)
     try:

@@ -111,9 +111,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class NumberRows:
     """Reads the numbers of equal objects at once: as MessagePack, objects of doubles are rows of one length.
 
-    Args:
-        example: an object with only doubles as numbers.
-        before: by column, the encoded text before its number, without the type byte.
+    `example` has only doubles as numbers; `before` by column the text before its number, without the type byte.
     """
 
     def __init__(self, example: msgspec.Struct, before: Mapping[str, bytes]) -> None:

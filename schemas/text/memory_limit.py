@@ -35,11 +35,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int:
-    """Return the bytes that can be allocated without swapping, by machine, control group, process limits and `LIMIT`.
-
-    If the system does not report it, this is half of the machine's memory, or unlimited. Raises UsageError if `LIMIT`
-    is not a size.
-    """
+    """Return the bytes that can be allocated without swapping: by machine, control group, limits and `LIMIT`."""
     return max(min(_limits()), 0)
 
 

@@ -42,15 +42,10 @@ def processes(count: int) -> Iterator[None]:
 def parallel_map(
     work: Callable[[int], T], count: int, *, most: int = sys.maxsize
 ) -> AbstractContextManager[Iterator[T]]:
-    """Yield an iterator of `work(0)`, `work(1)`, … up to `count`, equal for any number of processes.
+    """Yield an iterator of `work(0)`, `work(1)`, … up to `count`, equal for any number of processes (`most`).
 
-    This process does every n-th piece, forked workers do the others. If a worker is killed, this process does its
-    piece. On systems other than Linux, and while another thread runs (its locks would stay locked in a fork), this
-    process does all pieces. All workers have ended when the block ends.
-
-    Args:
-        work: its results and errors are pickled; `work` itself is not.
-        most: upper limit of processes, in addition to the `processes` block.
+    This process does every n-th piece, forked workers the others; all pieces if it cannot fork. If a worker is killed,
+    this process does its piece. Results and errors are pickled; `work` is not. All workers have ended with the block.
     """
     return closing(_results(work, count, min(_PROCESSES.get(), most, count)))
 
@@ -62,16 +57,15 @@ def may_fork() -> bool:
 
 @contextmanager
 def local_pool(workers: int, setup: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
-    """Yield a pool of processes that have ended when the block ends.
+    """Yield a pool of processes that have ended when the block ends; each calls `setup` with the arguments.
 
-    They are forked if that is safe, else spawned; from Python 3.11 on spawned workers do not import from the current
-    folder. An error in the block, or the end of this process, ends the workers; a running task gets a `SystemExit` to
-    clean up. Each worker calls `setup` with the arguments. Raises OSError or NotImplementedError if no process can be
-    started.
+    An error in the block, or the end of this process, ends the workers; a running task gets a `SystemExit` to clean up.
+    Raises OSError or NotImplementedError if no process can be started.
     """
     forks = may_fork()
     context: Any = copy(multiprocessing.get_context("fork" if forks else "spawn"))
-    context.Process = partial(_worker_process, context.Process if forks else _Spawned)
+    start = context.Process if forks else _Spawned
+    context.Process = lambda *, target, args: start(target=_without_traceback, args=(target, args))
     ended, alive = context.Pipe(duplex=False)
     with ended, alive:
         with _safe_path():  # it may start a process that tracks semaphores
@@ -104,10 +98,6 @@ def _safe_path() -> Iterator[None]:
             del os.environ[_SAFE_PATH]
         else:
             os.environ[_SAFE_PATH] = before
-
-
-def _worker_process(process: Callable[..., Any], *, target: Callable[..., None], args: tuple[Any, ...]) -> Any:
-    return process(target=_without_traceback, args=(target, args))
 
 
 def _without_traceback(serve: Callable[..., None], arguments: tuple[Any, ...]) -> None:

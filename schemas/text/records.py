@@ -98,12 +98,7 @@ class RecordArray:
 
 
 class RecordTexts:
-    """Texts of records, read from the document on demand.
-
-    Args:
-        blocks: begin, end and number of records by span of `text`.
-        separator, opener: see `RecordArray`; blocks are parsed if `separator` is empty.
-    """
+    """Texts of records, read from the document; `blocks`: begin, end, number of records. See `RecordArray`."""
 
     def __init__(
         self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
@@ -299,11 +294,7 @@ def _growing(limit: int) -> Iterator[int]:
 
 
 def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], RecordSpans, tuple[int, int]]:
-    """Parse a document of any layout just far enough to get the texts of its records.
-
-    Returns:
-        the header, the records, and the offsets after the array's "[" and of its "]".
-    """
+    """Parse a document of any layout as far as its records; return header, records, offsets after "[" and of "]"."""
     header = _DECODE_OBJECT(data)
     if key not in header:
         raise msgspec.ValidationError(f"Object missing required field `{key}`")

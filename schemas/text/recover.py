@@ -1,7 +1,7 @@
 """Read trace files tolerantly: strictly first; if that fails, recover a valid JSON document and count the losses.
 
-The array is cut where records begin; the layout shows this even if strings or brackets are broken. Valid blocks are
-copied, so a large file with few broken records is read at nearly full speed. `repair` mends the others one by one.
+The array is cut where records begin, which the layout shows even if strings or brackets are broken. Valid blocks are
+copied; `repair` mends the others one by one.
 """
 
 from __future__ import annotations
@@ -83,8 +83,6 @@ class Loss:
 
 
 class Recovered(NamedTuple):
-    """A readable document."""
-
     data: bytes  # JSON; a lost record leaves "{}" in `traceEvents`, to keep positions, and nothing in `nodes`
     losses: tuple[Loss, ...]  # one entry per kind; () if the file was valid
 
@@ -155,11 +153,13 @@ class _Salvage:
         self._learn_layout(body)
         at = self._next_record(body, first=True)
         while at is not None:
-            after = self._next_start(at + _BLOCK)
-            if after is not None and self._take(at, after):
-                at = after
-            else:
-                at = self._singly(at, after)
+            stop = self._next_start(at + _BLOCK)
+            if stop is not None and self._take(at, stop):
+                at = stop
+                continue
+            while at is not None and (stop is None or at < stop):  # the block's records one by one
+                after = self._next_start(at + 1)
+                at = after if after is not None and self._take(at, after) else self._broken(at, after)
 
     def _log(self, kind: str, offset: int, example: str | None = None) -> None:
         old = self._losses.get(kind)
@@ -213,16 +213,6 @@ class _Salvage:
             return False
         self._pieces.append(self._view[begin : begin + len(text) - 1])
         return True
-
-    def _singly(self, at: int | None, end: int | None) -> int | None:
-        """Read records one by one up to `end`; return the next start, None at the end of the array."""
-        while at is not None and (end is None or at < end):
-            after = self._next_start(at + 1)
-            if after is not None and self._take(at, after):
-                at = after
-            else:
-                at = self._broken(at, after)
-        return at
 
     def _broken(self, at: int, after: int | None) -> int | None:
         limit = len(self.data) if after is None else after

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -269,15 +269,6 @@ class _Scan:
         self.at = found.end()
 
     def _end_of_string(self) -> int:
-        for at in self._quotes():
-            before = at
-            while self.reading.escapes and self.data[before - 1] == ord("\\"):
-                before -= 1
-            if (at - before) % 2 == 0:
-                return at
-        raise _GiveUpError
-
-    def _quotes(self) -> Iterator[int]:
         if self.reading.sound:
             pattern = ANY_QUOTE
         elif self._open[-1] == ord("]"):
@@ -289,8 +280,13 @@ class _Scan:
         far = self.limit if self.reading.sound else min(self.limit, self.at + _LONGEST_BROKEN)
         found = pattern.search(self.data, self.at + 1, far)
         while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # what follows has to be in sight
-            yield found.start()
-            found = pattern.search(self.data, found.start() + 1, far)
+            at = before = found.start()
+            while self.reading.escapes and self.data[before - 1] == ord("\\"):
+                before -= 1
+            if (at - before) % 2 == 0:
+                return at
+            found = pattern.search(self.data, at + 1, far)
+        raise _GiveUpError
 
     def _suspect(self, text: bytes) -> None:
         """Give up if a string seems to hold the next strings because its own closing quote was lost."""

@@ -30,8 +30,7 @@ class Folder(Protocol):
         """Open a file for reading. Raise OSError if that fails."""
 
     def fetch(self, name: str, scratch: Path) -> Path:
-        """Return a local file: the file itself, or a copy in `scratch` with the same name. Raise TraceFormatError on
-        failure."""
+        """Return a local file: itself, or a copy in `scratch`. Raise TraceFormatError on failure."""
 
     def place(self, name: str) -> str:
         """Return a file's path or URL."""

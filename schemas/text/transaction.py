@@ -92,8 +92,7 @@ class Transaction:
         return path
 
     def unnamed(self, target: Path, mode: int) -> int | None:
-        """Return a descriptor of an unnamed file that becomes `target`; None if the system has no such files, or many
-        are open."""
+        """Return a descriptor of an unnamed file that becomes `target`; None if there can be none, or many are open."""
         if not hasattr(os, "O_TMPFILE") or len(self._unnamed) >= _MOST_UNNAMED:
             return None
         try:
