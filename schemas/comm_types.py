@@ -12,8 +12,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
-# In the name of a group with only its first rank known.
-_FROM_RANK = " from rank "
+_FROM_RANK = " from rank "  # In the name of a group with only its first rank known.
 _NAMED = 3
 
 
@@ -38,10 +37,8 @@ COLLECTIVES: Final[dict[str, int]] = {name: kind for name, kind in vars(Collecti
 SEND: Final = -1
 RECV: Final = -2
 
-# Name and ranks of a process group; no ranks if not recorded.
-Group = tuple[str, tuple[int, ...]]
-# All ranks of the job.
-WORLD: Final[Group] = ("", ())
+Group = tuple[str, tuple[int, ...]]  # Name and ranks of a process group; no ranks if not recorded.
+WORLD: Final[Group] = ("", ())  # All ranks of the job.
 
 # Host nodes that are collectives themselves; "nccl:" nodes only launch a kernel.
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)

@@ -31,8 +31,7 @@ from .comm_types import (
 from .execution_trace.arguments import PROCESS_GROUPS, call_records, recorded_groups
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
-# A collective of unknown kind.
-UNKNOWN: Final = 1000
+UNKNOWN: Final = 1000  # A collective of unknown kind.
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 _KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
 _NAMES = {kind: name for name, kind in _KINDS.items()}

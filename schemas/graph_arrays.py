@@ -25,8 +25,7 @@ from ..trace.errors import TraceFormatError, UsageError
 from .text.files import Source, load, open_output
 from .text.memory_limit import Expansion, require_memory
 
-# Columns of `node_feat` and `node_config_feat`.
-NODE_FEATURES, CONFIG_FEATURES = 140, 18
+NODE_FEATURES, CONFIG_FEATURES = 140, 18  # Columns of `node_feat` and `node_config_feat`.
 SPLITS = ("train", "valid", "test")
 VOCABULARY = "vocabulary.json"
 _TILE_FEATURES = 24

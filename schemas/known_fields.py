@@ -90,8 +90,7 @@ _NODE = _known(
     captured_by=_known("op link replay"),
     counterpart=_known("node same_module"),
 )
-# Numbers by category or reason; any name made of words of etplus or Kineto is kept.
-_COUNTS: Fields = {}
+_COUNTS: Fields = {}  # Numbers by category or reason; any name made of words of etplus or Kineto is kept.
 _FOUND = _known("by says")
 _CATEGORY = _known("total attached equivalent", by_method=_COUNTS, unattached=_COUNTS)
 _LINK = _known(
@@ -151,8 +150,7 @@ _SECTIONS = _known(
 )
 # The largest fields of a file, without free text.
 _NUMERIC = frozenset(("edges", "memory", "ts", "dur", "id", "ctrl_deps", "sync_dep"))
-# Other lists of records in an ET+ file.
-_LISTS = ("runtime", "unattached")
+_LISTS = ("runtime", "unattached")  # Other lists of records in an ET+ file.
 
 _WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
 _COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")

@@ -19,11 +19,9 @@ from .text.text import Text
 from .text.transaction import transaction
 
 _Raws = dict[str, msgspec.Raw]
-# Removes unknown fields from a record's text.
-_Keep = Callable[[bytes], bytes]
+_Keep = Callable[[bytes], bytes]  # Removes unknown fields from a record's text.
 _RECORDS = 4096
-# Shorter header members come before the records, where readers look first; longer ones come last.
-_SMALL = 1 << 16
+_SMALL = 1 << 16  # Shorter header members come before the records, where readers look first; longer ones come last.
 _TRACES = "give a Kineto trace, an Execution Trace or ET+ (JSON)"
 
 

@@ -13,19 +13,15 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, joined_ranges
 
-# Bits that are written at once: two bytes of a varint.
-_BITS = 14
+_BITS = 14  # Bits that are written at once: two bytes of a varint.
 _MASK, _MORE = (1 << _BITS) - 1, 1 << _BITS
 _UINT64 = (1 << 64) - 1
-# Wire types
-VARINT, FIXED64, DELIMITED = 0, 1, 2
-# The lowest bits are the wire type, and no field has number 0.
-_LEAST_TAG = 1 << 3
+VARINT, FIXED64, DELIMITED = 0, 1, 2  # Wire types
+_LEAST_TAG = 1 << 3  # The lowest bits are the wire type, and no field has number 0.
 # Bytes behind the tag by wire type, −1 if unsupported; varints and texts have their own length.
 _SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 _VARINT_BITS = 7
-# Set in all bytes of a varint except the last.
-_CONTINUED = 0x80
+_CONTINUED = 0x80  # Set in all bytes of a varint except the last.
 
 
 class _Groups(dict[int, bytes]):

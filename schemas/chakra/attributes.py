@@ -92,8 +92,7 @@ OWN_MEMBERS = {
 
 # Bit of every EDGE_KINDS entry in `data_dep_kinds`. Bits after the first eight follow ORDER, so older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
-# Bit of a dependency that is not in ET+ `edges`: the order of a thread or stream.
-ORDER = 1 << 8
+ORDER = 1 << 8  # Bit of a dependency that is not in ET+ `edges`: the order of a thread or stream.
 
 _MESSAGE_TYPES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _LISTS: dict[str, Any] = {

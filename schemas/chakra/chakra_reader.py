@@ -33,8 +33,7 @@ from .stream import read_encoded
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
 # Attributes that are columns of a `Trace` of ops; for GPU events see EVENT_NUMBERS.
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
-# A further attribute that repeats a column.
-_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')
+_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # A further attribute that repeats a column.
 # Attributes that hold JSON objects.
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None, "counterpart": Counterpart | None}
 

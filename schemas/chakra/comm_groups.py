@@ -14,8 +14,7 @@ from ...trace.trace import Trace
 from ..text.files import open_output, read_struct
 from ..text.sniff import head_of
 
-# Ranks by group number.
-Groups = Mapping[int, Sequence[int]]
+Groups = Mapping[int, Sequence[int]]  # Ranks by group number.
 GROUPS_SUFFIX = ".comm_groups.json"
 _NAMES_SUFFIX = ".comm_group_names.json"
 _BEGIN = re.compile(rb'\s*\{\s*"[0-9]{1,10}"\s*:\s*\[\s*[0-9]')

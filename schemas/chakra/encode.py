@@ -21,13 +21,11 @@ from .et_def_pb2 import AttributeProto, IOInfo, Node
 MAX_MESSAGE_BYTES = 16 << 20
 
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
-# Examples for `field_cells`.
-START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)
+START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)  # Examples for `field_cells`.
 _EXAMPLES: tuple[dict[str, Any], ...] = ({"name": "x"}, {"inputs": IOInfo()}, {"outputs": IOInfo()})
 _ATTRIBUTE = Node(attr=[AttributeProto()]).SerializeToString()
 _DATA_DEPS = Node(data_deps=[1]).SerializeToString()[:1]
-# Tags of fields of `Node`.
-NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)
+NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)  # Tags of fields of `Node`.
 _VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for field in ("values", "shapes", "types"))
 
 

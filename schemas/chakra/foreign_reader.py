@@ -46,12 +46,9 @@ _COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_R
 _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
-# A lane is class · _CLASS + stream or thread.
-_CLASS = 1 << 40
-# Classes of nodes; metadata does not run.
-_HOST, _GPU, _COMM, _NOTHING = range(4)
-# Lane of communications without a stream: they run next to the kernels without a stream.
-_COMM_STREAM = _CLASS - 1
+_CLASS = 1 << 40  # A lane is class · _CLASS + stream or thread.
+_HOST, _GPU, _COMM, _NOTHING = range(4)  # Classes of nodes; metadata does not run.
+_COMM_STREAM = _CLASS - 1  # Lane of communications without a stream: they run next to the kernels without a stream.
 
 
 def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:

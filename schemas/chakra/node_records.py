@@ -21,8 +21,7 @@ EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 # Fields of `EtAttributes` behind ET_ATTRIBUTES; PyTorch 2.8 writes three.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 
-# A number that a record lacks.
-ABSENT = -(2**63)
+ABSENT = -(2**63)  # A number that a record lacks.
 
 _Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -159,8 +158,7 @@ def _utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
-# Schema 1.1.1 in the header of an ET.
-LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"
+LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # Schema 1.1.1 in the header of an ET.
 
 _NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
 _decode = msgspec.json.decode

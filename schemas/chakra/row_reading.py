@@ -14,13 +14,11 @@ from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import TraceFormatError
 from .et_def_pb2 import Node
 
-# A node and its message.
-Encoded = tuple[Node, bytes]
+Encoded = tuple[Node, bytes]  # A node and its message.
 AGAIN = "convert the ET+ file again"
 CHECK = "run `etplus check`"
 SEPARATOR = b",\n    "
-# Nodes that are held as objects at once.
-_BLOCK = 4096
+_BLOCK = 4096  # Nodes that are held as objects at once.
 _encode = msgspec.json.Encoder().encode
 
 

@@ -19,8 +19,7 @@ from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords, decode_record, offset_in
 from .sections import decode_section
 
-# `etplus.version` of files with captured graphs; a reader of 1.1 ignores the graphs.
-CAPTURED_VERSION = "1.2"
+CAPTURED_VERSION = "1.2"  # `etplus.version` of files with captured graphs; a reader of 1.1 ignores the graphs.
 _KEY = "captured_graphs"
 _REMEDY = "make the file again with trace-link"
 

@@ -24,10 +24,8 @@ from ..execution_trace.tensors import Signatures, tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 
-# Texts that are fetched at once.
-_RECORDS = 4096
-# GPU events in order of time that share pieces of a stored text.
-_LAUNCHES = 65_536
+_RECORDS = 4096  # Texts that are fetched at once.
+_LAUNCHES = 65_536  # GPU events in order of time that share pieces of a stored text.
 decode_record = msgspec.json.Decoder(Record).decode
 
 

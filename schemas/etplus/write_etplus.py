@@ -46,13 +46,10 @@ from .record_store import (
 )
 from .sections import counterpart_texts, generated_section, stacks_section
 
-# `etplus.version` of a file.
-FORMAT_VERSION = "1.1"
+FORMAT_VERSION = "1.1"  # `etplus.version` of a file.
 
-# ET nodes, GPU nodes, and other rows per piece: a few megabytes of text.
-_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192
-# With fewer pieces, starting a process takes longer than it saves.
-_WORTH_A_PROCESS = 8
+_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes, and other rows per piece: a few megabytes of text.
+_WORTH_A_PROCESS = 8  # With fewer pieces, starting a process takes longer than it saves.
 _SEPARATOR = b",\n    "
 _LINKS = (b'"equivalent"', b'"certain"')
 _DOUBTFUL = b', "link": "equivalent"'
@@ -61,8 +58,7 @@ _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
 # Texts that, joined, are a node and the separator; each sequence has one text per node.
 _Pieces = tuple[Sequence[bytes], ...]
-# Makes a part of the output.
-_Piece = Callable[[], bytes]
+_Piece = Callable[[], bytes]  # Makes a part of the output.
 
 
 _encode = msgspec.json.encode

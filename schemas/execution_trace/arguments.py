@@ -13,15 +13,12 @@ from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 from ...trace.trace import Trace
 
-# Texts that are fetched at once.
-_RECORDS = 4096
+_RECORDS = 4096  # Texts that are fetched at once.
 # Name of the node with the process groups.
 PROCESS_GROUPS = "## process_group:init ##"
-# A value that is not recorded; encoding leaves out this very object.
-ABSENT = msgspec.Raw(b"")
+ABSENT = msgspec.Raw(b"")  # A value that is not recorded; encoding leaves out this very object.
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
-# Keys of `inputs` and `outputs` since schema 1.0.2.
-TENSOR_KEYS = ("values", "shapes", "types")
+TENSOR_KEYS = ("values", "shapes", "types")  # Keys of `inputs` and `outputs` since schema 1.0.2.
 # The same fields in schema 1.0.1.
 FLAT_TENSORS = {
     "inputs": ("inputs", "input_shapes", "input_types"),
@@ -100,8 +97,7 @@ class Arguments(msgspec.Struct, gc=False):
 
 
 class _LaterNode(Arguments, gc=False):
-    # Only in nodes of schema 1.0.1.
-    input_shapes: msgspec.Raw = ABSENT
+    input_shapes: msgspec.Raw = ABSENT  # Only in nodes of schema 1.0.1.
 
 
 class _AnyNode(msgspec.Struct, gc=False):

@@ -254,8 +254,7 @@ _decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
 _decode_one = msgspec.json.Decoder(_NodeOfAttributes).decode
 
 
-# Most ids that a message names.
-_SHOWN = 5
+_SHOWN = 5  # Most ids that a message names.
 
 
 def _is_flat(first: bytes) -> bool:

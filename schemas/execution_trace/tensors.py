@@ -24,8 +24,7 @@ from ...trace.tensors import MAX_STORAGE, Argument, Signature, SignatureTable, T
 from .arguments import Arguments, undecoded_arguments
 
 _MAX_ITEMSIZE = 999
-# Records that are searched together.
-_RECORDS = 1 << 15
+_RECORDS = 1 << 15  # Records that are searched together.
 _PACKED = 7
 _MAX_DIGITS = 15
 
@@ -124,10 +123,8 @@ def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> 
 # In an argument's type: a tensor with its element type, or another leaf.
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 _NO_TENSOR = "nullptr"
-# A stride of 0.
-_EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")
-# Shapes of a node made from a CPU op without recorded inputs.
-_NOTHING = b"[]"
+_EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")  # A stride of 0.
+_NOTHING = b"[]"  # Shapes of a node made from a CPU op without recorded inputs.
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 _Key = tuple[bytes, ...]

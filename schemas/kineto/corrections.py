@@ -23,10 +23,8 @@ from ..text.text import words
 if TYPE_CHECKING:
     from .read_kineto import EventTable, FlowTable
 
-# Category of the flows from a launching call to its GPU work.
-LAUNCH_FLOW = "ac2g"
-# From this id on, LAUNCH_FLOW flows are dependencies between nodes of a CUDA graph.
-GRAPH_ARROW = 2**40
+LAUNCH_FLOW = "ac2g"  # Category of the flows from a launching call to its GPU work.
+GRAPH_ARROW = 2**40  # From this id on, LAUNCH_FLOW flows are dependencies between nodes of a CUDA graph.
 _BARE = frozenset({"Memcpy", "Memset"})
 # CUpti_ActivityMemoryKind by code.
 _MEMORY_KINDS = words("unknown pageable pinned device array managed device_static managed_static")
@@ -80,8 +78,7 @@ def _memory(kind: Any) -> str:
     return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"
 
 
-# GPU events with greater process ids belong to programs, not devices.
-_MOST_DEVICES = 4096
+_MOST_DEVICES = 4096  # GPU events with greater process ids belong to programs, not devices.
 
 
 def with_launch_numbers(events: EventTable, flows: FlowTable, *, modern: bool) -> EventTable:

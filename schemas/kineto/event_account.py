@@ -21,8 +21,7 @@ from ..text.text import words
 from .kineto_decode import KNOWN_PHASES
 from .kineto_events import EventPart, is_runtime
 
-# Columns of "events", "flows", "memory" and "frames"; see `EventPart`.
-Tables = dict[str, dict[str, npt.NDArray[Any]]]
+Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Columns of "events", "flows", "memory" and "frames"; see `EventPart`.
 
 _READ = (
     CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *words("cuda_sync graph_event_node graph_host_node")}
@@ -36,16 +35,14 @@ _NOT_USED = frozenset(
     )
 )
 _UNREADABLE = "a record that is no event"
-# Most reasons that a sentence names.
-_NAMED = 5
+_NAMED = 5  # Most reasons that a sentence names.
 _LONGEST = 40
 _PLACE = ("ts", "dur", "thread", "name", "correlation")
 _ALIKE = (*_PLACE, "category", "stream", "device")
 _OWN_IDS = ("external_id", "rf_id", "seq")
 # Arguments that may differ between two records of one event.
 _IDS = frozenset({"External id", "Record function id", "Ev Idx"})
-# Odd, so multiplying loses nothing; spreads small differences over all bits.
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Odd, so multiplying loses nothing; spreads small differences over all bits.
 
 
 @dataclass(frozen=True)

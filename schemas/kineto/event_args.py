@@ -40,8 +40,7 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
 # PyTorch cuts lists of ranks after 30 (`kTruncatLength` in its profiler): "[0, 2, ..., 58, ...]".
 _CUT_OFF = re.compile(r"\s*\[\s*(\d{1,9})\s*,[^\]]*\.\.\.\s*\]\s*", re.ASCII)
 _Grid = tuple[int, int, int]
-# Work items per wavefront of AMD's data-center devices; `warpSize` of their properties.
-_WAVEFRONT = 64
+_WAVEFRONT = 64  # Work items per wavefront of AMD's data-center devices; `warpSize` of their properties.
 
 
 class LaunchArgs(msgspec.Struct, gc=False):

@@ -34,8 +34,7 @@ _NAMES = {
     "distributed_info": "distributedInfo",
 }
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-# Rows that are converted at once.
-_ROWS = 4096
+_ROWS = 4096  # Rows that are converted at once.
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:

@@ -17,8 +17,7 @@ _ISSUING_CALL: Final = re.compile(r"c10d::\w+", re.ASCII)
 WAIT: Final = re.compile(r"_?c10d_functional::wait_tensor", re.ASCII)
 
 _MESSAGES = ("send", "recv")
-# Calls with one full tensor and one shard.
-_SHARDED = ("_allgather_base_", "_reduce_scatter_base_")
+_SHARDED = ("_allgather_base_", "_reduce_scatter_base_")  # Calls with one full tensor and one shard.
 
 
 def outermost_calls(

@@ -22,14 +22,10 @@ _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
 NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 _NUMBERS = {"Int", "Double", "Bool"}
-# Types in nodes made from Kineto events.
-_KINETO_KINDS = {"Scalar", "ScalarList"}
-# Kineto writes smaller doubles without a fraction as whole numbers with a point.
-_WHOLE = 1e10
-# Kineto and ETs cut lists at different lengths, all of at least 30.
-_UNCUT = 30
-# ETs have six digits after the point.
-_ABSOLUTE, _RELATIVE = 1e-6, 1e-5
+_KINETO_KINDS = {"Scalar", "ScalarList"}  # Types in nodes made from Kineto events.
+_WHOLE = 1e10  # Kineto writes smaller doubles without a fraction as whole numbers with a point.
+_UNCUT = 30  # Kineto and ETs cut lists at different lengths, all of at least 30.
+_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # ETs have six digits after the point.
 _NOTHING = msgspec.Raw(b"[]")
 # Texts of a call's values, shapes, types and strides in a Kineto trace.
 RecordedInputs = tuple[bytes, bytes, bytes, bytes]

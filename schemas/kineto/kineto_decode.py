@@ -22,8 +22,7 @@ from ..text.records import Block, check_utf8, decode_raws
 from .corrections import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart, Values
 
-# Start of the names of module forwards among Python calls.
-MODULE = "nn.Module: "
+MODULE = "nn.Module: "  # Start of the names of module forwards among Python calls.
 
 # Names of NUMBERS in a file.
 _WRITTEN = (
@@ -36,8 +35,7 @@ _WRITTEN = (
     "original_stream",
 )
 
-# Name of the instant events of an allocator (`profile_memory=True`).
-_MEMORY = "[memory]"
+_MEMORY = "[memory]"  # Name of the instant events of an allocator (`profile_memory=True`).
 # Names of MEMORY_NUMBERS in a file.
 MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
 
@@ -47,8 +45,7 @@ _NO_OBJECT, _NEGATIVE = "an event whose `args` are not an object", "a negative t
 _TOO_LATE = "a time of over 146 years"
 _NONE = np.zeros(0, np.int64)
 _LATEST_US = MAX_NS / 1000
-# Events and their positions in a block.
-_Placed = tuple[list[Any], IntColumn]
+_Placed = tuple[list[Any], IntColumn]  # Events and their positions in a block.
 
 
 def _args_type(number: Any, none: float) -> type[msgspec.Struct]:

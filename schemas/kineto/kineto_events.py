@@ -18,8 +18,7 @@ NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "or
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
 # Columns of codes. Python calls have their own codes, so that they do not change the codes of other events.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
-# Header key of our own merged files: the ranks' headers by process id (the rank).
-RANKS = "ranks"
+RANKS = "ranks"  # Header key of our own merged files: the ranks' headers by process id (the rank).
 # Runtime calls by Kineto's definition ("HPU host side runtime event") with an unusual category name.
 _HOST_SIDE = frozenset({"hpu_op"})
 # Arguments of CPU ops and annotations only, and of all other events only.

@@ -136,8 +136,7 @@ def _taken(table: _Table, rows: IntColumn) -> _Table:
 _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
 # Names of calls that only the main process of a rank makes, never its children.
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
-# Clocks of host and device may differ by this: a kernel may seem to start before its launch.
-_SKEW_NS = 20_000
+_SKEW_NS = 20_000  # Clocks of host and device may differ by this: a kernel may seem to start before its launch.
 # Least share of GPU events with a fitting launch: if place or device also show the process, and if launches alone do.
 # # Some events were launched before the recording, so not all can fit.
 _MOST, _NEARLY_ALL = 0.75, 0.95

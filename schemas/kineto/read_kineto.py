@@ -35,8 +35,7 @@ from .kineto_decode import read_events
 from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
-# Events that one piece of work reads.
-_WORTH_A_PROCESS = 1000
+_WORTH_A_PROCESS = 1000  # Events that one piece of work reads.
 
 T = TypeVar("T")
 
@@ -341,8 +340,7 @@ def _build(
     )  # fmt: skip
 
 
-# Deeper values are dropped: they only serve to break readers, and orjson refuses 254 levels.
-_DEEPEST = 50
+_DEEPEST = 50  # Deeper values are dropped: they only serve to break readers, and orjson refuses 254 levels.
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:

@@ -43,14 +43,12 @@ _OPTIONAL = frozenset(
         "totalMemory smCount computeMajor computeMinor name"
     )
 )
-# Rows that are in memory as Python objects at once.
-_BLOCK = 1 << 14
+_BLOCK = 1 << 14  # Rows that are in memory as Python objects at once.
 _COPIED = 1 << 20
 # SQLite may run this many instructions: at least, per byte of the file, and between two checks. Real exports take 0.3
 # per byte; a file with cyclic pages has rows without end.
 _STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
-# Longest value, such as a name, in bytes.
-_LONGEST = 1 << 24
+_LONGEST = 1 << 24  # Longest value, such as a name, in bytes.
 _ROCPD = "give its trace: rocpd convert -i FILE --output-format pftrace, or record with --output-format pftrace"
 _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 

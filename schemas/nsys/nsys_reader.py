@@ -173,10 +173,8 @@ class _EventArguments:
         return args
 
 
-# `eventClass` of a call of the CUDA driver; 0 is the runtime.
-_DRIVER = 1
-# CUPTI appends a version to the names of runtime calls: cudaLaunchKernel_v7000.
-_VERSION = re.compile(r"_v\d{4,5}$")
+_DRIVER = 1  # `eventClass` of a call of the CUDA driver; 0 is the runtime.
+_VERSION = re.compile(r"_v\d{4,5}$")  # CUPTI appends a version to the names of runtime calls: cudaLaunchKernel_v7000.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("Unified HtoD", "Unified DtoH", "Unified DtoD"),

@@ -61,8 +61,7 @@ def _ends(values: Sequence[Any]) -> npt.NDArray[np.int64]:
     return np.append(0, np.cumsum(np.fromiter(map(len, values), np.int64, len(values))))
 
 
-# Metadata of every table.
-VERSION = {"etplus_columns": str(layout.FORMAT)}
+VERSION = {"etplus_columns": str(layout.FORMAT)}  # Metadata of every table.
 
 
 class ArrowTables:

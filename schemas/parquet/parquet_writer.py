@@ -26,8 +26,7 @@ from .arrow_tables import VERSION, ArrowTables, arrow_bytes
 from .stored_folder import META
 from .stored_tables import FORMAT, RECORDS, TABLES, Meta, Place
 
-# Bytes of text that are packed together, and the least that is read.
-_CHUNK = 4 << 20
+_CHUNK = 4 << 20  # Bytes of text that are packed together, and the least that is read.
 _FOREIGN = "give a folder that is not there yet, or one that etplus wrote"
 
 

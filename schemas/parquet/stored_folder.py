@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# File of a rank with the data that are not in a table.
-META = "trace.json"
-# Suffixes of such folders.
-SUFFIXES = (".parquet", ".etplus")
+META = "trace.json"  # File of a rank with the data that are not in a table.
+SUFFIXES = (".parquet", ".etplus")  # Suffixes of such folders.
 _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 
 

@@ -27,19 +27,16 @@ from ..text.text import words
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, rank_folder
 
-# Version of the stored form; a reader refuses others.
-FORMAT = 2
+FORMAT = 2  # Version of the stored form; a reader refuses others.
 # The text of the ET+ file in pieces, and the distinct inputs and outputs of operators.
 RECORDS, SIGNATURES = "records", "signatures"
 
 # A rank's communications for the tables of its job, and the metadata key of `StoredFacts`.
 EXCHANGES, FACTS = "exchanges", "etplus_rank"
 
-# Tables with the rows of a trace, by kind.
-ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}
+ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # Tables with the rows of a trace, by kind.
 TABLES = (*ROW_TABLES.values(), "edges", "communications", EXCHANGES, "memory", "steps", SIGNATURES, RECORDS)
-# Tables that queries see.
-VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))
+VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # Tables that queries see.
 
 # Columns that each table always has; others of `NODE_COLUMNS` are stored if a row has a value.
 COLUMNS = {

@@ -15,11 +15,9 @@ from ..text.sniff import varint
 from ..text.text import Text, words
 from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
-# Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto).
-_PACKET = 0x0A
+_PACKET = 0x0A  # Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto).
 _WINDOW = 1 << 20
-# Largest packet in bytes; writers make packets of some kB.
-_LARGEST = 1 << 28
+_LARGEST = 1 << 28  # Largest packet in bytes; writers make packets of some kB.
 _AGAIN = "record it again"
 
 
@@ -68,8 +66,7 @@ CATEGORIES = {
     "EventRecord": "graph_event_node",
     "HostNode": "graph_host_node",
 }
-# InternedGpuRenderStageSpecification.RenderStageCategory of other writers.
-COMPUTE = 2
+COMPUTE = 2  # InternedGpuRenderStageSpecification.RenderStageCategory of other writers.
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
 # Extra data that stay texts even if they look like numbers; in the format all values are texts.

@@ -26,12 +26,10 @@ from ..text.recover import Loss
 from ..text.text import Text
 from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 
-# TrackEvent.Type
-_BEGIN, _END = 1, 2
+_BEGIN, _END = 1, 2  # TrackEvent.Type
 # Kineto's base times are multiples of this (libkineto/src/output_json.cpp); the same base makes both forms agree.
 _TRIMONTH_NS = 7_889_238 * 10**9
-# Doubles of ns since the epoch are multiples of this.
-_DOUBLE_NS = 256
+_DOUBLE_NS = 256  # Doubles of ns since the epoch are multiples of this.
 # rocprofv3's names of categories that differ from Kineto's.
 _CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
 # Names of arguments by column: PyTorch's, then rocprofv3's.
@@ -49,8 +47,7 @@ _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
-# Index of a Python call without kept arguments
-_NO_TEXT = -(2**60)
+_NO_TEXT = -(2**60)  # Index of a Python call without kept arguments
 # Losses; the known part of a Kineto header; each event's `{"args": …}`; columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
@@ -317,13 +314,10 @@ def _by_nesting(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) 
     return found
 
 
-# TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-_CLEARED = 1
-# BuiltinClock; packets without a clock use BOOTTIME.
-_REALTIME, _BOOTTIME = 1, 6
+_CLEARED = 1  # TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+_REALTIME, _BOOTTIME = 1, 6  # BuiltinClock; packets without a clock use BOOTTIME.
 _OF_SEQUENCE = range(64, 128)
-# Field of InternedData with the names of a kernel launch's arguments, an extension.
-_ARGUMENT_NAMES = 1001
+_ARGUMENT_NAMES = 1001  # Field of InternedData with the names of a kernel launch's arguments, an extension.
 _NAMED = ("event_categories", "event_names", "debug_annotation_names", "gpu_specifications")
 
 

@@ -39,8 +39,7 @@ _EMPTY = b" \t\r\n\x00"
 _BLOCK = 1 << 20
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
-# Memory for a text and the columns made from it, as a multiple of the text's size.
-_WITH_COLUMNS = 2
+_WITH_COLUMNS = 2  # Memory for a text and the columns made from it, as a multiple of the text's size.
 
 
 @dataclass(frozen=True)
@@ -283,11 +282,9 @@ def _failing_as(target: Path, opened: Path) -> Iterator[None]:
         raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error
 
 
-# deflate expands a block at most 1000 times, so one block is at most 64 MB in memory.
-_PACKED_BLOCK = 1 << 16
+_PACKED_BLOCK = 1 << 16  # deflate expands a block at most 1000 times, so one block is at most 64 MB in memory.
 _STEP = 1 << 14
-# Share of the free disk space that a temporary file may take.
-_DISK_USED = 0.9
+_DISK_USED = 0.9  # Share of the free disk space that a temporary file may take.
 
 
 class Spool:

@@ -16,14 +16,12 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 
 _Matrix = npt.NDArray[np.uint8]
-# Constant text, or a matrix with a text per row.
-Part = bytes | _Matrix
+Part = bytes | _Matrix  # Constant text, or a matrix with a text per row.
 
 _SPACE, _POINT, _MINUS = b" .-"
 # The four digits of the numbers below 10,000, as one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-# A number's digits are the number of powers up to it.
-_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))
+_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # A number's digits are the number of powers up to it.
 
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:

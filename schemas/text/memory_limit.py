@@ -21,14 +21,11 @@ _UNITS = {
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
 # Traces unpack to 10 to 40 times their size, gzip allows 1000 times. Inputs that grow more than this are suspect.
 _GROWTH = 200
-# Bytes of gzip that are judged together; writers start a new deflate block at least this often.
-_STRETCH = 1 << 16
-# Suspect bytes that are tolerated; reading this many takes seconds.
-_GROWN = 1 << 25
+_STRETCH = 1 << 16  # Bytes of gzip that are judged together; writers start a new deflate block at least this often.
+_GROWN = 1 << 25  # Suspect bytes that are tolerated; reading this many takes seconds.
 _INTERVAL_S = 0.1
 _SLACK = 1 << 28
-# With fewer bytes, asking for the available memory takes longer than it saves.
-_WORTH_ASKING = 1 << 26
+_WORTH_ASKING = 1 << 26  # With fewer bytes, asking for the available memory takes longer than it saves.
 _UNLIMITED = 1 << 62
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")

@@ -23,8 +23,7 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
-# Pieces that each worker process may be ahead.
-_AHEAD = 2
+_AHEAD = 2  # Pieces that each worker process may be ahead.
 _SAFE_PATH = "PYTHONSAFEPATH"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 

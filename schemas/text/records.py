@@ -29,11 +29,9 @@ _HEAD = 1 << 20
 # The array, and then a second record, must begin within this many bytes. Otherwise the document is parsed whole.
 _FAR = 1 << 28
 _CLOSERS_TRIED = 64
-# A copy of a trace reads each block twice: keep the positions of its records.
-_BLOCKS_KEPT = 2
+_BLOCKS_KEPT = 2  # A copy of a trace reads each block twice: keep the positions of its records.
 _BLANK = b" \t\r\n"
-# The longest blank text that is stripped behind the last record.
-_BLANKS = 1 << 16
+_BLANKS = 1 << 16  # The longest blank text that is stripped behind the last record.
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """Split a JSON array into its undecoded elements."""

@@ -339,8 +339,7 @@ def _simple_fields(text: bytes) -> bytes:
 
 # Largest and smallest bytes per part, and the least number of parts of a larger file.
 _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
-# With fewer bytes, starting a process takes longer than it saves.
-_WORTH_A_PROCESS = 4 << 20
+_WORTH_A_PROCESS = 4 << 20  # With fewer bytes, starting a process takes longer than it saves.
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
 _AS_TIMELINE = "give it as --kineto-file"
 _BINARY = (

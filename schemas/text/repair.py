@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-# ETs nest tensor lists a handful deep; deeper brackets are garbage or an attack.
-MAX_DEPTH = 64
+MAX_DEPTH = 64  # ETs nest tensor lists a handful deep; deeper brackets are garbage or an attack.
 _SOUND = 1 << 16
 # Longest string with unescaped quotes, in bytes. Without a limit each broken record searches the rest of the file.
 _LONGEST_BROKEN = 1 << 14
@@ -327,8 +326,7 @@ class _Scan:
         return b'"' + raw + b'"'
 
 
-# Longest key of a trace, in bytes.
-MAX_KEY = 200
+MAX_KEY = 200  # Longest key of a trace, in bytes.
 
 _ANY_KEY = rb'"[^"]{1,%d}"\s*:' % MAX_KEY
 _END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)|,?\s*\Z" % _ANY_KEY
@@ -403,5 +401,4 @@ EVENT = RecordLayout(
     outer=frozenset({b"args", b"ph"}),
     is_whole=_is_whole_event,
 )
-# Any object, such as a file's header.
-FREE = RecordLayout()
+FREE = RecordLayout()  # Any object, such as a file's header.

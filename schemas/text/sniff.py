@@ -13,15 +13,12 @@ from isal import isal_zlib
 
 from ...trace.errors import TraceFormatError
 
-# Bytes, unpacked, that show a format.
-HEAD = 4096
+HEAD = 4096  # Bytes, unpacked, that show a format.
 GZIP_MAGIC = b"\x1f\x8b"
-# https://www.sqlite.org/fileformat.html#magic_header_string
-_SQLITE = b"SQLite format 3\0"
+_SQLITE = b"SQLite format 3\0"  # https://www.sqlite.org/fileformat.html#magic_header_string
 _PACKED = 1 << 14
 _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
-# JSON begins like this; traces in protobuf do not.
-_TEXT = re.compile(rb"[\t\r\n -~]{16}")
+_TEXT = re.compile(rb"[\t\r\n -~]{16}")  # JSON begins like this; traces in protobuf do not.
 # Byte order marks and their encodings. The mark of UTF-32 comes first, because it begins like the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",

@@ -10,8 +10,7 @@ from ...trace.errors import TraceFormatError
 from .memory_limit import require_memory
 
 _WINDOW = 1 << 16
-# Memory for a large text that must be read whole, repaired text included, as a multiple of its size.
-_WHOLE = 3
+_WHOLE = 3  # Memory for a large text that must be read whole, repaired text included, as a multiple of its size.
 
 
 class FileText:

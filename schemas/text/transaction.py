@@ -20,14 +20,12 @@ from ...trace.errors import EtplusError, UsageError
 
 StrPath = str | os.PathLike[str]
 
-# Standard input or standard output
-STANDARD_STREAM = "-"
+STANDARD_STREAM = "-"  # Standard input or standard output
 
 URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
 """Packages that read and write URLs, for messages."""
 
-# A URL, even if pathlib merged its slashes; Windows drives have one letter.
-_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")
+_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # A URL, even if pathlib merged its slashes; Windows drives have one letter.
 
 # A quarter of the process's descriptors. Further outputs get temporary names; a killed process leaves them behind.
 try:
