@@ -359,6 +359,9 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         for index in self.rows.tolist():
             yield self._row(self.trace, index)
 
+    def _codes(self) -> Any:
+        return (self.trace.gpu if self._row._on_gpu else self.trace.calls).name[self.rows]
+
     def _columns(self) -> Any:
         raise NotImplementedError
 
@@ -375,8 +378,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         return self._where(re.compile(pattern).search)
 
     def _where(self: Rows, fits: Callable[[str], object]) -> Rows:
-        names = (self.trace.gpu if self._row._on_gpu else self.trace.calls).name[self.rows]
-        return type(self)(self.trace, self.rows[matching(names, self.trace.names, fits)])
+        return type(self)(self.trace, self.rows[matching(self._codes(), self.trace.names, fits)])
 
     def to_pandas(self) -> Any:
         return to_pandas(self._columns())
