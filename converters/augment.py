@@ -104,13 +104,8 @@ def augment(
         for text in added:
             out.write(b",\n" + text)
         out.write(blob.data[behind:])
-    return Augmented(
-        len(values),
-        sum(ARGUMENTS[0] in value for value in values),
-        sum(ARGUMENTS[1] in value for value in values),
-        trace.damage,
-        len(added),
-    )
+    with_flops, with_bytes = (sum(name in value for value in values) for name in ARGUMENTS[:2])
+    return Augmented(len(values), with_flops, with_bytes, trace.damage, len(added))
 
 
 def _counter_texts(trace: Trace, counters: list[Counter]) -> list[bytes]:

@@ -151,22 +151,14 @@ class _Encoder:
 
     def _messages(self, row: int) -> Iterator[bytes]:
         """Yield a node for each of several messages of a row; the row's own node follows them and takes no time."""
-        trace = self.trace
+        trace, name = self.trace, self.trace.name_of(Row(row))
         needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
+        begin, took = (int(trace.nodes.ts[row]) + 500) // 1000, self.message_micros[row]
+        on_cpu, message_of = AttributeProto(name="is_cpu_op", bool_val=False), int(trace.nodes.id[row])
         for number, comm in zip(self.message_ids[row], self.shared[row], strict=True):
-            node = Node(
-                id=number,
-                name=trace.name_of(Row(row)),
-                type=comm_node_type(comm),
-                data_deps=needs,
-                start_time_micros=(int(trace.nodes.ts[row]) + 500) // 1000,
-                duration_micros=self.message_micros[row],
-                attr=[
-                    AttributeProto(name="is_cpu_op", bool_val=False),
-                    *comm_attributes(comm, self.rank),
-                    attribute(MESSAGE_OF, int(trace.nodes.id[row])),
-                ],
-            )
+            node = Node(id=number, name=name, type=comm_node_type(comm), data_deps=needs)
+            node.start_time_micros, node.duration_micros = begin, took
+            node.attr.extend([on_cpu, *comm_attributes(comm, self.rank), attribute(MESSAGE_OF, message_of)])
             yield delimited(node.SerializeToString())
 
     def _nodes(self, kind: int, rows: IntColumn) -> list[bytes]:
@@ -183,19 +175,14 @@ class _Encoder:
         ts, parent, parent_row = trace.nodes.ts[rows], trace.nodes.parent[rows], trace.nodes.parent_row[rows]
         comms = [self.comms.get(row, b"") for row in rows.tolist()]
         tensors, attributes = describe(trace, kind, rows)
+        caller = field_cells(CTRL_DEPS, trace.nodes.id[parent_row], parent_row >= 0)
+        start = field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0))
         return messages(
             byte_rows([field_cells(ID, trace.nodes.id[rows])]),
             [self.names[code] for code in trace.nodes.name[rows].tolist()],
-            byte_rows(
-                [
-                    field_cells(TYPE, self.type[rows]),
-                    field_cells(CTRL_DEPS, trace.nodes.id[parent_row], parent_row >= 0),
-                ]
-            ),
+            byte_rows([field_cells(TYPE, self.type[rows]), caller]),
             dependency_rows(needs, counts),
-            byte_rows(
-                [field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)), field_cells(DURATION, self.micros[rows])]
-            ),
+            byte_rows([start, field_cells(DURATION, self.micros[rows])]),
             *tensors,
             [shared("is_cpu_op", kind != GPU and not comm) for comm in comms],
             [shared(MESSAGES, count) if count else b"" for count in messages_of],
@@ -403,12 +390,8 @@ def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
     tensors, strides = [], []
     for name, tag in _SIDES.items():
         sides = [getattr(node, name) for node in records]
-        tensors.append(
-            [
-                b"" if side is UNSET else io_info(tag, bytes(side.values), bytes(side.shapes), bytes(side.types))
-                for side in sides
-            ]
-        )
+        texts = [() if side is UNSET else tuple(map(bytes, (side.values, side.shapes, side.types))) for side in sides]
+        tensors.append([io_info(tag, *side) if side else b"" for side in texts])
         strides.append([b"" if side is UNSET else _text(f"{name[:-1]}_strides", side.strides) for side in sides])
     return tensors, strides
 

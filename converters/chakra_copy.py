@@ -138,27 +138,19 @@ def _communication(node: Node) -> Communication | None:
 
 def with_groups(ranks: Sequence[GivenRank], groups: Groups | None) -> list[RankComms]:
     members = group_members({given.rank: [comm.named[0] for comm in given.comms] for given in ranks}, groups)
-    return [
-        RankComms(
-            given.rank,
-            len(ranks),
-            tuple(
-                comm if comm.named == WORLD else replace(comm, named=(comm.named[0], members[comm.named[0]]))
-                for comm in given.comms
-            ),
-        )
-        for given in ranks
-    ]
+
+    def grouped(comm: Communication) -> Communication:
+        return comm if comm.named == WORLD else replace(comm, named=(comm.named[0], members[comm.named[0]]))
+
+    return [RankComms(given.rank, len(ranks), tuple(map(grouped, given.comms))) for given in ranks]
 
 
 def numbered(ranks: Sequence[RankComms]) -> Agreement:
     numbers = group_numbers({comm.named for comms in ranks for comm in comms.found} - {WORLD})
-    by_rank = {
-        comms.rank: replace(
-            comms, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in comms.found)
-        )
-        for comms in ranks
-    }
+    by_rank = {}
+    for comms in ranks:
+        found = tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in comms.found)
+        by_rank[comms.rank] = replace(comms, found=found)
     groups = {number: list(named[1]) for named, number in numbers.items()}
     return Agreement(by_rank, groups, {number: named[0] for named, number in numbers.items()}, ())
 

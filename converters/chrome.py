@@ -200,15 +200,8 @@ class RankTimeline:
         program = program_of(self.trace)
         for ts, row, *numbers in rows:
             place = self._place(row) if row >= 0 else {"pid": program if self.alone else self.rank, "tid": 0}
-            yield {
-                "ph": "i",
-                "cat": "cpu_instant_event",
-                "s": "t",
-                "name": "[memory]",
-                **place,
-                "ts": self._us(ts),
-                "args": dict(zip(MEMORY_ARGUMENTS, numbers, strict=True)),
-            }
+            event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", **place, "ts": self._us(ts)}
+            yield {**event, "args": dict(zip(MEMORY_ARGUMENTS, numbers, strict=True))}
 
     def _counters(self) -> Iterator[dict[str, Any]]:
         program = program_of(self.trace)
@@ -221,15 +214,8 @@ class RankTimeline:
         ts = int(trace.nodes.ts[row])
         if made_of is not None:
             args = {**decoded(made_of.written).get("args", {}), **args}
-        return {
-            "ph": "X",
-            "cat": category(trace, row),
-            "name": trace.name_of(row),
-            **self._place(row),
-            "ts": self._us(ts),
-            "dur": (int(self.finish[row]) - ts) / 1000,
-            "args": args,
-        }
+        named = {"ph": "X", "cat": category(trace, row), "name": trace.name_of(row), **self._place(row)}
+        return {**named, "ts": self._us(ts), "dur": (int(self.finish[row]) - ts) / 1000, "args": args}
 
     def _place(self, row: int) -> dict[str, int]:
         return {"pid": int(self.pid[row]), "tid": int(self.tid[row])}

@@ -91,15 +91,10 @@ def comm_node_type(comm: Communication) -> NodeType:
 
 def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
     """Return the attributes that readers need."""
-    source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
-    values: dict[str, int | str] = {
-        "comm_src": source,
-        "comm_dst": target,
-        "comm_tag": comm.tag,
-        "comm_size": comm.size,
-    }
-    if comm.kind >= 0:
-        values = {"comm_type": comm.kind, "comm_size": comm.size, "pg_name": str(comm.group)}
+    values: dict[str, int | str] = {"comm_type": comm.kind, "comm_size": comm.size, "pg_name": str(comm.group)}
+    if comm.kind < 0:
+        source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
+        values = {"comm_src": source, "comm_dst": target, "comm_tag": comm.tag, "comm_size": comm.size}
     return [attribute(name, value) for name, value in values.items()]
 
 
@@ -217,15 +212,10 @@ def matched(
         return list(ranks), ()
     if not degrade:
         files = {rank: recording.file for rank, recording in recorded.items()}
-        problems = [
-            *(_mismatch(files, matching_comms) for matching_comms in mismatches),
-            *(_pair(files, pair) for pair in pairs),
-        ]
+        problems = [_mismatch(files, mismatch) for mismatch in mismatches] + [_pair(files, pair) for pair in pairs]
         more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
         raise ConvertError(f"{problems[0]}{more}; {_REMEDY}")
-    lone = {node for mismatch in mismatches for node in mismatch.nodes} | {
-        node for pair in pairs for node in pair.nodes
-    }
+    lone = {node for unmatched in (*mismatches, *pairs) for node in unmatched.nodes}
     kept, fixed_ns = [], 0
     for rank in ranks:
         own = times[rank.rank]

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
@@ -170,7 +170,7 @@ def xml_text(text: str) -> str:
 
 def graphml(graph: Graph) -> Iterator[str]:
     """Return a graph as GraphML (http://graphml.graphdrawing.org), as networkx writes it."""
-    keys = _numbered(graph)
+    keys = {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}  # as they first appear
     yield _GRAPHML
     declared = [*((key, "node") for key in keys), ("kind", "edge")]
     for number, (name, element) in reversed([*enumerate(declared)]):
@@ -178,23 +178,14 @@ def graphml(graph: Graph) -> Iterator[str]:
         yield f'  <key id="d{number}" for="{element}" attr.name="{name}" attr.type="{kind}" />\n'
     yield '  <graph edgedefault="directed">\n'
     data = {key: f'      <data key="d{number}">%s</data>\n' for key, number in keys.items()}
-    texts = _templates(graph, '    <node id="%s">\n', data, "    </node>\n")
+    parts = {names: "".join(data[name] for name in names) for names in graph.attributes()}
+    texts = {names: f'    <node id="%s">\n{part}    </node>\n' for names, part in parts.items()}
     for node, names, (name, *others) in graph.nodes():
         yield texts[names] % (node, _content(name), *others)
     edge = f'    <edge source="%s" target="%s">\n      <data key="d{len(keys)}">%s</data>\n    </edge>\n'
     for ends_and_kind in graph.edges():
         yield edge % ends_and_kind
     yield "  </graph>\n</graphml>\n\n"
-
-
-def _numbered(graph: Graph) -> dict[str, int]:
-    """Number the attributes of the nodes in the order in which they first appear."""
-    return {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}
-
-
-def _templates(graph: Graph, begin: str, data: dict[str, str], end: str) -> dict[tuple[str, ...], str]:
-    """Map the names of a node's attributes to its text, with a %s per value."""
-    return {names: begin + "".join(data[name] for name in names) + end for names in graph.attributes()}
 
 
 @lru_cache(maxsize=1 << 14)
@@ -283,8 +274,4 @@ _ATTRIBUTES = {
 }
 
 
-GRAPH_FORMATS: dict[str, Callable[[Graph], Iterator[str]]] = {
-    "graphml": graphml,
-    "dot": _dot,
-    "networkx-json": _node_link,
-}
+GRAPH_FORMATS = {"graphml": graphml, "dot": _dot, "networkx-json": _node_link}

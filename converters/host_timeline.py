@@ -19,7 +19,7 @@ from ..timeline.graph_building import build_graph
 from ..timeline.graph_replay import Replay, replay
 from ..timeline.network import Network, as_recorded, on_network
 from ..timeline.rank_coupling import join_ranks
-from ..timeline.replay_graph import COMM, HOST, ORDER, ReplayGraph
+from ..timeline.replay_graph import COMM, HOST, ORDER
 from ..timeline.replay_summary import BaseError
 from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import ANNOTATION_SCOPE
@@ -119,21 +119,15 @@ def host_timeline(
         network = as_recorded(graph, network)
         constants = [fit_constants(graph_of_rank) for graph_of_rank in graphs]
         base = BaseError.of(replay(graph, constants))
-        done = replay(on_network(_without_slowdown(graph), network), constants)
+        slowdown, plain = 1.0, graph
+        if (shared := graph.shared) is not None and (slowdown := shared.slowdown) != 1:
+            plain = replace(graph.with_latencies(undisturbed_lags(graph)), shared=replace(shared, beside=(0, 0)))
+        done = replay(on_network(plain, network), constants)
     except UsageError:  # contradicting orders (`check` reports them), or no estimate for any communication
         return None
-    slowdown = 1.0 if graph.shared is None else graph.shared.slowdown
     places = _PlacesOfRanks(done)
-    return HostTimeline(
-        {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}, network, slowdown, base, graph.notes
-    )
-
-
-def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
-    shared = graph.shared
-    if shared is None or shared.slowdown == 1:
-        return graph
-    return replace(graph.with_latencies(undisturbed_lags(graph)), shared=replace(shared, beside=(0, 0)))
+    ranks = {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}
+    return HostTimeline(ranks, network, slowdown, base, graph.notes)
 
 
 class _PlacesOfRanks:
@@ -257,9 +251,9 @@ def with_slowed_work(
             return replace(comm, kind=kind, size=max(size, 1), peer=members[peer % count], tag=tags[place], aside=True)
 
         sent, got = message(SEND, own_place, own_place + 1), message(RECV, own_place - 1, own_place - 1)
-        size = (
-            round((1 - share) * comm.size) if links is None else links.size_of(comm.kind, members, (1 - share) * whole)
-        )
+        size = round((1 - share) * comm.size)
+        if links is not None:
+            size = links.size_of(comm.kind, members, (1 - share) * whole)
         rest = replace(comm, size=max(size, 4))
         return (got, sent, rest) if own_place % 2 else (sent, got, rest)  # alternating, so they do not wait in a ring
 

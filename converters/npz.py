@@ -86,17 +86,10 @@ def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, flo
     for column, key in enumerate(("threads", "batch")):
         settings[0, :, column] = log2(max((config or {}).get(key, 1.0), 1.0))
     begin, end = trace.span
-    return GraphArrays(
-        name=_ENDING.sub("", Path(trace.file).name) if name is None else name,
-        node_feat=feat,
-        node_opcode=codes,
-        edge_index=_edges(trace, node),
-        node_config_ids=main,
-        node_config_feat=settings,
-        config_runtime=np.array([end - begin], np.int64),
-        node_splits=np.array([[0, len(rows)]], np.int32),
-        node_runtime=np.maximum(nodes.exclusive[rows], 0),
-    )
+    name = _ENDING.sub("", Path(trace.file).name) if name is None else name
+    runtime, splits = np.array([end - begin], np.int64), np.array([[0, len(rows)]], np.int32)
+    own = np.maximum(nodes.exclusive[rows], 0)
+    return GraphArrays(name, feat, codes, _edges(trace, node), main, settings, runtime, splits, own)
 
 
 def _opcode(trace: Trace, row: Row) -> int:
@@ -114,12 +107,8 @@ def _opcode(trace: Trace, row: Row) -> int:
 def _edges(trace: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
     source, target = trace.edges[:, 0], trace.edges[:, 1]
     called = np.flatnonzero((node >= 0) & (trace.nodes.parent_row >= 0))
-    pairs = np.concatenate(
-        [
-            np.stack([node[target], node[source]], axis=1),
-            np.stack([node[called], node[trace.nodes.parent_row[called]]], axis=1),
-        ]
-    )
+    callers = np.stack([node[called], node[trace.nodes.parent_row[called]]], axis=1)
+    pairs = np.concatenate([np.stack([node[target], node[source]], axis=1), callers])
     pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 0] != pairs[:, 1])]
     unique: npt.NDArray[np.int32] = np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)
     return unique

@@ -236,7 +236,10 @@ def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
     if len(paths) == 1 and paths[0].is_dir() and not _siblings(paths[0]):
         paths = [_prefix_in(paths[0])]
     if len(paths) == 1 and not paths[0].is_file():
-        return _find_by_prefix(paths[0]), str(paths[0]), False
+        found = _siblings(paths[0])
+        if not found:
+            raise UsageError(f"no file {paths[0]}.<rank>.et; give the part of the names before .<rank>.et, or files")
+        return [RankFile(found[rank], rank) for rank in sorted(found)], str(paths[0]), False
     files = sorted(map(_rank_file, paths), key=lambda file: (file.rank, file.path))
     if len(files) > 1:
         for file, following in zip(files, [*files[1:], None], strict=True):
@@ -270,13 +273,6 @@ def _siblings(prefix: Path) -> dict[int, Path]:
         if named and named["prefix"] == prefix.name:
             files.setdefault(int(named["rank"]), path)
     return files
-
-
-def _find_by_prefix(prefix: Path) -> list[RankFile]:
-    files = _siblings(prefix)
-    if not files:
-        raise UsageError(f"no file {prefix}.<rank>.et; give the part of the names before .<rank>.et, or files")
-    return [RankFile(files[rank], rank) for rank in sorted(files)]
 
 
 def check_groups(

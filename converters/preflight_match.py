@@ -114,9 +114,8 @@ def _same(
     rows = table.rows
     other_op = rows.op[our_rows] != rows.op[their_rows]
     other_size = (rows.size[our_rows] != rows.size[their_rows]) & ~other_op
-    of_parts = other_size & (
-        rows.op[our_rows] == CollectiveCommType.ALL_TO_ALL
-    )  # each rank gets a whole number of bytes
+    # each rank gets a whole number of bytes
+    of_parts = other_size & (rows.op[our_rows] == CollectiveCommType.ALL_TO_ALL)
     uneven = of_parts & (rows.size[our_rows] // parts != rows.size[their_rows] // parts)
     other_size &= uneven | ~of_parts
     text = "{}, collective {}: {} of {} bytes on rank {} (node {}), {} of {} bytes on rank {} (node {})"
@@ -131,11 +130,8 @@ def _same(
     free = rows.behind[our_rows] != rows.behind[their_rows]
     text = "{}, collective {} waits for the communication before it on rank {}, and not on rank {} (node {})"
     for place in np.flatnonzero(free & ~other_op & ~other_size)[:1].tolist():
-        waits, other = (
-            (our_rows[place], their_rows[place])
-            if rows.behind[our_rows[place]]
-            else (their_rows[place], our_rows[place])
-        )
+        pair = our_rows[place], their_rows[place]
+        waits, other = pair if rows.behind[pair[0]] else pair[::-1]
         values = (name, place, table.rank[waits], table.rank[other], rows.node[other])
         findings.add("free-order", None, (int(rows.node[other]),), text, *values)
     if len(ours) != len(theirs):

@@ -63,13 +63,9 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     by_start = np.lexsort((nodes.id, np.where(nodes.timed, -nodes.end, -_FOREVER), _starts(trace)))
     place = inverse_positions(count, by_start)
     callees = np.flatnonzero(nodes.parent_row >= 0)
-    order, kept = _issuable(
-        trace,
-        by_start,
-        np.concatenate([place[source], place[nodes.parent_row[callees]]]),
-        np.concatenate([place[target], place[callees]]),
-        np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
-    )
+    before = np.concatenate([place[source], place[nodes.parent_row[callees]]])
+    after, optional = np.concatenate([place[target], place[callees]]), np.append(kinds == ORDER, callees < 0)
+    order, kept = _issuable(trace, by_start, before, after, optional)
     kept = kept[: len(source)]
     source, target, kinds = source[kept], target[kept], kinds[kept]
     first = np.searchsorted(target, np.arange(count + 1))

@@ -181,16 +181,10 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
     same = sizes[0] == sizes[1]
     odd = (source, np.delete(sent, left[same])), (target, np.delete(received, right[same]))
     rows = np.stack([sent[left[same]], received[right[same]]], axis=1)
-    pair = RankPair(
-        source,
-        target,
-        matched=int(same.sum()),
-        bytes=int(np.maximum(sizes[0][same], 0).sum()),
-        unmatched_sends=len(sent) - len(left),
-        unmatched_receives=len(received) - len(right),
-        other_size=int((~same).sum()),
-        nodes=tuple((rank, node) for rank, own in odd for node in ranks[rank].node[own].tolist()),
-    )
+    matched, moved = int(same.sum()), int(np.maximum(sizes[0][same], 0).sum())
+    alone, other_size = (len(sent) - len(left), len(received) - len(right)), int((~same).sum())
+    nodes = tuple((rank, node) for rank, own in odd for node in ranks[rank].node[own].tolist())
+    pair = RankPair(source, target, matched, moved, *alone, other_size, nodes)
     return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), pair
 
 

@@ -13,9 +13,9 @@ BUDGETS = {
     "schemas": 13_680,  # plan: 12,500
     "linker": 6_980,  # plan: 6,500
     "recording": 1_600,  # plan: 1,400
-    "jobs": 2_600,  # plan: 3,000
-    "converters": 7_420,  # plan: 7,500
-    "timeline": 5_670,  # plan: 5,500
+    "jobs": 2_590,  # plan: 3,000
+    "converters": 7_320,  # plan: 7,500
+    "timeline": 5_550,  # plan: 5,500
     "cli": 4_650,  # plan: 3,600
     "analysis": 14_510,  # plan: 14,000
     "report": 3_060,  # plan: 2,000

@@ -82,13 +82,8 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     gap = (measured[launches] - free[launches])[~first & (launched[launches] + launch_latency < free[launches])]
     gap_ns = max(_median(gap[gap <= _MAX_GAP_NS]), 0)
     event = edges.lag[waited & inside[edges.target]]
-    return Constants(
-        launch_latency,
-        gap_ns,
-        _median(event) if len(event) else gap_ns,
-        queue_limit=graph.queue_limit,
-        clock_skew_ns=graph.trace.clock_skew_ns,
-    )
+    event_gap, skew = _median(event) if len(event) else gap_ns, graph.trace.clock_skew_ns
+    return Constants(launch_latency, gap_ns, event_gap, queue_limit=graph.queue_limit, clock_skew_ns=skew)
 
 
 def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...]:

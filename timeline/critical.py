@@ -228,14 +228,7 @@ def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalCha
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.nodes.ts[graph.trace.nodes.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))
-    target = edges.target[edge]
-    return CriticalChain(
-        kinds=LINK_KINDS,
-        kind=edges.kind[edge].astype(np.int64),
-        ns=result.lag[edge],
-        row=place[np.where(work, edges.owner[edge], graph.row[target])],
-        work=work,
-        start=start + graph.measured[edges.source[edge]],
-        end=start + graph.measured[target],
-        makespan_ns=result.makespan_ns,
-    )
+    source, target, kind = edges.source[edge], edges.target[edge], edges.kind[edge].astype(np.int64)
+    row = place[np.where(work, edges.owner[edge], graph.row[target])]
+    since, until = start + graph.measured[source], start + graph.measured[target]
+    return CriticalChain(LINK_KINDS, kind, result.lag[edge], row, work, since, until, result.makespan_ns)

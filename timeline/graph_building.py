@@ -179,12 +179,8 @@ def stream_edges(points: GraphEvents) -> Edges:
     first, launched = before < 0, points.launcher[gpu] >= 0
     edges = points.edges(STREAM, points.end[np.maximum(before, 0)], points.start[gpu])
     pinned = edges.target[first & ~launched]
-    return Edges.joined(
-        [
-            replace(edges, capped=launched).take(~first),
-            Edges.of(PIN, np.zeros_like(pinned), pinned, points.measured[pinned]),
-        ]
-    )
+    pins = Edges.of(PIN, np.zeros_like(pinned), pinned, points.measured[pinned])
+    return Edges.joined([replace(edges, capped=launched).take(~first), pins])
 
 
 def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
@@ -244,10 +240,6 @@ def event_waits(points: GraphEvents) -> Edges:
     apart = lanes[source] != lanes[target]  # the others follow each other on their stream
     edges = points.edges(EVENT, points.end[source[apart]], points.start[target[apart]], capped=True)
     return edges.take(edges.lag >= -ROUNDING_NS)
-
-
-def inferred_count(points: GraphEvents) -> int:
-    return int(np.count_nonzero(_inferred(points, *points.timed_edges("event", "graph"))))
 
 
 def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
@@ -318,18 +310,10 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
     edges = graph.edges
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
-    waited = _synchronizing(graph) & (lag > _IDLE_SYNC_NS)
-    return np.where(waited, SYNC_COST_NS, lag)
-
-
-def _synchronizing(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Return which edges are the own time of a synchronizing call, up to its end."""
-    edges, trace = graph.edges, graph.trace
-    own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0))
-    own = own[graph.end[edges.owner[own]] == edges.target[own]]
-    is_own_time = np.zeros(len(edges), np.bool_)
-    is_own_time[own] = named(trace.names, trace.nodes.name[edges.owner[own]], SYNCHRONIZE)
-    return is_own_time
+    own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (lag > _IDLE_SYNC_NS))
+    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # up to the end of the call
+    lag[own[named(graph.trace.names, graph.trace.nodes.name[edges.owner[own]], SYNCHRONIZE)]] = SYNC_COST_NS
+    return lag
 
 
 def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
@@ -364,7 +348,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
     among_ranks = _data_and_comm(points)
     parts = [chains, passed, waits, queue.edges, events, collectives, duration, launches, streams, among_ranks]
     edges = Edges.joined(parts)
-    guessed = inferred_count(points)
+    guessed = int(np.count_nonzero(_inferred(points, *points.timed_edges("event", "graph"))))
     waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
     notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
     graph = ordered_graph(points, edges, queue.limit, [*polling, *backend, *unbound, *notes])

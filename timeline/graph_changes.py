@@ -180,12 +180,8 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
     edges = graph.edges
     launches = np.flatnonzero((edges.kind == LAUNCH) & (graph.row[edges.source] >= 0))
     call, event = graph.row[edges.source[launches]], graph.row[edges.target[launches]]
-    parent = np.concatenate(
-        [
-            np.where(trace.nodes.parent_row >= 0, trace.nodes.parent_row + first, -1)
-            for trace, first in zip(graph.traces, graph.first_row.tolist(), strict=False)
-        ]
-    )
+    parents = zip((trace.nodes.parent_row for trace in graph.traces), graph.first_row.tolist(), strict=False)
+    parent = np.concatenate([np.where(rows >= 0, rows + first, -1) for rows, first in parents])
     above_call, meant = call, events[event].astype(np.int64)
     total, some = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
     while len(above_call):  # level by level up the call tree

@@ -44,14 +44,8 @@ class GraphEvents:
         source, target, _ = trace.edges_of("launch").T
         known = nodes.timed[source] & nodes.timed[target] & (nodes.kind[target] == GPU)
         launcher[target[known]] = source[known]
-        return GraphEvents(
-            trace,
-            start,
-            end,
-            np.concatenate(([-1], np.repeat(rows, 2))),
-            np.concatenate(([0], times - times.min())),
-            launcher,
-        )
+        row, measured = np.concatenate(([-1], np.repeat(rows, 2))), np.concatenate(([0], times - times.min()))
+        return GraphEvents(trace, start, end, row, measured, launcher)
 
     @property
     def gpu(self) -> IntColumn:

@@ -271,21 +271,14 @@ def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Seq
     is_apart = is_similar & (off > _LONGER * middle) & (off > _DEVIATIONS * median(off[is_similar]))
     if 2 * np.count_nonzero(is_apart | ~is_similar) >= len(times):
         is_apart, is_similar = np.zeros_like(is_apart), np.ones_like(is_similar)
-    return tuple(
-        Outlier(
-            k,
-            labels[k],
-            int(times[k]),
-            f"takes {_against(int(times[k]), middle)}"
-            if is_similar[k]
-            else f"{other_work[k]:.0%} of its calls and GPU events differ",
-        )
-        for k in np.flatnonzero(is_apart | ~is_similar).tolist()
-    )
-
-
-def _against(ns: int, middle: float) -> str:
-    return f"{ns / middle - 1:+.1%} against the median" if middle else f"{ns / 1000:,.3f} µs, most others 0"
+    outliers = []
+    for k in np.flatnonzero(is_apart | ~is_similar).tolist():
+        ns, reason = int(times[k]), f"{other_work[k]:.0%} of its calls and GPU events differ"
+        if is_similar[k]:
+            others = f"{ns / middle - 1:+.1%} against the median" if middle else f"{ns / 1000:,.3f} µs, most others 0"
+            reason = f"takes {others}"
+        outliers.append(Outlier(k, labels[k], ns, reason))
+    return tuple(outliers)
 
 
 def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:

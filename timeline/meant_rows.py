@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,53 +79,31 @@ def with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
 
 def rows_within(graph: ReplayGraph, part: Within) -> Rows:
     """Return the rows of a part of the work: calls on a module path, in an operator or step, or in a window."""
-    return np.concatenate([_FINDERS[part.key](trace, part) for trace in graph.traces])
+    return np.concatenate([_within(trace, part) for trace in graph.traces])
 
 
-def _in_phase(trace: Trace, part: Within) -> Rows:
-    return _coded(origin_of_rows(trace).phase, [bool(text) and part.fits(text) for text in PHASES])
-
-
-def _in_module(trace: Trace, part: Within) -> Rows:
-    paths = trace.origin.modules
-    named = [any(map(part.fits, path)) or part.fits(" / ".join(path)) for path in paths]
-    return _coded(origin_of_rows(trace).module, named)
-
-
-def _in_source(trace: Trace, part: Within) -> Rows:
-    table, entry = trace.source_table, origin_of_rows(trace).entry
-    line = np.append(table.of_entry, -1)[entry]
-    return _coded(line, [part.fits(f"{line.file}:{line.line}") for line in table.lines])
-
-
-def _in_op(trace: Trace, part: Within) -> Rows:
+def _within(trace: Trace, part: Within) -> Rows:
     nodes = trace.nodes
-    named = _coded(nodes.name, list(map(part.fits, trace.names)))
-    return with_descendants(nodes.parent_row, named & (nodes.kind == CPU) & nodes.timed)
-
-
-def _in_step(trace: Trace, part: Within) -> Rows:
-    steps = [part.fits(name) or part.value == str(number) for number, name in enumerate(trace.steps.names)]
-    return _coded(step_of_row(trace), steps)
-
-
-def _in_window(trace: Trace, part: Within) -> Rows:
-    nodes = trace.nodes
-    window, begin = parse_window(part.value), trace.nodes.span.start
-    start, end = nodes.ts - begin, nodes.end - begin
-    on_device = nodes.kind == GPU
-    rows: Rows = nodes.timed & (start < window.end) & np.where(on_device, start >= window.start, end >= window.start)
+    match part.key:
+        case "phase":
+            return _coded(origin_of_rows(trace).phase, [bool(text) and part.fits(text) for text in PHASES])
+        case "module":
+            named = [any(map(part.fits, path)) or part.fits(" / ".join(path)) for path in trace.origin.modules]
+            return _coded(origin_of_rows(trace).module, named)
+        case "source":
+            table = trace.source_table
+            code = np.append(table.of_entry, -1)[origin_of_rows(trace).entry]
+            return _coded(code, [part.fits(f"{line.file}:{line.line}") for line in table.lines])
+        case "op":
+            fits = _coded(nodes.name, list(map(part.fits, trace.names)))
+            return with_descendants(nodes.parent_row, fits & (nodes.kind == CPU) & nodes.timed)
+        case "step":
+            steps = [part.fits(name) or part.value == str(number) for number, name in enumerate(trace.steps.names)]
+            return _coded(step_of_row(trace), steps)
+    window, start, end = parse_window(part.value), nodes.ts - nodes.span.start, nodes.end - nodes.span.start
+    began = np.where(nodes.kind == GPU, start, end) >= window.start
+    rows: Rows = nodes.timed & (start < window.end) & began
     return rows
-
-
-_FINDERS: dict[str, Callable[[Trace, Within], Rows]] = {
-    "phase": _in_phase,
-    "module": _in_module,
-    "source": _in_source,
-    "op": _in_op,
-    "step": _in_step,
-    "window": _in_window,
-}
 
 
 def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:

@@ -101,15 +101,10 @@ def estimate_ns(
         rank = trace.rank if rank is None else rank
         members: Sequence[int] | int | None = 2 if rank is None or comm.peer < 0 else (rank, comm.peer)
     else:
-        members = ranks or members_of(trace, comm)
+        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # a number means consecutive ranks
     if members is None:
         return -1
     return min(network.transfer_ns(comm.kind, size, members), MAX_NS)
-
-
-def members_of(trace: Trace, comm: FoundComm) -> Sequence[int] | int | None:
-    """Return the ranks of the group, else their number (which means consecutive ranks), else None."""
-    return list(comm.group[1]) or group_size(trace, comm)
 
 
 def group_size(trace: Trace, comm: FoundComm) -> int | None:

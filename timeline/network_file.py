@@ -108,7 +108,10 @@ def read_network(path: Source, name: str | None = None) -> Network:
     networks = content if isinstance(content, dict) and "networks" in content else {"networks": {"": content}}
     if networks.get("format", _FORMAT) != _FORMAT:
         raise TraceFormatError(file, "format", "not a network that `etplus predict fit --network` wrote")
-    described = _converted(networks, file).networks
+    try:
+        described = msgspec.convert(networks, NetworkFile).networks
+    except msgspec.ValidationError as error:
+        raise _invalid(file, str(error).replace("$.networks[...]", "$")) from None
     if (name is None and len(described) != 1) or (name is not None and name not in described):
         names = ", ".join(sorted(described)) or "it has none"
         raise UsageError(f"{file}: choose a network with FILE#NAME: {names}")
@@ -132,13 +135,6 @@ def _decoded(path: Source) -> tuple[Any, str]:
 _MOST_YAML = 1 << 20
 
 
-def _converted(networks: Any, file: str) -> NetworkFile:
-    try:
-        return msgspec.convert(networks, NetworkFile)
-    except msgspec.ValidationError as error:
-        raise _invalid(file, str(error).replace("$.networks[...]", "$")) from None
-
-
 def _invalid(file: str, error: object) -> TraceFormatError:
     text = " ".join(str(error).split())  # YAML errors have several lines
     return TraceFormatError(file, "", f"invalid network ({text})", "docs/reference/network.md has the fields")
@@ -154,26 +150,17 @@ def _network_of(given: DescribedNetwork, file: str) -> Network:
         if level.topology == "ring" and level.algorithm not in (None, "ring"):
             raise _invalid(file, f"collectives run on rings on that `topology` - at `$.levels[{depth}].algorithm`")
         below = level.ranks
-    return Network(
-        given.bandwidth,
-        given.latency_ns,
-        given.algorithm or "ring",
-        given.library,
-        tuple(Efficiency(_KINDS[e.kind], e.over_bytes, e.times, e.low, e.high) for e in given.kinds),
-        tuple(NetworkLevel(**msgspec.structs.asdict(level)) for level in given.levels),
-    )
+    kinds = tuple(Efficiency(_KINDS[e.kind], e.over_bytes, e.times, e.low, e.high) for e in given.kinds)
+    levels = tuple(NetworkLevel(**msgspec.structs.asdict(level)) for level in given.levels)
+    return Network(given.bandwidth, given.latency_ns, given.algorithm or "ring", given.library, kinds, levels)
 
 
 def described(network: Network) -> DescribedNetwork:
     """Return a network in the form of its file; `read_network` restores it."""
-    return DescribedNetwork(
-        bandwidth=network.bandwidth,
-        latency_ns=network.latency_ns,
-        library=network.library,
-        algorithm=None if network.library is not None else network.algorithm,
-        levels=tuple(DescribedLevel(**asdict(level)) for level in network.levels),
-        kinds=tuple(KindTimes(_NAMES[e.kind], e.over_bytes, e.times, e.low, e.high) for e in network.efficiency),
-    )
+    algorithm = None if network.library is not None else network.algorithm
+    levels = tuple(DescribedLevel(**asdict(level)) for level in network.levels)
+    kinds = tuple(KindTimes(_NAMES[e.kind], e.over_bytes, e.times, e.low, e.high) for e in network.efficiency)
+    return DescribedNetwork(network.bandwidth, network.latency_ns, algorithm, network.library, levels, kinds)
 
 
 def network_dict(network: Network) -> dict[str, Any]:
@@ -224,7 +211,6 @@ class _Calibration(msgspec.Struct):
 
 
 def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterable[Sample]:
-    """Yield samples."""
     for name, sizes in kinds.items():
         kind, ms, least_ms = _KINDS.get(name), math.inf, math.inf
         for whole in sorted(map(int, sizes), reverse=True) if kind is not None else ():
@@ -276,10 +262,8 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
 
     def relative(slope: float, latency: float) -> Floats:
         network = Network(1 / slope, latency, library=library)
-        return (
-            np.array([network.transfer_ns(sample.kind, sample.size, sample.ranks) for sample in samples], np.float64)
-            / took
-        )
+        times = [network.transfer_ns(sample.kind, sample.size, sample.ranks) for sample in samples]
+        return np.array(times, np.float64) / took
 
     slope, latency = 1.0, 0.0
     tried: list[tuple[float, float, float]] = []

@@ -119,15 +119,10 @@ def _shared(
             links[k] = all_links
         if m.message and m.sent_ns < 0:  # the data went to a buffer: it moves when the receiver takes it
             links[places[0]], alone[places[0]] = (), 1.0
-    return SharedTransfers(
-        rows,
-        tuple(links),
-        alone,
-        np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)]),
-        tuple(workers for part, _ in parts for workers in part.workers),
-        np.concatenate([part.gap_ns for part, _ in parts]),
-        moved,
-    )
+    queue = np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)])
+    workers = tuple(workers for part, _ in parts for workers in part.workers)
+    gap_ns = np.concatenate([part.gap_ns for part, _ in parts])
+    return SharedTransfers(rows, tuple(links), alone, queue, workers, gap_ns, moved)
 
 
 def _moved(numbers: IntColumn, by: int) -> IntColumn:
@@ -138,14 +133,8 @@ def _own_edges(graph: ReplayGraph, met: Sequence[int], shift: int, first_row: in
     """Return a rank's edges in the numbers of the coupled graph, without durations of matched collectives."""
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
-    return Edges(
-        np.where(from_begin, 0, edges.source + shift),
-        edges.target + shift,
-        edges.lag + offset * from_begin,
-        edges.kind,
-        _moved(edges.owner, first_row),
-        edges.capped,
-    )
+    source, owner = np.where(from_begin, 0, edges.source + shift), _moved(edges.owner, first_row)
+    return Edges(source, edges.target + shift, edges.lag + offset * from_begin, edges.kind, owner, edges.capped)
 
 
 def _join(
@@ -175,14 +164,10 @@ def _join(
     arrival = len(measured) + len(rendezvous) + np.arange(len(late))
     until = end[done]
     until[late] = arrival
-    edges = Edges.joined(
-        [
-            Edges.of(COMM, come, len(measured) + to, -early),
-            Edges.of(COMM, len(measured) + leaves, until, transfer, done),
-            Edges.of(HANDOFF, arrival, end[done[late]], own[late]),
-        ]
-    )
-    return edges, np.concatenate([met_at, measured[end[done[late]]] - own[late]])
+    parts = [Edges.of(COMM, come, len(measured) + to, -early)]
+    parts.append(Edges.of(COMM, len(measured) + leaves, until, transfer, done))
+    parts.append(Edges.of(HANDOFF, arrival, end[done[late]], own[late]))
+    return Edges.joined(parts), np.concatenate([met_at, measured[end[done[late]]] - own[late]])
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
@@ -243,17 +228,8 @@ def _rendezvous(
     of_rank = zip(ranks, matched.node.T.tolist(), strict=True)
     row = np.array([[rows[k][node] for node in nodes] for k, nodes in of_rank], np.int64)
     begin = np.stack([traces[k].nodes.ts[rows] + traces[k].base_time_ns for k, rows in zip(ranks, row, strict=True)])
-    early = begin.T - matched.start
-    return [
-        Rendezvous(
-            rank=ranks,
-            row=tuple(row[:, i].tolist()),
-            transfer_ns=int(duration[i]),
-            own_ns=tuple(own[i].tolist()),
-            early_ns=tuple(early[i].tolist()),
-            on_host=bool(matched.on_host[i]),
-            message=bool(matched.kind[i] < 0),
-            sent_ns=int(sent[i]),
-        )
-        for i in chosen.tolist()
-    ]
+    sides = (row.T, own, begin.T - matched.start)
+    rows, own_ns, early_ns = ([tuple(side) for side in column[chosen].tolist()] for column in sides)
+    others = (column[chosen].tolist() for column in (matched.on_host, matched.kind < 0, sent))
+    columns = rows, duration[chosen].tolist(), own_ns, early_ns, *others
+    return [Rendezvous(ranks, *values) for values in zip(*columns, strict=True)]

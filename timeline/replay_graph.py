@@ -63,15 +63,9 @@ class Edges:
         *,
         capped: bool = False,
     ) -> Edges:
-        count = len(source)
-        return Edges(
-            np.asarray(source, np.int64),
-            np.asarray(target, np.int64),
-            np.asarray(lag, np.int64),
-            np.full(count, kind, np.int8),
-            np.full(count, -1, np.int64) if owner is None else owner,
-            np.full(count, capped, np.bool_),
-        )
+        count, columns = len(source), (np.asarray(column, np.int64) for column in (source, target, lag))
+        owner = np.full(count, -1, np.int64) if owner is None else owner
+        return Edges(*columns, np.full(count, kind, np.int8), owner, np.full(count, capped, np.bool_))
 
     @staticmethod
     def joined(parts: list[Edges]) -> Edges:

@@ -127,14 +127,9 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
     open_op = (chains.owner >= 0) & (trace.nodes.scope[chains.owner] != ANNOTATION_SCOPE)
     pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)
     begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
-    work = _Blocks.of(points)
-    pause_of, block = recently_finished(
-        work.end,
-        work.thread,
-        since=until - (until - begin) // 2,
-        until=until,
-        of=trace.nodes.thread[points.row[chains.target[pause]]],
-    )
+    work, thread = _Blocks.of(points), trace.nodes.thread[points.row[chains.target[pause]]]
+    since = until - (until - begin) // 2
+    pause_of, block = recently_finished(work.end, work.thread, since=since, until=until, of=thread)
     first, within = work.first_in(block, begin[pause_of], until[pause_of])
     pause_of, block, first = pause_of[within], block[within], first[within]
     latest = np.lexsort((block, -work.end[block], pause_of))
