@@ -36,6 +36,9 @@ _LEAST_PERIOD = 3  # minimum calls of a further kind of block, for the same reas
 
 _LEAST_FURTHER = 4  # minimum parameters of a block found by sizes alone; a weight and a bias prove nothing
 _EMBEDDING = "aten::embedding"
+# Parts of a block that is one module: a layer with or without attention, one of a decoder. FSDP may also wrap other
+# sequences part by part, which one rank does not show: MLPs of two classes in turn are "mm".
+_USUAL_PARTS = frozenset(("", "m", "a", "am", "aam"))
 
 _Integers = npt.NDArray[np.int64]
 
@@ -274,12 +277,21 @@ def _of_other_sizes(
     return more
 
 
-def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
+def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, alive: Sequence[int]) -> bool:
     """Return whether other blocks are equally likely.
 
-    This is so if a block has all calls of another block twice, or if single-layer blocks are next to several layers of
-    the same kind or to the same calls.
+    This is so if a block may be several modules in turn, if it has all calls of another block twice, or if single-layer
+    blocks are next to several layers of the same kind or to the same calls.
     """
+    kinds: dict[
+        tuple[str, ...], str
+    ] = {}  # by names of calls; activations of other modules hide residuals in some blocks
+    for block in blocks:
+        parts = _parts_of(forward, block, weights, alive)
+        names = tuple(call.name for call in forward[block.begin : block.end])
+        kinds[names] = min(parts, kinds.get(names, parts), key=len)
+    if not _USUAL_PARTS.issuperset(kinds.values()) or {"a", "m"} <= set(kinds.values()):
+        return True
     uses = [place for place, call in enumerate(forward) if weights.takes(call)]
     inside = [Counter(forward[k].name for k in uses if block.begin <= k < block.end) for block in blocks]
     least = min(inside, key=Counter.total, default=Counter[str]())
@@ -296,6 +308,23 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
     repeats = names[max(first + begin, 0) : first] == names[first : first - begin]
     repeats |= names[last : last + end] == names[last - end : last]
     return least.total() == 1 and (max(sides) > 1 or repeats)
+
+
+def _parts_of(forward: Sequence[Call], block: CallRange, weights: Weights, alive: Sequence[int]) -> str:
+    """Return the block's parts between single activations: "a" for attention, "m" for other layers around a residual
+    or for two layers without one. Parts without a matrix do not count."""
+    base, first, parts, layers = alive[block.begin - 1] if block.begin else 1, block.begin, "", 0
+    for last in range(block.begin, block.end):
+        if alive[last] > base and last < block.end - 1:
+            continue
+        calls, residual = list(walked(forward[first : last + 1])), max(alive[first : last + 1]) > base
+        matrices = sum(any(len(p.shape) > 1 for p in weights.taken(call)) for call in forward[first : last + 1])
+        first, layers = last + 1, 0 if residual else layers + matrices
+        if residual and matrices:
+            parts += "a" if any("attention" in call.name for call in calls) else "m"
+        elif matrices and layers == 2:
+            parts += "m"
+    return parts
 
 
 def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:

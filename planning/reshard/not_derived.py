@@ -214,7 +214,7 @@ def _fsdp_units(derivation: Derivation) -> Iterator[_Gap]:
             reason = "no block repeats, so all parameters are in the root"
             yield "units of FSDP", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
         if model.loose_blocks:
-            reason = "some layers may belong to blocks or to the root"
+            reason = "some layers may belong to other blocks or to the root"
             yield "units of FSDP", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
     spans = sorted(wrap.units for wrap in derivation.wraps if not wrap.root)
     shared = sum(left[1] >= right[0] for left, right in pairwise(spans))

@@ -161,7 +161,7 @@ def _first_pass(trace: Trace, recorded: _Recorded, weights: Weights, begins: Seq
     joined = joined_places(find_layers(forward, weights, shapes.extents))
     blocks = repeated_blocks(forward, weights, alive, sizes, joined)
     wraps = _recorded_units(recorded.gathered, weights, len(recorded.passes))
-    block_wraps, loose = _block_units(forward, blocks, weights, shapes.extents)
+    block_wraps, loose = _block_units(forward, blocks, weights, shapes.extents, alive)
     label_of = {number: wrap.label for wrap in wraps or block_wraps for number in wrap.parameters}
     cuts = boundaries(forward, weights, label_of)
     cuts |= set() if wraps else {edge for block in blocks for edge in block}
@@ -184,13 +184,13 @@ def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights, passes: 
 
 
 def _block_units(
-    forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, extents: Extents
+    forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, extents: Extents, alive: Sequence[int]
 ) -> tuple[list[Wrap], bool]:
     taken, seen = list[set[int]](), set[int]()
     for block in blocks:
         taken.append({p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen)
         seen |= taken[-1]
-    known, loose = [sorted(block) for block in taken], unsure_blocks(forward, blocks, weights)
+    known, loose = [sorted(block) for block in taken], unsure_blocks(forward, blocks, weights, alive)
     if weights.evidence == "optimizer":
         ordered = {parameter.number: extents.sizes(parameter.shape) for parameter in weights.parameters}
         own, more = in_module_order([block & ordered.keys() for block in taken], ordered)

@@ -105,7 +105,28 @@ def test_single_layers_with_an_activation_may_be_blocks_of_other_sizes(made: Mad
             call.name = "aten::relu" if call.name == "aten::add" else "aten::linear"
         edges = list(range(len(layers[0]), len(forward) + 1, 2))
         found = [CallRange(left, right) for left, right in pairwise(edges)]
-        assert unsure_blocks(forward, found, weights) is unsure
+        assert unsure_blocks(forward, found, weights, [1] * len(forward)) is unsure
+
+
+@pytest.mark.parametrize(
+    ("layers", "attention", "unsure"),
+    [
+        (("pq+", "rs+") * 2, "", True), (("pq+", "qp+") * 3, "", True), (("pq+",) * 3, "", False),
+        (("pq+", "rs+") * 2, "p", False), (("pq+", "pq+", "rs+") * 2, "p", False),
+        (("pq+", "rs+", "tu+") * 2, "p", True), (("pq+", "rs+") * 2, "pr", True),
+    ],
+)  # fmt: skip
+def test_classes_of_blocks_in_turn_may_be_blocks_of_their_own(
+    made: Made, layers: tuple[str, ...], attention: str, unsure: bool
+) -> None:
+    """Not attention and an MLP, which most transformers wrap together."""
+    forward, weights, sizes, alive = chain(made, *layers)
+    for one in weights.parameters:
+        one.shape = one.shape * 2
+    found = repeated_blocks(forward, weights, alive, sizes)
+    for call in forward:
+        call.name = f"aten::attention_{call.name[-1]}" if call.name[-1] in attention else call.name
+    assert len(found) > 1 and unsure_blocks(forward, found, weights, alive) is unsure
 
 
 def test_blocks_of_parameters_side_by_side(made: Made) -> None:
