@@ -35,10 +35,8 @@ class Underived:
 
     op: str
     count: int
-    # calls of known shapes that begin the gap
-    first: int
-    # share of the GPU time, or of operator self time if the trace has no GPU events
-    share: float
+    first: int  # calls of known shapes that begin the gap
+    share: float  # share of the GPU time, or of operator self time if the trace has no GPU events
 
 
 @dataclass(frozen=True)
@@ -46,15 +44,12 @@ class Reshaped:
     """A trace with other shapes and its recorded times."""
 
     trace: Trace
-    # bool per call: some of its extents could not be derived
-    unknown: npt.NDArray[np.bool_]
+    unknown: npt.NDArray[np.bool_]  # bool per call: some of its extents could not be derived
     # float64 per call: new calls per recorded call, because a data loader calls once per sample
     repeats: npt.NDArray[np.float64]
     sizes: tuple[SizeChange, ...]
-    # number of operator calls
-    calls: int
-    # number of changed operator calls
-    changed: int
+    calls: int  # number of operator calls
+    changed: int  # number of changed operator calls
     underived: tuple[Underived, ...]
     # floating-point dtype for estimates, None for the recorded ones; calls with several dtypes are then unknown
     dtype: str | None = None

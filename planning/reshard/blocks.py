@@ -62,20 +62,13 @@ class _Repetition(NamedTuple):
 class _Tokens:
     """Forward calls that compute."""
 
-    # index in forward
-    place: list[int]
-    # equal for equal tokens
-    code: _Integers
-    # elements of `new`
-    elements: _Integers
-    # parameters used first here
-    new: list[list[int]]
-    # activations alive before the call, without later views
-    before: _Integers
-    # `before` with views
-    most: _Integers
-    # takes new parameters and is no embedding
-    layer: npt.NDArray[np.bool_]
+    place: list[int]  # index in forward
+    code: _Integers  # equal for equal tokens
+    elements: _Integers  # elements of `new`
+    new: list[list[int]]  # parameters used first here
+    before: _Integers  # activations alive before the call, without later views
+    most: _Integers  # `before` with views
+    layer: npt.NDArray[np.bool_]  # takes new parameters and is no embedding
 
     def part(self, begin: int, end: int) -> _Tokens:
         part = slice(begin, end)

@@ -20,14 +20,11 @@ _FINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 class Clipping:
     """Calls on gradients before the optimizer."""
 
-    # storages of the gradients
-    storages: frozenset[int] = frozenset()
-    # rows of calls that take the norm of the gradients' norms
-    joined: frozenset[int] = frozenset()
+    storages: frozenset[int] = frozenset()  # storages of the gradients
+    joined: frozenset[int] = frozenset()  # rows of calls that take the norm of the gradients' norms
     # rows of calls whose results must be summed over ranks in an unknown way
     unknown: frozenset[int] = field(default_factory=frozenset)
-    # rows of calls that look for infinite gradients
-    scaled: frozenset[int] = field(default_factory=frozenset)
+    scaled: frozenset[int] = field(default_factory=frozenset)  # rows of calls that look for infinite gradients
     # storages that calls near the optimizer take with a parameter, such as averaged weights
     copies: frozenset[int] = field(default_factory=frozenset)
 

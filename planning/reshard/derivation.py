@@ -43,10 +43,8 @@ class NewExtents:
     """New values of classes."""
 
     changed: dict[int, int]
-    # scaled in proportion
-    unknown: frozenset[int] = field(default_factory=frozenset)
-    # depend on values (routing)
-    of_data: frozenset[int] = field(default_factory=frozenset)
+    unknown: frozenset[int] = field(default_factory=frozenset)  # scaled in proportion
+    of_data: frozenset[int] = field(default_factory=frozenset)  # depend on values (routing)
 
     __repr__ = brief
 
@@ -58,26 +56,19 @@ class Derivation:
     model: Model
     plan: Plan
     layout: Layout
-    # layout of the recorded job; the model is one of its ranks
-    recorded: Layout
+    recorded: Layout  # layout of the recorded job; the model is one of its ranks
     microbatches: int
-    # samples of a data-parallel rank per step, 0 if no batch was found
-    rank_batch: int
+    rank_batch: int  # samples of a data-parallel rank per step, 0 if no batch was found
     extents: NewExtents
     experts: ExpertRegions
-    # new values of classes within a microbatch
-    changed: Mapping[int, int]
-    # stage of each unit
-    stages: list[int]
-    # FSDP units, the root first
-    wraps: list[Wrap]
-    # partial results by the row of the call before their reduction
-    reductions: Mapping[int, list[Partial]]
+    changed: Mapping[int, int]  # new values of classes within a microbatch
+    stages: list[int]  # stage of each unit
+    wraps: list[Wrap]  # FSDP units, the root first
+    reductions: Mapping[int, list[Partial]]  # partial results by the row of the call before their reduction
     regions: SequenceRegions | None
     clipping: Clipping
     buffers: list[Buffer]
-    # the optimizer sets gradients to zero, not to None, so the first pass adds to them
-    keeps_gradients: bool
+    keeps_gradients: bool  # the optimizer sets gradients to zero, not to None, so the first pass adds to them
     finds_unused: bool
     # per stage, the first data-parallel index that runs the same as each index
     alike: list[list[int]] = field(default_factory=list)

@@ -20,16 +20,11 @@ class DividedLayer:
 
     layer: ExpertLayer
     unit: int
-    # a rank's tokens, or room, for each expert
-    own: tuple[int, ...]
-    # source of these numbers
-    routing: Routing
-    # class of each expert's tokens or room on its rank
-    tokens: tuple[int, ...]
-    # class of all tokens together
-    total: int
-    # number on a rank
-    experts: int
+    own: tuple[int, ...]  # a rank's tokens, or room, for each expert
+    routing: Routing  # source of these numbers
+    tokens: tuple[int, ...]  # class of each expert's tokens or room on its rank
+    total: int  # class of all tokens together
+    experts: int  # number on a rank
 
     __repr__ = brief
 

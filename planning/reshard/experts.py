@@ -32,18 +32,13 @@ class TensorOrigin(NamedTuple):
 class Expert:
     """One expert, or all of them if one GEMM computes them together."""
 
-    # its calls in forward
-    places: tuple[int, ...]
-    # only its own
-    parameters: tuple[Parameter, ...]
+    places: tuple[int, ...]  # its calls in forward
+    parameters: tuple[Parameter, ...]  # only its own
     entry: GivenTensor
     exit: GivenTensor
-    # place of the call that makes `entry`
-    entered: TensorOrigin
-    # place of the call that makes `exit`
-    left: TensorOrigin
-    # the entry is contiguous, so it is sent without a copy
-    contiguous: bool = True
+    entered: TensorOrigin  # place of the call that makes `entry`
+    left: TensorOrigin  # place of the call that makes `exit`
+    contiguous: bool = True  # the entry is contiguous, so it is sent without a copy
 
     __repr__ = brief
 
@@ -53,24 +48,15 @@ class ExpertLayer:
     """A layer of routed experts in a forward pass."""
 
     count: int
-    # experts per token
-    top: int
-    # place of the call that chooses
-    router: int
-    # in order; one entry if one GEMM computes all
-    experts: tuple[Expert, ...]
-    # parameters whose first dimension is the experts
-    stacked: tuple[Parameter, ...]
-    # place of the call that distributes tokens, −1 if each expert selects its tokens
-    scatter: int = -1
-    # place of the call that joins the outputs
-    gather: int = -1
-    # places of calls that make the token counts
-    counts: tuple[int, ...] = ()
-    # tokens are in one tensor before and after
-    whole: tuple[bool, bool] = (True, True)
-    # extents of each expert's tokens if one operator calls a GEMM for each
-    grouped: tuple[int, ...] = ()
+    top: int  # experts per token
+    router: int  # place of the call that chooses
+    experts: tuple[Expert, ...]  # in order; one entry if one GEMM computes all
+    stacked: tuple[Parameter, ...]  # parameters whose first dimension is the experts
+    scatter: int = -1  # place of the call that distributes tokens, −1 if each expert selects its tokens
+    gather: int = -1  # place of the call that joins the outputs
+    counts: tuple[int, ...] = ()  # places of calls that make the token counts
+    whole: tuple[bool, bool] = (True, True)  # tokens are in one tensor before and after
+    grouped: tuple[int, ...] = ()  # extents of each expert's tokens if one operator calls a GEMM for each
     # places of other calls between experts; True if they use experts' results
     middle: Mapping[int, bool] = field(default_factory=dict)
 

@@ -18,8 +18,7 @@ class Shard:
 
     count: int
     index: int
-    # all elements as one row (ZeRO 1, 2)
-    flat: bool
+    flat: bool  # all elements as one row (ZeRO 1, 2)
 
     def of(self, sizes: Sequence[int]) -> list[int]:
         """Sizes of the part."""
@@ -44,19 +43,14 @@ class CommOp:
     """One communication."""
 
     kind: CommOpKind
-    # "tp", "dp", "pp", "ep" (ranks that share experts) or "edp" (ranks with the same experts)
-    dimension: str
-    # shape of the input
-    shape: tuple[int, ...]
+    dimension: str  # "tp", "dp", "pp", "ep" (ranks that share experts) or "edp" (ranks with the same experts)
+    shape: tuple[int, ...]  # shape of the input
     out_elements: int
     dtype: str
     itemsize: int
-    # other rank of a message, else −1
-    peer: int = -1
-    # name for a `CommWait`; None if the next call waits
-    key: str | None = None
-    # issued as DTensor does
-    functional: bool = False
+    peer: int = -1  # other rank of a message, else −1
+    key: str | None = None  # name for a `CommWait`; None if the next call waits
+    functional: bool = False  # issued as DTensor does
     # rows of an all-to-all sent to and received from each rank; empty for equal parts
     splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
@@ -78,16 +72,11 @@ class RecordedOp:
     """A recorded call with its callees."""
 
     call: Call
-    # new values of classes
-    changed: Mapping[int, int]
-    # makes tensor numbers unique
-    microbatch: int = 0
-    # items that follow inner calls, by row
-    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)
-    # part of parameters, gradients and state
-    shard: Shard | None = None
-    # storages that `shard` divides; None for all
-    divided: Set[int] | None = None
+    changed: Mapping[int, int]  # new values of classes
+    microbatch: int = 0  # makes tensor numbers unique
+    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # items that follow inner calls, by row
+    shard: Shard | None = None  # part of parameters, gradients and state
+    divided: Set[int] | None = None  # storages that `shard` divides; None for all
 
 
 @dataclass(frozen=True)
@@ -99,10 +88,8 @@ class SyntheticOp:
     outputs: tuple[tuple[int, ...], ...]
     dtype: str
     itemsize: int
-    # the inputs are one list
-    listed: bool = False
-    # FSDP unit of copied gradients
-    wrap: str | None = None
+    listed: bool = False  # the inputs are one list
+    wrap: str | None = None  # FSDP unit of copied gradients
 
     @property
     def schema(self) -> str:

@@ -61,14 +61,11 @@ class Resharded:
 
     derivation: Derivation
     network: Network
-    # predicts kernels; None to scale recorded times
-    model: FittedModel | None = None
+    model: FittedModel | None = None  # predicts kernels; None to scale recorded times
     # times of operators called on this machine (`etplus measure`), used instead of scaled times
     measured: Measured | None = None
-    # recorded ranks to compare the derivation with
-    ranks: tuple[RecordedRank, ...] = ()
-    # recorded pipeline stage of each unit
-    stages: tuple[int, ...] | None = None
+    ranks: tuple[RecordedRank, ...] = ()  # recorded ranks to compare the derivation with
+    stages: tuple[int, ...] | None = None  # recorded pipeline stage of each unit
 
     __repr__ = brief
 

@@ -35,10 +35,8 @@ class JoinedPipeline:
 
     trace: Trace
     layout: Layout
-    # rows that begin a stage
-    begins: tuple[int, ...]
-    # rows of the schedule's calls, by rank
-    dropped: Mapping[int, frozenset[int]]
+    begins: tuple[int, ...]  # rows that begin a stage
+    dropped: Mapping[int, frozenset[int]]  # rows of the schedule's calls, by rank
 
     __repr__ = brief
 

@@ -39,35 +39,28 @@ class Layout:
         512
     """
 
-    # ranks along tensor, data and pipeline parallelism
-    tp: int = 1
+    tp: int = 1  # tp, dp, pp: ranks along tensor, data and pipeline parallelism
     dp: int = 1
     pp: int = 1
-    # 0 for DDP; shard optimizer state (1), also gradients (2), also parameters (3: FSDP) over dp
-    zero: int = 0
-    # global batch; None keeps the batch of a data-parallel rank (weak scaling)
-    batch: int | None = None
+    zero: int = 0  # 0 for DDP; shard optimizer state (1), also gradients (2), also parameters (3: FSDP) over dp
+    batch: int | None = None  # global batch; None keeps the batch of a data-parallel rank (weak scaling)
     # per step; None for the recorded number; in a new pipeline, the larger of 4 and the number of stages
     microbatches: int | None = None
     schedule: Schedule = "1f1b"
     # "dtensor" reduces the input gradient of each column layer separately, "megatron" once per block
     tp_style: TensorStyle = "dtensor"
-    # norms and residuals on 1/tp of the sequence (megatron style only)
-    sequence_parallel: bool = False
+    sequence_parallel: bool = False  # norms and residuals on 1/tp of the sequence (megatron style only)
     # size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 with a first bucket of 1 MiB
     bucket_mib: int | None = None
     # FSDP units. None: as recorded, else each repeated block. "each": each part with one activation in and out. A
     # number: parts with at least that many elements. A class: its modules. The root takes the remaining parameters.
     fsdp_wrap: str | None = None
-    # reduce gradients of several microbatches only after the last one
-    no_sync: bool = False
-    # ranks of a data-parallel group that share routed experts; it divides dp
-    ep: int = 1
+    no_sync: bool = False  # reduce gradients of several microbatches only after the last one
+    ep: int = 1  # ranks of a data-parallel group that share routed experts; it divides dp
     # tokens of each expert: "recorded" proportions or "uniform". None uses the recorded ones and adds a doubt if they
     # depend on values.
     routing: Routing | None = None
-    # options of DDP; None as recorded with DDP, otherwise False and True
-    find_unused_parameters: bool | None = None
+    find_unused_parameters: bool | None = None  # options of DDP; None as recorded with DDP, otherwise False and True
     broadcast_buffers: bool | None = None
     # FSDP frees a unit after forward and gathers it again in backward; None as recorded with FSDP, otherwise True
     reshard_after_forward: bool | None = None
@@ -217,8 +210,7 @@ _MIB = 25  # size of later buckets, DDP's default `bucket_cap_mb`
 class Bucket:
     """Gradients that are reduced together."""
 
-    # parameter numbers, in order
-    parameters: tuple[int, ...]
+    parameters: tuple[int, ...]  # parameter numbers, in order
     elements: int
     dtype: str
     itemsize: int

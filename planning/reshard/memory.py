@@ -31,12 +31,9 @@ class Memory:
     parameters: int
     gradients: int
     optimizer: int
-    # peak of all other results together
-    activations: int
-    # DDP's buckets, or FSDP's communication
-    buffers: int
-    # at the overall peak; gradients grow while activations shrink
-    total: int
+    activations: int  # peak of all other results together
+    buffers: int  # DDP's buckets, or FSDP's communication
+    total: int  # at the overall peak; gradients grow while activations shrink
 
     __repr__ = brief
 
@@ -96,10 +93,8 @@ class _Block:
     begin: int
     last: int
     size: int = 0
-    # the call that accumulates a gradient
-    owner: int | None = None
-    # FSDP reduced the gradient
-    last_use: int | None = None
+    owner: int | None = None  # the call that accumulates a gradient
+    last_use: int | None = None  # FSDP reduced the gradient
 
 
 class _Lives:

@@ -35,21 +35,16 @@ Evidence = Literal["optimizer", "shapes", "use"]
 class Parameter:
     """A parameter of the model; tied weights are one parameter."""
 
-    # position in the optimizer's order (`model.parameters()`)
-    number: int
-    # classes of its extents
-    shape: Shape
+    number: int  # position in the optimizer's order (`model.parameters()`)
+    shape: Shape  # classes of its extents
     itemsize: int
     dtype: str
-    # unit, first place of use, and storage in forward; −1 if unknown
-    unit: int = -1
+    unit: int = -1  # unit, use, storage: unit, first place of use, and storage in forward; −1 if unknown
     use: int = -1
     storage: int = -1
     elements: int = 0
-    # it has a gradient
-    accumulates: bool = True
-    # it has neither gradient nor update, but FSDP gathers it
-    frozen: bool = False
+    accumulates: bool = True  # it has a gradient
+    frozen: bool = False  # it has neither gradient nor update, but FSDP gathers it
 
     __repr__ = brief
 
@@ -61,8 +56,7 @@ class Buffer:
     sizes: tuple[int, ...]
     dtype: str
     itemsize: int
-    # forward changes it (running statistics)
-    written: bool
+    written: bool  # forward changes it (running statistics)
 
     __repr__ = brief
 
@@ -95,22 +89,16 @@ Lists = Mapping[int, Sequence[Parameter]]  # parameter of each entry, by length 
 class Weights:
     """The parameters of a step, and the tensors that hold them."""
 
-    # in the optimizer's order
-    parameters: list[Parameter] = field(default_factory=list)
+    parameters: list[Parameter] = field(default_factory=list)  # in the optimizer's order
     optimizer: Owned = field(default_factory=list)
     # the optimizer changes memory that forward reads ("optimizer"), weights have the shapes that it changes ("shapes"),
     # or layers take them as weights ("use")
     evidence: Evidence = "optimizer"
-    # parameters by storage in forward
-    by_storage: dict[int, list[Region]] = field(default_factory=dict)
-    # parameters by tensor number in forward
-    by_number: dict[int, Parameter] = field(default_factory=dict)
-    # by storage of a rank's part (FSDP)
-    by_shard: dict[int, Parameter] = field(default_factory=dict)
-    # the part of each parameter that the recorded optimizer had, None for all
-    part: Shard | None = None
-    # numbered after `parameters`
-    frozen: list[Parameter] = field(default_factory=list)
+    by_storage: dict[int, list[Region]] = field(default_factory=dict)  # parameters by storage in forward
+    by_number: dict[int, Parameter] = field(default_factory=dict)  # parameters by tensor number in forward
+    by_shard: dict[int, Parameter] = field(default_factory=dict)  # by storage of a rank's part (FSDP)
+    part: Shard | None = None  # the part of each parameter that the recorded optimizer had, None for all
+    frozen: list[Parameter] = field(default_factory=list)  # numbered after `parameters`
     # parameters of the optimizer's list calls, by row, if it has groups
     lists: dict[int, Lists] = field(default_factory=dict)
 
@@ -172,13 +160,10 @@ class RecordedWrap:
 class Wrap:
     """Parameters that FSDP gathers and reduces together."""
 
-    # the module's name or the block's number; "" for the root
-    label: str
+    label: str  # the module's name or the block's number; "" for the root
     parameters: list[int] = field(default_factory=list)
-    # first and last unit that uses them
-    units: tuple[int, int] = (-1, -1)
-    # the recording gathers it again in backward; None if not recorded
-    again: bool | None = None
+    units: tuple[int, int] = (-1, -1)  # first and last unit that uses them
+    again: bool | None = None  # the recording gathers it again in backward; None if not recorded
 
     __repr__ = brief
 
@@ -192,21 +177,16 @@ class Unit:
     """A part of the model with one tensor at each end: a block around a residual, or a single layer."""
 
     number: int
-    # topmost calls
-    forward: list[Call]
+    forward: list[Call]  # topmost calls
     backward: list[Call] = field(default_factory=list)
-    # in order of use
-    parameters: list[Parameter] = field(default_factory=list)
-    # parameter of each AccumulateGrad, by row
-    ready: dict[int, Parameter] = field(default_factory=dict)
+    parameters: list[Parameter] = field(default_factory=list)  # in order of use
+    ready: dict[int, Parameter] = field(default_factory=dict)  # parameter of each AccumulateGrad, by row
     # equal for units with the same operators and parameter shapes
     kind: str = ""
-    # extents of the tensor that leaves
-    output: Shape = ()
+    output: Shape = ()  # extents of the tensor that leaves
     dtype: str = "float"
     itemsize: int = 4
-    # no other activation is alive at its end, so a pipeline can be cut there
-    alone: bool = True
+    alone: bool = True  # no other activation is alive at its end, so a pipeline can be cut there
 
     __repr__ = brief
 
@@ -218,8 +198,7 @@ class Pass:
     units: list[Unit]
     loss_forward: list[Call]
     loss_backward: list[Call]
-    # class of its batch extent, −1 for none
-    batch: int
+    batch: int  # class of its batch extent, −1 for none
 
     __repr__ = brief
 
@@ -235,44 +214,28 @@ class Model:
     before: list[Call]
     loss_forward: list[Call]
     loss_backward: list[Call]
-    # calls between backward and the optimizer
-    after: list[Call]
+    after: list[Call]  # calls between backward and the optimizer
     optimizer: Owned
-    # class of the batch extent, −1 for none
-    batch: int
-    # extents of all tensors from outside
-    given: tuple[int, ...]
-    # passes after the first one; their gradients are added
-    further: list[Pass] = field(default_factory=list)
+    batch: int  # class of the batch extent, −1 for none
+    given: tuple[int, ...]  # extents of all tensors from outside
+    further: list[Pass] = field(default_factory=list)  # passes after the first one; their gradients are added
     weights: Weights = field(default_factory=Weights)
-    # buffers that DDP broadcasts
-    buffers: list[Buffer] = field(default_factory=list)
-    # recorded FSDP units
-    wraps: list[Wrap] = field(default_factory=list)
-    # FSDP units that follow from repeated calls
-    blocks: list[Wrap] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)  # buffers that DDP broadcasts
+    wraps: list[Wrap] = field(default_factory=list)  # recorded FSDP units
+    blocks: list[Wrap] = field(default_factory=list)  # FSDP units that follow from repeated calls
     # buffers without a recorded broadcast (`own_buffers`: with one)
     inferred: list[Buffer] = field(default_factory=list)
-    # extents of the model's output, which DDP copies with `find_unused_parameters`
-    sink: Shape | None = None
+    sink: Shape | None = None  # extents of the model's output, which DDP copies with `find_unused_parameters`
     finds_unused: bool = False
-    # other blocks are equally likely
-    loose_blocks: bool = False
+    loose_blocks: bool = False  # other blocks are equally likely
     own_buffers: bool = False
-    # weights that do not reach the loss
-    unreached: int = 0
-    # ranks that share the recorded optimizer's state
-    optimizer_parts: int = 1
-    # gradients without parameter
-    unmatched: int = 0
-    # outside tensors that may have a batch
-    data: list[Shape] = field(default_factory=list)
-    # calls of the recorded layout around gradient norms
-    left_out: list[Call] = field(default_factory=list)
-    # topmost calls
-    step: list[Call] = field(default_factory=list)
-    # begin and end, ns
-    window: tuple[int, int] = (0, 0)
+    unreached: int = 0  # weights that do not reach the loss
+    optimizer_parts: int = 1  # ranks that share the recorded optimizer's state
+    unmatched: int = 0  # gradients without parameter
+    data: list[Shape] = field(default_factory=list)  # outside tensors that may have a batch
+    left_out: list[Call] = field(default_factory=list)  # calls of the recorded layout around gradient norms
+    step: list[Call] = field(default_factory=list)  # topmost calls
+    window: tuple[int, int] = (0, 0)  # begin and end, ns
 
     __repr__ = brief
 

@@ -45,8 +45,7 @@ class NotDerived:
     what: str
     reason: str
     count: int
-    # share of operator self time or of parameter elements
-    share: float
+    share: float  # share of operator self time or of parameter elements
     kind: Literal["operators", "parameters", "communication"] = "operators"
 
     __repr__ = brief

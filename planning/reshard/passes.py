@@ -15,8 +15,7 @@ class RecordedStep:
 
     before: list[Call] = field(default_factory=list)
     passes: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
-    # calls between the last backward pass and the optimizer
-    after: list[Call] = field(default_factory=list)
+    after: list[Call] = field(default_factory=list)  # calls between the last backward pass and the optimizer
     steps: list[Call] = field(default_factory=list)
 
     __repr__ = brief

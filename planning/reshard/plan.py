@@ -27,12 +27,9 @@ class Division:
 
     extent: int
     size: int
-    # parameters with it in the first dimension
-    columns: tuple[int, ...]
-    # parameters with it in the second dimension
-    rows: tuple[int, ...]
-    # the first unit that has it
-    unit: int
+    columns: tuple[int, ...]  # parameters with it in the first dimension
+    rows: tuple[int, ...]  # parameters with it in the second dimension
+    unit: int  # the first unit that has it
 
     __repr__ = brief
 
@@ -42,10 +39,8 @@ class Plan:
     """The division of a model by tensor and pipeline parallelism."""
 
     divisions: tuple[Division, ...]
-    # units that the pipeline distributes evenly if `stages` is None
-    layers: tuple[int, ...]
-    # stage of each unit
-    stages: tuple[int, ...] | None = None
+    layers: tuple[int, ...]  # units that the pipeline distributes evenly if `stages` is None
+    stages: tuple[int, ...] | None = None  # stage of each unit
 
     __repr__ = brief
 
@@ -279,15 +274,11 @@ class Partial:
     """A GEMM with a partial result if its inner extent is divided."""
 
     call: Call
-    # the call before the reduction
-    after: Call
-    # it belongs to a row layer; otherwise it is an input gradient
-    forward: bool
+    after: Call  # the call before the reduction
+    forward: bool  # it belongs to a row layer; otherwise it is an input gradient
     unit: int
-    # among all calls of the unit's forward or backward
-    place: int
-    # number of the pass
-    number: int = 0
+    place: int  # among all calls of the unit's forward or backward
+    number: int = 0  # number of the pass
 
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:

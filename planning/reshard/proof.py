@@ -46,8 +46,7 @@ class Gradients:
     stage: int
     communicated: int
     parameters: int
-    # rounds up sharded parameters
-    padding: int
+    padding: int  # rounds up sharded parameters
 
     __repr__ = brief
 
@@ -64,8 +63,7 @@ class RecordedRank:
     trace: Trace
     number: int | None = None
     known: Sequence[Call] | None = None
-    # rows of calls that the recorded layout adds
-    left_out: Set[int] = frozenset()
+    left_out: Set[int] = frozenset()  # rows of calls that the recorded layout adds
     works_left_out: tuple[_Work, ...] = ()
 
     __repr__ = brief
@@ -114,22 +112,15 @@ def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] 
 class SelfProof:
     """The recorded layout derived from itself and compared with the recorded ranks."""
 
-    # recorded number
-    operators: int
-    # recorded number
-    communications: int
+    operators: int  # recorded number
+    communications: int  # recorded number
     # recorded operators that the derivation lacks, by name and sizes
     missing: Counter[_Work] = field(default_factory=Counter)
-    # derived operators that the recording lacks
-    extra: Counter[_Work] = field(default_factory=Counter)
-    # share of the step's time in missing operators
-    share: float = 0.0
-    # operators come in the recorded order
-    in_order: bool = True
-    # differences, in words
-    other_communications: tuple[str, ...] = ()
-    # the differences are only FSDP's all-gathers
-    gathers: bool = False
+    extra: Counter[_Work] = field(default_factory=Counter)  # derived operators that the recording lacks
+    share: float = 0.0  # share of the step's time in missing operators
+    in_order: bool = True  # operators come in the recorded order
+    other_communications: tuple[str, ...] = ()  # differences, in words
+    gathers: bool = False  # the differences are only FSDP's all-gathers
     ranks: tuple[int, ...] = (0,)
     # per differing rank, operators and communications that differ
     different: Mapping[int, tuple[int, int]] = field(default_factory=dict)

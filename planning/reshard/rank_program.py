@@ -37,29 +37,20 @@ class _Rank:
 
     derivation: Derivation
     place: Coordinates
-    # among the ranks that share experts
-    index: int
-    # new values of classes
-    changed: Mapping[int, int]
+    index: int  # among the ranks that share experts
+    changed: Mapping[int, int]  # new values of classes
     units: list[Unit]
-    # it has the loss
-    is_last: bool
-    # the part of parameters that its optimizer has
-    shard: Shard | None
-    # the rank keeps only that part
-    fsdp: bool
-    # first the `common` gradient buckets of all ranks, then the rank's expert buckets
-    buckets: list[Bucket]
+    is_last: bool  # it has the loss
+    shard: Shard | None  # the part of parameters that its optimizer has
+    fsdp: bool  # the rank keeps only that part
+    buckets: list[Bucket]  # first the `common` gradient buckets of all ranks, then the rank's expert buckets
     common: int
-    # buckets to reduce when a parameter's gradient is ready
-    reduced_after: Mapping[int, list[int]]
+    reduced_after: Mapping[int, list[int]]  # buckets to reduce when a parameter's gradient is ready
     in_bucket: Set[int]
-    # keys of all reductions
-    waits: tuple[str, ...]
+    waits: tuple[str, ...]  # keys of all reductions
     wraps: list[Wrap]
     root: Wrap | None
-    # rows of gradient sums that are in place only here or only in the recording
-    sums: Set[int]
+    sums: Set[int]  # rows of gradient sums that are in place only here or only in the recording
 
     @property
     def layout(self) -> Layout:

@@ -29,8 +29,7 @@ class StageMessage(NamedTuple):
 
     ts: int
     sent: bool
-    # an activation, otherwise a gradient
-    onward: bool
+    onward: bool  # an activation, otherwise a gradient
     tensor: list[Any]
 
 
@@ -40,24 +39,17 @@ class StageStep:
 
     trace: Trace
     stage: int
-    # calls before the passes
-    before: list[Call] = field(default_factory=list)
-    # calls of each microbatch
-    forward: list[list[Call]] = field(default_factory=list)
+    before: list[Call] = field(default_factory=list)  # calls before the passes
+    forward: list[list[Call]] = field(default_factory=list)  # calls of each microbatch
     backward: list[list[Call]] = field(default_factory=list)
-    # calls after the passes
-    after: list[Call] = field(default_factory=list)
-    # the optimizer's steps
-    steps: list[Call] = field(default_factory=list)
-    # replacements for tensor and storage numbers
-    same: dict[int, int] = field(default_factory=dict)
+    after: list[Call] = field(default_factory=list)  # calls after the passes
+    steps: list[Call] = field(default_factory=list)  # the optimizer's steps
+    same: dict[int, int] = field(default_factory=dict)  # replacements for tensor and storage numbers
     # activations (True) and gradients (False), by microbatch
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
-    # rows of the schedule's calls
-    dropped: set[int] = field(default_factory=set)
-    # a backward pass begins before the last forward pass has ended
-    interleaved: bool = False
+    dropped: set[int] = field(default_factory=set)  # rows of the schedule's calls
+    interleaved: bool = False  # a backward pass begins before the last forward pass has ended
 
     __repr__ = brief
 

@@ -70,28 +70,20 @@ _Tensors = tuple[tuple[Shape | None, ...], ...]
 class Call:
     """One recorded call."""
 
-    # row of the trace
-    row: int
-    # in `Trace.calls`
-    index: CallIndex
+    row: int  # row of the trace
+    index: CallIndex  # in `Trace.calls`
     name: str
-    # not an annotation
-    operator: bool
-    # ns, as recorded
-    ts: int
+    operator: bool  # not an annotation
+    ts: int  # ns, as recorded
     end: int
-    # PyTorch's number that joins forward and backward, −1 for none
-    sequence: int
-    # extents of the tensors, by argument
-    inputs: _Tensors
+    sequence: int  # PyTorch's number that joins forward and backward, −1 for none
+    inputs: _Tensors  # extents of the tensors, by argument
     results: _Tensors
     signature: Signature | None
-    # "inputs" and "outputs" in the ET's layout
-    record: dict[str, Any]
+    record: dict[str, Any]  # "inputs" and "outputs" in the ET's layout
     schema: str
     children: list[Call] = field(default_factory=list)
-    # ns since the end of the call before
-    lead: int = 0
+    lead: int = 0  # ns since the end of the call before
 
     __repr__ = brief
 

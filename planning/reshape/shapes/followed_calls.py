@@ -49,10 +49,8 @@ class Source(NamedTuple):
     shape: Shape
     # operator, position and sizes of its first use; for a tensor made within, its operator and −1
     use: tuple[str, int, tuple[int, ...]]
-    # used in forward, by operators with tensors
-    forward: bool
-    # from outside or random, so it may have a batch
-    data: bool = True
+    forward: bool  # used in forward, by operators with tensors
+    data: bool = True  # from outside or random, so it may have a batch
 
 
 @dataclass
@@ -63,16 +61,13 @@ class Shapes:
     # tensors per call by argument; None for undefined ones
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
-    # tensors with independent extents, in order of use
-    sources: list[Source] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)  # tensors with independent extents, in order of use
     # candidates for the batch, per call of an operator with weights in forward
     votes: list[Shape] = field(default_factory=list)
-    # rows of the calls in `votes`
-    voters: list[int] = field(default_factory=list)
+    voters: list[int] = field(default_factory=list)  # rows of the calls in `votes`
     # extents along which operators mix elements in forward, such as sequences
     mixed: list[int] = field(default_factory=list)
-    # extents that count the samples which a data loader stacked
-    loaded: list[int] = field(default_factory=list)
+    loaded: list[int] = field(default_factory=list)  # extents that count the samples which a data loader stacked
 
 
 def shapes_of(trace: Trace) -> Shapes:
@@ -139,21 +134,14 @@ class _Open:
     name: str
     arguments: tuple[Operand, ...]
     time: int
-    # input extents of the nearest outer call that decides sizes
-    basis: Shape
+    basis: Shape  # input extents of the nearest outer call that decides sizes
     backward: bool
-    # it accumulates gradients
-    gathers: bool
-    # all tensors belong to parameters
-    parameters: bool
-    # it makes a batch
-    loads: bool
-    # numbers of input tensors
-    taken: frozenset[int]
-    # FSDP gathers or reduces here; its division over ranks is no extent of the model
-    divides: bool = False
-    # tensors of free sizes that were made within
-    temporaries: list[Shape] = field(default_factory=list)
+    gathers: bool  # it accumulates gradients
+    parameters: bool  # all tensors belong to parameters
+    loads: bool  # it makes a batch
+    taken: frozenset[int]  # numbers of input tensors
+    divides: bool = False  # FSDP gathers or reduces here; its division over ranks is no extent of the model
+    temporaries: list[Shape] = field(default_factory=list)  # tensors of free sizes that were made within
 
 
 class _Walk:

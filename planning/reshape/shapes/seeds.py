@@ -17,12 +17,9 @@ class _Claim:
 
     root: int
     size: int
-    # weighted operators with the class in their data
-    votes: int
-    # operators mix elements along it
-    mixed: bool
-    # least position
-    place: int
+    votes: int  # weighted operators with the class in their data
+    mixed: bool  # operators mix elements along it
+    place: int  # least position
 
 
 class SizeEvidence:

@@ -24,12 +24,10 @@ class Operand:
 class OpCall:
     """A call with the extents of its tensors."""
 
-    # without "aten::"
-    name: str
+    name: str  # without "aten::"
     arguments: tuple[Operand, ...]
     results: tuple[Shape, ...]
-    # tensors made within the call
-    temporaries: tuple[Shape, ...] = ()
+    temporaries: tuple[Shape, ...] = ()  # tensors made within the call
 
     def tensor(self, position: int) -> Shape | None:
         """Tensor at a position; None for a list or no tensor."""
