@@ -18,7 +18,6 @@ from ..analysis.workbook import write_workbook
 from ..jobs.job_report import ranges
 from ..report.analysis_screen import render, row_of, table_of_rows
 from ..report.findings_text import render_full
-from ..report.plots import require_matplotlib, write_plots
 from ..report.report_text import overheads_text, table_text, text_of
 from ..schemas.text.files import open_output
 from ..schemas.text.transaction import make_folder
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from ..analysis.job_summary import JobSummary
 
 COMMON = "files steps by_shape top output csv full json"
-_OF_ONE = ("plots", "overheads", "batch_size", "device_spec")  # not for jobs
+_OF_ONE = ("overheads", "batch_size", "device_spec")  # not for jobs
 _EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz
@@ -57,7 +56,7 @@ examples:
   etplus analyze et_plus.json --steps 2-4          # without warm-up
   etplus analyze trace.json --own my_model --own train.py
   etplus analyze trace.json -o tables.xlsx         # a sheet per table
-  etplus analyze trace.json --csv tables --plots figures --batch-size 256
+  etplus analyze trace.json --csv tables --batch-size 256
 
 Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
 
@@ -73,8 +72,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_graph_captures(parser)
     add_tables_and_switch(parser)
     add("--csv", metavar="DIR", help="write each table as DIR/<table>.csv")
-    add("--plots", metavar="DIR", help="write figures to DIR (needs matplotlib: pip install 'etplus[plots]')")
-    add("--plot-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)")
     add("--overheads", metavar="OUT", help="write the host's overheads, pooled over all FILEs, to OUT as JSON")
     add("--by-shape", action="store_true", help="one row per operator and shapes")
     add_top(parser)
@@ -90,15 +87,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Analyze, write files and print."""
     arguments.full = asks_for_tables(arguments, "by_shape", "batch_size")
-    csv_folder, plots_folder = (
-        None if name is None else make_folder(name) for name in (arguments.csv, arguments.plots)
-    )  # first: other outputs may be in these folders
+    csv_folder = None if arguments.csv is None else make_folder(arguments.csv)  # first: other outputs may be in it
     outputs, reads = [arguments.overheads, arguments.json, arguments.output], [arguments.device_spec]
     inputs = find_inputs(arguments, outputs=outputs, reads=[*reads, *arguments.graph_capture])
     many = len(inputs) > MOST_IN_FULL and arguments.overheads is None
     if many if arguments.summary is None else arguments.summary:
         return _write_summary(arguments, inputs, csv_folder)
-    output = _Output(arguments, csv_folder, plots_folder, several=len(inputs) > 1)
+    output = _Output(arguments, csv_folder, several=len(inputs) > 1)
     options = options_of(arguments, "annotation by_shape batch_size")
     options |= {"event_ns": output.event_ns, "consecutive_kernel_delay_ns": arguments.consecutive_kernel_delay}
     devices = own_devices(arguments)
@@ -109,17 +104,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Output:
-    def __init__(
-        self, arguments: argparse.Namespace, csv_folder: Path | None, plots_folder: Path | None, *, several: bool
-    ) -> None:
+    def __init__(self, arguments: argparse.Namespace, csv_folder: Path | None, *, several: bool) -> None:
         self.event_ns = round(arguments.cpu_event_overhead * 1000)
-        self._arguments, self._csv_folder, self._plots_folder = arguments, csv_folder, plots_folder
+        self._arguments, self._csv_folder = arguments, csv_folder
         self._several, self._width = several, terminal_width()
         self._is_workbook = arguments.output is not None and arguments.output.lower().endswith(".xlsx")
         if self._is_workbook:
             library("xlsxwriter")  # fail before reading
-        if plots_folder is not None:
-            require_matplotlib()
         self._texts: list[str] = []
         self._screen, self._rows = "", list[list[Cell]]()
         self._numbers: list[dict[str, Any]] = []
@@ -130,8 +121,8 @@ class _Output:
 
     def add(self, analysis: Analysis, shell: str) -> None:
         """Add a trace; `shell` names it in a command line."""
-        arguments, file = self._arguments, analysis.trace.file
-        self._files.append(file)
+        arguments = self._arguments
+        self._files.append(analysis.trace.file)
         self._overheads.append(analysis.overhead_rows)
         found = find_findings(Case([analysis.trace], analyses=[analysis], shells=[shell]))
         self._rows.append(row_of(analysis, found))
@@ -144,9 +135,6 @@ class _Output:
             self._numbers.append(json_of(analysis) | {"findings": found.to_dict()})
         if self._csv_folder is not None or self._is_workbook:
             self._add_rows(analysis)
-        if self._plots_folder is not None:
-            stem = Path(file).name.split(".json")[0] + "." if self._several else ""
-            write_plots(analysis, self._plots_folder, stem, arguments.plot_format)
 
     def _add_rows(self, analysis: Analysis) -> None:
         file = analysis.trace.file

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
+from pathlib import PurePath
 
 from ..analysis.findings.trace_changes import TraceChanges, changes
 from ..analysis.job_diff import JobDifference
@@ -18,7 +20,7 @@ from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.printable import printable, shell_word
 from ..trace.text_tables import terminal_width
-from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts
+from .inputs import TraceInput, add_inputs, find_inputs, job_of, part_words, read_parts
 from .options import (
     add_annotation,
     add_device_spec,
@@ -86,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     parts = read_parts(arguments, [*sides[0], *sides[1]])
     a, b = (analyze(part, own, annotation=arguments.annotation) for part in parts)
     found = changes(a, b, by_shape=arguments.by_shape, total=arguments.total)
-    return _write(arguments, found, lambda: diff_html(found, a, b))
+    return _write(arguments, found, lambda shell: diff_html(found, a, b, shell))
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequence[TraceInput]]:
@@ -116,19 +118,17 @@ def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Seq
     one, other = (job_of(arguments, side, len(a) + len(b)) for side in (a, b))
     found = compare_jobs(one, other, **options_of(arguments, "by_shape total annotation"))
     print_warnings(found.damage)
-    return _write(arguments, found, lambda: job_diff_html(found))
+    return _write(arguments, found, lambda _: job_diff_html(found))
 
 
-def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[], bytes]) -> int:
-    shell = " ".join(shell_word(name) for name in [*arguments.first_files, *arguments.files])
-    if arguments.versus is not None:
-        shell += " --versus " + " ".join(map(shell_word, arguments.versus))
+def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[str], bytes]) -> int:
     if is_page(arguments.output):
         write_json(arguments.json, found.to_dict() if arguments.json else None)
         with open_output(arguments.output) as out:
-            out.write(html())
+            out.write(html(_shell(arguments, PurePath(arguments.output).parent)))
         say(f"wrote   {arguments.output}")
     else:
+        shell = _shell(arguments, PurePath())
         if isinstance(found, JobDifference):
             screen = diff_text.render_job(found, terminal_width(), shell=shell)
         else:
@@ -140,6 +140,16 @@ def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, h
     for sentence in slower:
         say(f"slower: {printable(sentence)}")
     return _SLOWER if slower else 0
+
+
+def _shell(arguments: argparse.Namespace, folder: PurePath) -> str:
+    """Return the words that name both inputs and the compared part in a command, to be run in `folder`."""
+    files, versus = (
+        [os.path.relpath(name, folder) if folder.name else name for name in names or ()]
+        for names in ([*arguments.first_files, *arguments.files], arguments.versus)
+    )
+    options = [*(["--versus", *versus] if versus else []), *part_words(arguments), *["--total"][: arguments.total]]
+    return " ".join(map(shell_word, [*files, *options]))
 
 
 def _percentage(text: str) -> float:

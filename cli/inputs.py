@@ -308,26 +308,26 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.
     def name(path: str | os.PathLike[str]) -> str:
         return os.fspath(path) if folder is None or path == "-" else os.path.relpath(path, folder)
 
-    words: list[str] = []
-    between = getattr(arguments, "between", None)
-    if between is not None:
-        words += ["--between", between[0], str(between[1])]
-    words += [
-        f"--{name}={value}"
-        for name in ("window", "steps", "module")
-        if (value := getattr(arguments, name, None)) is not None
-    ]
+    words = part_words(arguments)
     if isinstance(given, InputPair):
         rank = [] if given.rank is None else [f"--rank={given.rank}"]
         kineto = given.kineto
         words += ["--et-file", name(given.et), "--kineto-file", name(getattr(kineto, "file", kineto)), *rank]
     else:
-        if between is not None and len(words) == len(("--between", "name", "number")):
+        if words[:1] == ["--between"] and len(words) == len(("--between", "name", "number")):
             words.append("--log-level=warning")  # ends the values of --between
         rank_of_file = getattr(given, "rank", None)
         words += [] if rank_of_file is None else [f"--rank={rank_of_file}"]
         words.append(name(given))
     return " ".join(shell_word(word) for word in words)
+
+
+def part_words(arguments: argparse.Namespace) -> list[str]:
+    """Return the options that choose a part of each trace."""
+    between = getattr(arguments, "between", None)
+    words = [] if between is None else ["--between", between[0], str(between[1])]
+    chosen = {name: getattr(arguments, name, None) for name in ("window", "steps", "module")}
+    return [*words, *(f"--{name}={value}" for name, value in chosen.items() if value is not None)]
 
 
 def _listed(folder: str) -> Sequence[TraceInput]:

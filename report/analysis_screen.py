@@ -100,7 +100,8 @@ def _top(analysis: Analysis, by: str, width: int) -> list[str]:
 def _communication(analysis: Analysis) -> list[str]:
     total = sum(row.communication_ns for row in analysis.device_use)
     exposed = sum(row.exposed_communication_ns for row in analysis.device_use)
-    return [f"communication {in_short(total)}, {in_short(exposed)} of it exposed"] if total else []
+    part = "all" if exposed == total else f"{in_short(exposed)} of it" if exposed else "none of it"
+    return [f"communication {in_short(total)}, {part} exposed"] if total else []
 
 
 def _memory(analysis: Analysis) -> list[str]:

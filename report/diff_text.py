@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from ..analysis.findings import TraceChanges
 from ..analysis.job_diff import JobDifference
 from ..analysis.path_diff import PathRow
 from ..analysis.serving_steps import PhaseChange
 from ..analysis.source_diff import LineRow
-from ..analysis.trace_diff import Difference, DiffRow, Side
+from ..analysis.trace_diff import Difference, DiffRow
 from ..jobs.job_report import ranges
 from ..trace.printable import printable, shortened
-from ..trace.text_tables import Cell, change_text, fitting, number, shorten, titled
+from ..trace.text_tables import Cell, change_text, fitting, in_short, number, shorten, titled
 from ..trace.text_tables import render as table
 from .findings_text import is_note
 from .findings_text import render_full as causes_in_full
@@ -22,6 +25,7 @@ from .report_text import table_text
 
 _MS = 1e6
 _US = 1e3
+_MORE = re.compile(r": [\d,.]+ ms more$")  # the screen has the number in front
 _SHOWN = 5  # changes per table on the screen
 _WORTH = 0.001  # the screen omits changes below this share of the time of A
 _JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops": "CPU time of topmost operators"}
@@ -35,7 +39,8 @@ def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
     """
     causes = [finding for finding in found.findings.all if not is_note(finding)]
     lines = [*_times(found, width), *_about(found, width)]
-    lines += [shortened(f"{_ms_change(finding.cost_ns or 0)}  {finding.title}", width) for finding in causes[:_SHOWN]]
+    titles = [f"{(finding.cost_ns or 0) / _MS:+9,.3f} ms  {_MORE.sub('', finding.title)}" for finding in causes]
+    lines += [shortened(title, width) for title in titles[:_SHOWN]]
     changed = _changed_lines(found.lines)
     key = "GPU ms" if found.total_a or found.total_b else "CPU ms"
     tables = _changes("source line", key, changed, found.latency_a, width)
@@ -106,9 +111,9 @@ def _times(found: Difference, width: int) -> list[str]:
 def _from_to(a: float, b: float) -> str:
     if not a or not b:
         return change_text(a, b)
-    change = b / a - 1
-    word = "equal" if abs(change) < 0.0005 else "faster" if change < 0 else "slower"
-    return f"{change_text(a, b)[:-1]}, {word})"
+    if abs(b / a - 1) < 0.0005:
+        return f"{in_short(a)} in both"
+    return f"{change_text(a, b)[:-1]}, {'faster' if b < a else 'slower'})"
 
 
 def _about(found: Difference, width: int) -> Iterator[str]:
@@ -135,10 +140,6 @@ def _compared(found: Difference, width: int) -> list[str]:
 def _left_out(found: JobDifference) -> list[str]:
     sides = (("A", found.only_a), ("B", found.only_b))
     return [f"only in {side}, left out: ranks {ranges(numbers)}" for side, numbers in sides if numbers]
-
-
-def _ms_change(ns: float) -> str:
-    return f"{ns / _MS:+9,.3f} ms"
 
 
 def _changed_lines(rows: Sequence[LineRow]) -> list[tuple[str, float, float]]:
@@ -185,70 +186,76 @@ def _place(name: str, width: int) -> str:
 
 
 def _table(title: str, rows: Sequence[DiffRow], width: int, top: int) -> str:
-    if not rows:
-        return ""
-    names = [row.name for row in rows[:top]]
-    heads = ["", "A n", "A ms", "A µs", "B n", "B ms", "B µs", "B−A ms", "B/A"]
-    cells: list[list[Cell]] = [
-        ["", *_cells(row.a), *_cells(row.b), f"{row.change_ns / _MS:+,.3f}", number(row.ratio, 2)] for row in rows[:top]
-    ]
-    if hasattr(rows[0], "rank"):
-        heads.append("most on rank")
-        cells = [[*line, getattr(row, "rank", None)] for line, row in zip(cells, rows, strict=False)]
-    return table(titled(title, len(rows), top), heads, cells, width, above=names)
-
-
-def _cells(side: Side | None) -> list[str | int | None]:
-    if side is None:
-        return ["-", "-", "-"]
-    count = number(side.count, 0 if side.count == int(side.count) else 1)
-    return [count, number(side.total_ns, 3, _MS), number(side.mean_ns, 1, _US)]
+    rows = [row for row in rows if row.change_ns]
+    values = {"count": ("count", 1), "ms": ("total_ns", _MS), "mean µs": ("mean_ns", _US)}
+    extra = {"B/A": [number(row.ratio, 2) for row in rows]}
+    if rows and hasattr(rows[0], "rank"):
+        extra["most on rank"] = [getattr(row, "rank", None) for row in rows]
+    return _sides(title, [(row.name, row) for row in rows], values, width, top, "change_ns", extra)
 
 
 def _lines(rows: Sequence[LineRow], width: int, top: int) -> str:
-    worth = [row for row in rows if row.changed or row.change_ns]
-    if not worth:
-        return ""
     on_device = any(side and side.device_ns for row in rows for side in (row.a, row.b))
-    key, what = ("device_ns", "GPU ms") if on_device else ("host_ns", "CPU ms")
-    cells: list[list[Cell]] = []
-    for row in worth[:top]:
-        sides = [
-            ("-", "-") if side is None else (number(side.calls, 1), number(getattr(side, key), 3, _MS))
-            for side in (row.a, row.b)
-        ]
-        cells.append([row.what_changed, *sides[0], *sides[1], f"{row.change_ns / _MS:+,.3f}"])
-    title = titled("source lines, first those that call other operators", len(worth), top)
-    heads = ["", "A calls", f"A {what}", "B calls", f"B {what}", "B−A ms"]
-    return table(title, heads, cells, width, above=[row.place for row in worth[:top]])
+    values = {
+        "calls": ("calls", 1),
+        "GPU ms" if on_device else "CPU ms": ("device_ns" if on_device else "host_ns", _MS),
+    }
+    worth = [row for row in rows if row.changed or row.change_ns]
+    title = "source lines, first those that call other operators"
+    extra = {"": [row.what_changed for row in worth]}
+    return _sides(title, [(row.place, row) for row in worth], values, width, top, "change_ns", extra)
 
 
 def _paths(rows: Sequence[PathRow], width: int, top: int) -> str:
-    key = "launched_ns" if any(side and side.device_ns for row in rows for side in (row.a, row.b)) else "self_ns"
+    on_device = any(side and side.device_ns for row in rows for side in (row.a, row.b))
+    key, head = ("launched_ns", "ms launched") if on_device else ("self_ns", "self ms")
     changed = sorted((row for row in rows if row.change(key)), key=lambda row: (-abs(row.change(key)), row.path))
-    if not changed:
-        return ""
-    cells: list[list[Cell]] = []
-    for row in changed[:top]:
-        sides = [(None, None) if side is None else (side.calls, getattr(side, key) / _MS) for side in (row.a, row.b)]
-        cells.append(["", *(number(value) for pair in sides for value in pair), f"{row.change(key) / _MS:+,.3f}"])
-    time = "ms launched" if key == "launched_ns" else "self ms"
-    heads = ["", "A n", f"A {time}", "B n", f"B {time}", "B−A ms"]
-    names = [" / ".join(row.path) for row in changed[:top]]
-    return table(titled("call paths, by the change", len(changed), top), heads, cells, width, above=names)
+    named = [(" / ".join(row.path), row) for row in changed]
+    return _sides(
+        "call paths, by the change", named, {"count": ("calls", 1), head: (key, _MS)}, width, top, f"change_{key}"
+    )
 
 
 def _phases(rows: Sequence[PhaseChange], width: int) -> str:
-    if not rows:
-        return ""
+    values = {"steps": ("steps", 1), "ms": ("mean_latency_ns", _MS), "tokens/s": ("tokens_per_second", 1)}
+    extra = {"B/A": [number(row.ratio, 2) for row in rows]}
+    return _sides(
+        "serving: mean latency of a step, by phase", [(row.phase, row) for row in rows], values, width, 99, "", extra
+    )
+
+
+def _sides(
+    title: str,
+    rows: Sequence[tuple[str, Any]],
+    values: Mapping[str, tuple[str, float]],
+    width: int,
+    top: int,
+    change: str,
+    extra: Mapping[str, Sequence[Cell]] = MappingProxyType({}),
+) -> str:
+    """Return a table of values of both sides.
+
+    Args:
+        rows: with their names.
+        values: attribute of a side and unit, by heading.
+        change: attribute of a row, in ns; "" for phases, which have none and whose names are a column.
+        extra: cells of further columns, by heading.
+    """
     cells: list[list[Cell]] = []
-    for row in rows:
-        sides = [
-            (None, None, None)
-            if side is None
-            else (side.steps, number(side.mean_latency_ns, 3, _MS), number(side.tokens_per_second, 0))
-            for side in (row.a, row.b)
-        ]
-        cells.append([row.phase, *sides[0], *sides[1], number(row.ratio, 2)])
-    heads = ["phase", "A steps", "A ms", "A tokens/s", "B steps", "B ms", "B tokens/s", "B/A"]
-    return table("serving: mean latency of a step, by phase", heads, cells, width)
+    for at, (name, row) in enumerate(rows[:top]):
+        sides = [side and _cell(getattr(side, key), unit) for side in (row.a, row.b) for key, unit in values.values()]
+        changes = [f"{getattr(row, change) / _MS:+,.3f}"] if change else []
+        cells.append(["" if change else name, *sides, *changes, *(column[at] for column in extra.values())])
+    heads = [
+        "" if change else "phase",
+        *(f"{side} {name}" for side in "AB" for name in values),
+        *["B−A ms"][: bool(change)],
+        *extra,
+    ]
+    above = [name for name, _ in rows[:top]] if change else None
+    return table(titled(title, len(rows), top), heads, cells, width, above=above) if rows else ""
+
+
+def _cell(value: float | None, unit: float) -> str | None:
+    decimals = {_MS: 3, _US: 1}.get(unit, 0 if value is None or value == int(value) else 1)
+    return number(value, decimals, unit)

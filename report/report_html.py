@@ -131,11 +131,12 @@ _DIFF_ROWS = 2_000
 _LEAST_SHARE = 0.0002
 
 
-def diff_html(changed: TraceChanges, a: Analysis, b: Analysis) -> bytes:
+def diff_html(changed: TraceChanges, a: Analysis, b: Analysis, shell: str = "") -> bytes:
     """Return the page of a comparison; the same traces give the same bytes.
 
     Args:
         a, b: the compared traces, for the list of iterations.
+        shell: names of both in a command line, to be run in the folder of the page.
     """
     difference = json_of_difference(changed)
     key, whole = "device_ns", max(changed.total_a, changed.total_b)
@@ -149,7 +150,10 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis) -> bytes:
         "lines": _plain_lines(changed.lines[:_DIFF_ROWS]),
         "iteration_list": {"a": a.iterations.plain(), "b": b.iterations.plain()},
     }
-    return _diff_page(changed, difference, more, plain_cards(changed.findings))
+    cards = plain_cards(changed.findings)
+    for proof in (proof for finding in cards["found"] for proof in finding["evidence"] if shell):
+        proof["command"] = f"etplus diff {shell} --full"
+    return _diff_page(changed, difference, more, cards)
 
 
 def job_diff_html(found: JobDifference) -> bytes:

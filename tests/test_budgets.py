@@ -16,9 +16,9 @@ BUDGETS = {
     "jobs": 2_590,  # plan: 3,000
     "converters": 7_320,  # plan: 7,500
     "timeline": 5_550,  # plan: 5,500
-    "cli": 4_650,  # plan: 3,600
+    "cli": 4_610,  # plan: 3,600
     "analysis": 14_510,  # plan: 14,000
-    "report": 3_060,  # plan: 2,000
+    "report": 2_940,  # plan: 2,000
     "planning": 16_021,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""

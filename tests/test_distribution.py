@@ -151,7 +151,6 @@ def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
     what the extras are for."""
     optional = (
         *(f"fixtures.{path.stem}" for path in (ROOT / "fixtures").glob("record_*.py")),
-        "report.plots",
         "predict.learned.networks",
         "predict.learned.training",
         "measuring.standalone",

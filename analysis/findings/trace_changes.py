@@ -13,6 +13,7 @@ import numpy as np
 from ...trace.brief import as_html, as_text
 from ...trace.columns import IntColumn, distinct
 from ...trace.intervals import union
+from ...trace.kernel_names import kernel_label
 from ...trace.outer import outer
 from ...trace.printable import shell_word, shortened
 from ...trace.text_tables import in_ms
@@ -201,7 +202,8 @@ class _Compared:
             why = "; its operators have other shapes" if shapes else ""
             yield self.finding(
                 "slower-kernel",
-                f"kernel {_short(row.name)} takes {row.ratio:.2f} times as long{why}: {in_ms(row.change_ns)} more",
+                f"kernel {_short(kernel_label(row.name))} takes {row.ratio:.2f} times as long{why}: "
+                f"{in_ms(row.change_ns)} more",
                 [(f"{row.a.count:,.0f} × {_us(row.a.mean_ns)} in A, {row.b.count:,.0f} × {_us(row.b.mean_ns)} in B",
                   row.change_ns, "ns"), *([(shapes, None, "")] if shapes else [])],
                 "make the shapes equal to compare" if shapes else

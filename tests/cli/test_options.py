@@ -191,7 +191,7 @@ WRITES = (
     "why plus.json -o {}", "measure plus.json --script aten::addmm -o {}", "reshard plus.json --dp 2 -o {}",
     "reshard plus.json --dp 2 --to chakra -o {}", "reshard plus.json --dp 2 --json {}", "predict train set -o {}",
     "predict evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
-    "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
+    "analyze plus.json --csv {}", "analyze plus.json --overheads {}",
     "sql plus.json -o {}.csv", "report plus.json -o {}.html",
     "why plus.json -o {}", "why plus.json --json {}", "top plus.json -o {}", "top plus.json --json {}",
     "convert --augment kineto.json -o {}", "convert kineto.json --redact -o {}",

@@ -74,3 +74,14 @@ def test_commands_of_the_page_run_in_its_folder(tmp_path: Path) -> None:
         assert name == "etplus" and "../my traces/a.json.gz" in words and "--steps=1" in words, command
         done = call(*words, cwd=tmp_path / "pages")
         assert done.returncode == 0, (command, done.stderr)
+
+
+def test_commands_of_a_comparison_run_in_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    for name, dur in (("a.json", 100), ("b.json", 900)):
+        events = [op("aten::mm", 0, 20), launch(1, 5, 2), kernel("gemm", 1, 30, dur)]
+        (tmp_path / name).write_text(json.dumps(kineto_document(events)))
+    assert not call("diff", "a.json", "b.json", "-o", "pages/p.html", "--total", cwd=tmp_path).returncode
+    text = (tmp_path / "pages" / "p.html").read_text()
+    assert "etplus diff ../a.json ../b.json --total --full" in text
+    assert not call("diff", "../a.json", "../b.json", "--total", "--full", cwd=tmp_path / "pages").returncode

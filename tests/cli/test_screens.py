@@ -40,7 +40,7 @@ def assert_screens_of(trace: Path, folder: Path) -> None:
     assert_screen("analyze", local.name, cwd=folder)
     assert_screen("replay", local.name, cwd=folder)
     assert_screen("replay", local.name, "--what-if", "cpu*0.5", "--force", cwd=folder, first=r"->")
-    assert_screen("diff", local.name, local.name, cwd=folder, first=r"->")
+    assert_screen("diff", local.name, local.name, cwd=folder, first=r"->|in both")
     for by in TOP_BY:
         assert_screen("top", local.name, "--by", by, cwd=folder, first=r"GPU")
 

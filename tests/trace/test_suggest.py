@@ -90,7 +90,7 @@ def test_plots_are_axes(things: dict[str, Any]) -> None:
     matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     matplotlib.use("agg")
     for axes in (things["analysis"].plot(), things["job"].plot()):
-        assert axes.get_xlabel() == "time, ms" and len(axes.patches) == 4
+        assert axes.get_xlabel() == "GPU time, ms" and len(axes.patches) == 4
 
 
 @pytest.mark.parametrize("thing", ["trace", "ops", "kernels", "table"])
