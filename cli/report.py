@@ -10,7 +10,6 @@ from ..analysis.devices import Device
 from ..analysis.summary import Analysis, analyze
 from ..report.html_page import check_page_name
 from ..report.job_page import ranks_html
-from ..schemas.kineto.python_frames import PythonFrames, read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL
@@ -26,7 +25,6 @@ examples:
   etplus report linked -o job.html       # a folder that etplus link wrote
   etplus report et_plus.json.gz --steps 3 -o step3.html
   etplus report kineto.json.gz -o report.html --annotation train_step
-  etplus report kineto.json.gz --python-frames
 
 The page is self-contained: it loads nothing from the network.
 
@@ -43,7 +41,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
     add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
     add_analysis(parser, "show only")
-    add("--python-frames", action="store_true", help="show Python functions in the flame graph (with_stack=True)")
     add_device_spec(parser)
     add_engine(parser)
 
@@ -53,10 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.output], reads=reads)
     check_page_name(arguments.output)
-    if arguments.python_frames and not all(isinstance(file, str) and file != "-" for file in inputs):
-        raise UsageError(
-            "--python-frames reads Kineto traces a second time; give the Kineto trace as a FILE of its own"
-        )
     if len(inputs) > MOST_IN_FULL:
         return _large_job(arguments, inputs)
     own = own_devices(arguments)
@@ -67,22 +60,17 @@ def run(arguments: argparse.Namespace) -> int:
     return _write(arguments, page, warnings)
 
 
-def _analysed(
-    arguments: argparse.Namespace, inputs: Sequence[TraceInput], own: Sequence[Device]
-) -> Iterator[tuple[Analysis, PythonFrames | None]]:
-    for file, trace in zip(inputs, read_parts(arguments, inputs), strict=True):
-        frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
-        analysis = analyze(
+def _analysed(arguments: argparse.Namespace, inputs: Sequence[TraceInput], own: Sequence[Device]) -> Iterator[Analysis]:
+    for trace in read_parts(arguments, inputs):
+        yield analyze(
             trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
             consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
         )  # fmt: skip
-        yield analysis, frames
 
 
 def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:
-    if arguments.graph_capture or arguments.python_frames:
-        many = f"a page of over {MOST_IN_FULL} ranks"
-        raise UsageError(f"{many} has neither graph captures nor Python functions; choose ranks with --ranks")
+    if arguments.graph_capture:
+        raise UsageError(f"a page of over {MOST_IN_FULL} ranks has no graph captures; choose ranks with --ranks")
     from ..report.job_page import large_job_html
 
     page, warnings = large_job_html(

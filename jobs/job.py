@@ -317,8 +317,7 @@ class Job(Suggests):
             page, _ = pages.large_job_html(self, title)
         else:
             analyze = outer("analysis.summary").analyze
-            ranks = ((analyze(trace), None) for trace in self)
-            page, _ = pages.ranks_html(ranks, len(self), title, output=path)
+            page, _ = pages.ranks_html(map(analyze, self), len(self), title, output=path)
         with open_output(path) as out:
             out.write(page)
 

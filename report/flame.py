@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.call_tree import levels, name_paths, nesting
 from ..trace.columns import IntColumn, StringTable, distinct, matching
 from ..trace.conventions import PROFILER_STEP
@@ -24,7 +23,7 @@ STEP = 2**31
 OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
 
 
-def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = None) -> dict[str, Any]:
+def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     """Return a call tree per thread; calls with equal call paths are one node.
 
     Frames of recorded stacks enclose the calls made in them and last as long as these calls. The profiler's iterations
@@ -33,7 +32,6 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
 
     Args:
         most: number of nodes to keep, the longest first.
-        frames: Python calls to include; then each call's parent is the innermost call around it on its thread.
 
     Returns:
         `FlameColumns` of `page/src/types.d.ts`: callers before callees, siblings by falling time.
@@ -46,10 +44,7 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
     names: list[str] = trace.names
     parent, thread, name, kind, dur = _calls(trace)
     counted = None
-    if frames is not None:
-        parent, thread, name, kind, dur = _with_frames(trace, frames, thread, name, kind)
-        names = [*names, *frames.name]
-    elif len(trace.stacks):
+    if len(trace.stacks):
         parent, thread, name, kind, dur, counted = _with_stacks(trace, parent, thread, name, kind, dur)
         names = [*names, *trace.stacks.names]
     steps = matching(name, names, PROFILER_STEP.fullmatch)
@@ -110,26 +105,6 @@ def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, In
     return parent, thread, np.concatenate([calls.name, runtime.name]).astype(np.int64), kind, np.maximum(dur, 0)
 
 
-def _with_frames(
-    trace: Trace, frames: PythonFrames, thread: IntColumn, name: IntColumn, kind: IntColumn
-) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Append Python calls to the columns of `_calls`; find all callers by time."""
-    calls, runtime = trace.calls, trace.runtime
-    ts = np.concatenate([calls.ts, runtime.ts, frames.ts])
-    end = np.maximum(ts, np.concatenate([calls.end, runtime.end, frames.end]))
-    thread = np.concatenate([thread, frames.thread])
-    first = {text: len(trace.names) + at for at, text in reversed(list(enumerate(frames.name)))}
-    name = np.concatenate([name, np.array([first[text] for text in frames.name], np.int64)])
-    kind = np.concatenate([kind, np.full(len(frames), PYTHON)])
-    place = np.arange(len(ts))
-    outside = np.where(kind == PYTHON, place - len(ts), place)  # equal times: the Python call is the outer one
-    order = np.lexsort((outside, -end, ts, thread))
-    around = _enclosing(nesting(thread[order], ts[order], end[order]), end[order])
-    parent = np.full(len(ts), -1, np.int64)
-    parent[order] = np.where(around >= 0, order[around], -1)
-    return parent, thread, name, kind, end - ts
-
-
 def _with_stacks(
     trace: Trace, parent: IntColumn, thread: IntColumn, name: IntColumn, kind: IntColumn, dur: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
@@ -150,20 +125,3 @@ def _with_stacks(
     counted = np.concatenate([np.ones(len(dur), np.int64), calls])
     name, kind = np.concatenate([name, len(trace.names) + added]), np.concatenate([kind, np.full(more, PYTHON)])
     return parent, of_frame, name, kind, np.concatenate([dur, np.zeros(more, np.int64)]), counted
-
-
-def _enclosing(inner: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the innermost call that encloses each call completely: an annotation outlives the Python call that begins
-    it.
-
-    Args:
-        inner: innermost call that is open at its begin, −1 for none.
-        end: ns.
-    """
-    around = inner.copy()
-    active = np.flatnonzero(around >= 0)
-    while len(active):
-        active = active[end[around[active]] < end[active]]
-        around[active] = inner[around[active]]
-        active = active[around[active] >= 0]
-    return around

@@ -13,7 +13,6 @@ from ..analysis.job_summary import QUANTITIES, JobSummary, ranks_to_show
 from ..analysis.summary import Analysis, analyze
 from ..analysis.table import Row, Table
 from ..jobs.job_ranks import check_job, job_trace
-from ..schemas.kineto.python_frames import PythonFrames
 from ..timeline.critical import critical_chain, unchanged_replay
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
@@ -29,7 +28,7 @@ _OTHER_ROWS = 300
 
 
 def ranks_html(
-    ranks: Iterable[tuple[Analysis, PythonFrames | None]],
+    analyses: Iterable[Analysis],
     count: int,
     title: str = "",
     devices: Sequence[Device] = (),
@@ -40,7 +39,7 @@ def ranks_html(
     """Return the page of some ranks in detail with their findings, and the failed checks of the job.
 
     Args:
-        ranks: with Python calls for the flame graph; read one at a time, and kept only for findings.
+        analyses: one per rank; read one at a time, and kept only for findings.
         count: number of ranks.
         devices: own devices, see `Case`.
         shells: how a command line in the folder of the page names each trace; by default the relative path of its file.
@@ -50,10 +49,10 @@ def ranks_html(
         UsageError: the traces come from different jobs.
     """
     reports, facts, kept, replays = [], [], [], []
-    for analysis, frames in ranks:
+    for analysis in analyses:
         unchanged = unchanged_replay(analysis.trace)
         chain = None if unchanged is None else critical_chain(analysis.trace, unchanged)
-        reports.append(rank_report(analysis, count, chain, frames))
+        reports.append(rank_report(analysis, count, chain))
         facts.append(job_trace(analysis.trace))
         if count <= MOST_RANKS:
             kept.append(analysis)

@@ -13,7 +13,6 @@ from ..analysis.job_diff import JobDifference
 from ..analysis.source_diff import LineRow
 from ..analysis.summary import Analysis
 from ..analysis.trace_diff import Difference, json_of_difference
-from ..schemas.kineto.python_frames import PythonFrames
 from ..timeline.critical import CriticalChain
 from ..trace.kernel_kinds import GPU_KINDS
 from .finding_cards import plain_cards
@@ -40,16 +39,12 @@ _SPANS = 600
 _LEAST_SPANS = 60
 
 
-def rank_report(
-    analysis: Analysis, files: int = 1, chain: CriticalChain | None = None, frames: PythonFrames | None = None
-) -> RankReport:
+def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> RankReport:
     """Return the page's data of one trace.
 
     Args:
-        lanes: for the timeline of a job.
         files: number of traces on the page; more traces get coarser timelines and shorter tables.
         chain: critical path for the timeline.
-        frames: Python calls for the flame graph of CPU time.
     """
     trace = analysis.trace
     report, path = part_report(analysis, files), None if chain is None else PathTable(chain, trace)
@@ -60,7 +55,7 @@ def rank_report(
         "counters": drawn(counters(trace, analysis.memory), trace.span.start, max(_SPANS // files, _LEAST_SPANS)),
         "coverage": _coverage(trace.coverage),
         "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
-        "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
+        "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files))),
         "path_rows": None if path is None else pack_json(path.rows()),
         "steps": step_reports(analysis, files, path),
         "timeline": timeline_of(

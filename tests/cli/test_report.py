@@ -24,8 +24,6 @@ def test_texts(tmp_path: Path) -> None:
     cases = [
         "report plus.json -o page.html",
         "report plus.json -o page.txt",
-        "report --et-file et.json --kineto-file kineto.json --python-frames",
-        "report kineto.json --python-frames --steps 0",
         "report plus.json -o small.html --window 0-1ms --title small",
         "report plus.json -o small.html --window 5",
     ]
@@ -49,13 +47,6 @@ def test_a_page_of_one_trace_and_of_two(tmp_path: Path) -> None:
     told = "warning: 2 of 2 traces do not record their rank (distributedInfo), first a.json: whether all"
     assert two.stderr.decode() == f"{told} are of one job is not known\n{size.replace('p.html', 'report.html')}"
     assert b"<title>Job of 2 ranks " in (tmp_path / "report.html").read_bytes()
-
-
-@pytest.mark.parametrize("files", [["-"], ["a.json", "-"], ["--kineto-file", "a.json", "--et-file", "e.json"]])
-def test_frames_are_of_files(files: list[str], tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text("{}")
-    done = call("report", *files, "--python-frames", cwd=tmp_path)
-    assert done.returncode == 2 and b"--python-frames reads Kineto traces a second time" in done.stderr
 
 
 def test_commands_of_the_page_run_in_its_folder(tmp_path: Path) -> None:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
-from pathlib import Path as FilePath
 from typing import Any
 
-import numpy as np
-import orjson
 import pytest
 from etplus.converters.open import load as read_trace
-from etplus.report.flame import PYTHON, RUNTIME, THREAD, _enclosing, flame_graph
-from etplus.schemas.kineto.python_frames import read_python_frames
+from etplus.report.flame import PYTHON, RUNTIME, THREAD, flame_graph
 from etplus.trace.stacks import Stacks
 from etplus.trace.tables import MODULE
 from etplus.trace.trace import Trace
-from hypothesis import given
-from hypothesis import strategies as st
-from support import call, shared_trace
 from traces import GPU_SHAPED, kineto_of, launch, op, trace_of
 
 TRACES = (
@@ -156,58 +148,6 @@ def test_iterations_are_one_box() -> None:
     assert shown[1:] == [("ProfilerStep", 3, 270_000), ("aten::mm", 3, 150_000), ("cudaLaunchKernel", 1, 1000)]
 
 
-def test_python_functions_by_brute_force() -> None:
-    """Every call is below the last to begin of those on its thread that enclose it; of equal ones the inner one."""
-    path = shared_trace("cpu-pairs/conv_stack.kineto.json.gz")
-    trace, frames = read_trace(path), read_python_frames(path)
-    calls, runtime = trace.calls, trace.runtime
-    recorded = orjson.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    python = [one["name"] for one in recorded if one.get("cat") == "python_function"]
-    assert Counter(frames.name) == Counter(name for name in python if not name.startswith("nn.Module: "))
-    names = [trace.names[code] for code in (*calls.name.tolist(), *runtime.name.tolist())] + frames.name
-    names = ["ProfilerStep" if one.startswith("ProfilerStep#") else one for one in names]
-    tables = (calls, runtime, frames)
-    thread, ts, end = (np.concatenate([getattr(one, key) for one in tables]) for key in ("thread", "ts", "end"))
-    rank = np.arange(len(ts))
-    rank[-len(frames) :] -= len(ts)  # of calls of one time a Python call is the outer one, then the caller
-
-    def path_of(at: int) -> Path:
-        around = (thread == thread[at]) & (ts <= ts[at]) & (end >= end[at]) & (end > ts[at])
-        around &= (ts < ts[at]) | (end > end[at]) | (rank < rank[at])
-        if not around.any():
-            return f"CPU thread {thread[at]}", names[at]
-        found = np.flatnonzero(around)
-        return (*path_of(int(found[np.lexsort((rank[found], -end[found], ts[found]))[-1]])), names[at])
-
-    tree = flame_graph(trace, 10**9, frames)
-    counted = Counter(map(path_of, range(len(ts))))
-    assert {path: int(tree["count"][at]) for path, at in paths_of(tree).items() if len(path) > 1} == dict(counted)
-    assert sum(tree["count"][tree["kind"] == PYTHON]) == len(frames) > 400
-
-
-def test_the_command_shows_python_functions(tmp_path: FilePath) -> None:
-    python = {"cat": "python_function", "tid": 7}
-    events = [
-        op("train.py(3): step", 0, 100, **python),
-        op("nn.Module: Net_0", 10, 80, **python),
-        op("aten::mm", 20, 50),
-    ]
-    (tmp_path / "stack.json").write_bytes(kineto_of(events))
-    (tmp_path / "none.json").write_bytes(kineto_of(events[2:]))
-    done = call("report", "stack.json", "--python-frames", "-o", "page.html", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    flame = orjson.loads((tmp_path / "page.html").read_bytes().split(b'"application/json">')[1].split(b"</script>")[0])
-    names = [flame["ranks"][0]["flame"]["names"][one] for one in flame["ranks"][0]["flame"]["name"]]
-    assert names == ["CPU thread 7", "train.py(3): step", "nn.Module: Net_0", "aten::mm"]
-    for words, told in (
-        (["none.json"], b"none.json: has no Python calls; give a Kineto trace that was recorded with_stack=True\n"),
-        (["-"], b"--python-frames reads Kineto traces a second time"),
-    ):
-        done = call("report", *words, "--python-frames", "-o", "other.html", cwd=tmp_path)
-        assert done.returncode == 2 and told in done.stderr and done.stderr.count(b"\n") == 1
-    assert not (tmp_path / "other.html").exists()
-
-
 @pytest.mark.parametrize("most", range(1, 7))
 @pytest.mark.parametrize("names", ["abcde", "edcba", "cabed"])
 @pytest.mark.parametrize("begin", [200, 0])
@@ -218,19 +158,6 @@ def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, mo
     tree = flame_graph(read_trace(kineto_of(events)), most)
     chain = [("CPU thread 7",), *(("CPU thread 7", *names[: at + 1]) for at in range(5))]
     assert [*paths_of(tree)] == chain[:most]
-
-
-@given(st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 9)), max_size=10))
-def test_the_innermost_one_around_the_whole_of_a_call_by_walking_up(drawn: list[tuple[int, int]]) -> None:
-    inner = [min(one, at - 1) for at, (one, _) in enumerate(drawn)]
-    end = [one for _, one in drawn]
-    wanted = []
-    for at in range(len(drawn)):
-        around = inner[at]
-        while around >= 0 and end[around] < end[at]:
-            around = inner[around]
-        wanted.append(around)
-    assert _enclosing(np.array(inner, np.int64), np.array(end, np.int64)).tolist() == wanted
 
 
 def test_columns_of_a_small_trace() -> None:
