@@ -42,14 +42,14 @@ def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     assert re.search(r"time by stream\nstream +kernels +total ms\n7 +3 +0\.010", text)
-    assert "2 of 3 kernels take less than their launch" in text
+    assert "2 of 3 kernels are shorter than their launch" in text
     (numbers,) = json.loads((tmp_path / "n.json").read_text())["traces"]
     assert numbers["stream-time"] == [{"stream": 7, "kernels": 3, "total_ns": 9800}]
     (finding,) = (one for one in numbers["findings"]["found"] if one["id"] == "short-kernels")
     assert finding["cost_ns"] == 4500 + 4700 and finding["gain"]["ns"] == 400 and finding["what_ifs"] == ["kernel*0.5"]
     assert run("etplus", "report", "in.txt", "-o", "page.html", cwd=tmp_path, env=site).returncode == 0
     page = (tmp_path / "page.html").read_bytes()
-    assert b"time by stream" in page and b"2 of 3 kernels take less than their launch" in page
+    assert b"time by stream" in page and b"2 of 3 kernels are shorter than their launch" in page
 
 
 def test_a_trace_with_nothing_to_say_has_no_findings(site: dict[str, str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An exporter: a line a kernel."""
+"""An exporter: one line per kernel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class CsvOptions:
 
 
 class KernelCsv:
-    name, summary = "kernel-csv", "a line a kernel: rank, start and duration in ns, name"
+    name, summary = "kernel-csv", "one line per kernel: rank, start and duration in ns, name"
     suffixes = (".kernels.csv", ".kernels.csv.gz")
     inputs = "ranks"
     options = CsvOptions

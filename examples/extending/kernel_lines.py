@@ -1,4 +1,4 @@
-"""A reader: name, start and duration in ns of a kernel in each line, below a line `# kernels`."""
+"""A reader: below a line `# kernels`, each line has the name of a kernel, its start in ns and its duration in ns."""
 
 from etplus import Trace
 from etplus.converters import Opened

@@ -1,4 +1,4 @@
-"""A finding: many kernels that take no longer than a launch does."""
+"""A finding: many kernels that are shorter than their launch."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ class ShortKernels:
             count, rows = int(short.sum()), gpu.source[short]
             yield Candidate(
                 self.id,
-                f"{count} of {kernel.sum()} kernels take less than their launch",
+                f"{count} of {kernel.sum()} kernels are shorter than their launch",
                 where_of(case.trace, rows),
                 (Evidence("kernels under 5 µs", count, "events", f"etplus analyze {case.trace.file}"),),
                 cost_ns=int((LAUNCH_NS - gpu.dur[short]).sum()),
@@ -25,5 +25,5 @@ class ShortKernels:
                 advice="capture a CUDA graph, or torch.compile",
                 check="fewer kernels in `etplus analyze`",
                 interventions=(Intervention("kernel*0.5", rows),),
-                least_gain=0,  # also where the end-to-end gain is zero
+                least_gain=0,  # report the finding even if the end-to-end gain is zero
             )

@@ -6,7 +6,7 @@ from etplus.analysis import Analysis, Row, Table, column
 class StreamTime(Row):
     stream: int = column("number", "Stream.")
     kernels: int = column("count", "Number of kernels.")
-    total_ns: int = column("ns", "Sum of their durations.")
+    total_ns: int = column("ns", "Sum of the kernel durations.")
 
     title = "time by stream"
 

@@ -81,7 +81,7 @@ def test_the_exporter_of_the_docs_works(tmp_path: Path) -> None:
         assert sorted((int(row[2]), row[3]) for row in rows) == sorted(expected)
         assert f"({len(expected)} nodes)\n" in done.stderr.decode()
     listed = convert(tmp_path, env, "--help-all").stdout.decode()
-    assert "kernel-csv     a line a kernel" in listed
+    assert "kernel-csv     one line per kernel" in listed
     assert ".kernels.csv[.gz]" in listed
     done = convert(tmp_path, env, "-o", "c.kernels.csv", "--max-nodes", "3")
     assert done.returncode == 2
