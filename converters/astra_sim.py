@@ -188,7 +188,7 @@ def _group_size(comm: Communication, own: RankComms, agreement: Agreement) -> in
 
 
 def _share(size: int, parts: int) -> int:
-    return -(-size // parts)
+    return -(-size // parts)  # rounded up
 
 
 def _able(comm: Communication, ranks: int, counts: Counter[str]) -> Communication:

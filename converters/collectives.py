@@ -215,7 +215,8 @@ def matched(
         problems = [_mismatch(files, mismatch) for mismatch in mismatches] + [_pair(files, pair) for pair in pairs]
         more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
         raise ConvertError(f"{problems[0]}{more}; {_REMEDY}")
-    lone = {node for unmatched in (*mismatches, *pairs) for node in unmatched.nodes}
+    lone = {node for mismatch in mismatches for node in mismatch.nodes}
+    lone.update(node for pair in pairs for node in pair.nodes)
     kept, fixed_ns = [], 0
     for rank in ranks:
         own = times[rank.rank]

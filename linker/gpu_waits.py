@@ -247,10 +247,8 @@ class _Finder:
     def _recorded_stream(self, record: int | None, device: int, waiting: Any) -> int:
         if record is None:
             return -1
-        codes = self._streams(device, waiting)
-        code = self.submissions.recorded_stream(
-            int(self.runtime_thread[record]), self._ts(record), codes[0] if codes else -1
-        )
+        thread, waiting_code = int(self.runtime_thread[record]), next(iter(self._streams(device, waiting)), -1)
+        code = self.submissions.recorded_stream(thread, self._ts(record), waiting_code)
         return self.gpu.key[code][1] if code >= 0 else -1
 
     def _ts(self, call: int) -> int:

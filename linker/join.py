@@ -197,8 +197,7 @@ def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
     runtime = _runtime_calls(pair, node_of_call >= 0, whole=alone)
     events, attached = pair.kineto.events, np.flatnonzero(parent >= 0)
     gpu = attachment.row[attached], parent[attached], attachment.launcher[attached]
-    thread, ts, end = (column[runtime] for column in (events.thread, events.ts, events.end))
-    caller = linked_caller(pair, node_of_call, thread, ts, end)
+    caller = linked_caller(pair, node_of_call, events.thread[runtime], events.ts[runtime], events.end[runtime])
     linked = pair.et, pair.kineto, nodes, calls, match, node_of_call, attachment
     return Join(*linked, *gpu, runtime_row=runtime, runtime_parent=caller, has_storages=not alone)
 

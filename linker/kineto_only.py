@@ -73,7 +73,7 @@ def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Executi
     def column(process: int, of_threads: Any, of_calls: Any) -> IntColumn:
         return np.concatenate([[process], np.broadcast_to(of_threads, len(threads)), of_calls]).astype(np.int64)
 
-    columns: dict[str, IntColumn] = {
+    columns: dict[str, Any] = {
         "id": np.arange(1, roots + len(calls) + 1),
         "parent": column(1, 1, np.where(calls.parent >= 0, id_of[calls.parent], ordinal + 2)[order]),
         "rf_id": column(0, 0, np.maximum(events.rf_id[rows], 0)),

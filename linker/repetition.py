@@ -113,16 +113,10 @@ def _sequences(trace: Trace) -> _Sequences:
     def placed(column: npt.NDArray[Any], separator: int = -1) -> npt.NDArray[Any]:
         return np.append(column, np.array([separator], column.dtype))[event]  # −1 takes the last one
 
-    return _Sequences(
-        event,
-        symbol=np.where(event < 0, -np.cumsum((event < 0).astype(np.int64)), placed(symbol)),
-        operator=placed(operator),
-        module=placed(module),
-        dur=placed(dur),
-        waits=placed(waits, 0),
-        launched=placed(np.append(trace.launched_ns, unattached.ts)),
-        unknown=placed(unknown, 0),
-    )
+    symbols = np.where(event < 0, -np.cumsum((event < 0).astype(np.int64)), placed(symbol))
+    launched = placed(np.append(trace.launched_ns, unattached.ts))
+    columns = placed(operator), placed(module), placed(dur), placed(waits, 0), launched, placed(unknown, 0)
+    return _Sequences(event, symbols, *columns)
 
 
 def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -316,14 +310,9 @@ def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
     later = np.arange(half, len(tried))
     later = later[~np.isin(events.symbol[tried[later]], events.symbol[tried[:half][~right[:half]]])]
     counts = {"events": int(hidden.sum()), "paired": len(tried), "right": int(right.sum())}
-    return _Trial(
-        pairs.length[tried[later]],
-        right[later],
-        conclusive=len(tried) >= max(_MIN_TRIED, _MIN_REPEATED * counts["events"]),
-        varies=distinct(events.symbol[tried[~right]]),
-        same_modules=bool(same_module >= _MIN_RIGHT * len(in_module)),
-        counts=counts,
-    )
+    conclusive = len(tried) >= max(_MIN_TRIED, _MIN_REPEATED * counts["events"])
+    varies, same_modules = distinct(events.symbol[tried[~right]]), bool(same_module >= _MIN_RIGHT * len(in_module))
+    return _Trial(pairs.length[tried[later]], right[later], conclusive, varies, same_modules, counts)
 
 
 def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:

@@ -69,9 +69,8 @@ def with_settled_ends(trace: Trace) -> Trace:
         longest = near[np.argmax((until - begin)[near])]
         enclosing = np.flatnonzero((thread == caller) & (begin < last) & (last <= until))
         others = by_end[by_end != last]
-        of_another = np.searchsorted(others, until[enclosing] + _LATE_END_NS, "right") > np.searchsorted(
-            others, until[enclosing] - _JUST_BEFORE_NS
-        )
+        earliest, latest = until[enclosing] - _JUST_BEFORE_NS, until[enclosing] + _LATE_END_NS
+        of_another = np.searchsorted(others, latest, "right") > np.searchsorted(others, earliest)
         if np.any((until - begin)[enclosing[~of_another]] >= (until - begin)[longest]):
             continue
         resumed = int(until[longest])
@@ -246,9 +245,8 @@ class _Lanes:
             if call >= 0 and trace.nodes.ts[call] <= trace.nodes.ts[row]:
                 points_found.append(int(self.points.start[call]))
             else:
-                edge = self._at_or_after(
-                    int(trace.nodes.thread[row]), int(self.points.measured[self.points.start[row]]) + 1
-                )
+                began = int(self.points.measured[self.points.start[row]])
+                edge = self._at_or_after(int(trace.nodes.thread[row]), began + 1)
                 points_found.append(int(self.chains.source[edge]) if edge >= 0 else 0)
         return np.array(points_found, np.int64)
 

@@ -229,7 +229,7 @@ def _rendezvous(
     row = np.array([[rows[k][node] for node in nodes] for k, nodes in of_rank], np.int64)
     begin = np.stack([traces[k].nodes.ts[rows] + traces[k].base_time_ns for k, rows in zip(ranks, row, strict=True)])
     sides = (row.T, own, begin.T - matched.start)
-    rows, own_ns, early_ns = ([tuple(side) for side in column[chosen].tolist()] for column in sides)
+    own_rows, own_ns, early_ns = ([tuple(side) for side in column[chosen].tolist()] for column in sides)
     others = (column[chosen].tolist() for column in (matched.on_host, matched.kind < 0, sent))
-    columns = rows, duration[chosen].tolist(), own_ns, early_ns, *others
+    columns = own_rows, duration[chosen].tolist(), own_ns, early_ns, *others
     return [Rendezvous(ranks, *values) for values in zip(*columns, strict=True)]

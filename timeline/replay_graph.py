@@ -63,9 +63,10 @@ class Edges:
         *,
         capped: bool = False,
     ) -> Edges:
-        count, columns = len(source), (np.asarray(column, np.int64) for column in (source, target, lag))
+        count, ends = len(source), (np.asarray(source, np.int64), np.asarray(target, np.int64))
         owner = np.full(count, -1, np.int64) if owner is None else owner
-        return Edges(*columns, np.full(count, kind, np.int8), owner, np.full(count, capped, np.bool_))
+        kinds, caps = np.full(count, kind, np.int8), np.full(count, capped, np.bool_)
+        return Edges(*ends, np.asarray(lag, np.int64), kinds, owner, caps)
 
     @staticmethod
     def joined(parts: list[Edges]) -> Edges:

@@ -200,16 +200,14 @@ def _change_of_rows(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bo
             return fused(graph, meant, what_if.value)
         case "overlap":
             return overlapped(meant)
-        case "bound":
-            known = None if bounds is None else bounds()
-            if known is None or not np.any(known[meant] >= 0):
-                raise UsageError(
-                    f"what-if {what_if.text!r}: the bound of these events is unknown; it needs a known device and "
-                    "shapes of operators (record_shapes)"
-                )
-            return to_bound(graph, meant, what_if.value, known)
-        case _:
-            raise AssertionError(what_if.action)
+    assert what_if.action == "bound"
+    known = None if bounds is None else bounds()
+    if known is None or not np.any(known[meant] >= 0):
+        raise UsageError(
+            f"what-if {what_if.text!r}: the bound of these events is unknown; it needs a known device and "
+            "shapes of operators (record_shapes)"
+        )
+    return to_bound(graph, meant, what_if.value, known)
 
 
 def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:
