@@ -129,7 +129,7 @@ class _Form:
         texts = {attr.name: attr.string_val for attr in metadata.attr}
         self.flat = texts["layout"] == '"flat"'
         self.header = self._object(texts["header"])
-        self.summary = self._raw(texts["etplus"], "metadata")
+        self.summary = self._raw(texts["etplus"], None)
 
     def chunks(self, nodes: Iterable[Node], needs: _Needs) -> Iterator[bytes]:
         runtime: list[tuple[int, int, bytes]] = []
@@ -188,7 +188,7 @@ class _Form:
         try:
             read = msgspec.json.decode(_encode({"id": node.id, "name": node.name, **further}), type=EtPlusNode)
         except UNREADABLE as error:
-            raise TraceFormatError(self.file, f"node {node.id}", str(error), reading.AGAIN) from None
+            raise self._refusal(node, str(error), reading.AGAIN) from None
         found |= {name: getattr(read, name) for name in further if name != "attrs"}
         return found | {attr.name: attr.value for attr in read.attrs if attr.name in ATTRIBUTES}
 
@@ -277,28 +277,27 @@ class _Form:
         return node.ctrl_deps[0] if node.ctrl_deps else values.get("call_parent")
 
     def _typed(self, text: str, node: Node, kind: Any) -> Any:
+        raw = self._raw(text, node)
         try:
-            return msgspec.json.decode(self._raw(text, node), type=kind)
+            return msgspec.json.decode(raw, type=kind)
         except UNREADABLE as error:
-            raise TraceFormatError(
-                self.file, f"node {node.id}", f"an attribute of another form ({error})", reading.AGAIN
-            ) from None
+            raise self._refusal(node, f"an attribute of another form ({error})", reading.AGAIN) from None
 
-    def _raw(self, text: str, node: Node | str) -> msgspec.Raw:
+    def _raw(self, text: str, node: Node | None) -> msgspec.Raw:
         try:
             return _skip(text.encode())
         except (msgspec.MsgspecError, RecursionError):
-            place = node if isinstance(node, str) else f"node {node.id}"
-            raise TraceFormatError(self.file, place, "an attribute that should be JSON", reading.AGAIN) from None
+            raise self._refusal(node, "an attribute that should be JSON", reading.AGAIN) from None
 
-    def _object(self, text: str, node: Node | str = "metadata") -> dict[str, msgspec.Raw]:
+    def _object(self, text: str, node: Node | None = None) -> dict[str, msgspec.Raw]:
+        raw = self._raw(text, node)
         try:
-            return _decode_object(self._raw(text, node))
+            return _decode_object(raw)
         except msgspec.ValidationError:
-            place = node if isinstance(node, str) else f"node {node.id}"
-            raise TraceFormatError(
-                self.file, place, "an attribute that should be a JSON object", reading.CHECK
-            ) from None
+            raise self._refusal(node, "an attribute that should be a JSON object", reading.CHECK) from None
+
+    def _refusal(self, node: Node | None, problem: str, remedy: str) -> TraceFormatError:
+        return TraceFormatError(self.file, "metadata" if node is None else f"node {node.id}", problem, remedy)
 
 
 class _Needs:

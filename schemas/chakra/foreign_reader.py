@@ -240,19 +240,10 @@ def _class_of(node: Node, values: dict[str, Any]) -> int:
 
 def _kinds(lanes: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
     a, b = (np.where(lanes[of] >= _NOTHING * _CLASS, _HOST, lanes[of] // _CLASS) for of in (source, target))
-    same = lanes[source] == lanes[target]
-    return np.select(
-        [
-            (a == _HOST) & (b == _HOST) & same,
-            (a == _HOST) & (b == _HOST),
-            a == _HOST,
-            b == _HOST,
-            (a == _COMM) & (b == _COMM),
-            same,
-        ],
-        [EDGE_KINDS.index(name) for name in ("thread", "thread_handoff", "launch", "sync", "comm", "stream")],
-        EDGE_KINDS.index("event"),
-    )
+    same, first, second = lanes[source] == lanes[target], a == _HOST, b == _HOST
+    cases = [first & second & same, first & second, first, second, (a == _COMM) & (b == _COMM), same]
+    names = ("thread", "thread_handoff", "launch", "sync", "comm", "stream")
+    return np.select(cases, [EDGE_KINDS.index(name) for name in names], EDGE_KINDS.index("event"))
 
 
 def _comm(node: Node, values: dict[str, Any]) -> Comm:

@@ -108,15 +108,10 @@ class FlatRecord(_Timed):
 _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
     GPU: [
-        ("cat", _Text, UNSET),
+        *((name, _Text, UNSET) for name in ("cat", "args", "comm", "captured_by", "counterpart")),
         ("ph", Literal["X"] | UnsetType, UNSET),
-        ("args", _Text, UNSET),
-        ("comm", _Text, UNSET),
         ("pg_name", str | None | UnsetType, UNSET),
-        ("captured_by", _Text, UNSET),
-        ("counterpart", _Text, UNSET),
-        ("pid", _Int, ABSENT),
-        ("tid", _Int, ABSENT),
+        *((name, _Int, ABSENT) for name in ("pid", "tid")),
     ],
 }
 _FORMS: dict[tuple[int, bool], type[Any]] = {

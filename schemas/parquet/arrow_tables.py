@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -73,16 +73,9 @@ class ArrowTables:
 
     def table(self, name: str) -> Any:
         """Return one of `TABLES`, except the records, as a `pyarrow.Table`."""
-        make = {
-            "edges": self._edges,
-            "communications": self._communications,
-            "memory": self._memory,
-            layout.SIGNATURES: self._signatures,
-            "steps": self._steps,
-            layout.EXCHANGES: self._exchanges,
-        }
-        make |= {table: partial(self._rows, kind) for kind, table in layout.ROW_TABLES.items()}
-        columns, own = make[name](), layout.MEMORY if name == "memory" else {}
+        kinds = {table: kind for kind, table in layout.ROW_TABLES.items()}
+        columns: dict[str, Any] = self._rows(kinds[name]) if name in kinds else getattr(self, f"_{name}")()
+        own = layout.MEMORY if name == "memory" else {}
         fields = [
             self._arrow.field(stored_name(key, name), column.type, metadata=described(key, own.get(key)))
             for key, column in columns.items()

@@ -33,6 +33,8 @@ from ..text.transaction import protect
 from . import stored_tables as layout
 from .stored_folder import META, StoredRank, stored_ranks
 from .stored_tables import Place, stored_name
+from .stored_tables import numbers as _numbers
+from .stored_tables import values as _values
 
 _SPOILT = "write it again with etplus"
 _PIECES_KEPT = 8
@@ -352,42 +354,8 @@ class _Stored:
         return MadeRecords(self.texts, self.text.pieces, self.tensor_texts, self.tensor_uses, self.copy_sizes, launches)
 
 
-_WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64))])
-
-
 def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:
     return bool(np.all((values >= least) & (values < end)))
-
-
-def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
-    """Return a column of numbers, nulls as `none`. Raise ValueError for other types, or nulls without `none`.
-
-    Arrow's buffers are read directly: `to_numpy` and `fill_null` import pandas. That takes longer than a small trace.
-    """
-    column = table.column(name)
-    if (none is None and column.null_count) or str(column.type) not in _WHOLE:
-        raise ValueError(name)
-    parts = [_values(chunk, none) for chunk in column.chunks]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def _values(chunk: Any, none: int | None) -> npt.NDArray[Any]:
-    """Read an Arrow array (https://arrow.apache.org/docs/format/Columnar.html, fixed-size primitive layout)."""
-    valid, data = chunk.buffers()
-    here = slice(chunk.offset, chunk.offset + len(chunk))
-    if not len(chunk):
-        return np.zeros(0, np.int64)
-    if chunk.type.bit_width == 1:
-        values: npt.NDArray[Any] = _bits(data)[here].astype(np.bool_)
-    else:
-        values = np.frombuffer(data, chunk.type.to_pandas_dtype(), count=here.stop)[here]
-    if none is None or not chunk.null_count:
-        return values
-    return np.where(_bits(valid)[here].astype(np.bool_), values, np.array(none, values.dtype))
-
-
-def _bits(buffer: Any) -> npt.NDArray[np.uint8]:
-    return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")
 
 
 def _bytes(column: Any, binary: Any) -> list[bytes]:

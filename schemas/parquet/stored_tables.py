@@ -220,17 +220,42 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
     kind = table.column("collective").combine_chunks()
     codes = np.array([kind_of_name(name) for name in kind.dictionary.to_pylist()], np.int64)
     stored_as = {"node": "id", "group": "group_number", "start": "start_ns", "end": "end_ns"}
-    columns = [
-        codes[kind.indices.to_numpy(zero_copy_only=False)]
-        if name == "kind"
-        else _numbers(table.column(stored_as.get(name, name)))
-        for name in COMMUNICATION_COLUMNS
-    ]
-    return facts, np.array(columns, np.int64).reshape(len(COMMUNICATION_COLUMNS), -1)
+    others = [name for name in COMMUNICATION_COLUMNS if name != "kind"]
+    columns = {name: numbers(table, stored_as.get(name, name), -1) for name in others} | {
+        "kind": codes[values(kind.indices)]
+    }
+    return facts, np.array([columns[name] for name in COMMUNICATION_COLUMNS], np.int64)
 
 
-def _numbers(column: Any) -> npt.NDArray[Any]:
-    """Return a column of numbers, −1 for null; Arrow's compute functions are slow to import."""
-    if column.null_count == len(column):
-        return np.full(len(column), -1)
-    return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy())
+_WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64))])
+
+
+def numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
+    """Return a column of numbers, nulls as `none`. Raise ValueError for other types, or nulls without `none`.
+
+    Arrow's buffers are read directly: `to_numpy` and `fill_null` import pandas. That takes longer than a small trace.
+    """
+    column = table.column(name)
+    if (none is None and column.null_count) or str(column.type) not in _WHOLE:
+        raise ValueError(name)
+    parts = [values(chunk, none) for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def values(chunk: Any, none: int | None = None) -> npt.NDArray[Any]:
+    """Read an Arrow array (https://arrow.apache.org/docs/format/Columnar.html, fixed-size primitive layout)."""
+    valid, data = chunk.buffers()
+    here = slice(chunk.offset, chunk.offset + len(chunk))
+    if not len(chunk):
+        return np.zeros(0, np.int64)
+    if chunk.type.bit_width == 1:
+        read: npt.NDArray[Any] = _bits(data)[here].astype(np.bool_)
+    else:
+        read = np.frombuffer(data, chunk.type.to_pandas_dtype(), count=here.stop)[here]
+    if none is None or not chunk.null_count:
+        return read
+    return np.where(_bits(valid)[here].astype(np.bool_), read, np.array(none, read.dtype))
+
+
+def _bits(buffer: Any) -> npt.NDArray[np.uint8]:
+    return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")

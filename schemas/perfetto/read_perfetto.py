@@ -321,16 +321,17 @@ _ARGUMENT_NAMES = 1001  # Field of InternedData with the names of a kernel launc
 _NAMED = ("event_categories", "event_names", "debug_annotation_names", "gpu_specifications")
 
 
-class Clocks:
-    """Converts times of a sequence's packets to wall-clock ns."""
+class PacketSequence:
+    """The state of a sequence of packets."""
 
     def __init__(self, shared: dict[int, int]) -> None:
-        self._shared = shared
+        self._shared = shared  # clocks of the trace
         self._own: dict[int, int] = {}
         self._units: dict[int, int] = {}
         self._running: dict[int, int] = {}
+        self._clear()
 
-    def take(self, snapshot: Any) -> None:
+    def _take_clocks(self, snapshot: Any) -> None:
         """Learn clock offsets from a snapshot; the first one counts for clocks of the trace."""
         for clock in snapshot.clocks:
             if clock.clock_id in _OF_SEQUENCE:
@@ -344,8 +345,9 @@ class Clocks:
             else:
                 self._shared.setdefault(clock.clock_id, clock.timestamp)
 
-    def wall_ns(self, clock: int, value: int) -> int:
-        """Return a packet's time in ns. Incremental times add up, so ask once per packet, in order."""
+    def ns(self, packet: Any) -> int:
+        """Return a packet's wall-clock time. Incremental times add up, so ask once per packet, in order."""
+        clock, value = packet.timestamp_clock_id or self.clock, packet.timestamp
         if clock in self._own:
             if clock in self._running:
                 value = self._running[clock] = self._running[clock] + value
@@ -354,14 +356,6 @@ class Clocks:
         clock = clock or _BOOTTIME
         known = clock in self._shared and _REALTIME in self._shared
         return value + (self._shared[_REALTIME] - self._shared[clock] if known else 0)
-
-
-class PacketSequence:
-    """The state of a sequence of packets."""
-
-    def __init__(self, shared: dict[int, int]) -> None:
-        self.clocks = Clocks(shared)
-        self._clear()
 
     def _clear(self) -> None:
         # Interned text by field of InternedData and iid (`gpu_specifications`: name and category).
@@ -380,7 +374,7 @@ class PacketSequence:
         if packet.HasField("interned_data"):
             self._intern(packet.interned_data)
         if packet.HasField("clock_snapshot"):
-            self.clocks.take(packet.clock_snapshot)
+            self._take_clocks(packet.clock_snapshot)
 
     def _intern(self, data: Any) -> None:
         for kind in ("event_categories", "event_names", "debug_annotation_names"):
@@ -389,9 +383,6 @@ class PacketSequence:
         self.names["gpu_specifications"].update(stages)
         self.texts.update((text.iid, text_of(text.str)) for text in data.debug_annotation_string_values)
         self.arguments.update(_extension(data))
-
-    def ns(self, packet: Any) -> int:
-        return self.clocks.wall_ns(packet.timestamp_clock_id or self.clock, packet.timestamp)
 
     def annotations(self, given: Any) -> dict[str, Any]:
         """Return arguments of a slice as plain values. Raise KeyError for a name that is not interned."""

@@ -6,7 +6,6 @@ copied; `repair` mends the others one by one.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
 from collections import Counter
@@ -94,7 +93,12 @@ def damage_of(*traces: Any) -> tuple[str, ...]:
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
     """Make a valid document from a broken one, in linear time and twice its memory."""
-    body = _find_array(data, records_key)
+    begin, body = max(data.find(b"{"), 0), None
+    try:
+        body = begin + opening(data[begin:], records_key)
+    except UNREADABLE:
+        if found := _array(data, records_key):
+            body = found.end()
     if body is None:
         fault = _first_fault(data)
         cut_off = f'the file is cut off before its "{records_key}" array'
@@ -104,14 +108,6 @@ def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
     salvage.run(body)
     losses = salvage.losses()
     return Recovered(salvage.document(), losses) if losses else Recovered(data, ())
-
-
-def _find_array(data: bytes, key: str) -> int | None:
-    begin = max(data.find(b"{"), 0)
-    with contextlib.suppress(*UNREADABLE):
-        return begin + opening(data[begin:], key)
-    found = _array(data, key)
-    return found.end() if found else None
 
 
 def _first_fault(data: bytes) -> int:

@@ -261,17 +261,12 @@ def check_folder(output: StrPath) -> None:
     target = Path(os.path.realpath(output))
     if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe
         return
-    if problem := _problem_of(target.parent):
+    nearest = next(path for path in target.parents if path.exists())
+    problem = "" if nearest.is_dir() else f"{nearest} is a file"
+    if not problem and not os.access(nearest, os.W_OK | os.X_OK):
+        problem = f"no permission to write to {'its folder' if nearest == target.parent else nearest}"
+    if problem:
         raise UsageError(f"{os.fspath(output)}: cannot be written ({problem}); choose another name")
-
-
-def _problem_of(folder: Path) -> str:
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
-    if not nearest.is_dir():
-        return f"{nearest} is a file"
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        return f"no permission to write to {'its folder' if nearest == folder else nearest}"
-    return ""
 
 
 def make_folder(folder: StrPath) -> Path:
