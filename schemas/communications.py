@@ -126,7 +126,6 @@ def kind_name(kind: int) -> str:
 
 
 def kind_of_name(name: str) -> int:
-    """Return the kind by name. Raise KeyError for other texts."""
     return _KINDS[name]
 
 

@@ -186,7 +186,6 @@ def known_head(before: bytes, after: bytes) -> tuple[bytes, bytes]:
 
 
 def known_sections(header: _Raws, summary: dict[str, Any]) -> tuple[_Raws, bytes]:
-    """Return the known members of an ET+ file's root, and the JSON text of its `etplus`."""
     keep = FieldFilter()
     return keep.sections(header), bytes(keep.member(msgspec.Raw(_encode(summary)), SUMMARY))
 
@@ -207,7 +206,6 @@ class FieldFilter:
         return {key: self.member(header[key], fields[key], key) for key in header if key in fields}
 
     def sections(self, header: _Raws) -> _Raws:
-        """Return the known members of the root of an ET or ET+."""
         found = self.members(header, _SECTIONS)
         for key in _LISTS:
             if key in header:
@@ -217,7 +215,6 @@ class FieldFilter:
         return {key: found[key] for key in header if key in found}
 
     def event(self, text: bytes) -> bytes:
-        """Return a Kineto event without unknown members and arguments."""
         event = _decode(text)
         kept = {key: value for key, value in event.items() if key in _EVENT and not (key != "args" and _nested(value))}
         if "args" in kept:

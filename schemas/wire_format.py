@@ -48,7 +48,6 @@ def varint_bytes(number: int) -> bytes:
 
 
 def delimited_field(tag: bytes, content: bytes) -> bytes:
-    """Return a field with a text or a message."""
     return tag + varint_bytes(len(content)) + content
 
 
@@ -97,7 +96,6 @@ def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
 
 
 def cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
-    """Cut bytes into parts of given sizes."""
     ends = np.cumsum(sizes)
     return [flat[a:b] for a, b in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
 

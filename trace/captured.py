@@ -49,8 +49,6 @@ GRAPH_REASONS = (
 
 
 class CapturedGraph(RecordStruct, gc=False, frozen=True):
-    """A captured graph."""
-
     file: str  # name of the capture's file, without folders
     index: int  # ordinal among the graphs of that file
     batch_size: int | None  # None if not recorded

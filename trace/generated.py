@@ -62,8 +62,6 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, repr=False)
 class GeneratedKernels(Record):
-    """The generated kernels of a trace."""
-
     kernels: tuple[GeneratedKernel, ...]  # each once
     row: Positions[int, Row]  # nodes of the calls that launched one, ascending
     kernel: IntColumn  # position in `kernels` for each

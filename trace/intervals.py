@@ -47,7 +47,6 @@ class Intervals(NamedTuple):
 
 
 def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
-    """Return exact sums of integers by group."""
     total = np.zeros(count, np.int64)
     np.add.at(total, group, values)
     return total
@@ -86,7 +85,6 @@ def union(start: IntColumn, end: IntColumn) -> Intervals:
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return the time covered by both."""
     edges = np.concatenate([one.start, other.start, one.end, other.end])
     step = np.repeat([1, -1], [len(one.start) + len(other.start), len(one.end) + len(other.end)])
     times, open_count = step_function(edges, step)

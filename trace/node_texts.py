@@ -70,7 +70,6 @@ class RecordStore:
         return np.zeros(len(rows), np.int64), [b"{}"]
 
     def signature_table(self) -> SignatureTable:
-        """Return an empty table that decodes `tensor_texts`."""
         return SignatureTable()
 
     def records(self, rows: IntColumn) -> Iterator[Record]:

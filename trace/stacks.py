@@ -47,8 +47,6 @@ def place_text(file: str, line: str, function: str, exact: bool) -> str:
 
 
 class SourceLine(NamedTuple):
-    """A line of a program."""
-
     file: str  # as recorded: absolute, or relative to the folder of installed packages
     line: int  # from 1; the line of the call if recorded, else the first line of the function
     function: str = ""  # "" if unknown
@@ -132,7 +130,6 @@ class Stacks(Record):
 
     @property
     def module_names(self) -> list[str]:
-        """Names of the frames that are modules."""
         return [name for name in self.names if name.startswith(MODULE_FRAME)]
 
     def _path(self, entry: int) -> list[int]:

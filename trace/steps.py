@@ -80,7 +80,6 @@ class Steps(Suggests, Sequence[Step]):
     __repr__ = brief
 
     def of_trace(self, trace: Trace) -> Steps:
-        """Return the same steps, bound to their trace."""
         return replace(self, _whole=trace)
 
     def __len__(self) -> int:

@@ -57,7 +57,6 @@ ROWS_GUESSES = guesses_of(
 
 
 def no_key(thing: str, key: object, remedy: str) -> TypeError:
-    """Return the error for a subscript that an object does not take."""
     return TypeError(f"{thing} has no key {key!r}; use {remedy}")
 
 

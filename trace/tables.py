@@ -220,6 +220,5 @@ class MemoryEvents(Record):
 
 
 def device_label(device_type: int, device: int) -> str:
-    """Return a device as PyTorch writes it."""
     kind = _DEVICES.get(device_type, f"device type {device_type}")
     return kind if device < 0 else f"{kind}:{device}"

@@ -65,8 +65,6 @@ def total_bytes(tensors: Iterable[Tensor]) -> int | None:
 
 
 class Argument(NamedTuple):
-    """One argument."""
-
     tensors: tuple[Tensor, ...] = ()  # its tensor or list of tensors
     value: Any = None  # of other arguments, if recorded
     expanded: tuple[int, ...] = ()  # dimensions of its tensor with stride 0: their elements share memory
@@ -90,8 +88,6 @@ def read_bytes(arguments: Iterable[Argument]) -> int | None:
 
 @dataclass(frozen=True, repr=False)
 class Signature(Record):
-    """The arguments and results of an operator."""
-
     inputs: tuple[Argument, ...]  # arguments in the order of the operator's schema
     # Returned tensors; None if not recorded (Kineto, or an ET node without outputs).
     outputs: tuple[Tensor, ...] | None = None
@@ -103,7 +99,6 @@ class Signature(Record):
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All input tensors."""
         return tuple(tensor for argument in self.inputs for tensor in argument.tensors)
 
     def shape(self, position: int) -> tuple[int, ...] | None:

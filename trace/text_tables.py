@@ -85,7 +85,6 @@ def number(value: float | None, digits: int = 1, unit: float = 1) -> str | None:
 
 
 def in_ms(ns: float) -> str:
-    """Return a time in ms with its unit, to the µs."""
     return f"{ns / 1e6:,.3f} ms"
 
 
@@ -135,7 +134,6 @@ def fitting(line: str, files: str, width: int, stand_in: str = "FILE") -> str:
 
 
 def share(value: float | None) -> str | None:
-    """Return a share in percent; None for None."""
     return None if value is None else f"{100 * value:.1f}%"
 
 

@@ -135,7 +135,6 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def tables(self) -> Tables:
-        """Tables of the nodes that have a time."""
         return tables_of(self) if self.given_tables is None else self.given_tables
 
     @property

@@ -115,7 +115,6 @@ def is_message(node: Node) -> bool:
 
 
 def encoded(*attributes: AttributeProto) -> bytes:
-    """Return attributes in the wire format of `Node`."""
     return Node(attr=attributes).SerializeToString()
 
 

@@ -67,7 +67,6 @@ def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> d
 
 
 def with_groups(trace: Trace, groups: Groups) -> Trace:
-    """Return the trace with the ranks of its groups from a group file."""
     known = {str(number): list(ranks) for number, ranks in groups.items()}
     found = {
         row: msgspec.structs.replace(comm, pg_ranks=known[comm.pg_name], group_size=len(known[comm.pg_name]))

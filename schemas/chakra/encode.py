@@ -93,5 +93,4 @@ def delimited(message: bytes) -> bytes:
 
 
 def messages(*parts: Sequence[bytes]) -> list[bytes]:
-    """Return nodes behind their lengths, from parts in field order."""
     return [delimited(b"".join(fields)) for fields in zip(*parts, strict=True)]

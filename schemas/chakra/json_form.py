@@ -39,7 +39,6 @@ def begins_like_workload(head: bytes) -> bool:
 
 
 def read_workload(path: str) -> Iterator[Node]:
-    """Yield the nodes of a file as messages, in file order."""
     blob = load(path, trace=False)
     try:
         records = msgspec.json.decode(_decode(blob.data)["workload_graph"], type=list[msgspec.Raw])

@@ -77,8 +77,6 @@ EtAttributes: Any = msgspec.defstruct(
 
 
 class AttrsRecord(_Timed):
-    """A node of the `attrs` layout."""
-
     ctrl_deps: _Text = UNSET
     inputs: TensorTexts | UnsetType = UNSET
     outputs: TensorTexts | UnsetType = UNSET
@@ -124,7 +122,6 @@ _FORMS: dict[tuple[int, bool], type[Any]] = {
 
 
 def form_of(kind: int, *, flat: bool) -> type[Any]:
-    """Return the record class of a kind of rows in a layout."""
     return RuntimeCall if kind == RUNTIME else _FORMS[kind, flat]
 
 

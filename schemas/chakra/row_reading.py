@@ -40,7 +40,6 @@ def check_ids(file: str, block: Sequence[Encoded]) -> None:
 
 
 def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, int]]) -> dict[str, IntColumn]:
-    """Return `ts`, `dur` and `exclusive` of rows as columns."""
     columns = np.array(times, np.int64).reshape(-1, 3)
     late = np.flatnonzero(np.any(columns >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))
     if len(late):
@@ -71,5 +70,4 @@ def document_tail(runtime: Iterable[bytes], edges: IntColumn, summary: bytes) ->
 
 
 def micros_text(ns: int) -> msgspec.Raw:
-    """Format ns as µs with three decimals."""
     return msgspec.Raw(b"%b%d.%03d" % (b"-" if ns < 0 else b"", abs(ns) // 1000, abs(ns) % 1000))

@@ -234,7 +234,6 @@ def _read(stream: IO[bytes], size: int, name: str, place: str) -> bytes:
 
 
 def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node]) -> int:
-    """Write messages as an .et file; see `write_blocks`."""
     return write_blocks(path, metadata, (Block(1, delimited(node.SerializeToString())) for node in nodes))
 
 

@@ -128,7 +128,6 @@ def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
 
 
 def parse_etplus(blob: Blob[bytes], *, without_times: bool = False) -> Trace:
-    """Read an ET+ file that has been loaded; see `read_etplus`."""
     if blob.broken_at is not None:
         raise TraceFormatError(blob.name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
     return _Reader(blob.name, blob.data).read(without_times=without_times)

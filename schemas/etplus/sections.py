@@ -134,7 +134,6 @@ def counterpart_texts(links: CounterpartLinks, ids: Sequence[int]) -> dict[int, 
 def read_counterparts(
     file: str, header: Mapping[str, msgspec.Raw], found: dict[int, Counterpart], ids: IntColumn, kind: IntColumn
 ) -> Counterparts:
-    """Read counterparts; `found` has them by row."""
     unattached: dict[int, Counterpart] = {}
     if b'"counterpart"' in bytes(header.get("unattached", b"")):
         events = decode_section(file, "unattached", _decode_repeated, header["unattached"])

@@ -313,7 +313,6 @@ class LinkedRecords(TextRecords):
 
 
 def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a summary as it reads back from a file."""
     read: dict[str, Any] = orjson.loads(orjson.dumps(summary))
     return read
 

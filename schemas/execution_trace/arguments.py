@@ -211,12 +211,10 @@ def decode_call(text: bytes) -> CallRecord:
 
 
 def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
-    """Return the arguments in a node with undecoded members."""
     return _AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}).arguments
 
 
 def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
-    """Yield the decoded calls of rows, in any order."""
     for at in range(0, len(rows), _RECORDS):
         yield from map(decode_call, trace.texts.texts(rows[at : at + _RECORDS]))
 
@@ -234,7 +232,6 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
 
 
 def recorded_groups(inputs: DecodedSide) -> list[Any]:
-    """Return the process groups that a `PROCESS_GROUPS` node lists."""
     texts = (process_groups(value) for value in inputs.values if isinstance(value, str))
     return next((groups for groups in texts if groups is not None), [])
 

@@ -116,7 +116,6 @@ def read_execution_trace(source: Source, *, strict: bool = False, progress: bool
 
 
 def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
-    """Read an open Execution Trace; see `read_execution_trace`."""
     return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress)
 
 

@@ -175,7 +175,6 @@ class _Mappings(msgspec.Struct, gc=False):
 
 
 def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
-    """Read kernel information, gzipped or not."""
     blob = load(source, trace=False)
     try:
         given = msgspec.json.decode(blob.data, type=_Given)

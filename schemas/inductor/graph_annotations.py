@@ -21,14 +21,11 @@ _MARKS = b'"graph node id"', b'"module_fqn"', b'"stack"'
 
 @dataclass(frozen=True)
 class NodeAnnotation:
-    """Annotation of a graph node."""
-
     module: str = ""  # qualified name ("layers.0.attention.wq")
     stacks: tuple[Frames, ...] = ()  # stacks of its launch when the graph was captured
 
 
 def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
-    """Read annotations of graph nodes by node id, gzipped or not."""
     blob = load(source, trace=False)
     problem = "is no JSON object of annotations by graph node id"
     try:

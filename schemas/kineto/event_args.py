@@ -181,7 +181,6 @@ def size_of_copy(args: bytes) -> int:
 
 
 def comm_of(args: bytes, kernel: str) -> Comm:
-    """Return a kernel's communication, from its `args` and name."""
     try:
         known = kernel_comm(args)
     except UNREADABLE:

@@ -103,7 +103,6 @@ def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
 
 
 def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
-    """Yield the numbers of `count` rows, by name."""
     listed = [
         [(name, value) if there else None for value, there in zip(values.tolist(), present.tolist(), strict=True)]
         for name, (values, present) in columns.items()
@@ -135,7 +134,6 @@ def shown_text(argument: str) -> bytes:
 
 
 def decoded(args: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with all JSON texts decoded."""
     plain: dict[str, Any] = orjson.loads(orjson.dumps(args))
     return plain
 

@@ -48,7 +48,6 @@ _decode_event = msgspec.json.Decoder(_InputsEvent).decode
 
 
 def input_shapes(event: bytes) -> list[Any]:
-    """Return the shapes of an event's tensors that Kineto recorded."""
     try:
         listed = msgspec.json.decode(_decode_event(event).args.shapes, type=list[Any])
         return [shape for shape in listed if shape]

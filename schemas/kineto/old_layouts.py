@@ -79,7 +79,6 @@ def is_old(text: bytes) -> bool:
 
 
 def modern_header(header: Fields) -> Fields:
-    """Return the header with PyTorch's current names of device properties."""
     devices = _value(header, "computeProperties")
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         return header

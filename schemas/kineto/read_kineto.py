@@ -54,7 +54,6 @@ class EventRecords:
     __repr__ = brief
 
     def read(self, index: IntColumn, of: Callable[[bytes], T]) -> list[T]:
-        """Apply a function to the texts of events."""
         shares = np.array_split(index, max(len(index) // _WORTH_A_PROCESS, 1))
         with parallel_map(lambda i: list(map(of, self.texts.of(shares[i]))), len(shares)) as results:
             return list(chain.from_iterable(results))
@@ -122,7 +121,6 @@ class EventTable:
         return EventRecords(self._texts)
 
     def rows(self, *categories: str) -> IntColumn:
-        """Rows of the given categories, in file order."""
         return np.flatnonzero(self.mask(frozenset(categories)))
 
     def mask(self, categories: frozenset[str]) -> npt.NDArray[np.bool_]:
@@ -244,7 +242,6 @@ def read_kineto(source: Source, *, strict: bool = False, progress: bool = False,
 def parse_kineto(
     blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
 ) -> KinetoTrace:
-    """Read an open Kineto or Perfetto trace; see `read_kineto`."""
     if is_event_array(blob.data[:HEAD]):
         blob = _as_object(blob)
     if is_pftrace(blob.data[:HEAD]):

@@ -118,7 +118,6 @@ class Database:
         return found
 
     def pairs(self, table: str, first: str, second: str, where: str = "1", *values: int) -> set[tuple[int, int]]:
-        """Return the distinct values of two expressions, integers."""
         if not self.has(table):
             return set()
         self.table = table
@@ -136,7 +135,6 @@ class Database:
         return "-1"
 
     def integers(self, rows: list[tuple[Any, ...]], columns: Iterable[str]) -> IntColumn:
-        """Return rows of integers as an array (n, m)."""
         found = np.array(rows)
         if found.dtype == np.int64:
             return found

@@ -201,7 +201,6 @@ class GpuArguments:
         return len(self._values)
 
     def of(self, position: int) -> dict[str, Any]:
-        """Return Kineto's arguments of an event."""
         row: dict[str, int] = dict(zip(self._names, self._values[position].tolist(), strict=True))
         args: dict[str, Any] = {
             "device": row["deviceId"],

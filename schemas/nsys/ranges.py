@@ -36,7 +36,6 @@ class RangeDetails:
 
 
 def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
-    """Add the ranges of a process (see `NsysRank.process`) in order of rows."""
     loose, at = _loose_rows(database, process), 0
     shapes, sizes = StringTable([""]), [np.zeros(0, np.int32)]
     op_ids, seqs, consumers, producers = ([np.zeros(0, np.int64)] for _ in range(4))

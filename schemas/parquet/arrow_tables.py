@@ -44,7 +44,6 @@ def arrow_bytes(values: Sequence[bytes | None]) -> Any:
 
 
 def arrow_lists(values: Sequence[Sequence[int] | None]) -> Any:
-    """Return lists of integers as an Arrow array."""
     arrow = library("pyarrow")
     lists = [() if numbers is None else numbers for numbers in values]
     ends = _ends(lists)

@@ -126,8 +126,6 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
 
 class StoredDigests(msgspec.Struct):
-    """The digests of a rank's `Meta`."""
-
     digests: dict[str, str]
 
 

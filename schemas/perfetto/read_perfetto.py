@@ -53,7 +53,6 @@ Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
 
 def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
-    """Read a Perfetto trace packet by packet."""
     if blob.broken_at is not None:
         place, problem = f"compressed byte {blob.broken_at}", "the gzip stream is damaged or cut off"
         raise TraceFormatError(blob.name, place, problem, "record it again")
@@ -322,8 +321,6 @@ _NAMED = ("event_categories", "event_names", "debug_annotation_names", "gpu_spec
 
 
 class PacketSequence:
-    """The state of a sequence of packets."""
-
     def __init__(self, shared: dict[int, int]) -> None:
         self._shared = shared  # clocks of the trace
         self._own: dict[int, int] = {}

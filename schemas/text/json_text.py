@@ -34,7 +34,6 @@ def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
 
 
 def joined_rows(count: int, parts: Sequence[Part]) -> bytes:
-    """Return the texts of `rows`, joined."""
     return _matrix(count, parts).tobytes() if count else b""
 
 

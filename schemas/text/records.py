@@ -111,7 +111,6 @@ class RecordTexts:
 
     @staticmethod
     def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
-        """Wrap texts that are in memory."""
         groups = [texts[at : at + size] for at in range(0, len(texts), size)]
         ends = np.cumsum([sum(map(len, group)) + len(group) for group in groups], dtype=np.int64).tolist()
         blocks = [(begin, end - 1, len(group)) for begin, end, group in zip([0, *ends], ends, groups, strict=False)]

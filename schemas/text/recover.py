@@ -348,8 +348,6 @@ _OFFSET = re.compile(r" ?\(byte (\d+)\)")
 
 @dataclass(frozen=True)
 class Document:
-    """The text of a file for a reader."""
-
     name: str
     text: Text
     lenient: bool = False  # collect invalid records in `dropped` instead of failing on the first

@@ -181,7 +181,6 @@ def begins_like_kineto(head: bytes) -> bool:
 
 
 def begins_like_nodes(head: bytes) -> bool:
-    """Return True for the start of an Execution Trace or ET+."""
     return _NODE_KEYS.search(head) is not None
 
 
@@ -212,7 +211,6 @@ def name_of_trace(head: bytes) -> str | None:
 
 
 def refuse_foreign(name: str, head: bytes) -> None:
-    """Refuse a file of a foreign format, and name the format."""
     for begin, what, remedy in _FOREIGN:
         if begin.match(head):
             raise TraceFormatError(name, "", f"this is {what}", remedy)

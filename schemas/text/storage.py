@@ -43,7 +43,6 @@ class Folder(Protocol):
 
 
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
-    """Return a file's folder and its name there; a manifest may name URLs."""
     if not is_url(name):
         return folder, name
     place, _, base = name.rpartition("/")

@@ -56,7 +56,6 @@ class FileText:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read_into(self, target: memoryview, begin: int) -> None:
-        """Fill a buffer with the text from `begin` on."""
         at = 0
         while at < len(target):
             at += self._advanced(os.preadv(self._file, [target[at:]], begin + at))
@@ -89,7 +88,6 @@ def require_room(text: Text, size: int) -> None:
 
 
 def copy_into(target: memoryview, text: Text, begin: int) -> None:
-    """Fill a buffer with the text from `begin` on."""
     if isinstance(text, bytes):
         target[:] = memoryview(text)[begin : begin + len(target)]
     else:

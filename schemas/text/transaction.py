@@ -142,7 +142,6 @@ class Transaction:
             self._folders.clear()
 
     def discard(self) -> None:
-        """Remove everything that was not committed."""
         for target in list(self._unnamed):
             self._close(target)
         for temporary in self._temporary.values():
