@@ -21,7 +21,7 @@ from .. import __version__
 from ..linker.captures import capture_files
 from ..linker.pipeline import link
 from ..schemas.comm_types import Group
-from ..schemas.inductor import find_compile_files
+from ..schemas.inductor.compile_files import find_compile_files
 from ..schemas.parquet import SUFFIXES, files_of, write_rank
 from ..schemas.text.files import open_output
 from ..schemas.text.storage import Folder, at, open_folder

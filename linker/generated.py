@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.inductor import CompiledGraph, CompiledKernel, CompileFiles, NodeAnnotation, annotated_args
-from ..schemas.inductor.graph_annotations import Frames
+from ..schemas.inductor.compile_files import CompiledGraph, CompiledKernel, CompileFiles
+from ..schemas.inductor.graph_annotations import Frames, NodeAnnotation, annotated_args
 from ..schemas.kineto.input_args import input_shapes
 from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import EventTable

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..schemas import nsys
 from ..schemas.execution_trace.read_et import ExecutionTrace, parse_execution_trace
-from ..schemas.inductor import CompileFiles, find_compile_files, read_compile_files
+from ..schemas.inductor.compile_files import CompileFiles, find_compile_files, read_compile_files
 from ..schemas.kineto.kineto_calls import cpu_calls
 from ..schemas.kineto.processes import one_process
 from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto

@@ -81,7 +81,7 @@ def read_graph(source: Source) -> GraphArrays:
     blob = load(source, trace=False)
     try:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
-            members = stored.zip.infolist()  # type: ignore[union-attr]
+            members = stored.zip.infolist()
             size = sum(member.file_size for member in members)
             Expansion(blob.name).add(sum(member.compress_size for member in members), size)
             remedy = "use a machine with more memory"

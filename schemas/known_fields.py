@@ -17,7 +17,6 @@ import msgspec
 
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
-from .text.text import words
 
 _Raws = dict[str, msgspec.Raw]
 # Known members of an object, with the members of nested objects; None for members without objects.
@@ -26,7 +25,7 @@ Fields = Mapping[str, "Fields | None"]
 
 def _known(names: str, **objects: Fields | None) -> dict[str, Fields | None]:
     """Return plain members by name, then members with objects."""
-    return {**dict.fromkeys(words(names)), **objects}
+    return {**dict.fromkeys(names.split()), **objects}
 
 
 _DEVICE = _known(
@@ -46,7 +45,7 @@ KINETO_HEADER = _known(
 ET_HEADER = _known("schema pid time start_ts finish_ts")
 # Arguments of Kineto events: from PyTorch's profiler, then from etplus.
 ARGUMENTS = frozenset(
-    words(
+    (
         "External id,Ev Idx,Record function id,Sequence number,Fwd thread id,finished,correlation,cbid,stream,device,"
         "context,queued,priority,grid,block,shared memory,registers per thread,blocks per SM,warps per SM,"
         "est. achieved occupancy %,bytes,memory bandwidth (GB/s),kind,copy kind,src kind,dst kind,memory kind,flags,"
@@ -61,18 +60,17 @@ ARGUMENTS = frozenset(
         "original_stream,stack,module_fqn,"
         "kernel_backend,kernel_file,kernel_hash,kernel_kwargs,kernel_name,num_warps,num_stages,"
         "name,labels,sort_index,Op count,id,dur_ns,"
-        "kernel_flop,kernel_num_gb,achieved_flops_percent,achieved_bandwidth_percent",
-        ",",
-    )
+        "kernel_flop,kernel_num_gb,achieved_flops_percent,achieved_bandwidth_percent"
+    ).split(",")
 )
-_EVENT = frozenset(words("ph cat name pid tid ts dur id bp s args"))
+_EVENT = frozenset("ph cat name pid tid ts dur id bp s args".split())
 # Attributes of ET nodes, as PyTorch's observer writes them.
 ATTRIBUTES = frozenset(
-    words(
+    (
         "rf_id fw_parent seq_id scope tid fw_tid op_schema kernel_backend kernel_file tensor_range collective_name "
         "dtype in_msg_nelems out_msg_nelems in_split_size out_split_size global_rank_start global_rank_stride pg_name "
         "pg_desc pg_size"
-    )
+    ).split()
 )
 _SIDE = _known("values shapes types strides")
 _COMM = _known(
@@ -156,10 +154,10 @@ _WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
 _COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")
 # Fields with strings chosen by a person or program.
 _FREE = frozenset(
-    words(
+    (
         "traceName host_name file_name file files says warnings considered notes damage iteration_annotation "
         "linked_iterations pg_desc region nodes kernel_file kernel_kwargs names labels CallFrom"
-    )
+    ).split()
 ) | {"Process Group Description", "Module Hierarchy", "Call stack", "stack", "module_fqn"}
 # Values of an operator's arguments; schema 1.0.1 has them in `inputs` and `outputs`.
 _VALUES = frozenset(("values", "inputs", "outputs"))

@@ -97,12 +97,14 @@ class View(Suggests, Generic[Index]):
     @property
     def generated(self) -> GeneratedKernel | None:
         """The compiled kernel of the call or event, None for others."""
-        return _generated_at(self.trace, int(self.trace.gpu.call[self.index]) if self._on_gpu else self.index)
+        at: Any = self.index
+        return _generated_at(self.trace, int(self.trace.gpu.call[at]) if self._on_gpu else at)
 
     @property
     def step(self) -> str | None:
         """Iteration in which it began or was launched ("ProfilerStep#3", or an ordinal), None outside."""
-        step = int((self.trace.step_of_event if self._on_gpu else self.trace.step_of_call)[self.index])
+        steps: Any = self.trace.step_of_event if self._on_gpu else self.trace.step_of_call
+        step = int(steps[self.index])
         return self.trace.steps.names[step] if step >= 0 else None
 
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn
 from ...trace.conventions import EDGE_KINDS
-from ..text.text import words
 from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
@@ -47,10 +46,10 @@ MEMBERS = {
 
 # Members that ASTRA-sim reads as integers.
 INTEGERS = frozenset(
-    words(
+    (
         "int32_val int64_val uint32_val uint64_val sint32_val sint64_val fixed32_val fixed64_val sfixed32_val "
         "sfixed64_val bool_val"
-    )
+    ).split()
 )
 
 # ASTRA-sim simulates these (`Workload::issue_coll_comm`), replays broadcasts by duration, and aborts on others.

@@ -152,7 +152,7 @@ class _Reader:
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
         edges: Callable[[], IntColumn] | None = None if raw_edges is None else partial(self._edges, raw_edges)
         if not timed:  # missing edges are inferred from times
-            edges = partial(np.zeros, (0, 3), np.int64)
+            edges = np.zeros((0, 3), np.int64).copy
         return self.rows.trace(header, summary, texts, edges)
 
     def _header(self) -> Record:

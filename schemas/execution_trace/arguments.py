@@ -26,13 +26,8 @@ FLAT_TENSORS = {
 }
 # Attributes of every node in PyTorch's order: types, and the values for "none".
 ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
-    "rf_id": ("uint64", 0),
-    "fw_parent": ("uint64", 0),
-    "seq_id": ("int64", -1),
-    "scope": ("uint64", 0),
-    "tid": ("uint64", 0),
-    "fw_tid": ("uint64", 0),
-    "op_schema": ("string", ""),
+    **{"rf_id": ("uint64", 0), "fw_parent": ("uint64", 0), "seq_id": ("int64", -1), "scope": ("uint64", 0)},
+    **{"tid": ("uint64", 0), "fw_tid": ("uint64", 0), "op_schema": ("string", "")},
 }
 # Attributes that are columns.
 ATTRIBUTES: dict[str, int] = {name: none for name, (kind, none) in ET_ATTRIBUTES.items() if kind != "string"}
@@ -100,29 +95,19 @@ class _LaterNode(Arguments, gc=False):
     input_shapes: msgspec.Raw = ABSENT  # Only in nodes of schema 1.0.1.
 
 
-class _AnyNode(msgspec.Struct, gc=False):
-    inputs: msgspec.Raw = ABSENT
-    input_shapes: msgspec.Raw = ABSENT
-    input_types: msgspec.Raw = ABSENT
-    input_strides: msgspec.Raw = ABSENT
-    outputs: msgspec.Raw = ABSENT
-    output_shapes: msgspec.Raw = ABSENT
-    output_types: msgspec.Raw = ABSENT
-    output_strides: msgspec.Raw = ABSENT
-    op_schema: msgspec.Raw = ABSENT
-    attrs: msgspec.Raw = ABSENT
-    rf_id: msgspec.Raw = ABSENT
-    fw_parent: msgspec.Raw = ABSENT
-    seq_id: msgspec.Raw = ABSENT
-    scope: msgspec.Raw = ABSENT
-    fw_tid: msgspec.Raw = ABSENT
+_NODE_KEYS = (
+    *("inputs", "input_shapes", "input_types", "input_strides"),
+    *("outputs", "output_shapes", "output_types", "output_strides"),
+)
+_FURTHER_KEYS = ("op_schema", "attrs", "rf_id", "fw_parent", "seq_id", "scope", "fw_tid")
+_AnyNode: Any = msgspec.defstruct(
+    "_AnyNode", [(key, msgspec.Raw, ABSENT) for key in (*_NODE_KEYS, *_FURTHER_KEYS)], gc=False
+)
 
-    @property
-    def arguments(self) -> Arguments:
-        return Arguments(
-            _side(self.inputs, self.input_shapes, self.input_types, self.input_strides),
-            _side(self.outputs, self.output_shapes, self.output_types, self.output_strides),
-        )
+
+def _arguments_of(node: Any) -> Arguments:
+    sides = [getattr(node, key) for key in _NODE_KEYS]
+    return Arguments(_side(*sides[:4]), _side(*sides[4:]))
 
 
 class _UsualCallSide(msgspec.Struct, gc=False):
@@ -167,7 +152,6 @@ class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
 _decode_usual = msgspec.json.Decoder(_UsualCall).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
-_NODE_KEYS = tuple(key for key in _AnyNode.__struct_fields__ if key.startswith(("input", "output")))
 # By layout (True for schema 1.0.1): getter of inputs and outputs, their text, and the value of missing ones.
 _MEMBERS = {
     flat: (attrgetter(*keys), b", ".join(b'"%b": %%b' % key.encode() for key in keys), none)
@@ -181,10 +165,10 @@ def undecoded_arguments(text: bytes) -> Arguments | None:
     """Return the undecoded arguments in a node's text; None if it is not a JSON object."""
     try:
         found = _decode_later(text)
-        return _decode_any(text).arguments if found.input_shapes else found
+        return _arguments_of(_decode_any(text)) if found.input_shapes else found
     except UNREADABLE:  # another layout, or another writer
         with contextlib.suppress(*UNREADABLE):
-            return _decode_any(text).arguments
+            return _arguments_of(_decode_any(text))
     return None
 
 
@@ -206,12 +190,12 @@ def decode_call(text: bytes) -> CallRecord:
         node = _decode_any(text)
     except UNREADABLE:
         node = _AnyNode()
-    found = node.arguments
+    found = _arguments_of(node)
     return CallRecord(found.inputs.decoded(), found.outputs.decoded(), _attributes(node))
 
 
 def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
-    return _AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}).arguments
+    return _arguments_of(_AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}))
 
 
 def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
@@ -219,7 +203,7 @@ def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
         yield from map(decode_call, trace.texts.texts(rows[at : at + _RECORDS]))
 
 
-def _attributes(node: _AnyNode) -> dict[str, Any]:
+def _attributes(node: Any) -> dict[str, Any]:
     listed = _decoded(node.attrs, list[Any]) or []
     found = {str(attr.get("name")): attr.get("value") for attr in listed if isinstance(attr, dict)}
     return found if not node.op_schema else {"op_schema": _decoded(node.op_schema, Any), **found}
@@ -258,7 +242,7 @@ def tensor_members(text: bytes, *, flat: bool) -> bytes:
     return _tensor_members(_decode_any(text), flat)
 
 
-def _tensor_members(node: _AnyNode, flat: bool) -> bytes:
+def _tensor_members(node: Any, flat: bool) -> bytes:
     values, form, none = _MEMBERS[flat]
     return form % tuple([value or none for value in values(node)])
 
@@ -292,16 +276,8 @@ def made_node(
         return msgspec.json.encode({"name": name, **numbers, "op_schema": "", **texts, **fields})
     attrs = listed_attributes(numbers)
     attrs += [{"name": key, "type": "string", "value": value} for key, value in texts.items()]
-    return msgspec.json.encode(
-        {
-            "id": numbers["id"],
-            "name": name,
-            "ctrl_deps": numbers["parent"],
-            "inputs": given,
-            "outputs": none,
-            "attrs": attrs,
-        }
-    )
+    members = {"id": numbers["id"], "name": name, "ctrl_deps": numbers["parent"]}
+    return msgspec.json.encode({**members, "inputs": given, "outputs": none, "attrs": attrs})
 
 
 _NO_ATTRS = msgspec.json.encode(listed_attributes({}))

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, StringTable, distinct, matching
 from ...trace.conventions import COPY_CATEGORIES, GPU_CATEGORIES
 from ...trace.errors import UNREADABLE
-from ..text.text import words
 
 if TYPE_CHECKING:
     from .read_kineto import EventTable, FlowTable
@@ -27,7 +26,7 @@ LAUNCH_FLOW = "ac2g"  # Category of the flows from a launching call to its GPU w
 GRAPH_ARROW = 2**40  # From this id on, LAUNCH_FLOW flows are dependencies between nodes of a CUDA graph.
 _BARE = frozenset({"Memcpy", "Memset"})
 # CUpti_ActivityMemoryKind by code.
-_MEMORY_KINDS = words("unknown pageable pinned device array managed device_static managed_static")
+_MEMORY_KINDS = "unknown pageable pinned device array managed device_static managed_static".split()
 
 
 class _Kinds(msgspec.Struct, gc=False):

@@ -17,22 +17,21 @@ from ...trace.conventions import CPU_CATEGORIES, GPU_ANNOTATION_CATEGORY, GPU_CA
 from ...trace.errors import UNREADABLE
 from ...trace.printable import shortened
 from ..text.records import RecordTexts
-from ..text.text import words
 from .kineto_decode import KNOWN_PHASES
 from .kineto_events import EventPart, is_runtime
 
 Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Columns of "events", "flows", "memory" and "frames"; see `EventPart`.
 
 _READ = (
-    CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *words("cuda_sync graph_event_node graph_host_node")}
+    CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *"cuda_sync graph_event_node graph_host_node".split()}
 )
 # Duration events without host or device work: other activity types of Kineto (libkineto/include/ActivityType.h), and
 # spans of the recording.
 _NOT_USED = frozenset(
-    words(
+    (
         "Trace Net overhead external_correlation cpu_instant_event cuda_event cuda_profiler_range collective_comm "
         "mtia_workloadd mtia_insight mtia_counters xpu_sync gpu_pm_counter npu_wait"
-    )
+    ).split()
 )
 _UNREADABLE = "a record that is no event"
 _NAMED = 5  # Most reasons that a sentence names.

@@ -92,21 +92,22 @@ def launch_args(text: bytes) -> LaunchArgs:
     return _read(text, LaunchArgs) or LaunchArgs()
 
 
-class _WorkArgs(msgspec.Struct, gc=False):
-    grid: msgspec.Raw = msgspec.Raw(b"")
-    block: msgspec.Raw = msgspec.Raw(b"")
-    shared_memory: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="shared memory")
-    bytes: msgspec.Raw = msgspec.Raw(b"")
-    collective: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Collective name")
-    dtype: msgspec.Raw = msgspec.Raw(b"")
-    in_nelems: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="In msg nelems")
-    out_nelems: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Out msg nelems")
-    group: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Process Group Name")
+def _raw_args(names: Sequence[str]) -> Any:
+    """Return a struct of undecoded arguments, b"" for missing ones."""
+    keys = [f"value{at}" for at in range(len(names))]
+    fields = [(key, msgspec.Raw, msgspec.Raw(b"")) for key in keys]
+    return msgspec.defstruct("_Args", fields, rename=dict(zip(keys, names, strict=True)), gc=False)
+
+
+_WorkArgs = _raw_args(
+    "grid,block,shared memory,bytes,Collective name,dtype,In msg nelems,Out msg nelems,Process Group Name".split(",")
+)
 
 
 def work_args(text: bytes) -> tuple[bytes, ...]:
     """Return JSON texts that tell GPU events of one name apart (sizes, communication); b"" for none."""
-    return tuple(map(bytes, msgspec.structs.astuple(_read(text, _WorkArgs) or _WorkArgs())))
+    found: msgspec.Struct = _read(text, _WorkArgs) or _WorkArgs()
+    return tuple(map(bytes, msgspec.structs.astuple(found)))
 
 
 def launch_sizes(trace: Trace) -> IntColumn:
@@ -192,13 +193,7 @@ def comm_of(args: bytes, kernel: str) -> Comm:
 
 # Kineto's launch arguments of GPU events; "shared memory" is per block.
 LAUNCH_ARGS = (
-    "grid",
-    "block",
-    "context",
-    "registers per thread",
-    "shared memory",
-    "blocks per SM",
-    "warps per SM",
+    *("grid", "block", "context", "registers per thread", "shared memory", "blocks per SM", "warps per SM"),
     "est. achieved occupancy %",
 )
 
@@ -207,13 +202,7 @@ class ArgsReader:
     """Reads some arguments of records, undecoded."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        keys = [f"value{at}" for at in range(len(names))]
-        args = msgspec.defstruct(
-            "_Args",
-            [(key, msgspec.Raw, msgspec.Raw(b"")) for key in keys],
-            rename=dict(zip(keys, names, strict=True)),
-            gc=False,
-        )
+        args = _raw_args(names)
         record = msgspec.defstruct("_Record", [("args", args, msgspec.field(default_factory=args))], gc=False)
         self._decode = msgspec.json.Decoder(record).decode
         self._none = (b"",) * len(names)

@@ -22,26 +22,26 @@ from ...trace.errors import TraceFormatError
 from ..text.files import Blob, Source, open_text, shown_name
 from ..text.memory_limit import available_memory, size_text
 from ..text.sniff import GZIP_MAGIC, head_of, is_sqlite
-from ..text.text import Text, words
+from ..text.text import Text
 from ..text.transaction import protect
 
 if TYPE_CHECKING:
     import sqlite3
 from ..text.file_ranks import FileRank
 
-_CUPTI = words("RUNTIME KERNEL MEMCPY MEMSET GRAPH_TRACE SYNCHRONIZATION CUDA_EVENT")
+_CUPTI = "RUNTIME KERNEL MEMCPY MEMSET GRAPH_TRACE SYNCHRONIZATION CUDA_EVENT".split()
 _EVENTS = ("NVTX_EVENTS", *(f"CUPTI_ACTIVITY_KIND_{name}" for name in _CUPTI))
-_OTHERS = words(
+_OTHERS = (
     "StringIds ANALYSIS_DETAILS TARGET_INFO_SESSION_START_TIME TARGET_INFO_GPU TARGET_INFO_CUDA_DEVICE "
     "META_DATA_CAPTURE"
-)
+).split()
 _TABLES = frozenset((*_EVENTS, *_OTHERS))
 # Columns that some version of Nsight Systems does not write.
 _OPTIONAL = frozenset(
-    words(
+    (
         "correlationId endGlobalTid eventClass graphId graphNodeId srcKind dstKind memKind text textId eventId "
         "totalMemory smCount computeMajor computeMinor name"
-    )
+    ).split()
 )
 _BLOCK = 1 << 14  # Rows that are in memory as Python objects at once.
 _COPIED = 1 << 20

@@ -24,7 +24,7 @@ from ..kineto.kineto_events import EventColumns, Values
 from ..kineto.read_kineto import EventTable, FlowTable, KinetoTrace
 from ..text.file_ranks import choose, nearest_to_et, only
 from ..text.files import Blob, Source
-from ..text.text import Text, words
+from ..text.text import Text
 from .database import GPU_TABLES, PROCESS, Database, NsysRank, open_database, ranks_of
 from .ranges import RangeDetails, add_ranges
 
@@ -183,10 +183,10 @@ _MEMORY = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", 
 _SYNCHRONIZATION = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _ON_GPU = f"globalPid / {PROCESS} = ? AND deviceId = ?"
 _GPU = ("start", "end", "deviceId", "contextId", "streamId", "correlationId")
-_KERNEL = words(
+_KERNEL = (
     "registersPerThread staticSharedMemory dynamicSharedMemory gridX gridY gridZ blockX blockY blockZ graphId "
     "graphNodeId"
-)
+).split()
 
 
 class GpuArguments:

@@ -23,7 +23,6 @@ from ...trace.nodes import NODE_COLUMNS
 from ...trace.tables import MemoryEvents
 from ..comm_types import Group
 from ..communications import COMMUNICATION_COLUMNS, kind_of_name
-from ..text.text import words
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, rank_folder
 
@@ -40,11 +39,11 @@ VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  
 
 # Columns that each table always has; others of `NODE_COLUMNS` are stored if a row has a value.
 COLUMNS = {
-    "calls": words(
+    "calls": (
         "id parent name ts dur exclusive thread link rf_id fw_parent seq_id scope fw_tid kineto_event inter_thread_dep"
-    ),
-    "device": words("id parent name category ts dur stream device correlation kineto_event"),
-    "runtime": words("id parent name ts dur thread correlation kineto_event"),
+    ).split(),
+    "device": "id parent name category ts dur stream device correlation kineto_event".split(),
+    "runtime": "id parent name ts dur thread correlation kineto_event".split(),
 }
 # Columns of rows that are stored; the others follow from them.
 STORED = tuple(name for name in (*GIVEN_COLUMNS, "thread") if name not in ("kind", "tid"))

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 from ...trace.errors import TraceFormatError, UsageError
 from ..text.memory_limit import size_text
 from ..text.sniff import varint
-from ..text.text import Text, words
+from ..text.text import Text
 from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
 _PACKET = 0x0A  # Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto).
@@ -71,11 +71,10 @@ _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
 # Extra data that stay texts even if they look like numbers; in the format all values are texts.
 _TEXTS = frozenset(
-    words(
+    (
         "Collective name,Process Group Description,Process Group Name,Process Group Ranks,annotation,arch,dtype,"
-        "host fn,process_name",
-        ",",
-    )
+        "host fn,process_name"
+    ).split(",")
 )
 _INTEGER = re.compile(r"-?\d{1,18}")
 

@@ -344,7 +344,8 @@ class PacketSequence:
 
     def ns(self, packet: Any) -> int:
         """Return a packet's wall-clock time. Incremental times add up, so ask once per packet, in order."""
-        clock, value = packet.timestamp_clock_id or self.clock, packet.timestamp
+        clock: int = packet.timestamp_clock_id or self.clock
+        value: int = packet.timestamp
         if clock in self._own:
             if clock in self._running:
                 value = self._running[clock] = self._running[clock] + value

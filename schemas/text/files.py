@@ -196,15 +196,10 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears under its name only when the block ends without an error.
 
-    The bytes go to an unnamed file in the same folder, so a killed process leaves nothing behind. Systems without
-    unnamed files get a temporary file. Missing folders are made, and removed again on failure. Inside a `transaction`
-    the file appears at the transaction's end. A replaced file keeps its permissions. Names that end in ".gz" are
-    gzipped without time stamp: equal input gives equal bytes. "-" is standard output. Devices, pipes and targets of
-    links are written through.
-
-    Raises:
-        UsageError: the folder cannot be made or written to; see also `Transaction.claim`.
-        EtplusError: writing failed.
+    It appears at the end of a `transaction`. A killed process leaves nothing behind if the system has unnamed files.
+    Missing folders are made, and removed again on failure. A replaced file keeps its permissions. Names that end in
+    ".gz" are gzipped: equal input gives equal bytes. "-" is standard output. Devices, pipes and targets of links are
+    written through.
 
     Example:
         >>> with open_output("numbers.json.gz") as file:

@@ -71,10 +71,7 @@ class Expansion:
 
 @contextlib.contextmanager
 def capped_memory() -> Iterator[None]:
-    """End the block with a `MemoryError` if the process takes more memory than the user allows (`LIMIT`).
-
-    Python checks ten times a second of CPU time. Beyond that the system refuses memory; some libraries then crash.
-    """
+    """End the block with a `MemoryError` beyond `LIMIT`, checked ten times a second of CPU time."""
     allowed = _limit()
     _refuse_beyond_machine()
     if allowed >= _UNLIMITED or not hasattr(signal, "setitimer"):

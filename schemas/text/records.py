@@ -1,9 +1,8 @@
 """The array of records of a trace file ("nodes", "traceEvents") as blocks of record texts, found without parsing.
 
 The array is cut at its writer's separator of two records, from "}" to the first key of the next record with its quotes.
-JSON escapes quotes in strings, so no string contains the separator. A nested array of objects may: a block that ends
-there does not decode, and the reader falls back on `parse_records`. Within a block the separator is used only in
-indented files, where nested objects have more indentation, and only if it gives the right number of pieces.
+No string contains it. A nested array of objects may: a block that ends there does not decode, and the reader falls back
+on `parse_records`. Within a block the separator is used only in indented files, where nested objects have more of it.
 """
 
 from __future__ import annotations
@@ -302,10 +301,7 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
 
 
 def opening(data: bytes, key: str) -> int:
-    """Return the offset after the "[" of an object's own array, in time linear in the offset.
-
-    Only the brackets between occurrences of the key are counted. The text up to the array is decoded once, at the end.
-    """
+    """Return the offset after the "[" of an object's own array, in linear time: only brackets are counted."""
     depth, at = 0, 0
     for found in re.finditer(rb'(?<!\\)"%b"\s*:\s*\[' % key.encode(), data):
         brackets = _STRING.sub(b"", data[at : found.start()]).translate(None, _NO_BRACKETS)

@@ -76,11 +76,6 @@ class FileText:
 Text = bytes | FileText
 
 
-def words(text: str, separator: str | None = None) -> list[str]:
-    """Split a long list of names; in a literal list each name would take a line."""
-    return text.split(separator)
-
-
 def require_room(text: Text, size: int) -> None:
     """Refuse a text in a file if `size` bytes of it do not fit into memory."""
     if isinstance(text, FileText):

@@ -182,17 +182,8 @@ _current: ContextVar[Transaction | None] = ContextVar("transaction", default=Non
 def transaction(*, nested: bool = False) -> Iterator[Transaction]:
     """Read and write as one run: its outputs appear when the block ends, or not at all if it raises.
 
-    ::
-
-        with transaction():
-            convert("rank0.json.gz", "rank0.et")
-            convert("rank0.json.gz", "rank0.graphml")   # if this fails, rank0.et does not appear
-
-    No output can replace a file that was read in the block. Each thread has its own transactions.
-
-    Args:
-        nested: put the outputs in place when this block ends, even inside another transaction. Files read only in this
-            block may be replaced after it. For a program's own working files.
+    No output can replace a file that was read in the block. Each thread has its own transactions. A `nested` one puts
+    its outputs in place even inside another, for a program's own working files.
     """
     outer = _current.get()
     if outer is not None and not nested:

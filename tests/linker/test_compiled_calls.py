@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from compiled_programs import PROGRAMS, SHARED_PROGRAMS, kernels, program
 from etplus.linker.generated import CompiledCalls, match_compiled
-from etplus.schemas.inductor import read_compile_files
+from etplus.schemas.inductor.compile_files import read_compile_files
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
 from support import FIXTURES, read_json

@@ -11,8 +11,8 @@ from time import process_time
 
 import pytest
 from compiled_programs import frames
-from etplus.schemas.inductor import annotated_args, find_compile_files, read_compile_files
-from etplus.schemas.inductor.graph_annotations import stacks_in
+from etplus.schemas.inductor.compile_files import find_compile_files, read_compile_files
+from etplus.schemas.inductor.graph_annotations import annotated_args, stacks_in
 from etplus.trace.errors import TraceFormatError
 from support import FIXTURES, plain, read_json
 
