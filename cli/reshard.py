@@ -15,7 +15,6 @@ from ..planning.measure.measured import read_measured
 from ..planning.reshard.explain import explain
 from ..planning.reshard.job import Resharded, reshard
 from ..planning.reshard.layout import Layout, Routing, Schedule, TensorStyle, parse_layout
-from ..planning.reshard.scaled import Scaled
 from ..schemas.text.files import open_output, read_struct
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
@@ -149,36 +148,27 @@ def run(arguments: argparse.Namespace) -> int:
         step=arguments.step,
     )  # fmt: skip
     if arguments.plan is not None:
-        if isinstance(job, Scaled):
-            raise UsageError("more ranks of the same layout need no plan; leave --plan out")
         write_json(arguments.plan, job.plan)
     if ranks is None:
         every = layout.ranks <= _MOST and not arguments.representative
         ranks = list(range(layout.ranks)) if every else sorted(job.rank_map)
-    report = job.to_dict()
-    if isinstance(job, Resharded):
-        report["matched"] = job.matched()
+    report = {**job.to_dict(), "matched": job.matched()}
     if arguments.output is not None:
         report["written"] = _write(job, ranks, arguments.output, arguments.to, report, _network_text(arguments))
     write_json(arguments.json, report)
     if "-" not in (arguments.json, arguments.plan):
-        used = str(job.network) if isinstance(job, Resharded) else _NOT_USED
-        text = _text(report, arguments.memory, terminal_width(), used)
+        text = _text(report, arguments.memory, terminal_width(), str(job.network))
         print_text(text if arguments.full else first_screen(text))
     _explain(job, arguments.explain)
-    doubts = report.get("doubts", [])
-    for doubt in doubts:
+    for doubt in report["doubts"]:
         say(f"doubt   {doubt}")
-    return _DOUBTFUL if doubts else 0
+    return _DOUBTFUL if report["doubts"] else 0
 
 
-def _explain(job: Resharded | Scaled, file: str | None) -> None:
+def _explain(job: Resharded, file: str | None) -> None:
     if file is None:
         return
-    if isinstance(job, Scaled):
-        text = "each rank runs what a recorded rank does, in larger process groups; nothing is sharded"
-    else:
-        text = explain(job.derivation)
+    text = explain(job.derivation)
     if file == "-":
         print_text("\n" + text)
     else:
@@ -220,7 +210,7 @@ def _ranks(text: str | None, layout: Layout) -> list[int] | None:
 
 
 def _write(
-    job: Resharded | Scaled, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any],
+    job: Resharded, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any],
     network: str | None = None,
 ) -> list[str]:  # fmt: skip
     if to is not None:
@@ -243,8 +233,6 @@ def _write(
 
 
 def _evidence(report: dict[str, Any]) -> list[str]:
-    if "proof" not in report:
-        return [f"batch   {report['scaling']}"] if "scaling" in report else []
     found, proof, lines = report["parameters"], report["proof"], [f"batch   {report['scaling']}"]
     how = {"optimizer": "changed by the optimizer", "shapes": "by shape", "use": "by use as weights"}
     buffers = f"; {found['buffers']:,} buffers ({found['buffers_found_by']})" if found["buffers"] else ""
@@ -284,15 +272,12 @@ def _experts(found: dict[str, Any], ranks: int) -> str:
     )  # fmt: skip
 
 
-_NOT_USED = "none: measured times stay; etplus replay --network estimates the written traces"
-
-
 def _text(report: dict[str, Any], memory: float | None, width: int, network: str = "") -> str:
     layout = report["layout"]
     sizes = " x ".join(f"{name} {layout[name]}" for name in ("tp", "dp", "pp"))
     sizes += f", ep {layout['ep']}" if layout.get("ep", 1) > 1 else ""
     zero = f", ZeRO {layout['zero']}" if layout["zero"] else ""
-    step = f"step {in_short(report['step_ns'])} predicted" if "step_ns" in report else "derived"
+    step = f"step {in_short(report['step_ns'])} predicted"
     lines = [f"{step} on {layout['ranks']:,} ranks ({sizes}{zero}), {len(report['rank_map']):,} of them different"]
     lines += _evidence(report)
     lines += [f"network {network}"] * bool(network)
@@ -304,14 +289,13 @@ def _text(report: dict[str, Any], memory: float | None, width: int, network: str
     if "written" in report:
         lines.append(f"wrote   {len(report['written']):,} files: {report['written'][0]} ...")
     parts = [*rewrap(lines, width, " " * 8)]
-    if "memory" in report:
-        names = ("parameters", "gradients", "optimizer", "activations", "buffers", "total")
-        rows: list[list[str | None]] = []
-        for stage, held in enumerate(report["memory"]):
-            fits = [] if memory is None else ["yes" if held["total"] <= memory * 1e9 else "no"]
-            rows.append([str(stage), *(number(held[name] / 1e6) for name in names), *fits])
-        fits_in = [] if memory is None else [f"fits {memory:g} GB"]
-        parts += ["", render("memory of a rank, MB", ["stage", *names, *fits_in], rows, width)]
+    names = ("parameters", "gradients", "optimizer", "activations", "buffers", "total")
+    rows: list[list[str | None]] = []
+    for stage, held in enumerate(report["memory"]):
+        fits = [] if memory is None else ["yes" if held["total"] <= memory * 1e9 else "no"]
+        rows.append([str(stage), *(number(held[name] / 1e6) for name in names), *fits])
+    fits_in = [] if memory is None else [f"fits {memory:g} GB"]
+    parts += ["", render("memory of a rank, MB", ["stage", *names, *fits_in], rows, width)]
     if report["not_derived"]:
         rows = [
             [part["what"], part["reason"], str(part["count"]), share(part["share"])]

@@ -16,7 +16,7 @@ import etplus
 import msgspec
 import numpy as np
 from etplus.planning.reshard.items import CommOp, CommWait, Item, RecordedOp
-from etplus.planning.reshard.job import Resharded, reshard
+from etplus.planning.reshard.job import reshard
 from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.model import Model
 from etplus.planning.reshard.rank_program import program
@@ -61,7 +61,6 @@ def made_lines(name: str) -> list[str]:
     file, layout = CASES[name]
     trace = etplus.link(*shared_pair(file)) if isinstance(file, str) else etplus.load(file)
     job = reshard(trace, layout, recorded=Layout())
-    assert isinstance(job, Resharded)
     model = job.derivation.model
     lines = [*_model_lines(model), f"plan {json.dumps(job.plan)}", f"report {json.dumps(job.to_dict())}"]
     lines += [f"matched {job.matched()}"]

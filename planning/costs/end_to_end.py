@@ -172,11 +172,7 @@ class _EndToEnd:
 
     @staticmethod
     def of(
-        jobs: Sequence[RankJob],
-        measured: int,
-        recorded: int,
-        total: Callable[[Times], int],
-        waits: Sequence[int],
+        jobs: Sequence[RankJob], measured: int, recorded: int, total: Callable[[Times], int], waits: Sequence[int]
     ) -> _EndToEnd:
         """Predict the time of ranks.
 
@@ -388,11 +384,7 @@ def calibrated(
 
 
 def _errors(
-    model: FittedModel,
-    traces: Sequence[Trace],
-    on_host: Sequence[int],
-    iterations: str | None,
-    keep_outliers: bool,
+    model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None, keep_outliers: bool
 ) -> EndToEndError | None:
     """Return errors with models of the other traces; with one trace, how its iterations differ."""
     if len(traces) == 1:

@@ -13,10 +13,5 @@ if TYPE_CHECKING:
 __all__ = ["Measured", "Options", "measure", "read_measured", "write_measured"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        ".measured": "Measured read_measured write_measured",
-        ".timing": "Options measure",
-    },
-    __all__,
+    __name__, {".measured": "Measured read_measured write_measured", ".timing": "Options measure"}, __all__
 )

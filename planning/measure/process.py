@@ -66,12 +66,7 @@ class WorkerProcess:
     """
 
     def __init__(
-        self,
-        device: str = "cpu",
-        *,
-        threads: int = 0,
-        max_bytes: int = MAX_BYTES,
-        timeout_s: float = 30.0,
+        self, device: str = "cpu", *, threads: int = 0, max_bytes: int = MAX_BYTES, timeout_s: float = 30.0
     ) -> None:
         self.device = check_device(device)
         self._start = {"device": self.device, "threads": threads, "max_bytes": max_bytes}
@@ -117,11 +112,7 @@ class WorkerProcess:
     def _open(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._process = subprocess.Popen(
-            _command(),
-            cwd=self._folder.name,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            _command(), cwd=self._folder.name, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         try:
             answer = self._exchange(self._start, _START_S)

@@ -180,11 +180,7 @@ def _callees(trace: Trace, found: Container[CallIndex]) -> dict[CallIndex, list[
 
 
 def _execute(
-    work: _Asked,
-    process: WorkerProcess,
-    conditions: Conditions,
-    options: Options,
-    bar: bool,
+    work: _Asked, process: WorkerProcess, conditions: Conditions, options: Options, bar: bool
 ) -> tuple[dict[str, Timed], dict[str, str]]:
     wanted, failed = _wanted(work, options)
     times: dict[str, list[Timed]] = {}

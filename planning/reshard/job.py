@@ -49,7 +49,6 @@ from .rank_program import program
 from .rank_trace import build_trace
 from .recorded_job import recorded_layout
 from .resized_calls import ResizedCalls
-from .scaled import Scaled, is_only_scaled
 from .structure import read_model
 
 _NETWORK = Network(25.0, 5000.0)  # default: GB/s in one direction, ns per step
@@ -289,7 +288,7 @@ def reshard(
     recorded: Layout | None = None,
     plan: Any = None,
     step: int | None = None,
-) -> Resharded | Scaled:
+) -> Resharded:
     """Derive a job in another parallel layout from a recorded one.
 
     Args:
@@ -302,9 +301,6 @@ def reshard(
         plan: as `Resharded.plan` returns it, optionally edited; None for the plan that follows from the model.
         step: number of the ProfilerStep; None for the step of median duration.
 
-    Returns:
-        A `Scaled` if only the number of data-parallel ranks changes, otherwise a `Resharded`.
-
     Raises:
         UsageError: the layout does not divide the model, or the recording has too little to derive one.
 
@@ -316,8 +312,6 @@ def reshard(
     if not given:
         raise UsageError("nothing to reshard; give the trace of a rank")
     was = recorded if recorded is not None else recorded_layout([given[0]])
-    if plan is None and is_only_scaled(given[0], layout, was):
-        return Scaled(given, layout)
     pipeline = join_stages(given, was, step) if was.pp > 1 else None
     if pipeline is None:
         structure = read_model(given[0], step, was)

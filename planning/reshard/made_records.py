@@ -28,8 +28,6 @@ IN_MEMORY = "<bytes>"  # file name of in-memory traces in messages
 LAUNCH = "cudaLaunchKernel"
 # CPU time of a launch
 LAUNCH_NS = 5_000
-# list elements that are objects in memory at a time
-_ELEMENTS = 4096
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
 # inputs or outputs of a node, as in an ET or as its JSON; None if it has none
 Arguments = dict[str, Any] | orjson.Fragment | None
@@ -224,12 +222,6 @@ def _us(ns: int) -> float:
     return ns / 1000
 
 
-def comms_of(trace: Trace) -> dict[int, dict[str, Any]]:
-    rows = np.array(sorted(trace.comm), np.int64)
-    records = zip(rows.tolist(), trace.records(rows), strict=True)
-    return {row: msgspec.json.decode(record["comm"]) for row, record in records if "comm" in record}
-
-
 def event_args(trace: Trace, row: Row) -> dict[str, Any]:
     (record,) = trace.records(np.array([row]))
     return msgspec.json.decode(record["args"]) or {}
@@ -238,47 +230,3 @@ def event_args(trace: Trace, row: Row) -> dict[str, Any]:
 def header_of(members: Mapping[str, Any]) -> Record:
     """Members of a root as `Trace.header` has them."""
     return {key: msgspec.Raw(orjson.dumps(value)) for key, value in members.items()}
-
-
-def edited(trace: Trace, comms: Mapping[int, dict[str, Any]], summary: dict[str, Any]) -> Trace:
-    """Return a trace with other `comm` objects (by row) and another `etplus` root, also in its file."""
-    return trace.with_(
-        file=IN_MEMORY,
-        summary=summary,
-        texts=MadeRecords(partial(_edited_texts, trace, comms), partial(_edited_file, trace, comms, summary)),
-        header=header_of({key: msgspec.json.decode(value) for key, value in trace.header.items()}),
-        comm={**trace.comm, **{row: msgspec.convert(comm, Comm) for row, comm in comms.items()}},
-    )
-
-
-def _edited_texts(source: Trace, comms: Mapping[int, dict[str, Any]], rows: IntColumn) -> list[bytes]:
-    found = []
-    for row, text in zip(rows.tolist(), source.texts.texts(rows), strict=True):
-        record = orjson.loads(text)
-        found.append(orjson.dumps(record | {"comm": comms[row]} if row in comms else record))
-    return found
-
-
-def _edited_file(source: Trace, comms: Mapping[int, dict[str, Any]], summary: Mapping[str, Any]) -> Iterator[bytes]:
-    root = msgspec.json.decode(b"".join(source.chunks()), type=Record)
-    root["etplus"] = msgspec.Raw(orjson.dumps(summary))
-    for at, (key, value) in enumerate(root.items()):
-        yield b"%b%b:" % (b"," if at else b"{", orjson.dumps(key))
-        if memoryview(value)[0] == ord("["):
-            yield from _list_of(value, comms if key == "nodes" else {})
-        else:
-            yield orjson.dumps(orjson.loads(memoryview(value)))
-    yield b"}"
-
-
-def _list_of(value: msgspec.Raw, comms: Mapping[int, dict[str, Any]]) -> Iterator[bytes]:
-    """Yield the text of a list in pieces, with other communications at some positions."""
-    elements = msgspec.json.decode(value, type=list[msgspec.Raw])
-    yield b"["
-    for begin in range(0, len(elements), _ELEMENTS):
-        found = orjson.loads(b"[%b]" % b",".join(elements[begin : begin + _ELEMENTS]))
-        for at in range(begin, begin + len(found)):
-            if at in comms:
-                found[at - begin] |= {"comm": comms[at]}
-        yield (b"," if begin else b"") + orjson.dumps(found)[1:-1]
-    yield b"]"

@@ -18,15 +18,7 @@ from ...trace.trace import Trace
 from .derivation import Derivation
 from .items import CommOp, CommWait, Item, RecordedOp, SyntheticOp
 from .layout import Layout
-from .made_records import (
-    LAUNCH_NS,
-    Arguments,
-    Launch,
-    MadeNode,
-    NodeTensors,
-    event_args,
-    trace_of_nodes,
-)
+from .made_records import LAUNCH_NS, Arguments, Launch, MadeNode, NodeTensors, event_args, trace_of_nodes
 from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import Call

@@ -1,4 +1,4 @@
-"""Nodes that are made: their records, and files that are edited in memory, by hand."""
+"""Nodes that are made: their records, by hand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import msgspec
 import numpy as np
 import orjson
 from etplus.planning.reshard.made_records import (
-    IN_MEMORY,
     LAUNCH,
     LAUNCH_NS,
     Launch,
     MadeNode,
-    comms_of,
-    edited,
     event_args,
     header_of,
     rank_records,
@@ -24,7 +21,6 @@ from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.etplus.record_store import MadeRecords
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.index import Row
-from etplus.trace.trace import Trace
 
 NONE = {"values": [], "shapes": [], "types": []}
 GIVEN = {"values": [3], "shapes": [[]], "types": ["Int"]}
@@ -105,24 +101,5 @@ def test_the_file_of_a_rank() -> None:
 def test_reading_back() -> None:
     trace = read_etplus(made()[0])
     assert trace.nodes.ts.tolist() == [-1, 1000, 4000, 2000] and trace.nodes.dur.tolist() == [0, 8000, 2000, LAUNCH_NS]
-    assert comms_of(trace) == {2: {"pg_name": "a", "bytes": 4}} and event_args(trace, Row(2)) == {}
+    assert trace.comm == {2: Comm(pg_name="a", bytes=4)} and event_args(trace, Row(2)) == {}
     assert header_of({"a": [1]}) == {"a": msgspec.Raw(b"[1]")}
-
-
-def check_edited(trace: Trace) -> None:
-    changed = edited(trace, {2: {"pg_name": "b", "bytes": 5}}, {"version": "9"})
-    assert changed.file == IN_MEMORY and changed.summary == {"version": "9"}
-    assert changed.comm == {2: Comm(pg_name="b", bytes=5)} and changed.header == trace.header
-    before, after = trace.to_dict(), changed.to_dict()
-    assert after["nodes"][2].pop("comm") == {"pg_name": "b", "bytes": 5} and after.pop("etplus") == {"version": "9"}
-    assert before["nodes"][2].pop("comm") == {"pg_name": "a", "bytes": 4} and before.pop("etplus")
-    assert before == after
-    assert [changed.texts.decoded(row)["id"] for row in (3, 2)] == [4, 3]
-    assert changed.texts.decoded(2)["comm"]["bytes"] == 5 and "comm" not in changed.texts.decoded(1)
-    assert read_etplus(b"".join(changed.chunks())).comm == changed.comm
-
-
-def test_edited_files() -> None:
-    trace = read_etplus(made()[0])
-    check_edited(trace)
-    assert edited(trace, {}, trace.summary).comm == trace.comm

@@ -162,10 +162,7 @@ class Extents:
         self._cuts.append((tuple(left), tuple(right), tuple(pieces)))
 
     def solve(
-        self,
-        changed: Mapping[int, int],
-        beside: Iterable[Sequence[int]] = (),
-        kept: Iterable[int] = (),
+        self, changed: Mapping[int, int], beside: Iterable[Sequence[int]] = (), kept: Iterable[int] = ()
     ) -> dict[int, int]:
         """Derive new values of the classes, as far as possible.
 

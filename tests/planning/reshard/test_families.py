@@ -26,7 +26,6 @@ _DDP, _FSDP = Layout(dp=2, batch=8), Layout(dp=2, batch=8, zero=3)
 @cache
 def _derived(family: str, layout: Layout) -> Resharded:
     job = reshard(recording(f"{family}.single1"), layout)
-    assert isinstance(job, Resharded)
     return job
 
 
@@ -58,7 +57,7 @@ def test_recurrent_layers_have_parameters_and_a_reserve_that_is_not_derived() ->
 def test_the_same_layout_is_equal_from_a_data_parallelrecording() -> None:
     for name in ("cnn.ddp2", "lstm.ddp2"):
         job = reshard(recording(name), Layout(batch=8))
-        assert isinstance(job, Resharded) and job.proof.equal and job.proof.communications > 0
+        assert job.proof.equal and job.proof.communications > 0
 
 
 def test_microbatches_are_passes_of_the_step() -> None:
@@ -131,7 +130,6 @@ def test_blocks_are_gathered_and_the_rest_in_the_root() -> None:
 def test_a_wrong_reading_is_not_silent() -> None:
     """Calls that are lost, gradients of no known parameter, recorded communication that is not derived."""
     job = reshard(recording("cnn.single1"), _DDP)
-    assert isinstance(job, Resharded)
     model = job.derivation.model
     convolution = next(call for call in model.units[0].forward if call.name == "aten::conv2d")
     model.units[0].forward.remove(convolution)
@@ -141,7 +139,6 @@ def test_a_wrong_reading_is_not_silent() -> None:
     assert "derived from itself lacks" in lost
     assert unknown == "communication is not derived: gradients: no parameter is known for them (2)"
     job = reshard(recording("cnn.ddp2"), Layout(batch=8))
-    assert isinstance(job, Resharded)
     job.derivation.model.buffers.clear()
     assert job.doubts == [
         "the recorded layout derived from itself has other communication: recorded broadcast of 336, broadcast of 7, "
@@ -179,7 +176,7 @@ def test_a_recorded_layout_is_derived_from_itself(name: str) -> None:
     was = recorded_layout(traces)
     assert was.ranks == ranks
     job = reshard(traces, Layout(tp=was.tp, batch=16), recorded=was)
-    assert isinstance(job, Resharded) and job.proof.equal and job.proof.in_order, job.proof
+    assert job.proof.equal and job.proof.in_order, job.proof
     assert job.proof.ranks == tuple(range(ranks)) and not job.doubts
 
 
@@ -187,7 +184,7 @@ def test_a_recorded_layout_is_derived_from_itself(name: str) -> None:
 def test_a_rank_that_differs_is_said() -> None:
     traces = [etplus.link(*shared_pair(f"parallel/block.{name}")) for name in ("ddp2/rank0", "ddp4/rank1")]
     job = reshard(traces, Layout(batch=16), recorded=Layout(dp=2))
-    assert isinstance(job, Resharded) and list(job.proof.different) == [1]
+    assert list(job.proof.different) == [1]
     operators, communications = job.proof.different[1]
     assert operators > 50 and communications == 0  # of half the batch; the gradients are the same
     assert job.doubts and job.proof.to_dict()["different"][0]["rank"] == 1
@@ -199,5 +196,5 @@ def test_a_recording_of_fsdp_is_a_source() -> None:
     trace = etplus.link(*shared_pair("parallel/block.fsdp2/rank1"))
     for layout, gradients in ((Layout(dp=4), "all_reduce"), (Layout(dp=4, zero=3), "reduce_scatter")):
         job = reshard(trace, layout)
-        assert isinstance(job, Resharded) and not job.doubts and job.gradients[0].whole
+        assert not job.doubts and job.gradients[0].whole
         assert {comm.kind for comm in reductions(job.derivation, 0)} == {gradients}

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.planning.reshard import job as module
-from etplus.planning.reshard import scaled as scaled_module
 from etplus.planning.reshard.derivation import Derivation, derive
 from etplus.planning.reshard.items import CommOp, RecordedOp
 from etplus.planning.reshard.job import (
@@ -21,7 +20,6 @@ from etplus.planning.reshard.memory import _Block, _Lives, _states
 from etplus.planning.reshard.model import ACCUMULATE, Buffer, Unit, Weights, Wrap
 from etplus.planning.reshard.not_derived import assumptions
 from etplus.planning.reshard.plan import Division, Plan
-from etplus.planning.reshard.scaled import Scaled, _scaled
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -29,56 +27,6 @@ from made_calls import Made, made_model, parameter
 @pytest.fixture
 def made() -> Made:
     return Made(n=8, h=4, i=10, m=6, u=5, o=1)
-
-
-def test_groups_of_more_ranks() -> None:
-    """Members and splits; groups of other sizes are refused."""
-    given = {"pg_ranks": [0, 1], "group_size": 2, "in_split": [3, 4], "out_split": [], "bytes": 5}
-    assert _scaled(given, 2, 4, "x") == {
-        "pg_ranks": [0, 1, 2, 3], "group_size": 4, "in_split": [2, 2, 2, 1], "out_split": [], "bytes": 5,
-    }  # fmt: skip
-    assert _scaled({"out_split": [4, 4]}, 2, 3, "x") == {"out_split": [3, 3, 2]} and _scaled({}, 2, 3, "x") == {}
-    assert _scaled({"pg_ranks": None, "group_size": 2}, 2, 1, "x") == {"pg_ranks": None, "group_size": 1}
-    for wrong, says in (({"group_size": 3}, "x: a process group has 3 of 2"), ({"pg_ranks": [0]}, "has 1 of 2")):
-        with pytest.raises(UsageError, match=says):
-            _scaled(wrong, 2, 4, "x")
-    assert _scaled({"group_size": 2, "pg_ranks": [7]}, 2, 4, "x") == {"group_size": 4, "pg_ranks": [0, 1, 2, 3]}
-
-
-def test_ranks_that_are_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank r is the recorded rank r mod k; groups of all ranks grow, others are left out."""
-    info = {
-        "pg_config": [{"pg_size": 2, "ranks": [0, 1], "pg_name": "a"}, {"pg_size": 1}, "x"],
-        "pg_count": 3,
-        "more": 1,
-    }
-    sources: list[Any] = [
-        SimpleNamespace(
-            world_size=2, file=f"r{at}", summary={"kineto": {"distributed_info": dict(info), "at": at}, "s": 1}
-        )
-        for at in range(2)
-    ]  # fmt: skip
-    sources[1].summary, sources[1].world_size = {}, None
-    monkeypatch.setattr(scaled_module, "comms_of", lambda trace: {3: {"group_size": 2}})
-    monkeypatch.setattr(scaled_module, "edited", lambda *given: given)
-    found = Scaled(sources, Layout(dp=5))
-    source, comms, summary = found.trace(4)  # type: ignore[misc]
-    assert source is sources[0] and comms == {3: {"group_size": 5}} and summary["s"] == 1
-    assert summary["kineto"] == {"at": 0, "distributed_info": {
-        "pg_config": [{"pg_size": 5, "ranks": [0, 1, 2, 3, 4], "pg_name": "a"}], "pg_count": 1, "more": 1, "rank": 4,
-        "world_size": 5,
-    }}  # fmt: skip
-    source, comms, summary = found.trace(1)  # type: ignore[misc]
-    assert source is sources[1] and summary == {"kineto": {"distributed_info": {"rank": 1, "world_size": 5}}}
-    assert found.rank_map == {0: [0, 2, 4], 1: [1, 3]} and Scaled(sources, Layout()).rank_map == {0: [0]}
-    assert found.to_dict() == {
-        "layout": {"tp": 1, "dp": 5, "pp": 1, "zero": 0, "ranks": 5}, "recorded": {"tp": 1, "dp": 2, "pp": 1},
-        "rank_map": {"0": [[0, 4, 2]], "1": [[1, 3, 2]]}, "not_derived": [], "network": None,
-        "scaling": "weak scaling: each of 5 ranks works on the samples of a recorded one",
-    }  # fmt: skip
-    assert Scaled(sources, Layout(dp=3)).to_dict()["rank_map"] == {"0": [[0, 2, 2]], "1": [[1, 1, 1]]}
-    with pytest.raises(UsageError, match="rank 5: the layout has ranks 0 to 4"):
-        found.trace(5)
 
 
 def test_memory_that_lives(made: Made) -> None:
