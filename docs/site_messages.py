@@ -64,7 +64,7 @@ AREAS = (
          "List the steps with `etplus analyze`; counting starts at 0."),
     Area("Recording", ("recording/", "cli/record.py"),
          "No program was given, or the recorder cannot start.",
-         "See [where nothing is recorded](reference/record.md#where-nothing-is-recorded)."),
+         "See [If nothing is recorded](reference/record.md#if-nothing-is-recorded)."),
     Area("Replay and networks", ("timeline/", "cli/replay.py"),
          "A change (`--what-if`) or a network (`--network`) is not written as the grammar has it, or the trace has "
          "nothing that could be replayed.",
