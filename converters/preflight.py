@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -67,15 +67,15 @@ def check(
         from ..timeline.network import parse_network
 
         network = parse_network(network)
-    next_to_set = None if prefix is None or alone else _check_network_files(prefix, len(files), findings)
-    dimensions = None if next_to_set is None else next_to_set.dimensions
+    dimensions, endpoint_delay = None, 1.0
+    if prefix is not None and not alone:
+        dimensions, endpoint_delay = _check_network_files(prefix, len(files), findings)
     scans = _scan(
         files, findings, alone=alone, group_path=group_path, groups=known, dimensions=dimensions, network=network
     )
-    if next_to_set is not None and not next_to_set.endpoint_delay:
-        for scanned in scans:
-            if (node := scanned.begins_at_once) is not None and not scanned.flaw:
-                findings.add("first-collective", scanned.file.rank, (node,), "node {} waits for nothing", node)
+    for scanned in scans if not endpoint_delay else ():
+        if (node := scanned.begins_at_once) is not None and not scanned.flaw:
+            findings.add("first-collective", scanned.file.rank, (node,), "node {} waits for nothing", node)
     if network is not None:
         _check_network(scans, prefix, known or {}, network, findings)
     return _report(scans, findings)
@@ -138,21 +138,17 @@ def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> Preflight
     )
 
 
-class _NetworkFiles(NamedTuple):
-    dimensions: int | None
-    endpoint_delay: float
-
-
-def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> _NetworkFiles | None:
+def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> tuple[int | None, float]:
+    """Check the network files next to a set; return the number of dimensions and the endpoint delay."""
     from .astra_config import dimensions_of, endpoint_delay_of, flaws_of_files, network_files_of  # few sets have them
 
     files = network_files_of(prefix)
     if files is None:
-        return None
+        return None, 1.0
     for flaw in flaws_of_files(files, ranks):
         findings.add("network-files", None, (), "{}", flaw)
     dimensions = len(dimensions_of(files[0].read_text(errors="replace")).get("npus_count", ())) or None
-    return _NetworkFiles(dimensions, endpoint_delay_of(files[1]))
+    return dimensions, endpoint_delay_of(files[1])
 
 
 def _check_network(

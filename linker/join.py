@@ -194,12 +194,17 @@ def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
     parent = scatter(len(attachment.row), has, node_of_call[attachment.call[has]])
     if alone:
         nodes, attachment, parent = adopt_unattached(pair, attachment, parent)
-    runtime = _runtime_calls(pair, node_of_call >= 0, whole=alone)
     events, attached = pair.kineto.events, np.flatnonzero(parent >= 0)
+    runtime = np.flatnonzero(events.runtime_mask())
+    if not alone:
+        linked = node_of_call >= 0
+        begin, end = calls.ts[linked].min(initial=2**63 - 1), calls.end[linked].max(initial=-1)
+        runtime = runtime[(events.ts[runtime] >= begin) & (events.ts[runtime] <= end)]
+    runtime = runtime[np.argsort(events.ts[runtime], kind="stable")]
     gpu = attachment.row[attached], parent[attached], attachment.launcher[attached]
     caller = linked_caller(pair, node_of_call, events.thread[runtime], events.ts[runtime], events.end[runtime])
-    linked = pair.et, pair.kineto, nodes, calls, match, node_of_call, attachment
-    return Join(*linked, *gpu, runtime_row=runtime, runtime_parent=caller, has_storages=not alone)
+    matched = pair.et, pair.kineto, nodes, calls, match, node_of_call, attachment
+    return Join(*matched, *gpu, runtime_row=runtime, runtime_parent=caller, has_storages=not alone)
 
 
 def adopt_unattached(
@@ -212,15 +217,6 @@ def adopt_unattached(
     process, orphan = np.flatnonzero(pair.et.structural)[:1], np.append(pair.nodes.orphan, False)
     nodes = EtCalls(node=np.append(pair.nodes.node, process), orphan=orphan, **columns)
     return nodes, replace(attachment, reason=np.where(apart, attachment.reason, np.int8(0))), parent
-
-
-def _runtime_calls(pair: TracePair, linked: npt.NDArray[np.bool_], *, whole: bool) -> IntColumn:
-    events, calls = pair.kineto.events, pair.calls
-    rows = np.flatnonzero(events.runtime_mask())
-    if not whole:
-        begin, end = calls.ts[linked].min(initial=2**63 - 1), calls.end[linked].max(initial=-1)
-        rows = rows[(events.ts[rows] >= begin) & (events.ts[rows] <= end)]
-    return rows[np.argsort(events.ts[rows], kind="stable")]
 
 
 def linked_caller(
