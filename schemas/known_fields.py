@@ -291,12 +291,7 @@ class FieldFilter:
 
 
 def hashed_name(text: str) -> str:
-    """Return a stable hash of a name; keep names of the profiler and the form of a Python frame.
-
-    Example:
-        >>> hashed_name("ProfilerStep#3"), hashed_name("my model")
-        ('ProfilerStep#3', 'h_363583c5e811')
-    """
+    """Return a stable hash of a name; keep names of the profiler and the form of a Python frame."""
     if _KNOWN_NAME.fullmatch(text):
         return text
     frame = _FRAME.fullmatch(text)

@@ -116,12 +116,7 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
 
 
 def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return where each call begins and ends (one after the last) if callers are written before their callees.
-
-    Example:
-        >>> [column.tolist() for column in preorder(np.array([-1, 0, 0, 1]))]
-        [[0, 1, 3, 2], [4, 3, 4, 3]]
-    """
+    """Return where each call begins and ends (one after the last) if callers are written before their callees."""
     first, size = np.zeros(len(parent), np.int64), np.ones(len(parent), np.int64)
     by_depth = levels(parent)
     for rows in reversed(by_depth[1:]):
@@ -136,12 +131,7 @@ def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def outermost(parent: IntColumn, key: IntColumn) -> Mask:
-    """Return which calls have no call of the same key above them; calls with key −1 are never chosen.
-
-    Example:
-        >>> outermost(np.array([-1, 0, 1, 1]), np.array([5, -1, 5, 2])).tolist()
-        [True, False, False, True]
-    """
+    """Return which calls have no call of the same key above them; calls with key −1 are never chosen."""
     first, end = preorder(parent)
     rows = np.flatnonzero(key >= 0)
     rows = rows[np.lexsort((first[rows], key[rows]))]

@@ -115,10 +115,6 @@ def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColu
     """Return the distinct rows of some columns, ascending, (k, columns); and each row's index among them.
 
     Like `np.unique(axis=0)`, ten times as fast if a row can be packed into one number.
-
-    Example:
-        >>> [found.tolist() for found in distinct_rows(np.array([3, 1, 3]), np.array([0, 5, 0]))]
-        [[[1, 5], [3, 0]], [1, 0, 1]]
     """
     packed, room, spans = np.zeros(len(columns[0]), np.int64), 1, list[tuple[int, int]]()
     for column in columns:
@@ -163,12 +159,7 @@ def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
 
 
 def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], IntColumn]]:
-    """Yield the distinct rows of some columns, ascending, each with its positions, ascending.
-
-    Example:
-        >>> [(key, at.tolist()) for key, at in grouped(np.array([1, 0, 1]), np.array([5, 5, 5]))]
-        [((0, 5), [1]), ((1, 5), [0, 2])]
-    """
+    """Yield the distinct rows of some columns, ascending, each with its positions, ascending."""
     rows, inverse = distinct_rows(*keys)
     small = inverse.astype(np.min_scalar_type(len(rows)))  # which NumPy sorts in linear time
     members = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])

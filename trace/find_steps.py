@@ -199,10 +199,6 @@ def find_repetition(codes: IntColumn) -> Repetition | None:
     """Return the longest repeated part of the outermost repetition in a sequence, None without one.
 
     Trying the rarest names first makes a step of 28 equal layers one step.
-
-    Example:
-        >>> find_repetition(np.array([9, 8, *[1, 2, 2, 3] * 5, 7])), find_repetition(np.arange(100))
-        (Repetition(start=2, period=4, times=5, slack=0), None)
     """
     _, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable")

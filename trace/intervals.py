@@ -53,12 +53,7 @@ def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
 
 
 def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColumn, npt.NDArray[_Number]]:
-    """Return the distinct times, ascending, and the running sum of changes from each until the next.
-
-    Example:
-        >>> step_function(np.array([5, 0, 5, 9]), np.array([1, 1, -1, -1]))
-        (array([0, 5, 9]), array([1, 1, 0]))
-    """
+    """Return the distinct times, ascending, and the running sum of changes from each until the next."""
     order = np.argsort(ts, kind="stable")
     ts, level = ts[order], np.cumsum(change[order])
     last = np.append(ts[1:] != ts[:-1], True)[: len(ts)]

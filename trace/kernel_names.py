@@ -91,15 +91,9 @@ def _of_signature(text: str) -> str:
 
 
 def _shown(arguments: Sequence[str]) -> list[str]:
-    arguments_shown = [
-        _simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)
-    ]
-    repeated = (
-        at and name == arguments_shown[at - 1] and name not in _BOOLS for at, name in enumerate(arguments_shown)
-    )
-    shown = [
-        name for name, again in zip(arguments_shown, repeated, strict=True) if not again or _NUMBER.fullmatch(name)
-    ]
+    names = [_simple(given) for given in arguments if _SIMPLE.fullmatch(given) or _NUMBER.fullmatch(given)]
+    pairs = zip(names, [None, *names], strict=False)  # each with the one before it
+    shown = [name for name, last in pairs if name != last or name in _BOOLS or _NUMBER.fullmatch(name)]
     return shown if len(shown) <= _MOST_ARGUMENTS else [name for name in shown if name not in _BOOLS][:_MOST_ARGUMENTS]
 
 

@@ -82,10 +82,8 @@ class Library(Suggests):
     def analyze(self, *, by_shape: bool = False, batch_size: int | None = None, **options: Any) -> Analysis:
         """Return where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.
 
-        Args:
-            by_shape: separate rows for operators with different shapes.
-            batch_size: samples per iteration, for the throughput.
-            options: others of `etplus.analysis.summary.analyze`.
+        `by_shape` separates shapes of an operator, `batch_size` (samples per iteration) gives the throughput. `options`
+        are others of `etplus.analysis.summary.analyze`.
 
         Example:
             >>> [use.busy_ns for use in trace.analyze().device_use]
@@ -98,14 +96,8 @@ class Library(Suggests):
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
         """Predict the timeline, with what-if changes if given; docs/reference/replay.md has their grammar.
 
-        Args:
-            what_ifs: such as "kernel*0.5", applied in order.
-            network: such as "bandwidth=25,latency=5us", to estimate communication first. The result's `answer_range`
-                bounds the error of the makespan.
-
-        Raises:
-            ConvertError: no node of the trace has a time.
-            UsageError: an invalid change, or no communication to estimate.
+        `network`, such as "bandwidth=25,latency=5us", estimates communication first; the result's `answer_range` bounds
+        the error of the makespan.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
@@ -132,9 +124,6 @@ class Library(Suggests):
 
         docs/reference/sql.md lists their columns.
 
-        Raises:
-            UsageError: an error in the query, or DuckDB is not installed.
-
         Example:
             >>> trace.sql("select count(*) as n, sum(duration_ns) as ns from device where category = 'kernel'").rows
             [(92, 3003502)]
@@ -146,8 +135,7 @@ class Library(Suggests):
     def step(self, number: int | str) -> Trace:
         """Return iterations as a trace: their host work and everything it launched.
 
-        Args:
-            number: from 0; several, such as "0-19"; or a phase of a serving engine, such as "decode".
+        `number` is from 0, several, such as "0-19", or a phase of a serving engine, such as "decode".
 
         Example:
             >>> trace.step(1).steps.names, len(trace.step(1).kernels) < len(trace.kernels)
@@ -158,9 +146,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Trace:
-        """Return the host work of the `number`-th annotation with this text in its name, and everything it launched,
-        as a
-        trace.
+        """Return the `number`-th annotation with this text in its name, and all that it launched, as a trace.
 
         Example:
             >>> len(trace.between("forward", 1).device_events)
@@ -171,21 +157,13 @@ class Library(Suggests):
         return part_of(cast("Trace", self), between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Trace:
-        """Return the events in a window of time, as a trace.
-
-        Args:
-            start, end: after the trace's start, in ns or with a unit, such as "10ms"; or both in one text, "10-12.5ms".
-        """
+        """Return the events between two times after the start (in ns, "10ms", or both as "10-12.5ms"), as a trace."""
         from .selection import part_of, window_text
 
         return part_of(cast("Trace", self), window=window_text(start, end))
 
     def module(self, name: str) -> Trace:
-        """Return the calls in a module, their backward work, and the GPU events of both, as a trace.
-
-        Args:
-            name: such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of it.
-        """
+        """Return the calls in a module ("Linear_3", "Encoder_0.Linear_3"), and what they launch, as a trace."""
         from .selection import part_of
 
         return part_of(cast("Trace", self), module=name)
@@ -193,9 +171,7 @@ class Library(Suggests):
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
         """Return the longest path of the replay, by kind of time, operator, source line, and phase.
 
-        Args:
-            between: only the path from the start of the `number`-th annotation with this text in its name to the end of
-                everything it calls and launches.
+        With `between`, only from the start of the `number`-th annotation of this name to the end of its work.
         """
         from ..timeline.critical import critical_path, with_origins
 
@@ -215,9 +191,6 @@ class Library(Suggests):
     ) -> None:
         """Write a self-contained HTML page about the trace, or about a part of it, as in
         `etplus.trace.selection.part_of`.
-
-        Raises:
-            UsageError: no such part, or the file cannot be written, is an input, or does not end in .html.
 
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")

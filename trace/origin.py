@@ -13,24 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from . import kinds
 from .brief import Record
 from .call_tree import nearest, nesting
 from .columns import IntColumn, distinct, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, ColumnOf, GpuIndex, Positions, as_column, as_positions
-from .kinds import (
-    ACCUMULATION,
-    BACKWARD,
-    COMMUNICATION,
-    DATA,
-    FORWARD,
-    GRADIENT_COMMUNICATION,
-    OPTIMIZER,
-    PHASES,
-    RECOMPUTATION,
-    THROUGH,
-    UNKNOWN,
-)
+from .kinds import PHASES, THROUGH
 from .stacks import GRAPH_ANNOTATION, MODULE_FRAME, SourceTable
 from .tables import ANNOTATION, MODULE, OP
 
@@ -57,12 +46,15 @@ _DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
-        (FORWARD, "forward|fwd"),
-        (BACKWARD, "backward|bwd"),
-        (OPTIMIZER, "optimi[sz]er|zero_grad"),
+        (kinds.FORWARD, "forward|fwd"),
+        (kinds.BACKWARD, "backward|bwd"),
+        (kinds.OPTIMIZER, "optimi[sz]er|zero_grad"),
     )
 }
-_FRAMES = ((OPTIMIZER, re.compile(r"(?:.*/)?torch/optim/.*")), (DATA, re.compile(r"(?:.*/)?torch/utils/data/.*")))
+_FRAMES = (
+    (kinds.OPTIMIZER, re.compile(r"(?:.*/)?torch/optim/.*")),
+    (kinds.DATA, re.compile(r"(?:.*/)?torch/utils/data/.*")),
+)
 _COMPILED = re.compile(r"Torch-Compiled Region: .*|## Call CompiledFxGraph .* ##|CompiledFunction")
 _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 
@@ -106,9 +98,9 @@ def origin_of(trace: Trace) -> Origin:
     gpu_phase, gpu_module = np.zeros(len(gpu), np.int8), np.full(len(gpu), -1, np.int64)
     gpu_phase[has], gpu_module[has] = phase[gpu_call[has]], module[gpu_call[has]]
     gpu_module[(other >= 0) & ~gpu.same_module] = -1
-    inside = np.isin(gpu_phase, (BACKWARD, ACCUMULATION))
-    gpu_phase[trace.is_comm & inside] = GRADIENT_COMMUNICATION
-    gpu_phase[trace.is_comm & (gpu_phase == UNKNOWN)] = COMMUNICATION
+    inside = np.isin(gpu_phase, (kinds.BACKWARD, kinds.ACCUMULATION))
+    gpu_phase[trace.is_comm & inside] = kinds.GRADIENT_COMMUNICATION
+    gpu_phase[trace.is_comm & (gpu_phase == kinds.UNKNOWN)] = kinds.COMMUNICATION
     gpu_own = np.where(gpu.source >= 0, trace.stacks.first_entry(gpu.source), -1)
     gpu_own = np.where(other >= 0, gpu_own[other], gpu_own)
     gpu_behind = np.full(len(gpu), -1, np.int64)
@@ -255,31 +247,31 @@ def _phases(
     mark = np.full(len(calls), -1, np.int8)
     for code, words in _BY_WORD.items():
         mark[(calls.kind == ANNOTATION) & matching(calls.name, names, words.fullmatch)] = code
-    mark[calls.kind == MODULE] = FORWARD
-    mark[matching(calls.name, names, _OPTIMIZER.fullmatch)] = OPTIMIZER
-    mark[named & matching(calls.name, names, _DATA.fullmatch)] = DATA
-    mark[backward] = BACKWARD
-    mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = ACCUMULATION
-    mark[matching(calls.name, names, _REDUCES.fullmatch)] = GRADIENT_COMMUNICATION
+    mark[calls.kind == MODULE] = kinds.FORWARD
+    mark[matching(calls.name, names, _OPTIMIZER.fullmatch)] = kinds.OPTIMIZER
+    mark[named & matching(calls.name, names, _DATA.fullmatch)] = kinds.DATA
+    mark[backward] = kinds.BACKWARD
+    mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = kinds.ACCUMULATION
+    mark[matching(calls.name, names, _REDUCES.fullmatch)] = kinds.GRADIENT_COMMUNICATION
     # only operators recorded for autograd have a number (at::GradMode), backward itself has none
     differentiable = (calls.kind == OP) & ~backward & (trace.nodes.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
     again = (around >= 0) & (differentiable | (calls.kind == MODULE))
-    mark[again & ~_in_grad_mode(trace, backward, differentiable)[around]] = RECOMPUTATION
+    mark[again & ~_in_grad_mode(trace, backward, differentiable)[around]] = kinds.RECOMPUTATION
     _mark_stacks(trace, mark, entry)
     behind = forward[forward >= 0]
-    mark[behind[mark[behind] < 0]] = FORWARD
+    mark[behind[mark[behind] < 0]] = kinds.FORWARD
     free = nearest(np.arange(len(calls)), calls.parent, mark >= 0) < 0
-    mark[free & (differentiable | matching(calls.name, names, _COMPILED.fullmatch))] = FORWARD
+    mark[free & (differentiable | matching(calls.name, names, _COMPILED.fullmatch))] = kinds.FORWARD
     if backward.any():
-        mark[free & matching(calls.name, names, _MANY_TENSORS.fullmatch)] = OPTIMIZER
+        mark[free & matching(calls.name, names, _MANY_TENSORS.fullmatch)] = kinds.OPTIMIZER
     at = nearest(np.arange(len(calls)), calls.parent, mark >= 0)
-    phase = np.where(at >= 0, mark[at], UNKNOWN).astype(np.int8)
+    phase = np.where(at >= 0, mark[at], kinds.UNKNOWN).astype(np.int8)
     communicates = matching(calls.name, names, _communicates)
-    phase[communicates & np.isin(phase, (BACKWARD, ACCUMULATION))] = GRADIENT_COMMUNICATION
+    phase[communicates & np.isin(phase, (kinds.BACKWARD, kinds.ACCUMULATION))] = kinds.GRADIENT_COMMUNICATION
     inside = nearest(np.arange(len(calls)), calls.parent, communicates) >= 0
-    phase[inside & (phase == UNKNOWN)] = COMMUNICATION
-    if RECOMPUTATION in phase:
+    phase[inside & (phase == kinds.UNKNOWN)] = kinds.COMMUNICATION
+    if kinds.RECOMPUTATION in phase:
         _mark_detaches(trace, phase)
     return phase
 
@@ -288,9 +280,11 @@ def _mark_detaches(trace: Trace, phase: npt.NDArray[np.int8]) -> None:
     """Mark the calls of detach by which a checkpoint hands recomputed tensors to backward."""
     calls = trace.calls
     order = np.lexsort((-calls.end, calls.ts, calls.thread))
-    detaches = (matching(calls.name, trace.names, ("aten::detach", "detach").__contains__) & (phase == BACKWARD))[order]
+    detaches = (matching(calls.name, trace.names, ("aten::detach", "detach").__contains__) & (phase == kinds.BACKWARD))[
+        order
+    ]
     previous = np.maximum.accumulate(np.where(detaches, 0, np.arange(len(order))))
-    phase[order[detaches & (phase[order[previous]] == RECOMPUTATION)]] = RECOMPUTATION
+    phase[order[detaches & (phase[order[previous]] == kinds.RECOMPUTATION)]] = kinds.RECOMPUTATION
 
 
 def _in_grad_mode(
@@ -318,7 +312,7 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
     of_name = np.full(len(stacks.names), -1, np.int8)
     for code, name in enumerate(stacks.names):
         if name.startswith(MODULE_FRAME):
-            of_name[code] = FORWARD
+            of_name[code] = kinds.FORWARD
         for phase, files in _FRAMES:
             if files.fullmatch(name):
                 of_name[code] = phase
@@ -332,7 +326,7 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
 
 def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) -> IntColumn:
     root = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
-    inside = (root >= 0) & np.isin(phase, (BACKWARD,))
+    inside = (root >= 0) & np.isin(phase, (kinds.BACKWARD,))
     return np.where(inside, forward[np.maximum(root, 0)], -1) if len(forward) else forward
 
 
@@ -343,7 +337,7 @@ def _inherited_modules(
     if not len(module):
         return paths, module
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
-    checkpoint = np.where((phase == RECOMPUTATION) & (at >= 0), forward[np.maximum(at, 0)], -1)
+    checkpoint = np.where((phase == kinds.RECOMPUTATION) & (at >= 0), forward[np.maximum(at, 0)], -1)
     again = np.flatnonzero((checkpoint >= 0) & (module >= 0) & (module[checkpoint] >= 0))
     known = {path: code for code, path in enumerate(paths)}
     pairs, pair = distinct_rows(module[again], module[checkpoint[again]])
@@ -427,7 +421,7 @@ def _origin_of_rows(trace: Trace) -> RowOrigin:
     entry = _by_row(trace, origin.entry, origin.gpu_entry, -1)
     runtime, own = trace.runtime.source, trace.stacks.first_entry(trace.runtime.source)
     entry[runtime] = np.where(own >= 0, own, entry[runtime])
-    phase = _by_row(trace, origin.phase, origin.gpu_phase, UNKNOWN)
+    phase = _by_row(trace, origin.phase, origin.gpu_phase, kinds.UNKNOWN)
     return RowOrigin(entry, phase, _by_row(trace, origin.module, origin.gpu_module, -1))
 
 

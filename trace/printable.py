@@ -39,12 +39,7 @@ _SPECIAL = frozenset('"$`\\!')  # A shell interprets these within double quotes.
 
 
 def shell_word(text: str) -> str:
-    """Quote a text as one word of a command line. Unprintable characters become escapes in `$'…'` (bash, zsh, ksh).
-
-    Example:
-        >>> shell_word("a b.json"), shell_word("where phase = 'forward'")
-        ("'a b.json'", '"where phase = \\'forward\\'"')
-    """
+    """Quote a text as one word of a command line. Unprintable characters become escapes in `$'…'` (bash, zsh, ksh)."""
     if text.isprintable():
         readable = "'" in text and not _SPECIAL.intersection(text)
         return f'"{text}"' if readable else shlex.quote(text)

@@ -55,12 +55,7 @@ class _Chosen:
 
 
 def parse_window(text: str) -> Span:
-    """Parse a span of time after the trace's start, in ns, us, ms or s; the first unit may be left out.
-
-    Example:
-        >>> parse_window("10-12.5ms")
-        Span(start=10000000, end=12500000)
-    """
+    """Parse a span of time after the trace's start, in ns, us, ms or s; the first unit may be left out."""
     match = _WINDOW.fullmatch(text)
     if match is None:
         raise UsageError(f"window {text[:40]!r}: two times after the trace's start, such as 10-12.5ms or 900us-1.2ms")

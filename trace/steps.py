@@ -112,11 +112,9 @@ class Steps(Suggests, Sequence[Step]):
         return step_of_time
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with one row per step; needs pandas (`pip install 'etplus[frames]'`)."""
         return to_pandas(self._columns())
 
     def to_arrow(self) -> Any:
-        """Return a pyarrow Table with one row per step; needs pyarrow (`pip install 'etplus[frames]'`)."""
         return to_arrow(self._columns())
 
     def _columns(self) -> Frame:
@@ -174,12 +172,7 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
 
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the last begun span (in order of start) that each time is in, −1 for none.
-
-    Example:
-        >>> enclosing(np.array([0, 10]), np.array([5, 20]), np.array([3, 7, 12])).tolist()
-        [0, -1, 1]
-    """
+    """Return the last begun span (in order of start) that each time is in, −1 for none."""
     if np.any(np.diff(end) < 0):  # some are within others
         start, end, owner = _innermost(start, end)
     else:

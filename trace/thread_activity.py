@@ -21,11 +21,6 @@ def recently_finished(
     """Return pairs of a pause and the work that another thread finished last in it, for up to `MOST_RECENT` threads.
 
     Each pause of thread `of` ignores work that ended before `since` or ends after `until` (ns).
-
-    Example:
-        >>> both = np.array([5, 9]), np.array([1, 2])
-        >>> recently_finished(*both, since=np.array([0]), until=np.array([7]), of=np.array([3]))
-        (array([0]), array([0]))
     """
     count = len(end)
     time = np.concatenate([end, until])
@@ -53,13 +48,7 @@ def recently_finished(
 
 @dataclass(frozen=True)
 class BusyTime:
-    """How long threads have been busy up to a time; overlapping work of a thread counts once.
-
-    Example:
-        >>> busy = BusyTime.of(np.array([1, 1]), np.array([0, 8]), np.array([5, 9]))
-        >>> busy.before(np.array([3, 20]), np.array([1, 1]))
-        array([3, 6])
-    """
+    """How long threads have been busy up to a time; overlapping work of a thread counts once."""
 
     thread: IntColumn  # thread, start: of each piece of work, sorted
     start: IntColumn
