@@ -235,9 +235,8 @@ class TraceBuilder:
         for place in places[:_SHOWN].tolist():
             row = place - len(columns["id"])  # of the unattached ones, if not negative
             name = unattached.names[row] if row >= 0 else self.names.values[columns["name"][place]]
-            which = (
-                f"not attached, correlation {unattached.correlation[row]}" if row >= 0 else f"id {columns['id'][place]}"
-            )
+            loose = f"not attached, correlation {unattached.correlation[row]}" if row >= 0 else ""
+            which = loose or f"id {columns['id'][place]}"
             shown.append(f"{shortened(name, _NAME)} ({which}) {IMPOSSIBLE[wrong[place]]}")
         count = "1 event has times that cannot be and counts"
         if len(places) > 1:

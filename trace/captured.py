@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 CallKind = Literal["operator", "annotation", "module"]
 # Names of the values of `Calls.kind` in files and row views.
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
-# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "alignment": names agree, except for left-
-# out launches or kernels. "other grids": names agree, grids do not. "padded batch size": the step's batch is smaller
-# than the graph's, and no captured graph is nearer. "one of several batch sizes": several graphs fit, and the step's
-# batch size is unknown.
+# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "other grids": names agree, grids do not.
+# "padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer. "one of several
+# batch sizes": several graphs fit, and the step's batch size is unknown.
 EVIDENCE = (
     "kernel names",
     "kernel names per stream",
@@ -141,18 +140,15 @@ class CapturedGraphs(Record):
             f" the capture ({counts['certain']:,} certain)"
         ]
         for reason in GRAPH_REASONS:
-            without = [replay for replay in self.replays if replay.reason == reason]
+            without = [replay.events for replay in self.replays if replay.reason == reason]
             if without:
-                events = sum(replay.events for replay in without)
-                lines.append(f"{events:,} kernels and copies of {_launches(len(without))} not linked: {reason}")
+                lines.append(f"{sum(without):,} kernels and copies of {_launches(len(without))} not linked: {reason}")
         lost = sum(replay.events - replay.certain - replay.equivalent for replay in self.replays if not replay.reason)
         if lost:
             lines.append(f"{lost:,} kernels and copies have no launch with an operator in the captured graph")
-        padded = sum("padded batch size" in replay.evidence for replay in self.replays)
-        if padded:
+        if padded := sum("padded batch size" in replay.evidence for replay in self.replays):
             lines.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
-        several = sum("one of several batch sizes" in replay.evidence for replay in self.replays)
-        if several:
+        if several := sum("one of several batch sizes" in replay.evidence for replay in self.replays):
             lines.append(f"{_launches(several)} of an unknown batch size: shapes are those of one that fits")
         return [*lines, *self.notes]
 

@@ -84,17 +84,13 @@ def repetition_sentences(gpu: object) -> list[str]:
     share = f" ({100 * report.paired_time_ns / report.time_ns:.1f}% of their time)" if report.time_ns else ""
     elsewhere = report.paired - report.same_module
     apart = f", {elsewhere:,} of them in a layer that is alike" if elsewhere else ""
-    unpaired = sorted(report.unpaired.items(), key=lambda item: (-item[1], item[0]))
-    paired = [
-        f"{report.paired:,} of {report.events:,} GPU events that were launched before the trace{share} have the"
-        f" operator of their repetition in it (equivalent, by repetition){apart}"
-    ]
-    without = [
-        f"{_events(count)} launched before the trace {'has' if count == 1 else 'have'} no operator: {why}"
-        for why, count in unpaired
-    ]
-    return [*(paired if report.paired else []), *without]
-
-
-def _events(count: int) -> str:
-    return f"{count:,} GPU event" + (" that was" if count == 1 else "s that were")
+    sentences = []
+    if report.paired:
+        sentences.append(
+            f"{report.paired:,} of {report.events:,} GPU events that were launched before the trace{share} have the"
+            f" operator of their repetition in it (equivalent, by repetition){apart}"
+        )
+    for why, count in sorted(report.unpaired.items(), key=lambda item: (-item[1], item[0])):
+        were, have = (" that was", "has") if count == 1 else ("s that were", "have")
+        sentences.append(f"{count:,} GPU event{were} launched before the trace {have} no operator: {why}")
+    return sentences

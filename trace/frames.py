@@ -43,18 +43,14 @@ def to_pandas(columns: Frame) -> Any:
 def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = None) -> Any:
     """Return a `pyarrow.Table`; `about` is the metadata of columns."""
     arrow = library("pyarrow")
-    made = {
-        name: arrow_numbers(*values) if isinstance(values, Nullable) else values for name, values in columns.items()
-    }
-    table = arrow.table(made)
+    nullable = {name: arrow_numbers(*values) for name, values in columns.items() if isinstance(values, Nullable)}
+    table = arrow.table({**columns, **nullable})
     if about is None:
         return table
-    fields = [
-        field.with_type(arrow.string() if arrow.types.is_null(field.type) else field.type).with_metadata(
-            dict(about.get(field.name, {}))
-        )
-        for field in table.schema
-    ]
+    fields = []
+    for field in table.schema:
+        kind = arrow.string() if arrow.types.is_null(field.type) else field.type
+        fields.append(field.with_type(kind).with_metadata(dict(about.get(field.name, {}))))
     return table.cast(arrow.schema(fields))
 
 

@@ -12,9 +12,8 @@ EQUIVALENT: Final = 1
 CERTAIN: Final = 2  # UNLINKED, EQUIVALENT and CERTAIN are values of `Nodes.link`.
 LINK_NAMES = ("unlinked", "equivalent", "certain")  # names in files and reports
 
-# Phase of a call, by code; "" if unknown. "recomputation" is forward work repeated inside backward (activation
-# checkpointing). "gradient communication" is communication inside backward; "communication" is other communication
-# outside forward.
+# Phase of a call, by code; "" if unknown. "recomputation" is forward work repeated inside backward, "gradient
+# communication" is communication inside backward, "communication" other communication outside forward.
 PHASES = (
     "",
     "forward",
@@ -28,8 +27,7 @@ PHASES = (
 )
 UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION = range(5)
 GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA = range(5, len(PHASES))
-# Values of `Origin.through`, the evidence for the forward operator of a backward one. "sequence number" (inferred): the
-# last operator on the forward thread that began with this number before the backward operator, as in the `fwdbwd` flows
-# of PyTorch's profiler. The ET's `fw_parent` is not the forward operator. It is the call open on the forward thread
-# when the backward one ran: an annotation around all of backward, or the engine's call.
+# Evidence for the forward operator of a backward one. "sequence number" (inferred): the last operator on the forward
+# thread that began with this number before the backward operator, as in the `fwdbwd` flows of PyTorch's profiler. The
+# ET's `fw_parent` is another call: the one open on the forward thread when the backward one ran.
 THROUGH = ("", "sequence number")

@@ -104,14 +104,11 @@ class LinkReport(Record):
 
     def to_text(self) -> str:
         """Return one screen of text, 79 columns."""
-        ops, gpu = self.ops, self.gpu
+        ops, gpu, kineto = self.ops, self.gpu, self.kineto
         share = f"{100 * self.linked_share:.2f}%"
         lines = [
             ("ET", f"{self.et['file']}: schema {self.et['schema']}, {self.et['ops']:,} ops, pid {self.et['pid']}"),
-            (
-                "Kineto",
-                f"{self.kineto['file']}: {self.kineto['events']:,} events, {self.kineto['cpu_ops']:,} CPU calls",
-            ),
+            ("Kineto", f"{kineto['file']}: {kineto['events']:,} events, {kineto['cpu_ops']:,} CPU calls"),
             ("linked", f"{ops['linked']:,} of {ops['total']:,} ET ops ({share}) by {self.method or 'no method'}"),
             ("", f"{ops['certain']:,} certain, {ops['equivalent']:,} unverified"),
             *(("", f"{count:,} unlinked: {reason}") for reason, count in ops["unlinked"].items()),
@@ -124,10 +121,8 @@ class LinkReport(Record):
         lines += [("", sentence) for sentence in repetition_sentences(gpu)]
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.dependencies["edges"].items())
         lines.append(("edges", kinds or "none"))
-        lines += [
-            ("", f"{n:,} left out: {k} against the measured order")
-            for k, n in self.dependencies["contradicted"].items()
-        ]
+        contradicted = self.dependencies["contradicted"].items()
+        lines += [("", f"{n:,} left out: {kind} against the measured order") for kind, n in contradicted]
         if skew := self.dependencies.get("clock_skew_ns"):
             lines.append(("", f"the clocks of host and device differ by {skew / 1000:.1f} µs or more"))
         for title, sentences in (

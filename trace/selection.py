@@ -17,12 +17,10 @@ from .columns import IntColumn, distinct, inverse_positions, mask_at
 from .conventions import ANNOTATION_SCOPE, MAX_NS, NS_PER_UNIT
 from .counterparts import CounterpartLinks, Counterparts
 from .errors import UsageError
-from .generated import GeneratedKernels
 from .index import as_column, as_positions
 from .intervals import Intervals, Span, union
 from .node_texts import RecordStore
 from .nodes import NODE_COLUMNS, Nodes
-from .stacks import Stacks
 from .steps import Steps, chosen_steps
 from .tables import Tables
 from .unattached import counted_events, with_unattached
@@ -302,8 +300,8 @@ def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection
         unattached=trace.unattached.take(np.flatnonzero(loose)),
         memory=replace(trace.memory, row=as_positions(place[trace.memory.row])),
         captured=captured,
-        stacks=_stacks(trace.stacks, kept, place),
-        generated=_generated(trace.generated, kept, place),
+        stacks=_of_kept(trace.stacks, kept, place, "entry", "evidence"),
+        generated=_of_kept(trace.generated, kept, place, "kernel"),
         counterparts=Counterparts(
             _counterparts(trace.counterparts.links, place, place),
             _counterparts(trace.counterparts.unattached, new_places(loose), place),
@@ -323,15 +321,10 @@ def _placed(tables: Tables, place: IntColumn) -> Tables:
     )
 
 
-def _stacks(stacks: Stacks, kept: npt.NDArray[np.bool_], place: IntColumn) -> Stacks:
-    places = np.flatnonzero(kept[stacks.row])
-    rows = as_positions(place[np.asarray(stacks.row)[places]])
-    return replace(stacks, row=rows, entry=stacks.entry[places], evidence=stacks.evidence[places])
-
-
-def _generated(made: GeneratedKernels, kept: npt.NDArray[np.bool_], place: IntColumn) -> GeneratedKernels:
-    at = np.flatnonzero(kept[made.row])
-    return replace(made, row=as_positions(place[np.asarray(made.row)[at]]), kernel=made.kernel[at])
+def _of_kept(table: Any, kept: Mask, place: IntColumn, *columns: str) -> Any:
+    at = np.flatnonzero(kept[table.row])
+    taken = {name: getattr(table, name)[at] for name in columns}
+    return replace(table, row=as_positions(place[np.asarray(table.row)[at]]), **taken)
 
 
 def _counterparts(links: CounterpartLinks, event: IntColumn, row: IntColumn) -> CounterpartLinks:

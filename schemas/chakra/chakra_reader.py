@@ -200,18 +200,12 @@ class _Form:
 
     def record(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
         parent = self._parent(node, values)
-        if values.get("cat") == "runtime":
-            return {
-                "id": node.id,
-                "name": node.name,
-                **self._times(values, _TIMES[:2]),
-                "tid": self._raw(values.get("kineto_tid", "0"), node),
-                "correlation": values.get("correlation", -1),
-                "parent": parent,
-                "kineto_event": values.get("kineto_event", 0),
-                **self._further(node, values),
-            }
         record: dict[str, Any] = {"id": node.id, "name": node.name}
+        if values.get("cat") == "runtime":
+            record |= self._times(values, _TIMES[:2])
+            record |= {"tid": self._raw(values.get("kineto_tid", "0"), node)}
+            record |= {"correlation": values.get("correlation", -1), "parent": parent}
+            return record | {"kineto_event": values.get("kineto_event", 0)} | self._further(node, values)
         if parent is not None:
             record["parent" if self.flat else "ctrl_deps"] = parent
         record |= self.tensors(node, values)

@@ -52,20 +52,13 @@ def read_workload(path: str) -> Iterator[Node]:
 
 
 def _node(given: _JsonNode, record: dict[str, Any]) -> Node:
-    attributes = [
-        _attribute(name, value)
-        for name, value in record.items()
-        if name not in _FIELDS and isinstance(value, (bool, int, float, str))
-    ]
-    return Node(
-        id=given.number,
-        name=given.name,
-        type=given.kind,  # type: ignore[arg-type]
-        duration_micros=round(given.runtime),
-        data_deps=given.data_deps,
-        ctrl_deps=given.ctrl_deps,
-        attr=attributes,
-    )
+    others = ((name, value) for name, value in record.items() if name not in _FIELDS)
+    attributes = [_attribute(name, value) for name, value in others if isinstance(value, (bool, int, float, str))]
+    kind: Any = given.kind
+    node = Node(id=given.number, name=given.name, type=kind, duration_micros=round(given.runtime), attr=attributes)
+    node.data_deps.extend(given.data_deps)
+    node.ctrl_deps.extend(given.ctrl_deps)
+    return node
 
 
 def _attribute(name: str, value: float | str) -> AttributeProto:

@@ -111,9 +111,8 @@ def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int,
 def _check(file: str, section: _Section, links: Sequence[CapturedBy]) -> None:
     for i, call in enumerate(section.ops):
         if (call.parent is not None and call.parent >= i) or (call.graph or 0) > max(len(section.graphs) - 1, 0):
-            raise TraceFormatError(
-                file, f"{_KEY}.ops[{i}]", "its caller does not precede it, or an unknown graph", _REMEDY
-            )
+            problem = "its caller does not precede it, or an unknown graph"
+            raise TraceFormatError(file, f"{_KEY}.ops[{i}]", problem, _REMEDY)
     for i, replay in enumerate(section.replays):
         if replay.graph is not None and not 0 <= replay.graph < len(section.graphs):
             raise TraceFormatError(file, f"{_KEY}.replays[{i}]", f"unknown graph {replay.graph}", _REMEDY)

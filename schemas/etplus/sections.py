@@ -42,14 +42,12 @@ _decode_stacks = msgspec.json.Decoder(_StacksSection | None).decode
 
 
 def stacks_section(stacks: Stacks, ids: IntColumn) -> bytes:
-    others = {
-        of: np.flatnonzero(stacks.evidence == code).tolist() for code, of in enumerate(EVIDENCE_OF_STACKS) if code
-    }
+    kinds = dict(enumerate(EVIDENCE_OF_STACKS[1:], 1))
+    others = {kind: np.flatnonzero(stacks.evidence == code).tolist() for code, kind in kinds.items()}
     columns = {key: getattr(stacks, key).tolist() for key in ("name", "line", "entry")}
     steps = {f"{key}_step": np.diff(of, prepend=0).tolist() for key, of in (("above", stacks.above), ("id", ids))}
-    return orjson.dumps(
-        {"names": stacks.names, **columns, **steps, "evidence": {of: at for of, at in others.items() if at}}
-    )
+    evidence = {kind: rows for kind, rows in others.items() if rows}
+    return orjson.dumps({"names": stacks.names, **columns, **steps, "evidence": evidence})
 
 
 def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
@@ -74,15 +72,8 @@ def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
             raise TraceFormatError(file, '"stacks"', f"unknown evidence {of[:40]!r}, or of no row", "update etplus")
         evidence[at] = EVIDENCE_OF_STACKS.index(of)
     order = np.argsort(row, kind="stable")
-    return Stacks(
-        section.names,
-        above,
-        name.astype(np.int32),
-        line.astype(np.int32),
-        as_positions(row[order]),
-        entry[order],
-        evidence[order],
-    )
+    codes = name.astype(np.int32), line.astype(np.int32)
+    return Stacks(section.names, above, *codes, as_positions(row[order]), entry[order], evidence[order])
 
 
 class _GeneratedSection(msgspec.Struct, gc=False, forbid_unknown_fields=True):

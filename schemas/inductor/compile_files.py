@@ -179,19 +179,16 @@ def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
     try:
         given = msgspec.json.decode(blob.data, type=_Given)
     except UNREADABLE as error:
-        raise TraceFormatError(
-            blob.name, "", f"is no kernel information of Inductor ({error})", _KERNEL_REMEDY
-        ) from None
+        problem = f"is no kernel information of Inductor ({error})"
+        raise TraceFormatError(blob.name, "", problem, _KERNEL_REMEDY) from None
     graphs = []
     for key, kernels in given.items():
         found = _REGION.fullmatch(key)
         if found is None:
-            raise TraceFormatError(
-                blob.name, f"key {key[:80]!r}", "is no compiled region and direction", _KERNEL_REMEDY
-            )
-        made = [
-            _kernel(name, _Kernel(kernel) if isinstance(kernel, list) else kernel) for name, kernel in kernels.items()
-        ]
+            problem = "is no compiled region and direction"
+            raise TraceFormatError(blob.name, f"key {key[:80]!r}", problem, _KERNEL_REMEDY)
+        known = {name: _Kernel(given) if isinstance(given, list) else given for name, given in kernels.items()}
+        made = [_kernel(name, kernel) for name, kernel in known.items()]
         graphs.append(CompiledGraph(found[2], found[3] == "True", _in_order(made), blob.name))
     return tuple(graphs)
 

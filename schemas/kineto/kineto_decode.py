@@ -25,15 +25,7 @@ from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart, Val
 MODULE = "nn.Module: "  # Start of the names of module forwards among Python calls.
 
 # Names of NUMBERS in a file.
-_WRITTEN = (
-    "External id",
-    "Record function id",
-    "Sequence number",
-    "correlation",
-    "stream",
-    "device",
-    "original_stream",
-)
+_WRITTEN = "External id,Record function id,Sequence number,correlation,stream,device,original_stream".split(",")
 
 _MEMORY = "[memory]"  # Name of the instant events of an allocator (`profile_memory=True`).
 # Names of MEMORY_NUMBERS in a file.

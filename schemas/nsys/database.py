@@ -242,11 +242,11 @@ def ranks_of(database: Database, path: str) -> list[NsysRank]:
     if not found:
         found = {pair for table in _CPU_TABLES for pair in database.pairs(table, f"globalTid / {PROCESS}", "-1")}
     if not found:
-        raise TraceFormatError(
-            database.name, "", "no NVTX ranges, CUDA calls or GPU work", "record with nsys profile -t cuda,nvtx"
-        )
+        remedy = "record with nsys profile -t cuda,nvtx"
+        raise TraceFormatError(database.name, "", "no NVTX ranges, CUDA calls or GPU work", remedy)
     ordered = sorted(found, key=lambda pair: (pair[1], pair[0] % PROCESS, pair[0]))
+    alone = len(ordered) == 1
     return [
-        NsysRank(path, rank, process % PROCESS, device, process, len(ordered) == 1)
+        NsysRank(path, rank, process % PROCESS, device, process, alone)
         for rank, (process, device) in enumerate(ordered)
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -78,17 +79,10 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
     if (world_size := _world_size(database)) is not None:
         header["distributedInfo"] = msgspec.Raw(b'{"world_size": %d}' % world_size)
     none = np.zeros(0, np.int64)
-    return KinetoTrace(
-        file=database.name if rank.alone else f"{database.name} {rank.label}",
-        header=header,
-        base_time_ns=base,
-        event_count=len(events),
-        events=events,
-        flows=FlowTable(none.astype(np.bool_), none.astype(np.int32), none, none, none.astype(np.int32)),
-        data=_data_edges(ranges),
-        recorder="Nsight Systems",
-        machine_pids=machine_pids,
-    )
+    flows = FlowTable(none.astype(np.bool_), none.astype(np.int32), none, none, none.astype(np.int32))
+    file = database.name if rank.alone else f"{database.name} {rank.label}"
+    found = KinetoTrace(file, header, base, len(events), events, flows)
+    return replace(found, data=_data_edges(ranges), recorder="Nsight Systems", machine_pids=machine_pids)
 
 
 def _strange_time(events: EventTable) -> str:
@@ -202,12 +196,8 @@ class GpuArguments:
 
     def of(self, position: int) -> dict[str, Any]:
         row: dict[str, int] = dict(zip(self._names, self._values[position].tolist(), strict=True))
-        args: dict[str, Any] = {
-            "device": row["deviceId"],
-            "context": row["contextId"],
-            "stream": row["streamId"],
-            "correlation": row["correlationId"],
-        }
+        places = {"device": "deviceId", "context": "contextId", "stream": "streamId", "correlation": "correlationId"}
+        args: dict[str, Any] = {name: row[column] for name, column in places.items()}
         if self._kind == "synchronization":
             return {
                 "cuda_sync_kind": _SYNCHRONIZATION.get(row["syncType"], "Unknown"),

@@ -38,6 +38,7 @@ from .stored_tables import values as _values
 
 _SPOILT = "write it again with etplus"
 _PIECES_KEPT = 8
+_UNFIT = (KeyError, IndexError, ValueError, TypeError, OverflowError, *UNREADABLE)
 
 
 @gc_disabled()
@@ -95,15 +96,7 @@ class _FolderReader:
     def read(self) -> Trace:
         try:
             return self._trace()
-        except (
-            KeyError,
-            IndexError,
-            ValueError,
-            TypeError,
-            OverflowError,
-            self.arrow.ArrowException,
-            *UNREADABLE,
-        ) as error:
+        except (*_UNFIT, self.arrow.ArrowException) as error:
             problem = f"its tables do not fit together ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
         finally:

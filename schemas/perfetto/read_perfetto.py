@@ -185,9 +185,8 @@ class _PacketReader:
         start = np.flatnonzero(begins)
         dur = np.where(end >= 0, ts[np.maximum(end, 0)] - ts[start], -1)
         self.left_out[_TOO_LONG] += int(np.count_nonzero(dur >= MAX_DURATION_NS))
-        kept = np.array(
-            [k for k, of in enumerate(slices.args) if of is not None and dur[k] < MAX_DURATION_NS], np.int64
-        )
+        short = [k for k, given in enumerate(slices.args) if given is not None and dur[k] < MAX_DURATION_NS]
+        kept = np.array(short, np.int64)
         args = [given for k in kept.tolist() if (given := slices.args[k]) is not None] + [s.args for s in stages]
         category = [slices.category[k] for k in kept.tolist()] + [stage.category for stage in stages]
         numbers = _numbers(args)
@@ -244,9 +243,8 @@ class _PacketReader:
         ends = np.array(pairs, np.int64).reshape(-1)
         start, arrow = np.arange(len(ends)) % 2 == 0, GRAPH_ARROW + np.arange(len(ends)) // 2
         threads_of_ends = [threads[k] for k in ends.tolist()]
-        columns.add_flows(
-            start, [LAUNCH_FLOW] * len(ends), threads_of_ends, arrow, ts[ends] + np.where(start, dur[ends], 0)
-        )
+        times = ts[ends] + np.where(start, dur[ends], 0)
+        columns.add_flows(start, [LAUNCH_FLOW] * len(ends), threads_of_ends, arrow, times)
 
 
 def _times(values: list[int], name: str) -> IntColumn:

@@ -13,11 +13,7 @@ from ...trace.errors import TraceFormatError, UsageError
 
 LIMIT = "ETPLUS_MEMORY_LIMIT"
 """Environment variable that limits the memory of a process, such as 512MB or 8 GB."""
-_UNITS = {
-    "": 1,
-    **{unit: 1000**k for k, unit in enumerate("kmgt", 1)},
-    **{f"{unit}i": 1024**k for k, unit in enumerate("kmgt", 1)},
-}
+_UNITS = {f"{unit}{i}": (1024 if i else 1000) ** k for k, unit in enumerate(("", *"kmgt")) for i in ("", "i")}
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
 # Traces unpack to 10 to 40 times their size, gzip allows 1000 times. Inputs that grow more than this are suspect.
 _GROWTH = 200
