@@ -41,16 +41,11 @@ def fold(
     on_host: ReplayedRank | None = None,
 ) -> Iterator[SimNode]:
     """Yield the nodes, each after all nodes that it waits for.
-
-    Overlapping GPU events count once. Without GPU events the innermost operators of the host are the computations. With
-    communications as long as measured, the simulated span equals the measured span to the µs, unless communications
-    began in another order than they were issued.
-
-    Args:
-        comms: in the order in which the rank issues them.
-        transferred: by id, when a communication's data arrived; see `JobTimes.transferred`.
-        on_host: for communications on the host, the rank that defines what waits for them.
-    """
+    Overlapping GPU events count once. Without GPU events the innermost operators of the host are the computations.
+    With communications as long as measured, the simulated span equals the measured span to the µs, unless
+    communications began in another order than they were issued. `comms` are in the order in which the rank issues
+    them; `transferred` is by id when a communication's data arrived (see `JobTimes.transferred`); `on_host` is, for
+    communications on the host, the rank that defines what waits for them."""
     rows, ends = _computations(trace, np.array([comm.row for comm in comms], np.int64))
     return _Folding(trace, rows, ends, comms, transferred or {}, on_host).nodes()
 

@@ -145,13 +145,9 @@ def write_astra_sim(
     on_host: ReplayedRank | None = None,
 ) -> Written:
     """Write one rank: GPU nodes, and the host's time as delays next to them.
-
-    Args:
-        comms: from `for_simulator`.
-        skew_ns: how much later than the job the rank starts; becomes a computation before all others.
-        transferred, on_host: see `fold`.
-        roofline: the device's memory bandwidth, GB/s; see `roofline_work`.
-    """
+    `comms` are from `for_simulator`. The rank starts `skew_ns` later than the job: that becomes a computation before
+    all others. `transferred`, `on_host`: see `fold`. `roofline` is the device's memory bandwidth, GB/s; see
+    `roofline_work`."""
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"

@@ -73,14 +73,10 @@ def write_et(
     trace: Trace, path: str | os.PathLike[str], *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> Written:
     """Write a trace as a Chakra file, gzipped if its name ends in ".gz"; docs/reference/chakra.md lists all attributes.
-
-    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller. Durations are a node's own
-    work (see `host_work`); measured times are in attributes. Raises ConvertError if the trace's edges form a cycle.
-
-    Args:
-        comms: the rank's communications, if several ranks agreed on groups and tags.
-        memory_nodes: copies and memsets as MEM_LOAD_NODE (to the device) and MEM_STORE_NODE.
-    """
+    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller. Durations are a node's
+    own work (see `host_work`); measured times are in attributes. Raises ConvertError if the trace's edges form a
+    cycle. `comms` are those on which several ranks agreed. `memory_nodes`: copies and memsets become MEM_LOAD_NODE
+    (to the device) and MEM_STORE_NODE."""
     blocks, counts = _blocks(trace, comms=comms, memory_nodes=memory_nodes)
     return Written(write_blocks(path, _metadata(trace), blocks), counts)
 

@@ -69,11 +69,9 @@ def write_chrome(
     traces: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
 ) -> ChromeTrace:
     """Write a Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
-
-    Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank has Kineto's processes;
-    otherwise each rank is a process, with its name from `titles`. Times are µs since the first event of all ranks. If
-    events overlap on a thread without nesting, the later event gets its own track below.
-    """
+    Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank has Kineto's
+    processes; otherwise each rank is a process, with its name from `titles`. Times are µs since the first event of
+    all ranks. If events overlap on a thread without nesting, the later event gets its own track below."""
     timed = timed_traces(traces)
     others = {rank: other_events(trace) for rank, trace in traces.items()}
     zero = min(

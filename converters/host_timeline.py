@@ -215,15 +215,10 @@ def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
     """Return the communications by rank, with those that slow work in two parts; and notes.
-
     During a transfer of T the work next to it advances by T / `slowdown`. So the work waits for a part of T − T /
     `slowdown` and runs next to the rest. The first part is a message to the next rank of the group: in a collective,
-    the last rank to arrive would find the others' data there.
-
-    Args:
-        sources: rank of the set to rank of the timeline.
-        links: of the simulator; None if all are equal and collectives run on rings.
-    """
+    the last rank to arrive would find the others' data there. `sources` maps ranks of the set to ranks of the
+    timeline; `links` is None if all are equal and collectives run on rings."""
     if timeline.slowdown <= 1:
         return agreement.ranks, ()
     share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)

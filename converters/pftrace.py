@@ -55,11 +55,9 @@ _NO_FLOWS = "edges left out: neither launches nor dependencies within CUDA graph
 
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     """Write a Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
-
-    Times are wall-clock ns, categories and arguments Kineto's. Render stages cannot have flows, so a stream also has an
-    instant at each GPU event, at which the flow of the launch ends. A counter shows launched events that have not
-    begun.
-    """
+    Times are wall-clock ns, categories and arguments Kineto's. Render stages cannot have flows, so a stream also has
+    an instant at each GPU event, at which the flow of the launch ends. A counter shows launched events that have not
+    begun."""
     timed_traces(traces)
     protos()
     nodes = flows = left_out = 0

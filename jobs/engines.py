@@ -39,13 +39,8 @@ class Engine:
 
 def dask_cluster(scheduler: str) -> Engine:
     """Return an engine of a running Dask cluster. Dask itself reassigns the tasks of a dead worker.
-
-    Args:
-        scheduler: its address, "tcp://host:8786", or the path of its scheduler file.
-
-    Raises:
-        UsageError: `distributed` is not installed, or no such file. When opened: no scheduler answers.
-    """
+    The scheduler is an address, "tcp://host:8786", or the path of a scheduler file. UsageError if `distributed` is
+    not installed, or there is no such file; when opened, if no scheduler answers."""
     try:
         client_of: Any = importlib.import_module("distributed").Client
     except ImportError:

@@ -59,11 +59,8 @@ class Pairing:
 
 def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:
     """Find the pairs in a folder and below, by names and by the beginnings of files.
-
-    Args:
-        et, kineto: patterns such as "*step_12*.json" for names or paths of files of that kind.
-        skip: folder inside it to leave out, for outputs.
-    """
+    `et` and `kineto` are patterns such as "*step_12*.json" for names or paths of files of that kind; `skip` is a
+    folder inside it to leave out, for outputs."""
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
     with ThreadPoolExecutor(_READERS) as pool:  # waiting for a file system, mostly
         looked = pool.map(lambda name: _look(folder, name, et, kineto), names)

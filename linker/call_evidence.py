@@ -35,11 +35,8 @@ def contradictions(
     pair: TracePair, node: IntColumn, call: IntColumn, unlinked: npt.NDArray[np.bool_]
 ) -> Iterator[Contradiction]:
     """Compare the two records of common calls.
-
-    Args:
-        node, call: int64, positions in `pair.nodes` and in `pair.calls` of the certain links, in call order.
-        unlinked: bool, the nodes without a link.
-    """
+    `node` and `call` are positions in `pair.nodes` and `pair.calls` of the certain links, in call order; `unlinked`
+    marks the nodes without a link."""
     if not (pair.et.losses or pair.kineto.losses):
         yield from _calls(pair, node, unlinked)
     if len(node):

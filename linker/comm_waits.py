@@ -50,11 +50,7 @@ class _CommCall:
 
 def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:
     """Return pairs of GPU events (positions in `gpu_row`); the second waits for the first on another stream.
-
-    Args:
-        kernels: positions in `gpu_row` of the communication kernels.
-        waits: positions in `runtime_row` of unexplained stream waits, ascending.
-    """
+    `kernels` are positions in `gpu_row`, `waits` positions in `runtime_row` of unexplained stream waits, ascending."""
     if not kernels:
         return []
     calls = _comm_calls(linked, gpu, kernels)

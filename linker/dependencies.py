@@ -76,15 +76,9 @@ class _Edges:
 
 
 def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_groups: dict[int, str]) -> Dependencies:
-    """Find the edges of every kind.
-
-    Args:
-        data: writers and readers, positions in `linked.nodes`.
-        comm_groups: by position in `linked.gpu_row`, the process group of a communication kernel.
-
-    Raises:
-        LinkError: the finished edges could hold a cycle: a defect of this program.
-    """
+    """Find the edges of every kind; LinkError if they could hold a cycle: a defect of this program.
+    `data` are writers and readers in `linked.nodes`, `comm_groups` the process groups of communication kernels by
+    position in `linked.gpu_row`."""
     edges, gpu = _Edges(), GpuOrder.of(linked)
     _add_launches(linked, edges)
     _add_streams(linked, gpu, edges)
@@ -225,11 +219,9 @@ def top_level_ops(linked: Join) -> IntColumn:
 
 def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Return pairs (positions in `top`): last op of a busy thread → first op of a thread that paused meanwhile.
-
     The other thread is the busiest thread that finished an op last (`recently_finished`), busy for over half of the
     pause, and its op ends in the pause. A thread without an earlier call has paused since the first op of the trace.
-    Takes n log n for any number of threads.
-    """
+    Takes n log n for any number of threads."""
     thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
     first = run_starts(thread)
     if np.count_nonzero(first) < 2:

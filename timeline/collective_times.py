@@ -121,12 +121,8 @@ class LevelSpan(NamedTuple):
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
     """Return the ns of a collective when all ranks are ready; see the module's docstring.
-
-    Args:
-        size: bytes of one rank's input, as in `message_bytes`.
-        spans: levels, inner levels first; without any, the result is 0.
-        library: its algorithms replace those of the levels.
-    """
+    `size` has the bytes of one rank's input (see `message_bytes`), `spans` the levels, inner ones first; without
+    any, the result is 0. A library's algorithms replace those of the levels."""
     if not spans:
         return 0.0
     spans = [span._replace(latency_ns=span.latency_ns * max(span.hops, 1)) for span in spans]

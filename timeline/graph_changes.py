@@ -26,11 +26,8 @@ def scale(
     graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False, during: Span | None = None
 ) -> Change:
     """Multiply the times of some rows: host work of calls, GPU events, communications.
-
-    Args:
-        gaps: also scale host work between calls and the rest of pauses: before these rows, or (True) on their ranks.
-        during: only host work that ends in this span, ns as in `ReplayGraph.measured`.
-    """
+    `gaps`: also scale host work between calls and the rest of pauses, before these rows or (True) on their ranks.
+    `during`: only host work that ends in this span, ns as in `ReplayGraph.measured`."""
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU
     not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not its work

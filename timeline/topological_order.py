@@ -17,11 +17,8 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
     """Return nodes, each after all that it waits for (Kahn's algorithm), without those on or behind a cycle.
-
-    Args:
-        source, target: one entry per edge; ``target`` waits for ``source``. Edges may be repeated.
-        lowest_first: take the lowest ready node next, as simulators do; else the node that became ready last.
-    """
+    `source` and `target` have an entry per edge: ``target`` waits for ``source``. `lowest_first` takes the lowest
+    ready node next, as simulators do; else the node that became ready last."""
     if lowest_first and bool(np.all(source < target)):  # ids rise along all dependencies, as they are to be numbered
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")

@@ -23,14 +23,9 @@ _FATAL = ("SIGTERM", "SIGHUP")
 
 class FatalSignals:
     """Handles fatal signals without a handler of the program, from `watch` to `unwatch`.
-
     Python runs a handler on the main thread between two instructions. A call that never returns (a collective whose
-    peers are gone) would block it, so a thread ends the process after `GRACE_SECONDS`.
-
-    Args:
-        save: writes the traces; takes the signal and runs on the main thread.
-        lost: takes the signal if the traces could not be written in time.
-    """
+    peers are gone) would block it, so a thread ends the process after `GRACE_SECONDS`. `save` writes the traces; it
+    takes the signal and runs on the main thread. `lost` takes the signal if the traces could not be written in time."""
 
     def __init__(self, save: Callable[[int], None], lost: Callable[[int], None]) -> None:
         self._save, self._lost = save, lost
