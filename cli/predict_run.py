@@ -34,7 +34,6 @@ examples:
   etplus predict run job.json --model model.json --set batch=128
   etplus predict run job.json --model model.json --gpu 'H100 SXM'
   etplus predict run job.json --model model.json --steps 30-39
-  etplus predict run job.json --model model.json --set dtype=float16
   etplus predict run rank2.json rank3.json --rank-couple --model model.json
 
 The model of `etplus predict fit` estimates GPU work. CPU times come from the
@@ -65,7 +64,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_selection(parser, "predict only", steps=False)
     about = "predict for another GPU, such as 'H100 SXM'; a number chooses a GPU of an Nsight Systems export"
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME", help=about)
-    about = "predict for another size of batch or seq (batch=128, batch=32:128), or dtype=bfloat16; repeatable"
+    about = "predict for another size of batch or seq (batch=128, batch=32:128); repeatable"
     add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
     add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over the model's")
     add("--keep-outliers", action="store_true", help="also predict chosen steps that differ from the others")
@@ -201,12 +200,7 @@ def _against(found: Prediction, ns: int, measured: int | None = None) -> str | N
 
 def _shape_notes(shapes: Reshaped) -> list[str]:
     sizes = ", ".join(f"{size.dimension} {size.recorded_size} to {size.new_size}" for size in shapes.sizes)
-    notes = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"] if sizes else []
-    if shapes.dtype is not None:
-        notes.append(
-            f"dtype {shapes.dtype}: as measured with it, else scaled with bytes and peak rates; a real run may choose "
-            "other kernels or leave out casts"
-        )
+    notes = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
     if shapes.underived:
         count, of_time = sum(op.count for op in shapes.underived), sum(op.share for op in shapes.underived)
         notes.append(f"{count} calls, {of_time:.1%} of the time, keep their recorded shapes: no rule for the new ones")
@@ -219,10 +213,8 @@ def _underived(shapes: Reshaped, width: int) -> list[str]:
 
 
 def _sizes(shapes: Reshaped) -> tuple[str, str]:
-    new = [*(f"{size.dimension} {size.new_size}" for size in shapes.sizes), *([shapes.dtype] if shapes.dtype else [])]
-    return ", ".join(new), ", ".join(
-        f"{size.dimension} {size.recorded_size}" for size in shapes.sizes
-    ) or "its own types"
+    new = ", ".join(f"{size.dimension} {size.new_size}" for size in shapes.sizes)
+    return new, ", ".join(f"{size.dimension} {size.recorded_size}" for size in shapes.sizes)
 
 
 def _us(ns: int) -> str | None:

@@ -15,7 +15,7 @@ from ..trace.errors import UsageError
 from .options import MISSING_LEARN, options_of
 from .outputs import add_json, write_json
 
-COMMON = "folder output epochs resume"
+COMMON = "folder output epochs"
 _EPILOG = """\
 example:
   etplus convert runs/*.json.gz --to npz -o dataset
@@ -36,7 +36,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--hidden", type=int, default=64, metavar="N", help="width of a node's state (default: 64)")
     add("--epochs", type=int, metavar="N", help="at most (default: 150)")
     add("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
-    add("--resume", action="store_true", help="continue from MODEL.checkpoint (written every tenth epoch)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,8 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     most = EPOCHS if arguments.epochs is None else arguments.epochs
     if arguments.hidden < 1 or most < 1:
         raise UsageError("--hidden and --epochs must be at least 1")
-    checkpoint = Path(f"{arguments.output}.checkpoint")
-    check_outputs([arguments.output, arguments.json, checkpoint], Path(arguments.folder).glob("*/*.npz"))
+    check_outputs([arguments.output, arguments.json], Path(arguments.folder).glob("*/*.npz"))
     graphs, valid = (list(read_dataset(arguments.folder, split)) for split in ("train", "valid"))
     with tqdm(total=most, desc="epochs", leave=False, disable=None) as bar:
 
@@ -58,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(epoch - bar.n)
             bar.set_postfix_str(f"validation {error:.3f}")
 
-        chosen = options_of(arguments, "hidden epochs seed resume")
-        trained = train(graphs, valid, checkpoint=checkpoint, report=report, **chosen)
+        chosen = options_of(arguments, "hidden epochs seed")
+        trained = train(graphs, valid, report=report, **chosen)
     write_trained(trained, arguments.output)
     numbers = {"graphs": len(graphs), "epochs": trained.epochs, "valid": trained.valid}
     write_json(arguments.json, numbers)

@@ -26,7 +26,7 @@ CASES = {
     "dlrm": ("batches/dlrm_w16_d3__b4_t1", ("batch=16",)),
     "mlp": ("batches/mlp_w128_d2__b8_t1", ("batch=12",)),
     "transformer": ("batches/transformer_w32_d1__b16_t1", ("batch=4",)),
-    "contrastive": ("programs/contrastive__b4_s6_w32", ("batch=6", "dtype=bfloat16")),
+    "contrastive": ("programs/contrastive__b4_s6_w32", ("batch=6",)),
     "gpt": ("programs/gpt_step__b4_s6_w32", ("seq=12",)),
     "lstm": ("programs/lstm_time__b4_s6_w32", ("batch=16", "seq=6:9")),
     "loader": ("programs/mlp__b8_s6_w32", ("batch=32",)),

@@ -225,7 +225,7 @@ def predict(
         iterations: predict these, such as "30-39"; earlier iterations are replayed as measured.
         device: predict for this device, the name of a record; by default the trace's own.
         changed: the trace's shapes are not those that were measured.
-        shape: predict with other sizes, or another dtype (`reshaped`).
+        shape: predict with other sizes (`reshaped`).
         keep_outliers: also predict iterations that differ from the others (`find_outliers`).
         force: predict despite a base error of over 5% (`BaseError`) or too wide an interval.
         measured: operators timed on this machine; they take precedence. By default those in the model file.

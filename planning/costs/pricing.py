@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, hypot, log, sqrt
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
-from ...analysis.devices import Device
 from ...trace.brief import brief
 from ...trace.columns import IntColumn
 from ...trace.errors import UsageError
-from ...trace.tensors import Tensor
 from ...trace.trace import Trace
-from ..reshape.shape_change import FLOATING
-from .bound import bound_of, times_at_peak
+from .bound import bound_of
 from .kernel_model import interval_group
 from .measured_models import MeasuredTable
-from .measured_tasks import CPU_OP, gpu_tasks
+from .measured_tasks import gpu_tasks
 from .model_file import EndToEndError, FittedModel
 from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .task import Estimate, Task
@@ -53,7 +49,6 @@ class Pricing:
     Args:
         device: name of the record to predict for, instead of the events' own devices.
         beyond: the trace has other shapes than recorded, so recorded launch sizes do not hold.
-        dtype: dtype of the floating-point tensors, None for their own.
 
     Raises:
         UsageError: no record of that name.
@@ -66,7 +61,6 @@ class Pricing:
         device: str | None = None,
         *,
         beyond: bool = False,
-        dtype: str | None = None,
     ) -> None:
         self._costs, self._records, self._to = model.costs(beyond=beyond), model.records(), device
         if device is not None and device not in self._records:
@@ -81,10 +75,6 @@ class Pricing:
         tasks = gpu_tasks(trace, model.devices)
         self.tasks: Sequence[Task] = [task.unlaunched for task in tasks] if beyond else tasks
         self._known: dict[Task, Price] = {}
-        self._dtype = dtype
-        self._typed = defaultdict[Hashable, list[float]](list)
-        for work in () if dtype is None else (*model.gpu, *model.cpu):
-            self._typed[_typed_key(work.task, work.task.device)].append(work.ns)
         self.notes: list[str] = []
         if device is not None and not self._measured_there:
             self.notes.append(
@@ -102,21 +92,7 @@ class Pricing:
 
     def event(self, event: int) -> Estimate:
         """Return the time of a GPU event, 0 if no model serves it."""
-        return self._of_type(self.tasks[event], self._on_device) or _NOTHING
-
-    def _of_type(self, task: Task, price: Callable[[Task], Estimate | None]) -> Estimate | None:
-        """Return the estimate of a task with the wanted dtype: as measured with it, else scaled by its bound."""
-        new, device = retyped(task, self._dtype), self._to or task.device
-        if new == task:
-            return price(task)
-        if (known := self._typed.get(_typed_key(new, device))) is not None:
-            return Estimate(float(np.median(known)), f"measured with {self._dtype}")
-        found = price(task)
-        if found is None:
-            return None
-        bound = bound_of(msgspec.structs.replace(new, device=device), self._records)
-        ns = found.ns * time_ratio(task, new, self._records.get(device))
-        return Estimate(max(ns, bound.ns if bound else 0.0), f"{found.how}, scaled")
+        return self._on_device(self.tasks[event]) or _NOTHING
 
     def _on_device(self, task: Task) -> Estimate | None:
         if self._to is None or self._to == task.device:
@@ -136,8 +112,7 @@ class Pricing:
         """Return the time of a GPU event with its interval and bound."""
         task = self.tasks[event]
         if task not in self._known:
-            there = retyped(task, self._dtype)
-            there = there if self._to is None else msgspec.structs.replace(there, device=self._to)
+            there = task if self._to is None else msgspec.structs.replace(task, device=self._to)
             estimate, bound = self.event(event), bound_of(there, self._records)
             level, *rest = self._familiar.group(there)
             spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
@@ -168,11 +143,7 @@ class Pricing:
 
     def call(self, task: Task) -> Estimate | None:
         """Return the own time of a CPU operator; None for an operator that the model has not seen."""
-        return self._of_type(task, self._costs.predict) if task.op in self._ops else None
-
-
-def _typed_key(task: Task, device: str) -> Hashable:
-    return task.op, task.category, task.inputs, task.outputs, task.place, task.collective, device
+        return self._costs.predict(task) if task.op in self._ops else None
 
 
 @dataclass(frozen=True)
@@ -303,43 +274,3 @@ def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int
     half = max(half, _LEAST_HALF)
     down, up = (hypot(half, abs(log(max(end, 1) / predicted))) for end in (min(low, predicted), max(high, predicted)))
     return round(predicted * exp(-down)), round(predicted * exp(up))
-
-
-def retyped(task: Task, dtype: str | None) -> Task:
-    """Return a task with floating-point tensors of another dtype; its bytes change with these tensors.
-
-    The kernel is left open: a library chooses others for another dtype.
-
-    Example:
-        >>> from etplus.trace.tensors import Tensor
-        >>> done = retyped(Task("aten::relu", inputs=(Tensor((8, 8), "float32"),), bytes=512), "bfloat16")
-        >>> done.inputs[0].dtype, done.bytes
-        ('bfloat16', 256)
-    """
-    before = (*task.inputs, *task.outputs)
-    if dtype is None or not any(tensor.dtype in FLOATING and tensor.dtype != dtype for tensor in before):
-        return task
-    inputs, outputs = (
-        tuple(Tensor(tensor.shape, dtype) if tensor.dtype in FLOATING else tensor for tensor in some)
-        for some in (task.inputs, task.outputs)
-    )
-    sizes = [
-        sum(tensor.numel * FLOATING.get(tensor.dtype, 0) for tensor in some) for some in (before, (*inputs, *outputs))
-    ]
-    moved = None if task.bytes is None else round(task.bytes * sizes[1] / sizes[0]) if sizes[0] else task.bytes
-    counted = dtype if task.dtype in FLOATING else task.dtype
-    return msgspec.structs.replace(task, inputs=inputs, outputs=outputs, bytes=moved, dtype=counted, kernel="")
-
-
-def time_ratio(old: Task, new: Task, device: Device | None) -> float:
-    """Return the ratio of a task's times with another dtype and its own, if it reaches the same share of its bound.
-
-    The bound is the larger of FLOPs by peak and bytes by bandwidth. Without a device record, as on a CPU, it is the
-    bytes; work with FLOPs, whose rate is then unknown, takes as long as before.
-    """
-    if old == new or old.collective:
-        return (new.bytes or 1) / (old.bytes or 1)
-    if device is not None and old.category != CPU_OP:
-        before, after = (times_at_peak(task, device).ns for task in (old, new))
-        return after / before if before and after else 1.0
-    return 1.0 if old.flops else (new.bytes or 1) / (old.bytes or 1)

@@ -56,7 +56,7 @@ class RankJob:
         keep_outliers: also predict iterations that differ from the others.
         device: name of the device to predict for.
         changed: the shapes are not those that were measured.
-        shape: other sizes, or another dtype.
+        shape: other sizes.
         measured: operators timed on this machine.
         host: see `Host`.
     """
@@ -71,12 +71,9 @@ class RankJob:
         self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
         self.shapes = None if shape is None else reshaped(trace, shape)
         self.trace: Trace = trace if self.shapes is None else self.shapes.trace
-        self._price = partial(
-            Pricing, model, device=device, beyond=shape is not None, dtype=None if shape is None else shape.dtype
-        )
+        self._price = partial(Pricing, model, device=device, beyond=shape is not None)
         self.pricing = self._price(self.trace)
         self._changed, self._moved = changed, device is not None
-        self._retyped = shape is not None and shape.dtype is not None
         self._executed = own_times(self.trace, measured or model.executed)
         self.on_host = not np.any(trace.gpu.source >= 0)
         self.by_model = self.on_host and (host == "model" or changed or shape is not None)
@@ -159,8 +156,8 @@ class RankJob:
         """Find lags of the iterations' work by the first source: operators timed here, the same place in the fitted
         traces, equal collectives, the cost models."""
         graph, edges, of_row, table = self.graph, self.graph.edges, self.of_row, self.model.lags
-        reshaped, speed = self._changed or self._retyped, self._speed_of_models
-        at, collectives = places(graph, self.trace, of_row), {} if reshaped else host_collective_keys(graph.trace)
+        changed, speed = self._changed, self._speed_of_models
+        at, collectives = places(graph, self.trace, of_row), {} if changed else host_collective_keys(graph.trace)
         found = dict[int, Estimate | None]()
         parts = defaultdict[Row, list[int]](list)  # host work without a place, by operator
         owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
@@ -168,7 +165,7 @@ class RankJob:
             if kind == HOST and not self.by_model:
                 continue
             event = self.event_of.get(owner)
-            known = None if reshaped or (self._moved and event is not None) else table.places.get(place)
+            known = None if changed or (self._moved and event is not None) else table.places.get(place)
             if known is not None:
                 ratio = table.host_ratio * speed if kind == HOST else table.device_ratio if event is not None else 1.0
                 found[edge] = Estimate(known * ratio, _SAME_PLACE)

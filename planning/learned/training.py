@@ -1,11 +1,10 @@
-"""Train a network on a dataset, with early stopping and a checkpoint from which it resumes."""
+"""Train a network on a dataset, with early stopping."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 
 from ...schemas.graph_arrays import GraphArrays, opcodes
 from ...schemas.text.files import load, open_output
-from ...schemas.text.transaction import transaction
 from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features, single
@@ -33,7 +31,6 @@ _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
 _RISING, _HALVING = 5, 50
 _VERSION, _KIND = 1, "sage"
-_CHECKPOINT_EVERY = 10
 
 
 class Trained:
@@ -51,8 +48,6 @@ def train(
     hidden: int = 64,
     epochs: int | None = None,
     seed: int = 0,
-    checkpoint: Path | None = None,
-    resume: bool = False,
     report: Callable[[int, float], None] | None = None,
 ) -> Trained:
     """Train on graphs, stop when the validation set has not improved for 25 epochs, keep the best.
@@ -62,23 +57,16 @@ def train(
 
     Args:
         epochs: at most; by default EPOCHS, fewer for many nodes.
-        checkpoint: file that holds the state of every tenth epoch.
-        resume: continue from the checkpoint.
         report: called with each epoch and its validation error.
 
     Raises:
-        UsageError: no graphs, or nothing to continue from.
+        UsageError: no graphs.
     """
     if not graphs or not valid:
         raise UsageError("training takes graphs in train/ and in valid/; give a dataset with more of them")
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
     state = _TrainingState(hidden, graphs)
-    if resume:
-        if checkpoint is None or not checkpoint.exists():
-            raise UsageError(f"{checkpoint}: no checkpoint to go on from; train without --resume")
-        with transaction(nested=True):  # it is written again
-            state.restore(checkpoint)
     singles = [single(run, state.center, state.scale) for run in runs(graphs)]
     held = _batches(runs(valid), state.center, state.scale)
     if epochs is None:  # enough to see whether it still improves
@@ -93,9 +81,6 @@ def train(
         state.judge(_error(state.net, held))
         if report is not None:
             report(state.epoch, state.last)
-        if checkpoint is not None and (state.epoch % _CHECKPOINT_EVERY == 0 or state.epoch == epochs):
-            with transaction(nested=True):  # in place at once, for --resume
-                state.save(checkpoint)
     state.net.load_state_dict(state.best)
     return Trained(state.net, state.center, state.scale, state.best_error, state.epoch)
 
@@ -128,28 +113,6 @@ class _TrainingState:
         if error < self.best_error:
             self.best_error, self.best_epoch = error, self.epoch
             self.best = {name: value.clone() for name, value in self.net.state_dict().items()}
-
-    def save(self, path: Path) -> None:
-        tensors = {f"net.{name}": value for name, value in self.net.state_dict().items()}
-        tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        for i, moments in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{i}.{name}": value for name, value in moments.items()}
-        meta = {"epoch": self.epoch, "best_epoch": self.best_epoch, "best_error": self.best_error}
-        _write(path, tensors, self.net, meta)
-
-    def restore(self, path: Path) -> None:
-        tensors, meta = _read(path)
-        if meta["hidden"] != self.net.hidden:
-            raise UsageError(f"{path}: the network has --hidden {meta['hidden']}; give the same options")
-        self.net.load_state_dict(_part(tensors, "net."))
-        self.best = _part(tensors, "best.")
-        whole = self.optimizer.state_dict()
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in _part(tensors, "optimizer.").items():
-            i, _, moment = name.partition(".")
-            moments.setdefault(int(i), {})[moment] = value
-        self.optimizer.load_state_dict({**whole, "state": moments})
-        self.epoch, self.best_epoch, self.best_error = meta["epoch"], meta["best_epoch"], meta["best_error"]
 
 
 def _batches(runs: Sequence[Run], center: Tensor, scale: Tensor) -> list[GraphBatch]:

@@ -22,7 +22,7 @@ from ...trace.index import CallIndex
 from ...trace.tables import OP
 from ...trace.tensors import Argument, Signature, Tensor
 from ...trace.trace import Trace
-from .shape_change import FLOATING, ShapeChange, SizeChange
+from .shape_change import ShapeChange, SizeChange
 from .shapes.extents import Extents
 from .shapes.followed_calls import LOADER, Shapes, shapes_of
 from .shapes.seeds import SizeEvidence
@@ -51,8 +51,6 @@ class Reshaped:
     calls: int  # number of operator calls
     changed: int  # number of changed operator calls
     underived: tuple[Underived, ...]
-    # floating-point dtype for estimates, None for the recorded ones; calls with several dtypes are then unknown
-    dtype: str | None = None
 
     __repr__ = brief
 
@@ -75,7 +73,6 @@ class Reshaped:
             "sizes": [
                 {"dimension": size.dimension, "was": size.recorded_size, "to": size.new_size} for size in self.sizes
             ],
-            "dtype": self.dtype,
             "calls": self.calls,
             "changed": self.changed,
             "underived": [asdict(row) for row in self.underived],
@@ -111,7 +108,6 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     unknown, first, count, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
     for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
         code, taken, unknown[call] = table.code(call)
-        unknown[call] |= change.dtype is not None and _casts(table.values[code])
         parent = int(trace.calls.parent[call])
         first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
         calls, count = calls + 1, count + int(code != codes[call])
@@ -119,9 +115,7 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     calls_there = replace(trace.calls, signature=codes)
     moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
     listed = _underived(trace, unknown, first)
-    return Reshaped(
-        _scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed, change.dtype
-    )
+    return Reshaped(_scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed)
 
 
 _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
@@ -230,11 +224,6 @@ class _Signatures:
     def _size(self, extent: int) -> int:
         extents, new = self._shapes.extents, self._new[extent]
         return self._likely.get(extents.root(extent), extents.value[extent]) if new is None else new
-
-
-def _casts(signature: Signature) -> bool:
-    """Return whether inputs of several floating-point dtypes would get one dtype."""
-    return len({tensor.dtype for tensor in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
 
 
 def _adds_up(signature: Signature) -> bool:

@@ -1,4 +1,4 @@
-"""Requested changes to a recording's shapes: sizes of dimensions, the dtype."""
+"""Requested changes to the sizes of a recording's dimensions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from ...trace.errors import UsageError
 
 DIMENSIONS = ("batch", "seq")
-# Bytes of dtypes that replace each other. float64 stays, because users choose it on purpose.
-FLOATING = {"float32": 4, "bfloat16": 2, "float16": 2}
 _CHANGE = re.compile(r"([^=]*)=(?:(\d+):)?(\d+)", re.ASCII)
 _MOST = 2**31
 
@@ -26,10 +24,9 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class ShapeChange:
-    """Requested sizes and floating-point dtype."""
+    """Requested sizes."""
 
     sizes: tuple[SizeChange, ...] = ()
-    dtype: str | None = None
 
 
 def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange:
@@ -38,24 +35,20 @@ def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange
 
 
 def parse_changes(texts: Sequence[str]) -> ShapeChange:
-    """Parse texts such as "batch=128", "seq=512:2048" (recorded and new) and "dtype=bfloat16".
+    """Parse texts such as "batch=128" and "seq=512:2048" (recorded and new).
 
     Raises:
-        UsageError: another form, an unknown name or dtype, or a size that is not positive.
+        UsageError: another form, an unknown name, or a size that is not positive.
 
     Example:
-        >>> parse_changes(["batch=32:128", "dtype=bfloat16"])
-        ShapeChange(sizes=(SizeChange(dimension='batch', new_size=128, recorded_size=32),), dtype='bfloat16')
+        >>> parse_changes(["batch=32:128"])
+        ShapeChange(sizes=(SizeChange(dimension='batch', new_size=128, recorded_size=32),))
     """
-    dtypes = [text.partition("=")[2] for text in texts if text.startswith("dtype=")]
-    for dtype in dtypes:
-        if dtype not in FLOATING or len(dtypes) > 1:
-            raise UsageError(f"--set dtype={dtype}: give one of {', '.join(FLOATING)}, once")
-    sizes = [_size(text) for text in texts if not text.startswith("dtype=")]
+    sizes = list(map(_size, texts))
     for name in DIMENSIONS:
         if sum(size.dimension == name for size in sizes) > 1:
             raise UsageError(f"--set {name}: given more than once; give each dimension once")
-    return ShapeChange(tuple(sizes), dtypes[0] if dtypes else None)
+    return ShapeChange(tuple(sizes))
 
 
 def _size(text: str) -> SizeChange:
@@ -64,7 +57,7 @@ def _size(text: str) -> SizeChange:
         raise UsageError(f"--set {text!r}: give NAME=SIZE or NAME=RECORDED:SIZE in whole numbers, such as batch=128")
     name, recorded_size, new_size = found.groups()
     if name not in DIMENSIONS:
-        raise UsageError(f"--set {text!r}: unknown dimension {name!r}; one of {', '.join(DIMENSIONS)}, or dtype")
+        raise UsageError(f"--set {text!r}: unknown dimension {name!r}; one of {', '.join(DIMENSIONS)}")
     change = SizeChange(name, int(new_size), None if recorded_size is None else int(recorded_size))
     if not 0 < change.new_size < _MOST or (change.recorded_size is not None and not 1 < change.recorded_size < _MOST):
         raise UsageError(f"--set {text!r}: give a size from 1, and a recorded one from 2, below 2^31")

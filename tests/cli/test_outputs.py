@@ -142,8 +142,6 @@ def test_train_does_not_replace_its_graphs(inputs: Path) -> None:
         (inputs / "set" / split).mkdir(parents=True)
         assert main(["convert", str(inputs / "plus.json"), "-o", str(inputs / "set" / split / "a.npz")]) == 0
     refused(inputs, "predict", "train", "set", "-o", "set/valid/a.npz", "--epochs", "1", "--hidden", "4")
-    os.link(inputs / "set" / "train" / "a.npz", inputs / "net.checkpoint")
-    refused(inputs, "predict", "train", "set", "-o", "net", "--epochs", "1", "--hidden", "4")
 
 
 @pytest.mark.parametrize(

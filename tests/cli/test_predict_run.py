@@ -28,7 +28,6 @@ def test_texts(tmp_path: Path) -> None:
         "predict run plus.json --model model.json --force -o text.txt",
         "predict run plus.json --model model.json --force --gpu 3",
         "predict run plus.json --model model.json --force --set batch=8",
-        "predict run plus.json --model model.json --force --set dtype=bfloat16",
         "predict run plus.json --model model.json --rank-couple --steps 0",
         "predict run plus.json --model model.json --steps 0 --keep-outliers --host model",
         "predict run plus.json kineto.json --model model.json --force --rank-couple",
@@ -90,7 +89,7 @@ def test_what_makes_a_prediction_doubtful() -> None:
 def reshaped(underived: int = 0, **more: Any) -> Reshaped:
     plain: dict[str, Any] = {
         "trace": None, "sizes": (SizeChange("batch", 8, 4), SizeChange("seq", 3, 2)), "unknown": np.zeros(0, np.bool_),
-        "repeats": np.ones(0), "calls": 5, "changed": 3, "dtype": None,
+        "repeats": np.ones(0), "calls": 5, "changed": 3,
         "underived": tuple(Underived(f"op{at}", 2, 1, 0.125) for at in range(underived)),
     }  # fmt: skip
     return Reshaped(**(plain | more))
@@ -98,8 +97,7 @@ def reshaped(underived: int = 0, **more: Any) -> Reshaped:
 
 def test_what_is_shown_of_other_shapes() -> None:
     assert _shape_notes(reshaped()) == ["batch 4 to 8, seq 2 to 3: 3 of 5 operator calls have other shapes"]
-    assert _shape_notes(reshaped(sizes=(), dtype="bfloat16"))[0].startswith("dtype bfloat16: as measured with it")
     assert _shape_notes(reshaped(2))[1].startswith("4 calls, 25.0% of the time, keep their recorded shapes")
-    first = _screen(prediction(shapes=(reshaped(dtype="half"),)), 200).splitlines()[0]
-    assert first.startswith("predicted 1.5 ms at batch 8, seq 3, half (80%: ") and first.endswith("seq 2 (1.500×)")
+    first = _screen(prediction(shapes=(reshaped(),)), 200).splitlines()[0]
+    assert first.startswith("predicted 1.5 ms at batch 8, seq 3 (80%: ") and first.endswith("seq 2 (1.500×)")
     assert "op1" in _full(prediction(shapes=(reshaped(2),)), 200)

@@ -21,8 +21,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the training was given; it takes two epochs, and its progress is shown on no terminal."""
     found: list[Any] = []
 
-    def train(graphs: Any, valid: Any, *, checkpoint: Path, report: Callable[[int, float], None], **chosen: Any) -> Any:
-        found.append((len(graphs), len(valid), checkpoint.name, chosen))
+    def train(graphs: Any, valid: Any, *, report: Callable[[int, float], None], **chosen: Any) -> Any:
+        found.append((len(graphs), len(valid), chosen))
         report(3, 0.5)
         report(5, 0.25)
         return SimpleNamespace(epochs=2, valid=0.125)
@@ -71,7 +71,7 @@ def dataset(tmp_path: Path) -> Path:
 def test_a_training(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
     done = call("predict", "train", "set", "-o", "net", "--json", "n.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert asked == [(2, 1, "net.checkpoint", {"hidden": 64, "epochs": None, "seed": 0, "resume": False})]
+    assert asked == [(2, 1, {"hidden": 64, "epochs": None, "seed": 0})]
     assert bars == [7, (3, "validation 0.500"), (5, "validation 0.250")]
     assert done.stderr.decode() == "2 graphs, 2 epochs, mean |log ratio| on valid/ 0.125\nwrote net\n"
     assert read_json(tmp_path / "n.json") == {"graphs": 2, "epochs": 2, "valid": 0.125}
@@ -90,20 +90,15 @@ def test_waiting_threads_sleep_unless_the_environment_says_otherwise(
 
 
 def test_its_options(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
-    words = ["--hidden", "1", "--epochs", "1", "--seed", "5", "--resume"]
+    words = ["--hidden", "1", "--epochs", "1", "--seed", "5"]
     assert call("predict", "train", dataset, "-o", tmp_path / "net", *words).returncode == 0
-    assert asked[0][3] == {"hidden": 1, "epochs": 1, "seed": 5, "resume": True} and bars[0] == 1
+    assert asked[0][2] == {"hidden": 1, "epochs": 1, "seed": 5} and bars[0] == 1
 
 
 @pytest.mark.parametrize("wrong", [["--hidden", "0"], ["--epochs", "0"]])
 def test_sizes_below_one(wrong: list[str], asked: list[Any], dataset: Path, tmp_path: Path) -> None:
     done = call("predict", "train", dataset, "-o", tmp_path / "net", *wrong)
     assert done.returncode == 2 and b"--hidden and --epochs must be at least 1" in done.stderr and not asked
-
-
-def test_the_checkpoint_is_no_input(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
-    (tmp_path / "net.checkpoint").mkdir()
-    assert call("predict", "train", dataset, "-o", tmp_path / "net").returncode == 2 and not asked
 
 
 def test_without_pytorch(monkeypatch: pytest.MonkeyPatch, dataset: Path, tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ from math import exp, hypot, log
 import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.measured_tasks import MeasuredTask, gpu_tasks
+from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import EndToEndError, FittedModel
-from etplus.planning.costs.pricing import Pricing, drawn_in, half_width, interval, kernel_rows, retyped, time_ratio
+from etplus.planning.costs.pricing import Pricing, drawn_in, half_width, interval, kernel_rows
 from etplus.planning.costs.task import Task
 from etplus.trace.errors import UsageError
-from etplus.trace.tensors import Tensor
 from etplus.trace.trace import Trace
 from msgspec.structs import replace
 from synthetic import Timeline
@@ -81,54 +80,6 @@ def test_operators_that_the_model_has_seen(model: FittedModel) -> None:
     op = Task("aten::x", "", "cpu_op", device="CPU")
     some = Pricing(replace(model, cpu=(MeasuredTask(op, 5.0, 1),)), kernels({"a_kernel": [5]}))
     assert some.call(op) == (5.0, "measured") and some.call(replace(op, op="aten::y")) is None
-
-
-def test_prices_with_another_element_type(model: FittedModel) -> None:
-    """Measured with it by any kernel, the median; else scaled by what bounds it."""
-    trace = kernels({"a_kernel": [10]})
-    [task] = gpu_tasks(trace)
-    shaped = replace(task, inputs=(Tensor((100,), "float32"),), bytes=800, dtype="float32")
-    assert retyped(shaped, None) is shaped and retyped(shaped, "float32") is shaped
-    halved = retyped(shaped, "float16")
-    assert (halved.inputs, halved.bytes, halved.dtype, halved.kernel) == (
-        (Tensor((100,), "float16"),), 400, "float16", ""
-    )  # fmt: skip
-    events = tuple(
-        MeasuredTask(replace(halved, kernel=kernel), ns, 1) for kernel, ns in (("p", 10.0), ("q", 30.0), ("r", 90.0))
-    )
-    pricing = Pricing(replace(model, gpu=(*events, MeasuredTask(shaped, 1000.0, 1))), trace, dtype="float16")
-    pricing.tasks = [shaped]
-    assert pricing.event(0) == (30.0, "measured with float16")
-    scaled = Pricing(replace(model, gpu=(MeasuredTask(shaped, 1000.0, 1),)), trace, dtype="float16")
-    scaled.tasks = [shaped]
-    assert scaled.event(0) == (500.0, "measured, scaled")
-
-
-def test_retyped_tensors() -> None:
-    task = Task(
-        "aten::x", "k", inputs=(Tensor((10,), "float32"), Tensor((5,), "int64")), outputs=(Tensor((4,), "bfloat16"),),
-        bytes=1000, dtype="int64",
-    )  # fmt: skip
-    done = retyped(task, "float16")
-    assert [tensor.dtype for tensor in (*done.inputs, *done.outputs)] == ["float16", "int64", "float16"]
-    assert done.bytes == round(1000 * 28 / 48) and done.dtype == "int64"
-    assert retyped(replace(task, bytes=None), "float16").bytes is None
-    assert retyped(replace(task, inputs=task.inputs[1:], outputs=()), "float16").kernel == "k"
-
-
-def test_ratios_of_times() -> None:
-    old = Task("aten::x", "k", bytes=800, flops=10, device="d")
-    new = replace(old, bytes=200, dtype="float16")
-    assert time_ratio(old, new, DEVICE) == pytest.approx(0.25), "the memory bounds both"
-    heavy, light = replace(old, flops=10**9), replace(new, flops=10**9)
-    assert time_ratio(heavy, light, DEVICE) == pytest.approx(0.25), "1 and 4 TFLOP/s"
-    assert time_ratio(replace(old, bytes=0, flops=0), new, DEVICE) == 1.0
-    assert time_ratio(old, new, None) == 1.0 and time_ratio(replace(old, flops=None), new, None) == 0.25
-    host = replace(old, category="cpu_op", flops=None)
-    assert time_ratio(host, replace(host, bytes=200), DEVICE) == 0.25
-    comm = replace(old, collective="all_reduce")
-    assert time_ratio(comm, replace(comm, bytes=200), DEVICE) == 0.25
-    assert time_ratio(replace(comm, bytes=None), replace(comm, bytes=3), DEVICE) == 3.0 and time_ratio(old, old, None)
 
 
 def test_half_widths() -> None:

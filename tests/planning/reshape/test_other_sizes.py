@@ -13,7 +13,6 @@ from etplus.planning.reshape.reshape import (
     Underived,
     _above,
     _adds_up,
-    _casts,
     _repeats,
     _underived,
     in_proportion,
@@ -82,9 +81,6 @@ def call(inputs: list[tuple[int, ...]], outputs: list[tuple[int, ...]] | None, d
 def test_elements_and_types_of_calls() -> None:
     assert _adds_up(call([(2, 3), (4,)], [(10,)])) and not _adds_up(call([(2, 3)], [(5,)]))
     assert _adds_up(call([], None)) and not _adds_up(call([(1,)], None))
-    assert _casts(call([(2,)], [(2,)], "float16")) and not _casts(call([(2,)], [(2,)]))
-    assert not _casts(call([(2,)], [(2,)], "int64")) and not _casts(call([(2,)], [(2,)], "float64"))
-    assert not _casts(call([(2,)], None))
 
 
 def with_signatures(trace: Any, signatures: dict[int, Signature]) -> Any:

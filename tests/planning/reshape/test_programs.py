@@ -11,13 +11,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from etplus.analysis.devices import known_devices
 from etplus.planning.costs.end_to_end import predict
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.measured_models import Interpolated
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import write_model
-from etplus.planning.costs.pricing import retyped, time_ratio
 from etplus.planning.costs.task import Task
 from etplus.planning.reshape.reshape import Reshaped, reshaped
 from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
@@ -154,41 +152,16 @@ def test_an_operators_own_time_is_counted_once(program: str, low: int, high: int
     assert min(first, last) <= middle <= max(first, last)
 
 
-def test_another_element_type() -> None:
-    """On a GPU work bound by bytes takes half as long, products gain by the peaks; on a CPU FLOPs take as long."""
-    moved = Task("aten::add", "k", inputs=(Tensor((64, 64), "float32"),), bytes=16384, device="A100 SXM4 80GB")
-    assert retyped(moved, "bfloat16").bytes == 8192
-    device = next(one for one in known_devices() if one.peak_flops("bfloat16"))
-    assert time_ratio(moved, retyped(moved, "bfloat16"), device) == pytest.approx(0.5)
-    product = Task(
-        "aten::mm", "k", inputs=(Tensor((4096, 4096), "float32"),) * 2, flops=2 * 4096**3, bytes=3 * 4 * 4096**2
-    )
-    peaks = [device.peak_flops(dtype) or 0.0 for dtype in ("float32", "bfloat16")]
-    assert time_ratio(product, retyped(product, "bfloat16"), device) == pytest.approx(peaks[0] / peaks[1], rel=0.3)
-    on_cpu = msgspec.structs.replace(product, category="cpu_op")
-    assert time_ratio(on_cpu, retyped(on_cpu, "bfloat16"), None) == 1.0
-    counts = Task("aten::embedding", inputs=(Tensor((8,), "int64"),), bytes=64)
-    assert retyped(counts, "bfloat16") == counts
-    one = recorded("mlp", 8)
-    model = fit([one])
-    done = predict(one, model, shape=parse_changes(["dtype=bfloat16"]), force=True)
-    assert done.to_dict()["shapes"][0]["dtype"] == "bfloat16" and "measured, scaled" in {
-        row.how[0] for row in done.rows
-    }
-    assert done.predicted_ns < predict(one, model, shape=parse_changes(["dtype=float32"]), force=True).predicted_ns
-
-
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     write_model(fit([recorded("gpt_step", 4), recorded("gpt_step", 16)]), str(tmp_path / "m.json"))
     command = "etplus", "predict", "run", path("gpt_step", 4), "--model", tmp_path / "m.json", "--force"
-    done = run(*command, "--set", "batch=8", "--set", "seq=12", "--set", "dtype=bfloat16")
+    done = run(*command, "--set", "batch=8", "--set", "seq=12")
     text = done.stdout.decode()
     assert done.returncode == 0 and max(map(len, text.splitlines())) <= 80
-    assert "predicted at batch 8, seq 12, bfloat16" in text and "recorded at batch 4, seq 6" in text
+    assert "predicted at batch 8, seq 12" in text and "recorded at batch 4, seq 6" in text
     for wrong_use in (
         ("--set", "hidden=64"),
-        ("--set", "dtype=int3"),
         ("--set", "batch=8", "--set", "batch=9"),
     ):
         failed = run(*command, *wrong_use)

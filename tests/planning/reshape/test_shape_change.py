@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from etplus.planning.reshape.shape_change import FLOATING, ShapeChange, SizeChange, batch_change, parse_changes
+from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
 from etplus.trace.errors import UsageError
 
 
 def test_changes() -> None:
     assert parse_changes([]) == ShapeChange() and batch_change(8, 4) == parse_changes(["batch=4:8"])
     assert batch_change(8) == ShapeChange((SizeChange("batch", 8),))
-    found = parse_changes(["batch=2:1", "seq=7", "dtype=float16"])
+    found = parse_changes(["batch=2:1", "seq=7"])
     assert found.sizes == (SizeChange("batch", 1, 2), SizeChange("seq", 7))
-    assert found.dtype == "float16"
-    assert [parse_changes([f"dtype={one}"]).dtype for one in FLOATING] == list(FLOATING)
     assert parse_changes(["batch=2147483647"]).sizes[0].new_size == 2**31 - 1
     assert parse_changes(["batch=2147483647:1"]).sizes[0].recorded_size == 2**31 - 1
 
@@ -21,11 +19,10 @@ def test_changes() -> None:
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        (["dtype=int8"], "--set dtype=int8: give one of float32, bfloat16, float16, once"),
-        (["dtype=float32", "dtype=float16"], "once"),
+        (["dtype=float16"], "unknown dimension 'dtype'|in whole numbers"),
         (["batch=1", "batch=2"], "--set batch: given more than once"),
         (["seq=1", "seq=2"], "--set seq: given more than once"),
-        (["width=3"], "unknown dimension 'width'; one of batch, seq, or dtype"),
+        (["width=3"], "unknown dimension 'width'; one of batch, seq"),
         (["batch"], "give NAME=SIZE or NAME=RECORDED:SIZE"),
         (["batch=x"], "in whole numbers"),
         (["batch=1:2:3"], "in whole numbers"),
