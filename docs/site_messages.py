@@ -1,4 +1,4 @@
-"""The page of all error messages: what the sources can raise, by area, each area with its cause and its remedy."""
+"""Page of all error messages in the sources, grouped by area, with a cause and a remedy per area."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_PACKAGE = {".venv", "build", "tests", "benchmarks", "docs", "examples", "fi
 
 
 class Area(NamedTuple):
-    """Messages with one cause: the folders and files that raise them, from the root."""
+    """Messages with a common cause, and the paths (relative to the root) whose code raises them."""
 
     title: str
     paths: tuple[str, ...]
@@ -24,75 +24,75 @@ class Area(NamedTuple):
 
 AREAS = (
     Area("Opening files", ("schemas/text/", "schemas/mapped", "jobs/patterns"),
-         "The file is missing, empty, damaged, too large for the memory limit, or in another format.",
-         "Check the path and permissions. Copy or record a damaged file again; without "
-         "`--strict` what can be recovered of a cut file is read. Raise `ETPLUS_MEMORY_LIMIT` for files you trust."),
+         "The file is missing, empty, damaged, too large for the memory limit, or in an unsupported format.",
+         "Check the path and its permissions. Copy or record a damaged file again; without `--strict`, etplus reads "
+         "the part of a truncated file that can be recovered. Raise `ETPLUS_MEMORY_LIMIT` for files that you trust."),
     Area("Writing files", ("schemas/text/transaction.py", "schemas/parquet/parquet_writer.py", "cli/outputs.py",
                            "analysis/workbook.py", "analysis/csv"),
-         "The output would replace an input, has an unknown extension, or its folder cannot be written.",
-         "Choose another name or folder. A failed run leaves no partial file."),
+         "The output would overwrite an input, its name has an unknown extension, or its folder is not writable.",
+         "Choose another name or folder. A failed run does not leave partial files."),
     Area("Execution Traces", ("schemas/execution_trace/",),
-         "The file is not an Execution Trace written by PyTorch, or its schema is newer than this release.",
-         "Give the file that `torch.profiler.ExecutionTraceObserver` wrote, or record with `etplus record`."),
+         "The file is not an Execution Trace written by PyTorch, or its schema is newer than this release of etplus.",
+         "Pass the file that `torch.profiler.ExecutionTraceObserver` wrote, or record with `etplus record`."),
     Area("Kineto traces", ("schemas/kineto/", "schemas/inductor/"),
-         "The file is not a trace of PyTorch's profiler, or the profiler was not active; for compiled code: the file "
-         "next to the trace does not come from Inductor.",
-         "Record again with the profiler active during the steps that you want."),
+         "The file is not a trace of the PyTorch profiler, or the profiler was not active. For compiled code: a file "
+         "next to the trace was not written by Inductor.",
+         "Record again, with the profiler active during the steps that you want."),
     Area("ET+ files", ("schemas/etplus/", "schemas/graph_arrays.py", "schemas/opcodes"),
-         "The file was edited, cut off or written by a newer version of etplus.",
+         "The file was edited, truncated or written by a newer version of etplus.",
          "Link the traces again, or update etplus."),
     Area("Parquet stores", ("schemas/parquet/", "analysis/sql.py", "jobs/store"),
-         "The folder is incomplete, was edited after it was written, or the query is not a SELECT.",
-         "Write the store again with `etplus link FOLDER` or `etplus convert`."),
+         "The folder is incomplete, its files were edited, or the query is not a SELECT.",
+         "Write the folder again with `etplus link FOLDER` or `etplus convert`, or change the query."),
     Area("Chakra traces", ("schemas/chakra/", "converters/preflight", "cli/check.py"),
-         "The file is no Chakra trace, is cut off, or cannot be read as one rank of a job.",
-         "Write it again with `etplus convert`, and look at it with `etplus check`."),
+         "The file is not a Chakra trace, is truncated, or cannot be read as one rank of a job.",
+         "Write the file again with `etplus convert`, and check it with `etplus check`."),
     Area("Nsight Systems and Perfetto", ("schemas/nsys/", "schemas/perfetto/"),
-         "The export lacks tables, or the package that reads it is not installed.",
-         "Export again with `nsys export --type sqlite`; install `etplus[perfetto]` for Perfetto's traces."),
+         "The export lacks tables, or the package that reads Perfetto traces is not installed.",
+         "Export again with `nsys export --type sqlite`; install `etplus[perfetto]` for Perfetto traces."),
     Area("Linking", ("linker/", "cli/link.py", "trace/build.py", "schemas/pairs"),
-         "The two files are not of one run, not of one rank, or given in a way that leaves open which is which.",
-         "Give one Execution Trace and its Kineto trace; for several ranks use `etplus link FOLDER`. See "
+         "The two files come from different runs or ranks, or etplus cannot tell the Execution Trace from the Kineto "
+         "trace.",
+         "Pass one Execution Trace and its Kineto trace; for several ranks use `etplus link FOLDER`. See "
          "[Linking](reference/linking.md#identity)."),
     Area("Jobs", ("jobs/", "converters/folder.py", "converters/traces.py",
                   "cli/link_folder.py"),
-         "The files are not the ranks of one job, two have the same rank, or no scheduler answers.",
-         "List the pairs with `etplus link FOLDER --dry-run`; choose with `--ranks`."),
+         "The files are not the ranks of one job, two files have the same rank, or no scheduler answers.",
+         "List the pairs with `etplus link FOLDER --dry-run`; select ranks with `--ranks`."),
     Area("Choosing a part of a trace", ("trace/selection.py", "trace/steps.py",
                                          "trace/shown", "trace/access"),
-         "The step, window, module or phase that was asked for is not in the trace.",
-         "List the steps with `etplus analyze`; counting starts at 0."),
+         "The selected step, window, module or phase is not in the trace.",
+         "List the steps with `etplus analyze`; steps are numbered from 0."),
     Area("Recording", ("recording/", "cli/record.py"),
          "No program was given, or the recorder cannot start.",
          "See [If nothing is recorded](reference/record.md#if-nothing-is-recorded)."),
     Area("Replay and networks", ("timeline/", "cli/replay.py"),
-         "A change (`--what-if`) or a network (`--network`) is not written as the grammar has it, or the trace has "
-         "nothing that could be replayed.",
+         "A change (`--what-if`) or a network (`--network`) has a syntax error, or the trace has no work that can be "
+         "replayed.",
          "See the [grammar of changes](reference/replay.md#changes)."),
     Area("Prediction", ("planning/costs/", "planning/learned/", "cli/predict", "analysis/devices", "analysis/device"),
-         "There is too little to fit a model on, the model is of another version, or the device is not known.",
-         "Fit on more traces of the same device; describe a device with `--device-spec`. See "
+         "There is too little data to fit a model, the model was written by another version, or the device is unknown.",
+         "Fit the model on more traces of the same device; describe a device with `--device-spec`. See "
          "[Cost models](reference/predict.md)."),
     Area("Other sizes and layouts", ("planning/reshape/", "planning/reshard/", "cli/reshard.py"),
-         "The trace does not prove how its program would look at that size or in that layout. etplus refuses in place "
-         "of guessing.",
-         "Record one more trace at another size (`--also`), or choose a layout that divides the recorded one. See "
-         "[Other layouts](reference/reshard.md)."),
+         "The trace does not show how its program would run at that size or in that layout, and etplus does not guess.",
+         "Record another trace at a different size (`--also`), or choose a layout that subdivides the recorded layout. "
+         "See [Other layouts](reference/reshard.md)."),
     Area("Measuring and reproducing", ("planning/measure/", "cli/measure.py"),
-         "An operator cannot be called again: its arguments were not recorded, or it changes state outside of itself.",
-         "Record the Execution Trace with inputs; choose another call. See [Measuring](reference/measure.md)."),
+         "An operator cannot be called again, because its arguments were not recorded or it has side effects.",
+         "Record the Execution Trace with inputs, or choose another call. See [Measuring](reference/measure.md)."),
     Area("Agents", ("analysis/questions/", "cli/mcp.py"),
-         "A tool has an option with a value that the trace does not have.",
-         "The message lists what is there. See [A server for agents](reference/agents.md)."),
+         "An option of a tool has a value that does not occur in the trace.",
+         "Use one of the values in the message. See [A server for agents](reference/agents.md)."),
     Area("Converting", ("converters/", "cli/convert.py"),
-         "The target format cannot express this trace, or an option does not belong to the format.",
+         "The target format cannot represent this trace, or the format does not have the given option.",
          "See [Converters](reference/converters.md)."),
     Area("Plugins", ("trace/plugins.py", "analysis/findings/", "analysis/summary.py"),
-         "Another package registered something that does not follow the protocol.",
+         "Another package registered a plugin that does not follow the protocol.",
          "Update or remove that package. See [Extending](extending.md)."),
     Area("Options", ("cli/", "report/", "analysis/", "trace/", "schemas/", "__init__.py"),
-         "An option has a value that makes no sense, or does not fit another one.",
-         "The message names the value that was expected; `etplus COMMAND --help` has an example."),
+         "An option has an invalid value, or two options contradict each other.",
+         "Use a value that the message describes; `etplus COMMAND --help` shows an example."),
 )  # fmt: skip
 
 
@@ -103,12 +103,12 @@ class Message(NamedTuple):
 
 
 def messages_page() -> str:
-    """All messages by area; each area opens with its cause and what to do."""
+    """Return the page: all messages per area, after the cause and the remedy of the area."""
     parts = [
         "# All messages\n",
-        "Every refusal of etplus, collected from its sources; `…` stands for a file, a name or a number. "
-        "The command line prints one line and exits with status 2; the library raises `EtplusError`. "
-        "For the common cases start with [Troubleshooting](troubleshooting.md).\n",
+        "This page lists all error messages in the etplus sources; `…` stands for a file, a name or a number. "
+        "A command prints one line and exits with status 2; the library raises `EtplusError`. "
+        "For common cases, start with [Troubleshooting](troubleshooting.md).\n",
     ]
     by_area: dict[str, list[Message]] = {area.title: [] for area in AREAS}
     for message in messages():
@@ -124,10 +124,10 @@ def messages_page() -> str:
 
 
 def area_of(path: str) -> Area:
-    """The area with the longest path that fits.
+    """Return the area with the longest matching path.
 
     Raises:
-        LookupError: none has; it needs one above.
+        LookupError: no area matches; add the path to `AREAS`.
     """
     fits = [(len(prefix), area) for area in AREAS for prefix in area.paths if path.startswith(prefix)]
     if not fits:
@@ -137,7 +137,7 @@ def area_of(path: str) -> Area:
 
 @cache
 def messages() -> tuple[Message, ...]:
-    """What the package's sources raise on purpose."""
+    """Return the messages of all errors that the package raises deliberately."""
     return tuple(message for path in _sources() for message in _raised(path))
 
 

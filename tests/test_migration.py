@@ -97,12 +97,12 @@ def test_values_are_those_of_the_trace(results: dict[str, dict[str, Any]]) -> No
     assert hta["Overlap of communication and computation"].between(0, 1).all()
     assert hta["Memory timeline"]["allocated"].max() == trace.analyze().memory[0].peak_bytes
     assert hta["Queue length over time"]["length"].max() == trace.analyze().queues[0].longest
-    assert hta["What was added and deleted"] == ([], [])
+    assert hta["Added and deleted operators"] == ([], [])
     assert hta["The critical path of one annotated range"]["duration_ns"].sum() == (
         trace.critical_path(between="ProfilerStep", number=1).length_ns
     )
     whole_path = trace.critical_path().length_ns
-    assert hta["What the path would be if kernels were faster"] <= whole_path
+    assert hta["The critical path with faster kernels"] <= whole_path
     assert len(hta["Steps"]) == len(trace.steps) == 3
     assert (hta["Compare two traces"]["change_ns"] == 0).all()
 
