@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..analysis.devices import Device
-from ..analysis.findings import Case, Findings, find_findings
+from ..analysis.findings import Case, Finding, Findings, find_findings
 from ..analysis.summary import Analysis
-from ..timeline.graph_replay import Replay
+from ..timeline.graph_replay import Replay, replay
+from ..timeline.whatif import apply_what_ifs, parse_what_if
+from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 
+_EXACT = 0.01  # largest relative difference of a command's gain from the finding's
 MOST_RANKS = 16  # above this, the page has no findings: they need all traces in one replay
 
 
@@ -27,20 +30,41 @@ def cards_of(
         devices, replays, shells: see `Case`.
 
     Returns:
-        `Findings.to_dict()` with `none_reason` and, per finding, `command`: the shell command that prints its gain.
-        Times in `where` count from the start of the page's timeline.
+        `Findings.to_dict()` with `none_reason` and, per finding, `command`: the shell command that prints its gain, ""
+        if no command does. Times in `where` count from the start of the page's timeline.
     """
     traces = [analysis.trace for analysis in analyses]
     case = Case(traces, analyses=analyses, devices=devices, replays=replays, shells=shells)
-    plain = plain_cards(find_findings(case))
-    for one in plain["found"]:
+    found = find_findings(case)
+    plain = plain_cards(found)
+    for finding, one in zip(found.all, plain["found"], strict=True):
         rank, where = one["where"].get("rank"), one["where"]
         own = next((trace for trace in traces if trace.rank == rank), traces[0])
         shift = own.nodes.span.start - own.span.start
         one["where"] = where | {key: where[key] + shift for key in ("start_ns", "end_ns") if key in where}
-        what_ifs = " ".join(f"--what-if {shell_word(text)}" for text in one["what_ifs"])
-        one["command"] = f"etplus replay {case.shells} {what_ifs}" if what_ifs else ""
+        one["command"] = _command(case, finding)
     return plain
+
+
+def _command(case: Case, finding: Finding) -> str:
+    """Return the replay command of a finding, "" if its changes in the command's grammar do not give its gain: they can
+    change more events than the finding does.
+    """
+    if finding.gain is None:
+        return ""
+    try:
+        changed = apply_what_ifs(
+            case.graph, [*map(parse_what_if, finding.what_ifs)], case.constants, lambda: case.row_bounds
+        )
+    except UsageError:
+        return ""
+    saved = case.makespan_ns - replay(changed, case.constants).makespan_ns
+    if abs(saved - finding.gain.replayed_ns) > _EXACT * finding.gain.replayed_ns:
+        return ""
+    coupled = " --rank-couple" if len(case.traces) > 1 else ""
+    return (
+        f"etplus replay {case.shells}{coupled} {' '.join(f'--what-if {shell_word(text)}' for text in finding.what_ifs)}"
+    )
 
 
 def plain_cards(found: Findings) -> dict[str, Any]:

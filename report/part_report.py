@@ -57,7 +57,7 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
         "runtime_calls": len(trace.runtime),
         "gpu_events": len(trace.gpu),
         "attributed_ns": sum(row.total_ns for row in analysis.breakdown if row.op),
-        "tree": time_tree(analysis.breakdown, comm).plain(),
+        "tree": time_tree(analysis.breakdown, comm),
         "gaps": [gap.plain() for gap in longest_gaps(trace)],
     } | ({"tables": others} if others else {})
 

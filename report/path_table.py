@@ -56,9 +56,13 @@ class PathTable:
         class_of = classes.codes([*(_classes(path) for path in trace.origin.modules), ""]).astype(np.int64)
         entry = np.append(origin.entry, -1)[row]
         line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
-        names = (_kernel_of_rows(trace)[row], _operator_of_rows(trace)[row])
-        self._keys = (chain.kind[taken], *names, class_of[np.append(origin.module, -1)[row]], line)
-        self._step, self._ns, self._id = _step_of_rows(trace)[row], chain.ns[taken], np.append(trace.nodes.id, -1)[row]
+        gpu, runtime, none = trace.gpu, trace.runtime, np.full(len(trace.calls), -1, np.int64)
+        kernel = _by_row(trace, gpu.name.astype(np.int64), none, runtime.name.astype(np.int64))[row]
+        module = class_of[np.append(origin.module, -1)[row]]
+        self._keys = (chain.kind[taken], kernel, _operator_of_rows(trace)[row], module, line)
+        steps = trace.step_of_event, trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)
+        self._step, self._ns = _by_row(trace, *steps)[row], chain.ns[taken]
+        self._id = np.append(trace.nodes.id, -1)[row]
         self._start, self._end = (times[taken] - trace.span.start for times in (chain.start, chain.end))
         self._kinds, self._names, self._classes = chain.kinds, trace.names, classes.values
         self._lines = [f"{source.file}:{source.line}" for source in trace.source_table.lines]
@@ -114,13 +118,3 @@ def _operator_of_rows(trace: Trace) -> IntColumn:
     top, calls = trace.hierarchy.top, trace.calls
     name = np.append(calls.name[np.where(top >= 0, top, np.arange(len(calls)))], -1).astype(np.int64)
     return _by_row(trace, name[trace.origin.gpu_call], name[:-1], name[trace.runtime.call])
-
-
-def _kernel_of_rows(trace: Trace) -> IntColumn:
-    none = np.full(len(trace.calls), -1, np.int64)
-    return _by_row(trace, trace.gpu.name.astype(np.int64), none, trace.runtime.name.astype(np.int64))
-
-
-def _step_of_rows(trace: Trace) -> IntColumn:
-    runtime = trace.runtime
-    return _by_row(trace, trace.step_of_event, trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread))

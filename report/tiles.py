@@ -37,7 +37,9 @@ class LaneLayout:
     def of(lane: IntColumn, depth: IntColumn, ts: IntColumn) -> LaneLayout:
         """Lay out events that start at `ts`, in ns."""
         order = np.lexsort((ts, depth, lane))
-        return LaneLayout(lane, depth, order, _tile_starts(lane[order], depth[order]))
+        rows = np.flatnonzero(run_starts(lane[order], depth[order]))
+        within = np.arange(len(lane)) - np.repeat(rows, np.diff(np.append(rows, len(lane))))
+        return LaneLayout(lane, depth, order, np.flatnonzero(within % _TILE == 0))
 
     @cached_property
     def number(self) -> IntColumn:
@@ -90,9 +92,3 @@ def tiles_of(layout: LaneLayout, columns: Mapping[str, npt.NDArray[np.integer]])
         "count": layout.counts,
         "data": [pack(fields, {name: column[part] for name, column in columns.items()}) for part in layout.parts()],
     }
-
-
-def _tile_starts(lane: IntColumn, depth: IntColumn) -> IntColumn:
-    rows = np.flatnonzero(run_starts(lane, depth))
-    within = np.arange(len(lane)) - np.repeat(rows, np.diff(np.append(rows, len(lane))))
-    return np.flatnonzero(within % _TILE == 0)

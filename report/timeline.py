@@ -96,67 +96,52 @@ _LEVELS_SHOWN = 24
 
 
 @dataclass
-class Branch:
-    """Module, operator or kernel: `Branch` of `page/src/types.d.ts`. `kind` is −1 except for kernels."""
+class _Branch:
+    """Module, operator or kernel; `kind` is −1 except for kernels."""
 
     name: str
-    level: str = "module"
+    level: str
     kind: int = -1
     count: int = 0
     total_ns: int = 0
-    children: dict[tuple[str, str], Branch] = field(default_factory=dict)
-
-    def child(self, name: str, level: str, kind: int = -1) -> Branch:
-        """Return the child with a name and level; create it if missing."""
-        return self.children.setdefault((level, name), Branch(name, level, kind))
-
-    def plain(self) -> dict[str, Any]:
-        """Return plain objects, the longest child first."""
-        kids = sorted(self.children.values(), key=lambda kid: (-kid.total_ns, kid.name))
-        values = {"name": self.name, "level": self.level, "count": self.count, "total_ns": self.total_ns}
-        if self.kind >= 0:
-            values["kind"] = self.kind
-        return values | ({"children": [kid.plain() for kid in kids]} if kids else {})
+    children: dict[tuple[str, str], _Branch] = field(default_factory=dict)
 
 
-def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> Branch:
-    """Return the tree of all rows of `breakdown`.
+def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> dict[str, Any]:
+    """Return the tree of all rows of `breakdown`: `Branch` of `page/src/types.d.ts`, the longest child first.
 
     Joins a module with its only child module ("outer / inner"). Merges the small parts of a level.
     """
-    root = Branch("")
+    root = _Branch("", "module")
     for row in rows:
-        path = [root]
-        for module in row.modules[:_LEVELS_SHOWN]:
-            path.append(path[-1].child(module, "module"))
-        path.append(path[-1].child(row.label, "operator"))
+        steps = [(name, "module", -1) for name in row.modules[:_LEVELS_SHOWN]]
         kind = gpu_kind(row.kernel, row.category, row.kernel in comm_kernels)
-        path.append(path[-1].child(row.kernel, "kernel", kind))
+        path = [root]
+        for step in [*steps, (row.label, "operator", -1), (row.kernel, "kernel", kind)]:
+            path.append(path[-1].children.setdefault(step[:2], _Branch(*step)))
         for branch in path:
             branch.count += row.count
             branch.total_ns += row.total_ns
-    _tidy(root, root.total_ns * _LEAST_SHARE)
-    return root
+    return _plain_branch(root, root.total_ns * _LEAST_SHARE)
 
 
-def _tidy(branch: Branch, least: float) -> None:
-    small = [key for key, kid in branch.children.items() if kid.total_ns < least]
-    if len(small) > 1:
-        rest = Branch(f"{len(small)} smaller parts", "other")
-        for key in small:
-            kid = branch.children.pop(key)
-            rest.count += kid.count
-            rest.total_ns += kid.total_ns
-        branch.children["other", rest.name] = rest
-    for key, kid in list(branch.children.items()):
+def _plain_branch(branch: _Branch, least: float) -> dict[str, Any]:
+    small = [kid for kid in branch.children.values() if kid.total_ns < least]
+    kids = [kid for kid in branch.children.values() if kid.total_ns >= least or len(small) < 2]
+    for at, kid in enumerate(kids):
         while kid.level == "module" and len(kid.children) == 1:
             (only,) = kid.children.values()
             if only.level != "module":
                 break
             only.name = f"{kid.name} / {only.name}"
-            kid = only
-        branch.children[key] = kid
-        _tidy(kid, least)
+            kids[at] = kid = only
+    if len(small) > 1:
+        sums_of_small = sum(kid.count for kid in small), sum(kid.total_ns for kid in small)
+        kids.append(_Branch(f"{len(small)} smaller parts", "other", -1, *sums_of_small))
+    kids.sort(key=lambda kid: (-kid.total_ns, kid.name))
+    shown = {"name": branch.name, "level": branch.level, "count": branch.count, "total_ns": branch.total_ns}
+    shown |= {"kind": branch.kind} if branch.kind >= 0 else {}
+    return shown | ({"children": [_plain_branch(kid, least) for kid in kids]} if kids else {})
 
 
 def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: IntColumn) -> dict[str, Any]:

@@ -312,11 +312,11 @@ does not explain ${u(p.unexplained,"share")}`:""}`]:["Gain","not replayed"],d===
 inty",`${r}: ${po[r]??""}`]]),A=i.every(F=>F.command===i[0].command)?i[0].command:null,P=i.map(({text:F,value:it,unit:Vt,
 command:Tn})=>h("li",{},F,it===null?null:h("b",{},` ${rs(it,Vt)}`),A===null?[" ",ze(Tn)]:null)),gt=yo(t,v),T=Ge([...M,gt&&
 ["Where",gt]]),U=Ge([["Evidence",h("div",{},h("ul",{class:"proof"},P),A?ze(A):null)],["Try",l],["Check",a],c?["What if",
-h("div",{},ze(c),y?X(` prints ${u(y,"ns")}, profiler overhead included`):null)]:null]);return S.append(h("header",{},h("\
-span",{class:"rank"},String(e+1)),h("h3",{id:`finding-${e+1}-title`},o),p?h("span",{class:"saves"},`saves ${u(p.ns,"ns")}`):
-null,(v?go(f):[]).map(([F,it],Vt)=>h("button",{type:"button",class:Vt?"other":"go",title:`${F}, in the timeline`,onclick:v?.(
-it)},Vt?F:"Show in the timeline"))),h("details",{},h("summary",{},"Evidence and what to try"),p?fo(p,m):null,h("div",{class:"\
-halves"},yt(T),yt(U)))),S}var Ge=s=>s.filter(t=>t!==null&&t!=="");function fo({ns:s,low_ns:t,high_ns:e},n){let o=i=>`${Math.
+h("div",{},ze(c),y?X(` saves ${u(y,"ns")} of the recorded time`):null)]:null]);return S.append(h("header",{},h("span",{class:"\
+rank"},String(e+1)),h("h3",{id:`finding-${e+1}-title`},o),p?h("span",{class:"saves"},`saves ${u(p.ns,"ns")}`):null,(v?go(
+f):[]).map(([F,it],Vt)=>h("button",{type:"button",class:Vt?"other":"go",title:`${F}, in the timeline`,onclick:v?.(it)},Vt?
+F:"Show in the timeline"))),h("details",{},h("summary",{},"Evidence and what to try"),p?fo(p,m):null,h("div",{class:"hal\
+ves"},yt(T),yt(U)))),S}var Ge=s=>s.filter(t=>t!==null&&t!=="");function fo({ns:s,low_ns:t,high_ns:e},n){let o=i=>`${Math.
 max(0,Math.min(100,100*i/(n||1))).toFixed(2)}%`;return h("div",{class:"gain",role:"img","aria-label":`Gain: ${Fe({ns:s,low_ns:t,
 high_ns:e},n)}`,"--gain":o(s),"--low":o(t),"--high":o(e)},h("i",{}),h("s",{}))}function ze(s){let t=h("button",{type:"bu\
 tton",class:"copy","aria-label":`Copy: ${s}`,title:"Copy the command"},"Copy");return t.addEventListener("click",async()=>{

@@ -65,6 +65,11 @@ def test_commands_of_the_page_run_in_its_folder(tmp_path: Path) -> None:
         assert name == "etplus" and "../my traces/a.json.gz" in words and "--steps=1" in words, command
         done = call(*words, cwd=tmp_path / "pages")
         assert done.returncode == 0, (command, done.stderr)
+    for one in (one for one in found if one["command"]):
+        told = json.loads(call(*shlex.split(one["command"])[1:], "--json", "-", cwd=tmp_path / "pages").stdout)[
+            "what_if"
+        ]
+        assert told["before_ns"] - told["after_ns"] == pytest.approx(one["gain"]["replayed_ns"], rel=0.02)
 
 
 def test_commands_of_a_comparison_run_in_its_folder(tmp_path: Path) -> None:

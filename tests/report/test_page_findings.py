@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class Made:
         proof = Evidence(
             "softmax takes", int(trace.nodes.dur[rows].sum()), "ns", f"etplus analyze '{EVIL}' --table kernels"
         )
-        change = (Intervention(f"{trace.names[code]}*0.5", rows),)
+        change = (Intervention(f"kernel:name={trace.names[code]}*0.5", rows),)
         where = where_of(trace, rows)
         yield Candidate("made", self.title, where, (proof,), proof.value, "measured", "do less", "it is less", change)
         late = int(trace.gpu.ts.min()) - trace.nodes.span.start
@@ -211,3 +212,13 @@ def test_eager_attention_leads_to_its_softmax(browser: Page, tmp_path: Path) -> 
     parts = browser.evaluate("[...document.querySelectorAll('.details [data-row]')].map((one) => one.dataset.row)")
     assert {"operator", "modules", "source"} <= set(parts)
     assert browser.errors == []
+
+
+@pytest.mark.parametrize("name", ["python-stacks/mi300_timesformer", f"linked {GPU_SHAPED}"])
+def test_only_changes_that_the_command_can_express_have_one(name: str) -> None:
+    """`kernel*0.06` of a finding means its own kernels; the command would change all."""
+    cards = {one["id"]: one for one in cards_of([analysis_of(name)])["found"]}
+    assert any(one["command"] for one in cards.values())
+    for one in cards.values():
+        bare = any(re.fullmatch(r"kernel\*[\d.]+", text) for text in one["what_ifs"])
+        assert not (bare and one["command"]) and (not one["command"] or one["gain"])

@@ -82,7 +82,7 @@ function findingCard(report, finding, at) {
       ["Evidence", el("div", {}, el("ul", { class: "proof" }, proof), shared ? commandOf(shared) : null)],
       ["Try", advice],
       ["Check", check],
-      command ? ["What if", el("div", {}, commandOf(command), replayed ? small(` prints ${show(replayed, "ns")}, profiler overhead included`) : null)] : null,
+      command ? ["What if", el("div", {}, commandOf(command), replayed ? small(` saves ${show(replayed, "ns")} of the recorded time`) : null)] : null,
     ]);
   node.append(
     el(
