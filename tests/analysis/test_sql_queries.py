@@ -112,7 +112,7 @@ def shorter(trace: Trace) -> list[tuple[Any, ...]]:
 ANSWERS: dict[str, Answer] = {
     "Kernels that take the most time": lambda t: top(
         flat(sums(((e[4], 1, e[3]) for e in events(t)), 1)), 2, 10),
-    "Operators that launch it": lambda t: top(
+    "Operators by kernel time": lambda t: top(
         flat(sums(((k.op.name if k.op else "", k.duration_ns) for k in t.kernels), 1)), 1, 10),
     "Host time of operators": lambda t: top(
         flat(sums(((o.name, 1, o.self_ns) for o in t.ops), 1)), 2, 20),
@@ -125,15 +125,15 @@ ANSWERS: dict[str, Answer] = {
          for k in t.kernels), 2)), 2, 20),
     "Launch calls and delays": launches,
     "How long kernels wait after their launch": delays,
-    "How full the launch queues are": queues,
+    "Length of the launch queues": queues,
     "Kernels shorter than their launch call": shorter,
     "Time of each stream": lambda t: sorted(flat(sums(((e[0], e[1], 1, e[3]) for e in events(t)), 2))),
-    "How long each device is busy": busy,
+    "Busy time of each device": busy,
     "Gaps between the events of a stream": gaps,
     "Time of each step": lambda t: [(step.number, step.name, step.duration_ns) for step in t.steps],
     "Device time of each step": lambda t: sorted(flat(sums(
         ((int(t.step_of_event[k.index]), k.duration_ns) for k in t.kernels if k.step is not None), 1))),
-    "What could not be attached, and why": lambda t: sorted(flat(sums(
+    "Unattached events by reason": lambda t: sorted(flat(sums(
         (((t.sql("select reason from device where row is null order by start_ns").rows[at][0]), 1, dur)
          for at, dur in enumerate(t.unattached.dur.tolist())), 1))),
     "Copies by kind": lambda t: sorted(flat(sums(
@@ -149,7 +149,7 @@ ANSWERS: dict[str, Answer] = {
         (name, len(dur), max(dur)) for name in {t.names[code] for code in t.runtime.name}
         for dur in [[int(e - s) for n, s, e in zip(t.runtime.name, t.runtime.ts, t.runtime.end, strict=True)
                      if t.names[n] == name]]], 2, 10),
-    "What waits for what": lambda t: sorted(
+    "Dependencies by kind": lambda t: sorted(
         Counter(data["kind"] for *_, data in t.to_networkx().edges(data=True) if data["kind"] != "call").items()),
     "FLOPs and rates of kernels": lambda t: [
         (name, flops, flops / ns) for name, flops, ns in top(flat(sums((
@@ -163,8 +163,8 @@ ANSWERS: dict[str, Answer] = {
     "Largest allocations": lambda t: sorted(
         zip(t.memory.ts.tolist(), t.memory.bytes.tolist(), none(t.memory.device.tolist()), strict=True),
         key=lambda row: (-row[1], row[0]))[:10],
-    "Which rank is busiest": lambda t: [(t.rank or 0, len(events(t)), sum(e[3] for e in events(t)))],
-    "Where ranks differ most": lambda t: top([(name, 0) for name in {e[4] for e in events(t)}], 1, 10),
+    "Busiest ranks": lambda t: [(t.rank or 0, len(events(t)), sum(e[3] for e in events(t)))],
+    "Events whose time differs most between ranks": lambda t: top([(name, 0) for name in {e[4] for e in events(t)}], 1, 10),
 }  # fmt: skip
 
 
@@ -194,9 +194,9 @@ def test_ranks_by_hand() -> None:
     for key in names:
         there = [of[key][0] for of in by_rank.values() if key in of]
         apart.append((*key, max(there) - min(there)))
-    assert tables.query(QUERIES["Where ranks differ most"]).rows == top(apart, 1, 10)
+    assert tables.query(QUERIES["Events whose time differs most between ranks"]).rows == top(apart, 1, 10)
     each = [(rank, len(events(trace)), sum(e[3] for e in events(trace))) for rank, trace in traces.items()]
-    assert tables.query(QUERIES["Which rank is busiest"]).rows == top(each, 2)
+    assert tables.query(QUERIES["Busiest ranks"]).rows == top(each, 2)
 
 
 def test_sums_equal_the_analysis_tables() -> None:
@@ -205,7 +205,7 @@ def test_sums_equal_the_analysis_tables() -> None:
     analysis = trace.analyze()
     by_kernel = sums(((row.kernel, row.count, row.total_ns) for row in analysis.kernels), 1)
     assert trace.sql(QUERIES["Kernels that take the most time"]).rows == top(flat(by_kernel), 2, 10)
-    assert trace.sql(QUERIES["How long each device is busy"]).rows == [
+    assert trace.sql(QUERIES["Busy time of each device"]).rows == [
         (use.device, use.busy_ns) for use in analysis.device_use]  # fmt: skip
     idle = {(of.device, of.stream): of.host_wait_ns + of.kernel_wait_ns + of.other_ns for of in analysis.idle_causes}
     assert {key[:2]: key[2] or 0 for key in trace.sql(QUERIES["Gaps between the events of a stream"]).rows} == idle
