@@ -164,7 +164,7 @@ ANSWERS: dict[str, Answer] = {
         zip(t.memory.ts.tolist(), t.memory.bytes.tolist(), none(t.memory.device.tolist()), strict=True),
         key=lambda row: (-row[1], row[0]))[:10],
     "Busiest ranks": lambda t: [(t.rank or 0, len(events(t)), sum(e[3] for e in events(t)))],
-    "Events whose time differs most between ranks": lambda t: top([(name, 0) for name in {e[4] for e in events(t)}], 1, 10),
+    "Largest differences between ranks": lambda t: top([(name, 0) for name in {e[4] for e in events(t)}], 1, 10),
 }  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def test_ranks_by_hand() -> None:
     for key in names:
         there = [of[key][0] for of in by_rank.values() if key in of]
         apart.append((*key, max(there) - min(there)))
-    assert tables.query(QUERIES["Events whose time differs most between ranks"]).rows == top(apart, 1, 10)
+    assert tables.query(QUERIES["Largest differences between ranks"]).rows == top(apart, 1, 10)
     each = [(rank, len(events(trace)), sum(e[3] for e in events(trace))) for rank, trace in traces.items()]
     assert tables.query(QUERIES["Busiest ranks"]).rows == top(each, 2)
 
