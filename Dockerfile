@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
-# etplus on its own: docker build -t etplus . && docker run --rm etplus
-# On files of this folder: docker run --rm -v "$PWD:/work" --user "$(id -u):$(id -g)" etplus why trace.json.gz
+# Build the image and run the demo: docker build -t etplus . && docker run --rm etplus
+# Use files in this folder: docker run --rm -v "$PWD:/work" --user "$(id -u):$(id -g)" etplus why trace.json.gz
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build

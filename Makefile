@@ -1,27 +1,27 @@
-# The two commands of the README are `make demo` and `make test`; the rest is for developers.
+# The README names `make demo` and `make test`; the other targets are for developers.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# A strict editable install lists files one by one, so a new file (a touched folder) asks for a new install.
+# A strict editable install lists individual files, so a new file (which changes the folder's time) needs a new install.
 FOLDERS := $(shell find trace schemas linker recording jobs converters timeline cli analysis report planning fixtures -type d -not -name __pycache__)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=strict
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
-# Empty, which allows bytecode: tests start hundreds of processes, and without it each compiles the package anew.
+# Empty, so Python writes bytecode: tests start hundreds of processes, and each would otherwise compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-all oldest peers lint docs page page-check coverage bench score clean
 demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
-# With fewer random examples a test.
+# Fewer random examples per test.
 test: $(VENV)/.tests
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 
-# With the tests marked `slow`, and all examples.
+# Includes tests marked `slow` and all random examples.
 test-all: $(VENV)/.tests
 	$(PYTEST)
 
-# Line and branch coverage of each package, processes included; fails below 95% of the core's lines.
+# Line and branch coverage of each package, including subprocesses; fails if less than 95% of the core's lines are covered.
 coverage: $(VENV)/.tests
 	$(INSTALL) 'pytest-cov>=6' 'coverage>=7.10'
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick --cov=etplus --cov-report=json:coverage.json
@@ -34,16 +34,16 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy -p etplus
 	$(BIN)/lint-imports
 
-# The site, in site/: open site/index.html. Warnings, broken links among them, are errors.
+# Build the documentation: open site/index.html. Warnings, including broken links, are errors.
 docs: $(VENV)/.installed
 	$(INSTALL) -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
-# The page's script in one file, which is committed, so that installing and testing need no Node.
+# Bundle the page's script into one file. The bundle is committed, so installing and testing need no Node.
 page: report/page/node_modules/.package-lock.json
 	npm --prefix report/page run --silent build
 
-# Types, the script's own tests, and that the committed file is what its sources give.
+# Check types, run the script's tests, and check that the committed bundle matches its sources.
 page-check: report/page/node_modules/.package-lock.json
 	npm --prefix report/page run --silent check
 
@@ -67,13 +67,13 @@ bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/findings.py
 	$(BIN)/python benchmarks/bench_predict.py
 
-# The oldest protobuf that is supported; `make test` takes the newest.
+# Test with the oldest supported protobuf; `make test` uses the newest.
 oldest: $(VENV)/.tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/oldest protobuf==4.21.0
 	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q tests/schemas/test_stream.py \
 	    tests/converters/test_chakra.py tests/schemas/test_chakra_reader.py -k 'not gpu-pairs'
 
-# HTA (traceinsight on PyPI), with which tests/conformance compares values, in an environment of its own; without it those tests skip.
+# Install HTA (traceinsight on PyPI) in a separate environment: tests/conformance compares values with it, or skips without it.
 peers: $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/peers
 	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check traceinsight

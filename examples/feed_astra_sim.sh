@@ -3,8 +3,8 @@
 #
 #   sh feed_astra_sim.sh TRACES OUTPUT
 #
-# TRACES has rankN.et.json and rankN.kineto.json of each rank, gzipped or not. ASTRA_SIM is the simulator's program;
-# without it the job is converted and checked only.
+# TRACES contains rankN.et.json and rankN.kineto.json for each rank, gzipped or not. ASTRA_SIM is the simulator's
+# executable; without it, the job is only converted and checked.
 set -eu
 traces=$1 output=$2
 
@@ -12,7 +12,7 @@ for et in "$traces"/rank*.et.json*; do
   name=${et##*/}
   rank=${name%%.*}
   kineto=$traces/$rank.kineto${name#"$rank".et}
-  # Exit status 3, which ends the script, if less is linked or certain than the gates ask for.
+  # If too few operators are linked or certain, the exit status is 3, which ends the script.
   trace-link --et-file "$et" --kineto-file "$kineto" -o "$output/linked/$rank.json" --exact-match \
     --min-match 0.99 --min-certain 0.95 --quiet --json "$output/reports/$rank.json"
 done
@@ -20,9 +20,9 @@ done
 etplus convert "$output"/linked/rank*.json --to astra-sim --network bandwidth=25,latency=5us -o "$output/job"
 
 if [ -n "${ASTRA_SIM:-}" ]; then
-  # ASTRA-sim ends with status 0 even if ranks wait forever; this ends with 1 if a node never ran.
+  # ASTRA-sim exits with status 0 even if ranks wait forever; `check --run` exits with 1 if a node never ran.
   etplus check "$output/job" --profile astra-sim --run
 else
   etplus check "$output/job" --profile astra-sim
-  echo "not simulated: set ASTRA_SIM to the program of ASTRA-sim (https://github.com/astra-sim/astra-sim)"
+  echo "not simulated: set ASTRA_SIM to the executable of ASTRA-sim (https://github.com/astra-sim/astra-sim)"
 fi

@@ -1,10 +1,10 @@
-"""Use the linker as a library, without PyTorch: what a replay benchmark needs to know about every operator.
+"""Use the linker as a library, without PyTorch, to collect the data that a replay benchmark needs.
 
     python examples/replay_benchmark.py [ET KINETO]
 
-A replay benchmark runs the operators of an Execution Trace again and compares. For that it needs, for every operator
-and every set of input shapes, how often it was called and how long it took in the recorded run, on the CPU and on the
-GPU. Without arguments the example takes the pair that comes with the package.
+A replay benchmark runs the operators of an Execution Trace again and compares their times. For every operator and every
+set of input shapes, this example prints the number of calls and the CPU and GPU time in the recorded run. Without
+arguments, it uses a pair of traces that comes with the package.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Measured:
 
 
 def measured_operators(nodes: list[dict[str, Any]]) -> dict[tuple[str, str], Measured]:
-    """Exclusive CPU times and GPU times of the operators (not of annotations and autograd's own nodes)."""
+    """Return exclusive CPU times and GPU times per operator and shapes, without annotations and autograd nodes."""
     operators: dict[tuple[str, str], Measured] = defaultdict(Measured)
     key_of: dict[int, tuple[str, str]] = {}
     for node in nodes:

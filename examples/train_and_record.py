@@ -2,8 +2,8 @@
 
     python examples/train_and_record.py [FOLDER]
 
-leaves the Execution Trace, the Kineto trace and the ET+ of three iterations in FOLDER (default: traces) and prints
-what the linker found. In your own script the two lines that matter are the `with` and the `step()`.
+Writes the Execution Trace, the Kineto trace and the ET+ of three iterations to FOLDER (default: traces) and prints the
+link report. In your own script, you need only two of these lines: `with record(...)` and `recording.step()`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(folder: str = "traces") -> None:
                 loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
             optimizer.step()
             recording.step()
-            if recording.finished:  # leave this out to train on; recording costs nothing from here
+            if recording.finished:  # leave this out to continue training; from here on, recording costs nothing
                 break
 
     assert recording.result is not None
