@@ -44,17 +44,8 @@ WORLD: Final[Group] = ("", ())  # All ranks of the job.
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
 
 # Parts of names, longer ones first.
-_PARTS: Sequence[tuple[str, int]] = (
-    ("allreduce", CollectiveCommType.ALL_REDUCE),
-    ("reducescatter", CollectiveCommType.REDUCE_SCATTER),
-    ("allgather", CollectiveCommType.ALL_GATHER),
-    ("alltoall", CollectiveCommType.ALL_TO_ALL),
-    ("broadcast", CollectiveCommType.BROADCAST),
-    ("barrier", CollectiveCommType.BARRIER),
-    ("reduce", CollectiveCommType.REDUCE),
-    ("gather", CollectiveCommType.GATHER),
-    ("scatter", CollectiveCommType.SCATTER),
-)
+_LONGER_FIRST = "ALL_REDUCE REDUCE_SCATTER ALL_GATHER ALL_TO_ALL BROADCAST BARRIER REDUCE GATHER SCATTER".split()
+_PARTS = {name.replace("_", "").lower(): COLLECTIVES[name] for name in _LONGER_FIRST}
 _POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
 _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
@@ -68,7 +59,7 @@ def collective_type(comm: Comm, name: str) -> int | None:
         plain = re.sub(r"[^a-z]", "", text.rpartition(":")[2].lower())
         if plain in _POINT_TO_POINT:
             return _POINT_TO_POINT[plain]
-        for part, value in _PARTS:
+        for part, value in _PARTS.items():
             if part in plain:
                 return value
     return None

@@ -44,15 +44,10 @@ def tables_of(trace: Trace) -> Tables:
     events = gpu_rows[lost]
     reason[lost] = unknown_launch_reasons(nodes.ts[events], nodes.correlation[events], *recorded, len(calls))
     gpu = _gpu_events(trace, gpu_rows, call, launch, as_column(reason))
-    runtime = RuntimeCalls(
-        name=nodes.name[runtime_rows],
-        thread=nodes.thread[runtime_rows],
-        ts=nodes.ts[runtime_rows],
-        end=nodes.end[runtime_rows],
-        call=caller[runtime_rows],
-        launches=as_column(mask_at(len(runtime_rows), gpu.runtime[gpu.runtime >= 0])),
-        source=runtime_rows,
-    )
+    launches = as_column(mask_at(len(runtime_rows), gpu.runtime[gpu.runtime >= 0]))
+    name, thread = nodes.name[runtime_rows], nodes.thread[runtime_rows]
+    times = nodes.ts[runtime_rows], nodes.end[runtime_rows]
+    runtime = RuntimeCalls(name, thread, *times, caller[runtime_rows], launches, runtime_rows)
     return Tables(signatures.values, calls, runtime, gpu, captured_calls(trace, signatures))
 
 

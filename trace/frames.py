@@ -55,7 +55,7 @@ def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = Non
 
 
 def arrow_numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Return numbers or booleans as a `pyarrow.Array`, without `pyarrow.array`, which imports pandas."""
+    """Return numbers or booleans as a `pyarrow.Array`, without `pyarrow.array` (it imports pandas)."""
     kind = library("pyarrow").from_numpy_dtype(values.dtype)
     data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
     return arrow_array(kind, len(values), missing, [data])

@@ -19,19 +19,15 @@ GPU_KINDS = (
     "Other kernel",
 )
 # The first match counts: an attention kernel may be built from a GEMM library.
-_BY_NAME = (
-    ("Attention", re.compile(r"flash|fmha|attention|attn|BatchPrefill|BatchDecode", re.IGNORECASE)),
-    ("Normalization", re.compile(r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm", re.IGNORECASE)),
-    ("Convolution", re.compile(r"conv(?!ert)|wgrad|dgrad|winograd|fprop|implicit_gemm|cudnn_\d+x\d", re.IGNORECASE)),
-    (
-        "GEMM",
-        re.compile(
-            r"gemm|gemv|cijk|cutlass|xmma|nvjet|matmul|mm_kernel|dot_kernel|splitk|fused_moe_kernel|fmoe", re.IGNORECASE
-        ),
-    ),
-    ("Reduction and softmax", re.compile(r"reduce|softmax|cumsum|scan", re.IGNORECASE)),
-    ("Elementwise", re.compile(r"elementwise|multi_tensor|foreach|pointwise|fill|gelu|relu|triton_poi", re.IGNORECASE)),
-)
+_PATTERNS = {
+    "Attention": r"flash|fmha|attention|attn|BatchPrefill|BatchDecode",
+    "Normalization": r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm",
+    "Convolution": r"conv(?!ert)|wgrad|dgrad|winograd|fprop|implicit_gemm|cudnn_\d+x\d",
+    "GEMM": r"gemm|gemv|cijk|cutlass|xmma|nvjet|matmul|mm_kernel|dot_kernel|splitk|fused_moe_kernel|fmoe",
+    "Reduction and softmax": r"reduce|softmax|cumsum|scan",
+    "Elementwise": r"elementwise|multi_tensor|foreach|pointwise|fill|gelu|relu|triton_poi",
+}
+_BY_NAME = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
 _MTIA = "mtia_ccp_events"
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
 # Kernels next to a GEMM: changes of layout, sums of partial results.
@@ -67,4 +63,4 @@ def computes_products(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _kind_of(name: str) -> str:
-    return next((kind for kind, pattern in _BY_NAME if pattern.search(name, 0, MAX_NAME)), "Other kernel")
+    return next((kind for kind, pattern in _BY_NAME.items() if pattern.search(name, 0, MAX_NAME)), "Other kernel")

@@ -23,8 +23,6 @@ def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Nodes(Record):
-    """One row per node and runtime call, in file order."""
-
     kind: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, None, "CPU, GPU or RUNTIME"))
     structural: ColumnOf[Row, np.bool_] = field(metadata=_row(np.bool_, None, "process and thread nodes, no calls"))
     id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, None, "unique"))
@@ -75,7 +73,6 @@ class Nodes(Record):
 
     @cached_property
     def end(self) -> ColumnOf[Row, np.int64]:
-        """ts + dur, in ns."""
         return as_column(self.ts + self.dur)
 
     @cached_property

@@ -61,8 +61,6 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 
 @dataclass(frozen=True, repr=False)
 class Origin(Record):
-    """Origins of the calls and GPU events of a trace."""
-
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES` for each call
     forward: Positions[CallIndex, CallIndex]  # forward call by backward call, also for the calls below it; −1 for none
     through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
@@ -85,7 +83,8 @@ def origin_of(trace: Trace) -> Origin:
     own_entry = trace.stacks.first_entry(calls.source)
     forward, through = _forward_of(trace, backward)
     phase = _phases(trace, backward, forward, own_entry)
-    behind = _inherited(trace, forward, phase)
+    root = nearest(np.arange(len(phase)), calls.parent, forward >= 0)
+    behind = np.where((root >= 0) & (phase == kinds.BACKWARD), np.append(forward, -1)[root], -1)
     table = trace.source_table
     stated = trace.stacks.stated(calls.source)
     entry = _with_forward(own_entry, behind, table, stated)
@@ -111,18 +110,9 @@ def origin_of(trace: Trace) -> Origin:
     gpu_entry = np.where(as_call, scatter(len(gpu), has, entry[gpu_call[has]]), gpu_own)
     passed = nearest(np.arange(len(through)), trace.calls.parent, through > 0)
     through_all = np.where((behind >= 0) & (passed >= 0), np.append(through, 0)[passed], 0).astype(np.int8)
-    return Origin(
-        phase=as_column(phase),
-        forward=as_positions(behind),
-        through=as_column(through_all),
-        entry=as_column(entry),
-        module=as_column(module),
-        modules=paths,
-        gpu_phase=as_column(gpu_phase),
-        gpu_entry=as_column(gpu_entry),
-        gpu_module=as_column(gpu_module),
-        gpu_call=as_positions(gpu_call),
-    )
+    of_calls = as_column(phase), as_positions(behind), as_column(through_all), as_column(entry), as_column(module)
+    of_gpu = as_column(gpu_phase), as_column(gpu_entry), as_column(gpu_module), as_positions(gpu_call)
+    return Origin(*of_calls, paths, *of_gpu)
 
 
 def _with_lost_callers(trace: Trace, backward: npt.NDArray[np.bool_]) -> Trace:
@@ -322,12 +312,6 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
     unmarked = np.flatnonzero((entry >= 0) & ~marked)
     found = innermost[entry[unmarked]]
     mark[unmarked] = np.where(found >= 0, of_entry[np.maximum(found, 0)], -1)
-
-
-def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) -> IntColumn:
-    root = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
-    inside = (root >= 0) & np.isin(phase, (kinds.BACKWARD,))
-    return np.where(inside, forward[np.maximum(root, 0)], -1) if len(forward) else forward
 
 
 def _inherited_modules(

@@ -28,7 +28,6 @@ class Plugin:
 
     @property
     def package(self) -> str:
-        """Package and version."""
         return _package(self.point)
 
     def load(self) -> Any:

@@ -45,7 +45,6 @@ class RootFacts:
 
     @property
     def link_report(self) -> LinkReport | None:
-        """The link report, None if the file has none."""
         return self.report if "link" in self.summary else None
 
     @property

@@ -39,7 +39,7 @@ _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"
 def place_text(file: str, line: str, function: str, exact: bool) -> str:
     """Return a source line as text: "train.py:17 (forward)" if `line` is a call's, else "forward (train.py:17)".
 
-    Before 2.14 PyTorch records the line of a frame's `def`; of module-level code another line, which is left out.
+    Before 2.14 PyTorch records the line of a frame's `def`; the line of module-level code is left out.
     """
     if exact or not function:
         return f"{file}:{line}" + (f" ({function})" if function else "")
@@ -184,7 +184,7 @@ class Stacks(Record):
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """Return these stacks with stacks of more nodes, which replace their old ones.
+        """Return these stacks with stacks of more nodes; these replace the old ones.
 
         A frame, outermost first, is a name, or a pair of the name and the line that called it (−1 for unknown).
         """
@@ -207,15 +207,10 @@ class Stacks(Record):
         all_rows = np.concatenate([self.row[kept], np.array(added_row, np.int64)])
         order = np.argsort(all_rows, kind="stable")
         proof = np.full(len(added_row), evidence, np.int8)
-        return Stacks(
-            names=list(names),
-            above=tree[:, 0].copy(),
-            name=tree[:, 1].astype(np.int32),
-            line=tree[:, 2].astype(np.int32),
-            row=as_positions(all_rows[order]),
-            entry=np.concatenate([self.entry[kept], np.array(added_entry, np.int64)])[order],
-            evidence=np.concatenate([self.evidence[kept], proof])[order],
-        )
+        columns = tree[:, 0].copy(), tree[:, 1].astype(np.int32), tree[:, 2].astype(np.int32)
+        entry = np.concatenate([self.entry[kept], np.array(added_entry, np.int64)])[order]
+        proofs = np.concatenate([self.evidence[kept], proof])[order]
+        return Stacks(list(names), *columns, as_positions(all_rows[order]), entry, proofs)
 
 
 @dataclass(frozen=True, repr=False)
@@ -244,15 +239,9 @@ def stacks_of_tree(
     above, code, called = np.concatenate(columns).T
     order, _ = first_seen(code)  # names that are used, as they come
     of_name = inverse_positions(len(names), order)
-    return Stacks(
-        names=[names[at] for at in order.tolist()],
-        above=above.copy(),
-        name=of_name[code].astype(np.int32),
-        line=called.astype(np.int32),
-        row=as_positions(row),
-        entry=entry[frame],
-        evidence=np.full(len(row), PYTHON_FRAMES, np.int8),
-    )
+    used, evidence = [names[at] for at in order.tolist()], np.full(len(row), PYTHON_FRAMES, np.int8)
+    tree = above.copy(), of_name[code].astype(np.int32), called.astype(np.int32)
+    return Stacks(used, *tree, as_positions(row), entry[frame], evidence)
 
 
 @lru_cache(maxsize=1 << 16)

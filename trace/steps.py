@@ -131,15 +131,10 @@ class Steps(Suggests, Sequence[Step]):
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
         """Return some steps, by ordinals; `places` has the new position of each call."""
         chosen = numbers.tolist()
-        return Steps(
-            call=as_positions(np.asarray(places)[self.call[numbers]]),
-            start=self.start[numbers],
-            end=self.end[numbers],
-            names=tuple(self.names[k] for k in chosen),
-            thread=self.thread[numbers],
-            batches=tuple(self.batches[k] for k in chosen) if self.batches else (),
-            inferred=self.inferred,
-        )
+        call, names = as_positions(np.asarray(places)[self.call[numbers]]), tuple(self.names[k] for k in chosen)
+        batches = tuple(self.batches[k] for k in chosen) if self.batches else ()
+        start, end, thread = self.start[numbers], self.end[numbers], self.thread[numbers]
+        return Steps(call, start, end, names, thread, batches, self.inferred)
 
     @property
     def phases(self) -> tuple[str, ...]:

@@ -114,7 +114,6 @@ class GpuEvents(_Table):
 
     @cached_property
     def end(self) -> ColumnOf[GpuIndex, np.int64]:
-        """ts + dur, ns."""
         return as_column(self.ts + self.dur)
 
     def by_stream(self) -> Iterator[tuple[int, int, Positions[int, GpuIndex]]]:

@@ -99,14 +99,10 @@ class Trace(RootFacts, Library):
 
     def once(self, derive: Callable[[Trace], _Derived]) -> _Derived:
         """Return `derive(self)`, computed on the first call and cached."""
-        if derive not in self._derived:
-            self._derived[derive] = derive(self)
-        value: _Derived = self._derived[derive]
-        return value
-
-    @cached_property
-    def _derived(self) -> dict[Callable[[Trace], Any], Any]:
-        return {}
+        derived: dict[Callable[[Trace], _Derived], _Derived] = vars(self).setdefault("_derived", {})
+        if derive not in derived:
+            derived[derive] = derive(self)
+        return derived[derive]
 
     # The nodes, in file order.
 

@@ -53,9 +53,8 @@ INTEGERS = frozenset(
 )
 
 # ASTRA-sim simulates these (`Workload::issue_coll_comm`), replays broadcasts by duration, and aborts on others.
-SIMULATED_COLLECTIVES = frozenset(
-    map(CollectiveCommType.Value, ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER"))
-)
+_SIMULATED = ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER")
+SIMULATED_COLLECTIVES = frozenset(map(CollectiveCommType.Value, _SIMULATED))
 
 # Attributes that only etplus reads, for the way back.
 OWN_MEMBERS = {

@@ -68,9 +68,8 @@ def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> T
     trace = _with_host_callers(trace)
     if not np.any(trace.nodes.ts > 0):
         trace = _laid_out(trace, needs)
-    return trace.with_(
-        flat=False, texts=MadeRecords(partial(_texts, trace, bodies), partial(_file_text, trace, bodies))
-    )
+    texts = MadeRecords(partial(_texts, trace, bodies), partial(_file_text, trace, bodies))
+    return trace.with_(flat=False, texts=texts)
 
 
 def _summary(path: str) -> dict[str, Any]:
@@ -95,15 +94,9 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     count, lane = len(trace), needs.resources()
     source, target = needs.pairs()
     own, by_id = np.arange(count), np.argsort(trace.nodes.id, kind="stable")
-    time = list_schedule(
-        2 * count,
-        np.concatenate([2 * own, 2 * source + 1]),
-        np.concatenate([2 * own + 1, 2 * target]),
-        np.concatenate([trace.nodes.dur, np.zeros_like(source)]),
-        2 * by_id,
-        2 * by_id + 1,
-        lane[by_id],
-    ).time
+    pairs = ([2 * own, 2 * source + 1], [2 * own + 1, 2 * target], [trace.nodes.dur, np.zeros_like(source)])
+    begins, ends, lags = map(np.concatenate, pairs)
+    time = list_schedule(2 * count, begins, ends, lags, 2 * by_id, 2 * by_id + 1, lane[by_id]).time
     start, end = time[::2], time[1::2].copy()
     if np.any(end < 0):
         place = f"node {trace.nodes.id[np.flatnonzero(end < 0)[0]]}"
@@ -145,9 +138,8 @@ def _text(trace: Trace, messages: list[bytes], row: int) -> bytes:
     nodes = trace.nodes
     if nodes.ts[row] >= 0:
         times = (int(column[row]) for column in (nodes.ts, nodes.dur, nodes.dur, nodes.exclusive))
-        record |= dict(
-            zip(("ts", "dur", "inclusive_dur", "exclusive_dur"), map(reading.micros_text, times), strict=True)
-        )
+        keys = ("ts", "dur", "inclusive_dur", "exclusive_dur")
+        record |= dict(zip(keys, map(reading.micros_text, times), strict=True))
     if on_device:
         numbers = {name: int(getattr(nodes, name)[row]) for name in ("stream", "device", "correlation")}
         record |= {"cat": trace.categories[trace.nodes.category[row]], "ph": "X", **numbers, "args": {}}

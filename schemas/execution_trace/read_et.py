@@ -1,6 +1,6 @@
 """Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and positions of the nodes' texts.
 
-Version 1.0.1 has flat nodes, later ones `ctrl_deps` and `attrs`, which begin with ATTRIBUTES.
+Version 1.0.1 has flat nodes, later ones `ctrl_deps` and `attrs` (ATTRIBUTES first).
 """
 
 from __future__ import annotations

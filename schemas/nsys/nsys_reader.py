@@ -321,7 +321,7 @@ def _of(labels: tuple[str, ...], number: int) -> str:
 
 
 def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> IntColumn:
-    """Return each wait's last record of its event before it, by correlation, which counts calls; −1 for none."""
+    """Return each wait's last record of its event before it, by correlation (a count of calls); −1 for none."""
     keys = [np.stack([columns["contextId"], columns["eventId"]], axis=1) for columns in (records, waits)]
     code = distinct_rows(*np.concatenate(keys).T)[1]
     ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]

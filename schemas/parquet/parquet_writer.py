@@ -32,7 +32,7 @@ _FOREIGN = "give a folder that is not there yet, or one that etplus wrote"
 
 @gc_disabled()
 def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | None = None) -> list[str]:
-    """Write a trace as a folder of Parquet files, which reads back as the same ET+ bytes; return the files' names.
+    """Write a trace as a folder of Parquet files that read back as the same ET+ bytes; return the files' names.
 
     With `rank` each table is a folder with Hive partitions `rank=…`.
     """

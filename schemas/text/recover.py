@@ -1,6 +1,6 @@
 """Read trace files tolerantly: strictly first; if that fails, recover a valid JSON document and count the losses.
 
-The array is cut where records begin, which the layout shows even if strings or brackets are broken. Valid blocks are
+The array is cut where records begin: the layout shows this even if strings or brackets are broken. Valid blocks are
 copied; `repair` mends the others one by one.
 """
 
