@@ -111,7 +111,7 @@ class Table {
     return el(
       "th",
       { class: isText(column) ? "text" : null, scope: "col" },
-      el("button", { type: "button", title: column.hint, onclick: sort }, column.title, small(unit)),
+      el("button", { type: "button", title: column.hint, onclick: sort }, column.title.replace(/^[a-z]/, (first) => first.toUpperCase()), small(unit)),
     );
   }
 

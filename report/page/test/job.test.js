@@ -20,11 +20,12 @@ test("a job's page opens with its straggler", () => {
   assert.equal(stragglerOf({ ranks: [rank(0)], job: null }), null);
 });
 
-test("of many ranks, the one that comes last by far", () => {
-  const quantities = [{ title: "comes later than the median rank", values: [null, 1e6, 4e6] }],
-    many = { numbers: [0, 8, 9], stragglers: [8, 9], quantities };
-  assert.equal(stragglerOf({ ...report, many }).text, "comes to collectives 4.00 ms later than the median rank");
-  assert.equal(stragglerOf({ ...report, many: { ...many, stragglers: [] } }), null);
+test("of many ranks, the straggler that the others wait for longest", () => {
+  const columns = ["rank", "collectives", "last", "caused", "straggler"].map((title, at) => ({ key: String(at), title })),
+    tables = [{ name: "stragglers", columns, rows: [[4, 8, 3, 2e6, false], [9, 8, 5, 1e6, true]] }],
+    many = { stragglers: [9], tables };
+  assert.deepEqual(stragglerOf({ ...report, many }), { name: "rank 9", text: "is last in 5 of 8 collectives; the others wait 1.00 ms" });
+  assert.equal(stragglerOf({ ...report, many: { stragglers: [], tables } }), null);
 });
 
 test("a page of one trace opens with its idle time and its first problem", () => {

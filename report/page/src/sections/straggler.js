@@ -14,16 +14,15 @@ export function rankName(rank) {
  */
 export function stragglerOf({ job, many, ranks }) {
   if (many) {
-    const late = many.quantities.find((one) => one.title === LATE),
-      behind = (/** @type {number} */ rank) => late?.values[many.numbers.indexOf(rank)] ?? 0,
-      [rank] = [...many.stragglers].sort((a, b) => behind(b) - behind(a));
-    return rank === undefined ? null : { name: `rank ${rank}`, text: `comes to collectives ${show(behind(rank), "ns")} later than the median rank` };
+    const table = many.tables.find((one) => one.name === "stragglers"),
+      row = table?.rows.find(([rank]) => many.stragglers.includes(rank)),
+      [collectives, last, caused] = ["collectives", "last", "caused"].map((title) => row?.[table?.columns.findIndex((one) => one.title === title) ?? 0]);
+    return row ? { name: `rank ${row[0]}`, text: lateText(last, collectives, caused) } : null;
   }
   const rows = job?.ranks ?? [],
     at = rows.reduce((worst, row, i) => (row.caused > (rows[worst]?.caused ?? 0) ? i : worst), -1);
-  if (at < 0) return null;
-  const { last, collectives, caused } = rows[at];
-  return { name: rankName(ranks[at]), text: `is last in ${last} of ${numberOf(collectives, "collective")}; the others wait ${show(caused, "ns")}` };
+  return at < 0 ? null : { name: rankName(ranks[at]), text: lateText(rows[at].last, rows[at].collectives, rows[at].caused) };
 }
 
-const LATE = "comes later than the median rank"; // title of the quantity, see job_page.py
+/** @param {number} last @param {number} collectives @param {number} caused */
+const lateText = (last, collectives, caused) => `is last in ${last} of ${numberOf(collectives, "collective")}; the others wait ${show(caused, "ns")}`;
