@@ -37,15 +37,11 @@ from .pricing import OpRow, PricedKernel, half_width, interval
 from .rank_job import Host, RankJob
 from .task import Task
 
-# By rank, ns of its GPU events
-Times = Sequence[Sequence[float]]
+Times = Sequence[Sequence[float]]  # By rank, ns of its GPU events
 
-# An 80% interval wider than this factor is refused: the two ends suggest opposite decisions.
-WIDEST = 2.0
-# A prediction is marked if an end of its interval is farther than this factor from it.
-_SURE = 1.25
-# Share of unknown work from which it is the weakest link, and a prediction is not reliable.
-_MUCH = 0.1
+WIDEST = 2.0  # An 80% interval wider than this factor is refused: the two ends suggest opposite decisions.
+_SURE = 1.25  # A prediction is marked if an end of its interval is farther than this factor from it.
+_MUCH = 0.1  # Share of unknown work from which it is the weakest link, and a prediction is not reliable.
 # With a smaller predicted share of the critical path, the end-to-end time is a copy of the recording.
 _LEAST_PREDICTED = 0.5
 _NAME = 40
@@ -241,9 +237,9 @@ def predict(
     if changed:
         job.base.refuse(trace.file, force=force)
     waits = [job.waiting()] if len(comm_rows(trace)) else []
-    took = _EndToEnd.of([job], job.measured, job.recorded(), lambda of: job.total(of[0]), waits)
+    took = _EndToEnd.of([job], job.measured, job.replayed(job.graph.edges.lag), lambda of: job.total(of[0]), waits)
     done = Prediction(
-        trace.file, len(job.chosen.index), took.ns, job.measured, job.baselines(), job.rows(), job.unknown_edges,
+        trace.file, len(job.chosen.index), took.ns, job.measured, job.baselines(), job.rows(), job.priced.unknown,
         job.base, job.from_model(), _kernel_total([job]), changed, job.notes, () if job.shapes is None else
         (job.shapes,), job.without_waiting(took.factor), job.chosen.set_apart, job.sources, job.kernels(), took.low,
         took.high, job.steps(took.ns), None, job.untraced(),
@@ -277,7 +273,7 @@ def predict_ranks(
     done = Prediction(
         files, 1, took.ns, unchanged.measured_ns,
         {name: max(of_rank.get(name, 0) for of_rank in each) for name in each[0]},
-        tuple(row for job in jobs for row in job.rows()), float(np.mean([job.unknown_edges for job in jobs])), base,
+        tuple(row for job in jobs for row in job.rows()), float(np.mean([job.priced.unknown for job in jobs])), base,
         float(np.mean([job.from_model() for job in jobs])), _kernel_total(jobs), changed,
         tuple(dict.fromkeys(note for job in jobs for note in job.notes)),
         tuple(job.shapes for job in jobs if job.shapes is not None),
@@ -400,5 +396,5 @@ def _errors(
             job = RankJob(traces[k], other, iterations, None, False, None, keep_outliers, host="model")
             predicted = job.total()
             if predicted and job.measured:
-                found.append((round(log(job.measured / predicted), 4), round(job.unknown_edges, 4)))
+                found.append((round(log(job.measured / predicted), 4), round(job.priced.unknown, 4)))
     return EndToEndError(*zip(*found, strict=True)) if found else None

@@ -24,8 +24,7 @@ from ...trace.trace import Trace
 from .task import Task
 
 CPU_OP = "cpu_op"
-# Equal collectives did not wait if their times differ by less than this factor.
-_ABOUT = 2.0
+_ABOUT = 2.0  # Equal collectives did not wait if their times differ by less than this factor.
 
 
 class MeasuredTask(msgspec.Struct, frozen=True):
@@ -87,14 +86,10 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
                 at.name if at is not None else str(properties.get("name", "unknown device")),
-                launched[event][0], launched[event][1], _byte_factor(size, most),
+                *launched[event], round((size + most) / 2 / size, 3) if 0 < size < most else 1.0,
             )
         )  # fmt: skip
     return tasks
-
-
-def _byte_factor(least: int, most: int) -> float:
-    return round((least + most) / 2 / least, 3) if 0 < least < most else 1.0
 
 
 def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:

@@ -19,13 +19,11 @@ from .measured_tasks import MeasuredTask
 from .registry import Costs
 
 VERSION = 2
-# Integers that may be beyond MAX_NS.
-_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")
+_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # Integers that may be beyond MAX_NS.
 # A held-out trace is comparable to one with an unknown share u if its own share is up to 10%, or up to 2 u.
 _LITTLE, _MUCH = 0.1, 2.0
 
-# A prediction that is off by a factor of e to this is none: 10,000 years for 30 ms.
-_FARTHEST = 30.0
+_FARTHEST = 30.0  # A prediction that is off by a factor of e to this is none: 10,000 years for 30 ms.
 
 
 class EndToEndError(msgspec.Struct, frozen=True):

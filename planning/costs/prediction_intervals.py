@@ -25,16 +25,13 @@ from .task import Task
 from .utilization import EventWork, kernel_family, kind_of, work_of
 
 COVERAGE = 0.8
-# Events that a group needs; with fewer the wider group counts.
-_ENOUGH = 16
-# Jobs that these must come from, or all jobs if there are fewer.
-_ENOUGH_JOBS = 5
+_ENOUGH = 16  # Events that a group needs; with fewer the wider group counts.
+_ENOUGH_JOBS = 5  # Jobs that these must come from, or all jobs if there are fewer.
 # Share of a job's weight that is kept for the next job, at either end. With all of it intervals would be
 # distribution-free: they cover 92% of the events of held-out jobs, and reach a factor of 15; with a quarter 85%, and
 # 78% in the mean over jobs; without it 71%.
 _NEXT_JOB = 0.25
-# Factor up and down if nothing similar was held out.
-_UNKNOWN = 3.0
+_UNKNOWN = 3.0  # Factor up and down if nothing similar was held out.
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -115,8 +112,7 @@ _ROUNDING = 1e-9
 # Levels of the most similar fitted event of a size within a factor of `_NEAR`.
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 NEW = LEVELS[-1]
-# How many times larger or smaller, in time at the peak, a similar event may be.
-_NEAR = 8.0
+_NEAR = 8.0  # How many times larger or smaller, in time at the peak, a similar event may be.
 
 
 class Familiarity:

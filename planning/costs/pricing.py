@@ -25,8 +25,7 @@ from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .task import Estimate, Task
 from .utilization import Utilization, fit_utilization, kernel_family
 
-# Source of a time if no model serves the work.
-UNKNOWN = "unknown"
+UNKNOWN = "unknown"  # Source of a time if no model serves the work.
 # Spread of equal events if too few were held out.
 _MEASURED = {"measured": Spread(0, 0.8, 1.25)}
 _NOTHING = Estimate(0.0, UNKNOWN)
@@ -80,11 +79,6 @@ class Pricing:
             self.notes.append(
                 f"nothing was measured on {device}: times are scaled by the utilization model of both devices"
             )
-
-    @property
-    def kinds(self) -> list[str]:
-        """`Task.kind` of the GPU events."""
-        return [task.kind for task in self.tasks]
 
     @cached_property
     def times(self) -> list[float]:

@@ -98,10 +98,6 @@ class RankJob:
         """Error of the replay of the graph as measured."""
         return BaseError.of(replay(self.graph, self.constants))
 
-    def recorded(self) -> int:
-        """Return the replay's time with all times as recorded, ns."""
-        return self.replayed(self.graph.edges.lag)
-
     @cached_property
     def gpu_ns(self) -> list[float]:
         """Recorded times of the GPU events, ns."""
@@ -131,12 +127,7 @@ class RankJob:
         """Share of the host work with other than recorded times that the model does not know."""
         if not self.by_model:
             return self.speed.unknown if self.host == "model" else 0.0
-        return max(self.unknown_edges, self.speed.unknown if self.speed.unknown == 1 else 0.0)
-
-    @property
-    def unknown_edges(self) -> float:
-        """See `Prediction.unknown`."""
-        return self.priced.unknown
+        return max(self.priced.unknown, self.speed.unknown if self.speed.unknown == 1 else 0.0)
 
     @cached_property
     def priced(self) -> PricedEdges:
@@ -333,7 +324,7 @@ class RankJob:
         """Return GPU events by operator; self times of calls in a trace without GPU events."""
         trace, found = self.original, dict[str, list[tuple[int, int, int, str]]]()
         edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
-        kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
+        kinds = {row: self.pricing.tasks[event].kind for row, event in self.event_of.items()}
         for edge in places(self.graph, self.trace, self.of_row).edges.tolist():
             owner = Row(int(edges.owner[edge]))
             if not kinds or owner in kinds:
@@ -374,8 +365,7 @@ class RankJob:
 
 
 _SAME_PLACE, _EQUAL = "same place", "measured"
-# Equal calls that show the speed of one machine relative to another; fewer may have been disturbed.
-_LEAST_ALIKE = 8
+_LEAST_ALIKE = 8  # Equal calls that show the speed of one machine relative to another; fewer may have been disturbed.
 
 
 @dataclass(frozen=True)

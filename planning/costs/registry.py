@@ -51,10 +51,8 @@ MODELS: dict[str, type[CostModel]] = {
     "grown": Extrapolated,
     "mean": KindMean,
 }
-# Order of models for a GPU event; the first that serves it answers.
-ORDER = ("measured", UTILIZATION)
-# Order of models for a CPU operator.
-CPU_ORDER = ("measured", "between", "mean")
+ORDER = ("measured", UTILIZATION)  # Order of models for a GPU event; the first that serves it answers.
+CPU_ORDER = ("measured", "between", "mean")  # Order of models for a CPU operator.
 
 
 @cache

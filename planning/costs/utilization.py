@@ -43,8 +43,7 @@ _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
 # u of dtypes that tensor cores do not compute: 75% of the peak. Slower arithmetic waits less for its operands.
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
 _BYTES_PER_THREAD = 16
-# Multiprocessors and bandwidth of an unknown device.
-_USUAL_DEVICE = 100, 2e12
+_USUAL_DEVICE = 100, 2e12  # Multiprocessors and bandwidth of an unknown device.
 # Bytes per second of copies from and to the host, of copies from pageable memory, and of collectives. No record has
 # them; learned weights correct them.
 _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
@@ -138,7 +137,9 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
     many, bandwidth = _USUAL_DEVICE
     if device is not None:
         many, bandwidth = device.multiprocessors or many, device.bytes_per_second
-    labels, usual = _labels(task, device, many, bandwidth), _usual(task, bound is not None)
+    labels = _labels(task, device, many, bandwidth)
+    usual = _USUAL | {START: log(_COLLECTIVE_START_NS if task.collective else _START_NS[bound is not None])}
+    usual |= {COMPUTE: _SCALAR_USUAL} if task.dtype in _SCALAR_TYPES else {}
     if bound is None:
         threads = task.blocks * task.block_threads * _BYTES_PER_THREAD / bandwidth * 1e9
         return EventWork(False, 0.0, usual, {THREADS: threads}, labels, task.kernel)
@@ -146,11 +147,6 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
     memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory * task.byte_factor
     amounts = {COMPUTE: bound.compute, MEMORY: memory}
     return EventWork(True, bound.ns, usual, amounts, labels, task.kernel)
-
-
-def _usual(task: Task, known: bool) -> dict[str, float]:
-    start = _COLLECTIVE_START_NS if task.collective else _START_NS[known]
-    return _USUAL | {START: log(start)} | ({COMPUTE: _SCALAR_USUAL} if task.dtype in _SCALAR_TYPES else {})
 
 
 def _through(task: Task) -> float | None:
@@ -167,7 +163,7 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
         "family": kernel_family(task.kernel),
         "op": task.op.rpartition("::")[2].strip("_"),
         "dtype": task.dtype + " product" * (kind in _PRODUCTS),
-        "vendor": _vendor(task.device),
+        "vendor": "AMD" if re.match(r"MI\d|AMD|gfx|Radeon", task.device) else "NVIDIA",
         "device": task.device,
     }
     labels = {f"{group} {value}": 1.0 for group, value in named.items() if value}
@@ -176,10 +172,6 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
     labels["multiprocessors"] = log(many / _USUAL_DEVICE[0])
     labels["multiprocessors without a block"] = max(log(many / task.blocks), 0.0) / 2 if task.blocks else 0.0
     return labels
-
-
-def _vendor(device: str) -> str:
-    return "AMD" if re.match(r"MI\d|AMD|gfx|Radeon", device) else "NVIDIA"
 
 
 class Law(msgspec.Struct, frozen=True):
@@ -249,8 +241,7 @@ _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     },
 }
 _NUMBERS = ("bandwidth of a multiprocessor", "multiprocessors", "multiprocessors without a block")
-# Log residuals above this count in proportion, not squared.
-_HUBER = 0.5
+_HUBER = 0.5  # Log residuals above this count in proportion, not squared.
 _NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
@@ -317,7 +308,10 @@ def _fit_law(works: Sequence[EventWork], log_ns: Floats, known: bool) -> Law:
             break
     split = np.split(weights, ends)
     residual = np.clip(log_ns - _predict(terms, split, known)[0], -_MOST_RESIDUAL, _MOST_RESIDUAL)
-    kernels = _by_kernel(works, residual)
+    named: dict[str, list[float]] = {}
+    for work, value in zip(works, residual.tolist(), strict=True):
+        named.setdefault(work.kernel, []).append(value)
+    kernels = {name: round(sum(of) / (len(of) + _NAME_PENALTY), 4) for name, of in named.items()}  # few count less
     residual -= [kernels[work.kernel] for work in works]
     learned = {
         name: {label: round(float(of[at]), 4) for label, at in term.labels.items() if of[at]}
@@ -338,11 +332,3 @@ def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool)
         share = np.where(longest == at, terms[name].amount * loss / total_ns, 0.0)
         slopes.append(terms[name].rows * share[:, None])
     return np.log(total_ns), np.concatenate(slopes, axis=1)
-
-
-def _by_kernel(works: Sequence[EventWork], residual: Floats) -> dict[str, float]:
-    """Return the mean residual by kernel name, drawn to 0 for few events."""
-    found: dict[str, list[float]] = {}
-    for work, value in zip(works, residual.tolist(), strict=True):
-        found.setdefault(work.kernel, []).append(value)
-    return {name: round(sum(of) / (len(of) + _NAME_PENALTY), 4) for name, of in found.items()}

@@ -12,8 +12,7 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
-# Smaller errors are raised to this, so that an exact hit does not make a geometric mean zero.
-_LEAST_ERROR = 1e-3
+_LEAST_ERROR = 1e-3  # Smaller errors are raised to this, so that an exact hit does not make a geometric mean zero.
 
 Floats = npt.NDArray[np.float64]
 

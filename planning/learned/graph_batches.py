@@ -18,15 +18,13 @@ from torch import Tensor
 from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
 from ...trace.columns import IntColumn
 
-# A graph and the number of its configuration.
-Run = tuple[GraphArrays, int]
+Run = tuple[GraphArrays, int]  # A graph and the number of its configuration.
 # How often states are aggregated over the edges.
 LAYERS = 2
 _TILE = 24
 # Node features, the node's own configuration, the mean one of the graph, the tile configuration.
 INPUTS = NODE_FEATURES + 2 * CONFIG_FEATURES + _TILE
-# Multipliers of SplitMix64 (Steele et al., 2014).
-_MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
+_MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)  # Multipliers of SplitMix64 (Steele et al., 2014).
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features,
 
 # Graphs of a step, and of a batch without gradients; nodes after which either takes no further graph.
 _GRAPHS, _HELD, _NODES = 16, 64, 32_000
-# Default limit; fewer for more work than `_WORK` allows.
-EPOCHS = 150
+EPOCHS = 150  # Default limit; fewer for more work than `_WORK` allows.
 # Rows (`GraphBatch.work`) in all epochs together after which a training ends by default: five minutes of CPU time.
 _WORK = 14_000_000
 _RATE, _DECAY = 3e-3, 1e-3
@@ -78,9 +77,12 @@ def train(
         for batch in dealt([singles[i] for i in order.tolist()], _GRAPHS, _NODES):
             _descend(state, batch)
         state.epoch += 1
-        state.judge(_error(state.net, held))
+        error = _error(state.net, held)
+        if error < state.best_error:
+            state.best_error, state.best_epoch = error, state.epoch
+            state.best = {name: value.clone() for name, value in state.net.state_dict().items()}
         if report is not None:
-            report(state.epoch, state.last)
+            report(state.epoch, error)
     state.net.load_state_dict(state.best)
     return Trained(state.net, state.center, state.scale, state.best_error, state.epoch)
 
@@ -105,14 +107,8 @@ class _TrainingState:
         self.net = GraphNet(hidden)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=_DECAY)
         self.epoch = self.best_epoch = 0
-        self.best_error = self.last = float("inf")
+        self.best_error = float("inf")
         self.best = {name: value.clone() for name, value in self.net.state_dict().items()}
-
-    def judge(self, error: float) -> None:
-        self.last = error
-        if error < self.best_error:
-            self.best_error, self.best_epoch = error, self.epoch
-            self.best = {name: value.clone() for name, value in self.net.state_dict().items()}
 
 
 def _batches(runs: Sequence[Run], center: Tensor, scale: Tensor) -> list[GraphBatch]:

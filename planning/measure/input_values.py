@@ -118,10 +118,6 @@ def _count_true(given: Given, place: int, dtype: str) -> Fill | None:
     return {"kind": "mask", "true": results[0] if results else None}
 
 
-def _nonzeros(given: Given, place: int, dtype: str) -> Fill | None:
-    return _count_true(given, place, dtype) if dtype == "bool" else None
-
-
 def _lengths(given: Given, place: int, dtype: str) -> Fill:
     first = given.numbers.get("batch_first") is True
     return {"kind": "value", "value": given.extent("input", 1 if first else 0)}
@@ -158,7 +154,7 @@ _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     ("_unsafe_index_put", "indices"): _advanced,
     ("take", "index"): lambda given, place, dtype: _index(math.prod(given.shape("self"))),
     ("put", "index"): lambda given, place, dtype: _index(math.prod(given.shape("self"))),
-    ("nonzero", "self"): _nonzeros,
+    ("nonzero", "self"): lambda given, place, dtype: _count_true(given, place, dtype) if dtype == "bool" else None,
     ("masked_select", "mask"): _count_true,
     ("_pack_padded_sequence", "lengths"): _lengths,
     ("lstm", "batch_sizes"): _batch_sizes,

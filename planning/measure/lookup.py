@@ -11,10 +11,8 @@ from .measured import Measured
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
-# Source of a time that was measured on this machine.
-EXECUTED = "executed"
-# Source of a time that is the trace's own.
-RECORDED = "recorded"
+EXECUTED = "executed"  # Source of a time that was measured on this machine.
+RECORDED = "recorded"  # Source of a time that is the trace's own.
 _FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 

@@ -18,8 +18,7 @@ from ...trace.errors import TraceFormatError
 
 VERSION = 1
 _NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
-# Only calls that take at least this long are compared with their recorded times.
-_LONG_NS = 50_000
+_LONG_NS = 50_000  # Only calls that take at least this long are compared with their recorded times.
 _LEAST_TO_FIT, _REWEIGHTED = 12, 30
 _REMEDY = "make it with `etplus measure`"
 

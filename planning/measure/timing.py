@@ -21,13 +21,11 @@ from .process import MAX_BYTES, ExecutionError, WorkerProcess
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
-# Median and interquartile range in ns, and the number of runs.
-Timed = tuple[float, float, int]
+Timed = tuple[float, float, int]  # Median and interquartile range in ns, and the number of runs.
 
 
 _ROUND_S = 0.004
-# A call that takes this long in one round is left out of the other rounds.
-_LONG_S = 0.2
+_LONG_S = 0.2  # A call that takes this long in one round is left out of the other rounds.
 _TOO_LARGE, _NOT_ASKED, _SMALL, _NO_TIME = "over --max-bytes", "not among --ops", "below --min-share", "over --budget"
 
 
@@ -145,7 +143,11 @@ def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
     work.keys.append((trace, keys, reasons))
     below = _callees(trace, dict(found))
     on_gpu, self_ns = device != "cpu", trace.self_ns.tolist()
-    took, own = _device_times(trace) if on_gpu else ((trace.calls.end - trace.calls.ts).tolist(), self_ns)
+    took, own = (trace.calls.end - trace.calls.ts).tolist(), self_ns
+    if on_gpu:  # of the GPU events launched in each call, with its callees and without
+        whole, parent = trace.device_ns, trace.calls.parent
+        below = np.flatnonzero(parent >= 0)
+        took, own = whole.tolist(), (whole - sums(parent[below], whole[below], len(whole))).tolist()
     recorded &= on_gpu == bool(len(trace.gpu))
     for call, called in found:
         if isinstance(called, str):
@@ -159,13 +161,6 @@ def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
         if recorded:
             at.recorded.append(took[call])
             at.recorded_own.append(own[call])
-
-
-def _device_times(trace: Trace) -> tuple[list[int], list[int]]:
-    """Return ns by call of the GPU events launched in it, with its callees and without."""
-    took, parent = trace.device_ns, trace.calls.parent
-    below = np.flatnonzero(parent >= 0)
-    return took.tolist(), (took - sums(parent[below], took[below], len(took))).tolist()
 
 
 def _callees(trace: Trace, found: Container[CallIndex]) -> dict[CallIndex, list[CallIndex]]:

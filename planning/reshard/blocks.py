@@ -281,8 +281,8 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
     ] = {}  # by names of calls; activations of other modules hide residuals in some blocks
     for block in blocks:
         parts = _parts_of(forward, block, weights, alive)
-        names = tuple(call.name for call in forward[block.begin : block.end])
-        kinds[names] = min(parts, kinds.get(names, parts), key=len)
+        key = tuple(call.name for call in forward[block.begin : block.end])
+        kinds[key] = min(parts, kinds.get(key, parts), key=len)
     if not _USUAL_PARTS.issuperset(kinds.values()) or {"a", "m"} <= set(kinds.values()):
         return True
     uses = [place for place, call in enumerate(forward) if weights.takes(call)]

@@ -147,7 +147,8 @@ class ExpertRegions:
                 "of all of them; choose --routing uniform"
             )
         elif len(recorded) < layer.count or routing == "uniform":
-            own, routing = _evenly(total, layer.count), "uniform"
+            each, more = divmod(total, layer.count)
+            own, routing = [each + (e < more) for e in range(layer.count)], "uniform"
         else:
             own = _in_proportion(recorded, total)
         known = recorded if layer.padded or len(recorded) == layer.count else ()
@@ -332,11 +333,6 @@ def _element(dtype: str, size: int) -> tuple[str, int]:
 def _cat(parts: Sequence[tuple[int, ...]], element: tuple[str, int]) -> SyntheticOp:
     whole = (sum(part[0] for part in parts), *parts[0][1:])
     return SyntheticOp("aten::cat", tuple(parts), (whole,), *element, listed=True)
-
-
-def _evenly(total: int, count: int) -> list[int]:
-    """Split a number evenly; the first parts are one larger."""
-    return [total // count + (e < total % count) for e in range(count)]
 
 
 def _in_proportion(recorded: Sequence[int], total: int) -> list[int]:

@@ -168,9 +168,9 @@ class _ExpertSpan:
         counts = self._counts(places)
         places = [at for at in places if at not in counts]
         expert = None if beside else self._expert_of(places, ())
-        if expert is None or not (self._padded(expert.entry) or self._ragged(places)):
-            return None
         product = next((inner for at in places for inner in self.calls[at].walk() if GROUPED in inner.name), None)
+        if expert is None or not (self._padded(expert.entry) or product is not None):
+            return None
         calls = [] if product is None else parts_of(product, self.count)[1]
         parts = [sliced_extents(part, self.extents) for part in calls]
         grouped = tuple(next(iter(part)) for part in parts if part)
@@ -189,9 +189,6 @@ class _ExpertSpan:
         shape, value = entry.shape, self.extents.value
         rows = {leaf for leaf in self.extents.leaves(shape[1:-1]) if value[leaf] > 1}
         return len(shape) == _STACKED_DIMS and value[shape[0]] == self.count and rows.isdisjoint(self.tokens)
-
-    def _ragged(self, places: Sequence[int]) -> bool:
-        return any(GROUPED in inner.name for at in places for inner in self.calls[at].walk())
 
     def _of_runs(self, top: int) -> ExpertLayer | None:
         uses = {at: used for at, used in self.uses.items() if self._own_tokens(at, used)}

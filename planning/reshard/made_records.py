@@ -26,8 +26,7 @@ from ...trace.trace import Trace
 
 IN_MEMORY = "<bytes>"  # file name of in-memory traces in messages
 LAUNCH = "cudaLaunchKernel"
-# CPU time of a launch
-LAUNCH_NS = 5_000
+LAUNCH_NS = 5_000  # CPU time of a launch
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
 # inputs or outputs of a node, as in an ET or as its JSON; None if it has none
 Arguments = dict[str, Any] | orjson.Fragment | None

@@ -49,7 +49,8 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
     buckets = 0
     if layout.dp > 1 and not gathers:
         buckets = sum(bucket.elements * bucket.itemsize for bucket in derivation.buckets(stage))
-    lives = _lives(derivation, stage)
+    lives = _Lives(derivation, stage)
+    lives.follow(program(derivation, derivation.layout.rank(0, 0, stage)))
     end = lives.place
     others = [(block.begin, block.last, block.size) for block in lives.blocks if block.owner is None]
     kept = [
@@ -235,9 +236,3 @@ class _Lives:
             if block is not None:
                 block.size = max(block.size, prod(shape) * value[4])
                 block.last = self.place
-
-
-def _lives(derivation: Derivation, stage: int) -> _Lives:
-    lives = _Lives(derivation, stage)
-    lives.follow(program(derivation, derivation.layout.rank(0, 0, stage)))
-    return lives

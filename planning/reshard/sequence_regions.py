@@ -38,7 +38,8 @@ class SequenceRegions:
                 yield replace(item, changed=outside) if isinstance(item, RecordedOp) else item
                 continue
             rows = [call.row for call in item.call.walk()]
-            if not full and self._touches(item):
+            shapes = (shape for call in item.call.walk() for shape in call.shapes)
+            if not full and not all(self.divided.isdisjoint(self.model.leaves(shape)) for shape in shapes):
                 full, again = True, False
                 yield self._gather(unit, outside)
             if full and not forward and not again and not self.partial.isdisjoint(rows):
@@ -56,10 +57,6 @@ class SequenceRegions:
                 prod(self.model.shape(parameter.shape, self.changed)) for parameter in whole if parameter.dtype == dtype
             )
             yield CommOp("all_reduce", "tp", (count,), count, dtype, size)
-
-    def _touches(self, item: RecordedOp) -> bool:
-        leaves = self.model.leaves
-        return any(not self.divided.isdisjoint(leaves(shape)) for call in item.call.walk() for shape in call.shapes)
 
     def _gather(self, unit: Unit, outside: Mapping[int, int]) -> CommOp:
         shape = tuple(self.model.shape(unit.output, outside))

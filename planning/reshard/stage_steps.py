@@ -211,14 +211,10 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
             continue
         found.forward[k].append(call)
         sequences |= dict.fromkeys((one.sequence for one in call.walk() if one.sequence >= 0), k)
-        made_in |= dict.fromkeys(_numbers_made(call), k)
+        numbers = {value[0] for value in tensor_values(call.record.get("outputs")) if value[3] == 1}
+        made_in |= dict.fromkeys(numbers - set(call.tensor_ids("inputs")), k)
         if call.row in place:
             ahead, behind = max(ahead, place[call.row] + 1), False
-
-
-def _numbers_made(call: Call) -> set[int]:
-    given = set(call.tensor_ids("inputs"))
-    return {value[0] for value in tensor_values(call.record.get("outputs")) if value[3] == 1} - given
 
 
 def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tuple[int, int]]:

@@ -78,21 +78,21 @@ def read_model(
     forward = [call for part, _ in passes for call in part]
     inferred, frozen = find_buffers(weights, forward, {batch for batch in batches if batch >= 0}, shapes)
     weights.freeze(frozen)
-    first = _first_pass(trace, recorded, weights, begins)
-    loss_backward = assign_backward(first.units, first.loss, passes[0][1])
+    units, loss, wraps, blocks, loose = _first_pass(trace, recorded, weights, begins)
+    loss_backward = assign_backward(units, loss, passes[0][1])
     further = [
-        further_pass(trace, first.units, weights, shapes, part, batch)
+        further_pass(trace, units, weights, shapes, part, batch)
         for part, batch in zip(passes[1:], batches[1:], strict=True)
     ]
     before, after = recorded.step.before, recorded.step.after
     kept = whole_gradients(after, weights, shapes) if gathered else after
     own_buffers = bool(recorded.buffers) or trace_is_ddp(trace)
     model = Model(
-        trace, shapes.extents, first.units, weights.parameters, before, first.loss, loss_backward, kept,
+        trace, shapes.extents, units, weights.parameters, before, loss, loss_backward, kept,
         weights.optimizer, batches[0], tuple(extent for source in shapes.sources for extent in source.shape), further,
-        weights, recorded.buffers or ([] if own_buffers else inferred), first.wraps, first.blocks, inferred,
+        weights, recorded.buffers or ([] if own_buffers else inferred), wraps, blocks, inferred,
         None if recorded.sink is None else next(iter(recorded.sink.input_shapes), None), finds_unused(trace),
-        first.loose, own_buffers, len(unreached_weights(passes, weights)),
+        loose, own_buffers, len(unreached_weights(passes, weights)),
         recorded.part.count if recorded.part is not None else 1,
         data=[source.shape for source in shapes.sources if source.data], left_out=_without(after, kept),
         step=recorded.top, window=recorded.window,
@@ -100,7 +100,7 @@ def read_model(
     relate_loss(model)
     model.unmatched = assign_gradients(model, gathered)
     for wrap in (*model.wraps, *model.blocks):
-        wrap.units = _span(wrap, first.units, weights)
+        wrap.units = _span(wrap, units, weights)
     return model
 
 
@@ -143,18 +143,10 @@ def _find_weights(recorded: _Recorded) -> Weights:
     return weights
 
 
-@dataclass(frozen=True)
-class _FirstPass:
-    """The units of the first pass, its loss, and FSDP units: as recorded, and as repeated blocks suggest."""
-
-    units: list[Unit]
-    loss: list[Call]
-    wraps: list[Wrap]
-    blocks: list[Wrap]
-    loose: bool
-
-
-def _first_pass(trace: Trace, recorded: _Recorded, weights: Weights, begins: Sequence[int]) -> _FirstPass:
+def _first_pass(
+    trace: Trace, recorded: _Recorded, weights: Weights, begins: Sequence[int]
+) -> tuple[list[Unit], list[Call], list[Wrap], list[Wrap], bool]:
+    """Return the first pass's units, its loss, FSDP units as recorded and as repeated blocks suggest, and doubt."""
     forward, shapes = recorded.passes[0][0], recorded.shapes
     sizes = {parameter.number: prod(shapes.extents.sizes(parameter.shape)) for parameter in weights.every}
     alive = alive_after(trace, forward, weights)
@@ -167,7 +159,7 @@ def _first_pass(trace: Trace, recorded: _Recorded, weights: Weights, begins: Seq
     cuts |= set() if wraps else {edge for block in blocks for edge in block}
     cuts |= {place for place, call in enumerate(forward) if call.row in begins}
     units, loss = cut_units(trace, forward, weights, shapes, alive, cuts - joined, joined)
-    return _FirstPass(units, loss, wraps, block_wraps, loose)
+    return units, loss, wraps, block_wraps, loose
 
 
 def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:

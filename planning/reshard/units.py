@@ -117,7 +117,8 @@ def cut_units(
         following = place + 1
         if (live == 1 and following not in joined) or following in cuts or call is forward[-1]:
             owned = _used(segment, weights)
-            frozen = not cuts.isdisjoint((following, following - len(segment))) and _reads(segment, weights)
+            reads = (True for one in walked(segment) for _ in weights.read(one))
+            frozen = not cuts.isdisjoint((following, following - len(segment))) and any(reads)
             if owned or frozen or (units and call is forward[-1]):
                 units.append(Unit(len(units), segment, parameters=owned, alone=live <= 1))
                 for parameter in owned:
@@ -137,10 +138,6 @@ def cut_units(
     return units, loss
 
 
-def _reads(calls: Iterable[Call], weights: Weights) -> bool:
-    return any(True for call in walked(calls) for _ in weights.read(call))
-
-
 def _in_model(call: Call, weights: Weights) -> bool:
     """Return whether a call takes a parameter, or a frozen weight while autograd records."""
     return any(not p.frozen or inner.sequence >= 0 for inner in call.walk() for p in weights.read(inner))
@@ -157,15 +154,12 @@ def _split_loss(unit: Unit, weights: Weights) -> list[Call]:
     last = max((i for i, call in enumerate(forward) if _in_model(call, weights)), default=len(forward) - 1)
     for i in range(last + 1, len(forward)):
         call = forward[i]
-        if "loss" in call.name or call.name == "aten::broadcast_tensors" or _scalar(call):
+        outputs = (call.signature.outputs if call.signature is not None else None) or ()
+        scalar = len(outputs) > 0 and all(output.shape == () for output in outputs)
+        if "loss" in call.name or call.name == "aten::broadcast_tensors" or scalar:
             unit.forward = forward[:i]
             return forward[i:]
     return []
-
-
-def _scalar(call: Call) -> bool:
-    outputs = call.signature.outputs if call.signature is not None else None
-    return bool(outputs) and all(output.shape == () for output in outputs or ())
 
 
 def _describe(unit: Unit, shapes: Shapes) -> None:
@@ -208,7 +202,8 @@ def further_pass(
     """Cut another pass into the same units."""
     forward, backward = part
     known = [call for unit in units for call in unit.forward]
-    skipped, begin = (_first_use(calls, weights) for calls in (known, forward))
+    uses = ((place for place, call in enumerate(calls) if weights.takes(call)) for calls in (known, forward))
+    skipped, begin = (next(places, 0) for places in uses)
     end = begin + len(known) - skipped
     if [call.name for call in forward[begin:end]] != [call.name for call in known[skipped:]]:
         raise UsageError(
@@ -222,10 +217,6 @@ def further_pass(
         _describe(found[-1], shapes)
         place += len(unit.forward)
     return Pass(found, forward[place:], assign_backward(found, forward[place:], backward), batch)
-
-
-def _first_use(calls: Sequence[Call], weights: Weights) -> int:
-    return next((place for place, call in enumerate(calls) if weights.takes(call)), 0)
 
 
 def relate_loss(model: Model) -> None:

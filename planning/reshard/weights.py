@@ -200,7 +200,8 @@ def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
 
     def visit(call: Call) -> None:
         for given in given_tensors(call):
-            numel, known = _numel(call, given), found.get(given.storage, {})
+            numel = next((v[3] for v in tensor_values(call.record.get("inputs")) if v[0] == given.number), 0)
+            known = found.get(given.storage, {})
             skipped = given.storage in made or (known and given.number in views)
             if not skipped and (given.offset not in known or numel > known[given.offset][0]):
                 found.setdefault(given.storage, {})[given.offset] = numel, given
@@ -224,10 +225,6 @@ def _apart(sized: list[tuple[int, GivenTensor]]) -> list[GivenTensor]:
         if given is not largest and (numel == most or given.offset >= end or given.offset + numel <= largest.offset)
     ]
     return [largest, *others]
-
-
-def _numel(call: Call, given: GivenTensor) -> int:
-    return next((v[3] for v in tensor_values(call.record.get("inputs")) if v[0] == given.number), 0)
 
 
 def _changed(children: Iterable[Call]) -> Iterator[GivenTensor]:

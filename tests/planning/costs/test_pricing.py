@@ -38,7 +38,7 @@ def test_equal_events_take_their_median(model: FittedModel) -> None:
     pricing = Pricing(model, kernels({"a_kernel": [50], "c_kernel": [7]}))
     assert pricing.event(0) == (10_000, "measured")
     assert pricing.times == [10_000, pricing.event(1).ns] and pricing.event(1).how == "utilization"
-    assert pricing.kinds == ["kernel", "kernel"] and pricing.notes == []
+    assert pricing.notes == []
 
 
 def test_the_interval_of_an_equal_event_holds_what_was_measured(model: FittedModel) -> None:

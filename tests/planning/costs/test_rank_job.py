@@ -71,10 +71,10 @@ def test_host_times_of_the_model() -> None:
     model, trace = fit([steps([100, 100, 100])]), steps([200, 200, 200])
     slow = job(trace, model, host="model")
     assert slow.measured == 3 * 200_000 + 2 * 14_000 + 4000
-    assert slow.recorded() == slow.measured
+    assert slow.replayed(slow.graph.edges.lag) == slow.measured
     # in a step 2 before the op and 2 after it, and 10 between two, of the trace's host: half
     assert slow.total() == 3 * 100_000 + 2 * 7000 + 2000
-    assert slow.unknown == 0.0 and slow.unknown_edges == 0.0
+    assert slow.unknown == 0.0 and slow.priced.unknown == 0.0
     same = job(trace, model)
     assert same.total() == same.measured and same.sources["as recorded"] == 1.0
     assert same.notes == ("no GPU events: operators keep their recorded times; --host model predicts them",)
