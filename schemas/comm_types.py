@@ -112,7 +112,6 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
 
 
 def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
-    """Return a note on groups with a list of ranks that the profiler cut off."""
     names = sorted({name for name, ranks in groups if not ranks and _FROM_RANK in name})
     if not names:
         return ()

@@ -53,7 +53,6 @@ class FoundComm:
 
     @property
     def understood(self) -> bool:
-        """True if the kind, and the peer of a message, are known."""
         return self.kind is not None and (self.kind >= 0 or self.peer >= 0)
 
 

@@ -52,8 +52,6 @@ def delimited_field(tag: bytes, content: bytes) -> bytes:
 
 
 class Cells(NamedTuple):
-    """A field of n messages."""
-
     content: npt.NDArray[np.uint8]  # (n, width), the field's bytes, left-aligned or with gaps
     used: npt.NDArray[np.bool_]  # (n, width), mask of the bytes in each message
 

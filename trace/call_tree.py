@@ -17,8 +17,6 @@ _WALKED = 64  # `nearest` walks this many callers one by one before it jumps: ca
 
 @dataclass(frozen=True, repr=False)
 class CallTree(Record):
-    """The calls below each call."""
-
     order: Positions[int, CallIndex]  # all calls except roots, grouped by caller
     first: IntColumn  # where each call's callees begin in `order`; one entry more than calls
 

@@ -56,8 +56,6 @@ class CapturedGraph(RecordStruct, gc=False, frozen=True):
 
 
 class GraphReplay(RecordStruct, gc=False, frozen=True):
-    """One launch of a graph."""
-
     correlation: int  # of the launch call and all GPU events of the replay
     graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
     candidates: int  # number of captured graphs with equally fitting kernels
@@ -211,7 +209,6 @@ class CapturedOp(CalledWith):
 
     @property
     def candidates(self) -> int:
-        """Number of captured graphs that fit equally well."""
         return self.replay.candidates if self.replay is not None else 0
 
     @property

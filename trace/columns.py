@@ -41,7 +41,6 @@ class StringTable:
         return list(self._codes)
 
     def codes(self, values: list[Any]) -> npt.NDArray[np.int32]:
-        """Return the codes of many values; add new values."""
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
@@ -214,7 +213,6 @@ def scatter(size: int, places: Any, values: Any, missing: Any = -1) -> npt.NDArr
 
 
 def mask_at(size: int, places: Any) -> npt.NDArray[np.bool_]:
-    """Return a mask that is true at some positions."""
     return scatter(size, places, np.True_, False)
 
 

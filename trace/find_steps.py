@@ -40,8 +40,6 @@ _WHOLE = 0.5  # The time after the last mark is an iteration if it is at least t
 
 @dataclass(frozen=True)
 class IterationMarks:
-    """Annotations that mark iterations, in order of start."""
-
     mark: IntColumn  # positions among the given annotations; an iteration begins with its mark
     # In ns: the start of the next iteration. The last one ends with its mark if marks enclose iterations, else with the
     # last call.
@@ -187,8 +185,6 @@ def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: in
 
 
 class Repetition(NamedTuple):
-    """A sequence that repeats."""
-
     start: int  # position of the first repetition
     period: int  # its length
     times: int  # number of repetitions

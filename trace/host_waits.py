@@ -27,7 +27,6 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flags:
-    """Return which codes into `names` have a name that contains the pattern."""
     return matching(code, names, pattern.search)
 
 

@@ -42,7 +42,6 @@ class Intervals(NamedTuple):
         return covered
 
     def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the covered time by span, ns."""
         return self.until(end) - self.until(begin)
 
 

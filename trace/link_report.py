@@ -43,7 +43,6 @@ class Identity(Record):
     unknown: tuple[Clue, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; see docs/reference/report.md."""
         fields: dict[str, Any] = asdict(self)
         return fields | {key: list(fields[key]) for key in ("proves", "refutes", "unknown")}
 
@@ -61,8 +60,6 @@ class Identity(Record):
 
 @dataclass(frozen=True, repr=False)
 class LinkReport(Record):
-    """Counts and findings of one link."""
-
     et: dict[str, Any]  # et, kineto: contents of both files (counts by kind, window, pid, schema)
     kineto: dict[str, Any]
     ops: dict[str, Any]  # number of ET operators: total, certain, equivalent, unlinked by reason
@@ -103,7 +100,6 @@ class LinkReport(Record):
         return {key: values[key] for key in keys.split()}
 
     def to_text(self) -> str:
-        """Return one screen of text, 79 columns."""
         ops, gpu, kineto = self.ops, self.gpu, self.kineto
         share = f"{100 * self.linked_share:.2f}%"
         lines = [

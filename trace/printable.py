@@ -20,7 +20,6 @@ def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """Join the first three names, and count the others."""
     more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
     return ", ".join(names[:_FEW]) + more
 

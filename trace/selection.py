@@ -36,8 +36,6 @@ _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection(Record):
-    """The part of a recording that a trace holds."""
-
     about: str  # how it was chosen, such as "steps 2-4"
     span: Span  # the chosen time, extended to the GPU events and their launches
     steps: Steps  # the iterations of the recording that are in it

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step(Suggests):
-    """One iteration of a trace."""
-
     number: int  # from 0, as in `etplus analyze --steps`
     name: str  # "ProfilerStep#3" for a step of the profiler, else the number
     start_ns: int  # start_ns, end_ns: on the trace's clock

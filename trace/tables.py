@@ -68,8 +68,6 @@ class Calls(_Table):
 
 @dataclass(frozen=True, repr=False)
 class RuntimeCalls(_Table):
-    """Runtime and driver calls."""
-
     guesses: ClassVar[dict[str, str]] = {"to_pandas": '`trace.sql("select * from runtime").to_pandas()`'}
 
     name: ColumnOf[RuntimeIndex, np.int32]  # name, thread, ts, end, source: as in `Calls`
@@ -148,8 +146,6 @@ def unknown_launch_reasons(
 
 @dataclass(frozen=True, repr=False)
 class Tables(Record):
-    """The nodes of a trace that have a time, by kind."""
-
     signatures: list[Signature]  # arguments of calls, by code
     calls: Calls
     runtime: RuntimeCalls

@@ -53,7 +53,6 @@ class Tensor(NamedTuple):
 
     @property
     def nbytes(self) -> int | None:
-        """Size in bytes, None for an unknown dtype."""
         size = itemsize(self.dtype)
         return None if size is None else self.numel * size
 

@@ -138,7 +138,6 @@ def share(value: float | None) -> str | None:
 
 
 def titled(title: str, count: int, top: int) -> str:
-    """Return the title of a table that shows at most `top` of `count` rows."""
     return f"{title} (the first {top} of {count})" if count > top else title
 
 

@@ -209,7 +209,6 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def name_codes(self) -> Mapping[str, int]:
-        """Codes in `names` by text."""
         return {name: code for code, name in reversed(list(enumerate(self.names)))}
 
     # Columns of calls.

@@ -123,7 +123,6 @@ def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
 
 
 def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Return a numeric attribute of many nodes, see `attribute_cells`."""
     return attribute_cells(attribute(name, 0), values, present)
 
 

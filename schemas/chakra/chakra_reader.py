@@ -122,8 +122,6 @@ def _nodes(messages: list[bytes], rows: IntColumn) -> Iterator[Node]:
 
 
 class _Form:
-    """Reads the nodes of a file that `write_et` wrote."""
-
     def __init__(self, file: str, metadata: GlobalMetadata) -> None:
         self.file = file
         texts = {attr.name: attr.string_val for attr in metadata.attr}

@@ -75,7 +75,6 @@ def text_field(tag: bytes, text: bytes) -> bytes:
 
 
 def io_info(tag: bytes, values: bytes, shapes: bytes, types: bytes) -> bytes:
-    """Encode an `IOInfo` field of `Node` from UTF-8 texts that are not empty."""
     before, after = _VALUES + _LENGTHS[len(values)], _shapes_and_types(shapes, types)
     return b"".join((tag, _LENGTHS[len(before) + len(values) + len(after)], before, values, after))
 

@@ -30,7 +30,6 @@ decode_record = msgspec.json.Decoder(Record).decode
 
 
 def offset_in(data: bytes, raw: msgspec.Raw) -> int:
-    """Return the offset of a value in the text that it is a view of."""
     return int(np.frombuffer(raw, np.uint8).ctypes.data - np.frombuffer(data, np.uint8).ctypes.data)
 
 

@@ -118,7 +118,6 @@ class LinkedRecords(TextRecords):
 
     @cached_property
     def header(self) -> Record:
-        """The root's keys except `nodes`, `runtime`, `edges` and `etplus`."""
         header = msgspec.json.decode(self.before + self.after, type=Record)
         sections = {"unattached": self._unattached_pieces()}
         sections |= {"memory": self._memory_pieces()} if len(self.rows.memory) else {}

@@ -71,7 +71,6 @@ class DecodedSide(NamedTuple):
     whole: bool  # values, shapes and types are recorded and have one length
 
     def as_object(self) -> dict[str, Any]:
-        """Return the object of schemas since 1.0.2."""
         found: dict[str, Any] = dict(zip(TENSOR_KEYS, self, strict=False))
         return found if self.strides is None else {**found, "strides": self.strides}
 
@@ -85,8 +84,6 @@ class DecodedSide(NamedTuple):
 
 
 class Arguments(msgspec.Struct, gc=False):
-    """Undecoded inputs and outputs of a call."""
-
     inputs: UndecodedSide = msgspec.field(default_factory=UndecodedSide)
     outputs: UndecodedSide = msgspec.field(default_factory=UndecodedSide)
 
@@ -229,7 +226,6 @@ def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | No
 
 
 def whole_sides(text: bytes) -> WholeSides:
-    """Return inputs and outputs of a node in the layout since schema 1.0.2."""
     node = _decode_any(text)
     if not node.input_shapes:
         return WholeSides(node.inputs, node.outputs)

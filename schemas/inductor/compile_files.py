@@ -151,8 +151,6 @@ class CompiledKernel:
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    """The kernels of a compiled graph by handle."""
-
     region: str  # "Torch-Compiled Region: 0/0", "" if not recorded
     backward: bool | None  # None if not recorded
     kernels: tuple[CompiledKernel, ...]  # also kernels of graphs compiled before, if the file has them

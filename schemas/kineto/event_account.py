@@ -46,8 +46,6 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Odd, so multiplying loses nothing; sp
 
 @dataclass(frozen=True)
 class EventAccount:
-    """Number of events of a file by outcome."""
-
     read: dict[str, int] = field(default_factory=dict)  # by category, or "flow", "memory", "end of a pair"
     not_used: dict[str, int] = field(default_factory=dict)  # by category, or by phase if they are not duration events
     dropped: dict[str, int] = field(default_factory=dict)  # by reason

@@ -199,8 +199,6 @@ LAUNCH_ARGS = (
 
 
 class ArgsReader:
-    """Reads some arguments of records, undecoded."""
-
     def __init__(self, names: Sequence[str]) -> None:
         args = _raw_args(names)
         record = msgspec.defstruct("_Record", [("args", args, msgspec.field(default_factory=args))], gc=False)
@@ -219,7 +217,6 @@ _read_launch = ArgsReader(LAUNCH_ARGS).read
 
 
 def launch_of(record: bytes) -> bytes:
-    """Return the LAUNCH_ARGS of a GPU event's record as a JSON object."""
     found = zip(LAUNCH_ARGS, _read_launch(record), strict=True)
     return b"{%b}" % b", ".join([b'"%b": %b' % (name.encode(), value) for name, value in found if value])
 

@@ -147,7 +147,6 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 def counter_name(text: bytes) -> str | None:
-    """Return the name of a counter event, None for others."""
     event = _decode_named(text)
     return event.name if event.ph == "C" else None
 
@@ -172,8 +171,6 @@ _MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
 
 @dataclass(frozen=True)
 class OtherEvent:
-    """A recorded event that is not a row."""
-
     index: int  # position in `traceEvents`
     on_gpu: bool  # a GPU annotation, with device and stream as `pid` and `tid`; else a call on a thread
     pid: Any

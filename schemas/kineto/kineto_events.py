@@ -32,8 +32,6 @@ _Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class EventPart:
-    """Columns of consecutive blocks of events."""
-
     spans: list[tuple[int, int, int]]  # begin, end and number of events by block
     events: _Columns  # of the table of this name, as below; `index` counts from the part's first event
     flows: _Columns
@@ -101,7 +99,6 @@ class EventColumns:
         self._frames.append(columns)
 
     def end_block(self, begin: int, end: int) -> None:
-        """Mark the events since the last call as one block of the file."""
         self._spans.append((begin, end, self.count - self._blocks_end))
         self._blocks_end = self.count
 

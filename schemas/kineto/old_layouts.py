@@ -131,8 +131,6 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 
 
 class _DeviceTasks:
-    """Facts from other events about events without category."""
-
     def __init__(self) -> None:
         self.processes: dict[bytes, str] = {}  # names by undecoded id
         self.flows: dict[bytes, int] = {}  # number by undecoded id (a time in ns), from 1, since launch ids are small

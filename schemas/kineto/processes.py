@@ -196,7 +196,6 @@ class ProcessOwners:
 
     @cached_property
     def of_events(self) -> IntColumn:
-        """Position in `ranks` by event."""
         owner = self._of_processes[self._process]
         lost = np.flatnonzero(owner < 0)
         found = self._by_place(owner, lost)

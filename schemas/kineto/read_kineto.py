@@ -47,8 +47,6 @@ class EventTexts(Protocol):
 
 @dataclass(frozen=True)
 class EventRecords:
-    """The undecoded events of a file, by index."""
-
     texts: EventTexts
 
     __repr__ = brief

@@ -101,7 +101,6 @@ class Database:
         return int(found)
 
     def strings(self, ids: IntColumn) -> dict[int, str]:
-        """Return the values of `StringIds` by id; unknown ids are left out."""
         self.table, found = "StringIds", dict[int, str]()
         for number in distinct(ids).tolist() if self.has("StringIds") else ():
             row = self._connection.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()

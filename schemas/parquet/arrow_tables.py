@@ -29,7 +29,6 @@ _MOST_BYTES = 2**31 - 1  # Maximum size of the texts of an Arrow array.
 
 
 def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
-    """Return texts, or UTF-8, as an Arrow array of strings."""
     encoded = [text.encode() if isinstance(text, str) else text for text in values]
     return arrow_bytes(encoded).cast(library("pyarrow").string())
 

@@ -189,7 +189,6 @@ def nulls(values: npt.NDArray[Any], column: RowColumn | None) -> npt.NDArray[np.
 
 
 def texts_of(codes: npt.NDArray[np.integer], values: Sequence[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return codes and texts without unused texts."""
     used, back = np.unique(codes, return_inverse=True)
     return back.reshape(-1).astype(np.int32), [values[code] for code in used.tolist()]
 

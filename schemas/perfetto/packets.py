@@ -80,7 +80,6 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 
 
 def category_of_stage(name: str, category: int) -> str:
-    """Return the Kineto category of work on a stage, "" if unknown."""
     return CATEGORIES.get(name, "kernel" if category == COMPUTE else "")
 
 

@@ -86,7 +86,6 @@ class SeveralRanksError(UsageError):
         super().__init__(f"{file}: has {listed(ranks)}; choose one with --rank, --pid or --gpu")
 
     def instead_of_file(self, sources: Sequence[Any]) -> list[Any]:
-        """Replace the file in a list of sources by its ranks."""
         names = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else None for source in sources]
         return [
             one

@@ -314,7 +314,6 @@ class Spool:
             raise self._refusal(f"writing it to {tempfile.gettempdir()} failed ({error.strerror})") from None
 
     def text(self) -> Text:
-        """Return the text; nothing can be appended afterwards."""
         if self._file is None:
             pieces, self._pieces = self._pieces, []
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -65,8 +65,6 @@ _SIMPLE_FIELD = re.compile(
 
 @dataclass(frozen=True)
 class Loss:
-    """A kind of damage in a file, and its first case."""
-
     kind: str  # a key of `LOSS_KINDS`
     count: int
     first_offset: int  # −1 if unknown

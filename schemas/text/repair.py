@@ -102,8 +102,6 @@ class _GiveUpError(Exception):
 
 
 class _Reading(NamedTuple):
-    """Assumptions under which an object is read."""
-
     sound: bool  # the object is valid
     known: bool  # a string at the top ends only before a key that the layout knows
     escapes: bool  # a backslash escapes a quote
@@ -345,8 +343,6 @@ _NEVER = re.compile(rb"(?!)")
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """The keys of a kind of record."""
-
     keys: tuple[bytes, ...] = ()  # all possible keys; () if any key is possible
     texts: frozenset[bytes] = frozenset()  # keys with values from the traced program, which may hold anything
     # keys that no nested object has; such a key inside one shows an unclosed bracket
@@ -356,7 +352,6 @@ class RecordLayout:
 
     @cached_property
     def any_key(self) -> bytes:
-        """A regular expression for one of the keys."""
         return rb"(?:%b)" % (b"|".join(self.keys) or rb'[^"]{1,%d}' % MAX_KEY)
 
     @cached_property

@@ -165,7 +165,6 @@ def is_pftrace(data: bytes) -> bool:
 
 
 def is_kineto(data: bytes) -> bool:
-    """Return True if a whole file is a Chrome or Perfetto trace, not ET+."""
     if is_pftrace(data) or is_event_array(data[:HEAD]):
         return True
     events = _EVENTS.search(data)
