@@ -58,17 +58,14 @@ def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) ->
     For Chakra traces (.et) alone, ".json" means their JSON form. Raises UsageError for an unknown suffix."""
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]
-    if not fitting and name.endswith(with_gz(".json")) and _are_chakra(list(sources)):
+    files = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]
+    are_chakra = bool(files) and all(file.endswith(with_gz(".et")) for file in files)
+    if not fitting and name.endswith(with_gz(".json")) and are_chakra:
         return "json"
     if not fitting:
         plain = ", ".join(dict.fromkeys(suffix.removesuffix(".gz") for suffix in known))
         raise UsageError(f"{os.fspath(output)}: unknown extension; choose a format with --to, or one of {plain}")
     return known[max(fitting, key=len)]
-
-
-def _are_chakra(sources: list[object]) -> bool:
-    names = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]
-    return bool(names) and all(name.endswith(with_gz(".et")) for name in names)
 
 
 def names_a_file(output: str | os.PathLike[str], to: str) -> bool:

@@ -25,7 +25,7 @@ _FOREVER = 2**62
 
 @dataclass(frozen=True)
 class TraceDependencies:
-    """Dependencies by target: those of row r are at first[r] up to first[r + 1].
+    """Dependencies by target: row r has its own at first[r] up to first[r + 1].
 
     Attributes:
         order: int64, all rows, each after its dependencies, else in order of start.

@@ -96,7 +96,9 @@ def link_many(
     runner = engine_of(engine, jobs, scheduler)
     target = open_folder(_output_folder(folder, output))
     pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
-    given = _other_than_default({**options, "iteration": iteration}) | _absolute(graph_captures, provenance)
+    files = {"graph_captures": graph_captures or None, "provenance": provenance}
+    given = _other_than_default({**options, "iteration": iteration})
+    given |= {key: list(map(os.path.abspath, names)) for key, names in files.items() if names is not None}
     first = RankTask(-1, "", "", folder, target, min_match, min_certain, given)
     tasks = list(_tasks(pairing, first))
     _keep_inputs(tasks, target, manifest)
@@ -105,12 +107,6 @@ def link_many(
     target.write(REPORT, partial(write_bytes, data=report.to_json()))
     target.write(REPORT_TEXT, partial(write_bytes, data=report_text(report).encode()))
     return Batch(report, target.root, len(states) - before, before)
-
-
-def _absolute(graph_captures: Sequence[Any], provenance: Sequence[Any] | None) -> dict[str, list[str]]:
-    """Return the options that name files, with absolute names; symbolic links stay."""
-    files = {"graph_captures": graph_captures or None, "provenance": provenance}
-    return {key: list(map(os.path.abspath, names)) for key, names in files.items() if names is not None}
 
 
 def _tasks(pairing: Pairing, plan: RankTask) -> Iterator[RankTask]:

@@ -45,8 +45,8 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
     A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. It is
     `equivalent` if other captured graphs also fit (another layer or batch size), if only the number of kernels agrees,
-    if a replay without node ids runs on several streams (their order is unknown), or if the captures are those of
-    another rank, which are used only if there are no others.
+    if a replay without node ids runs on several streams (their order is unknown), or if the captures come from another
+    rank. Captures of other ranks are used only if there are no others.
 
     Example:
         >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP

@@ -59,7 +59,7 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 _STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
-# A kernel that lacks one of these fields is completed from the ET's record_param_comms.
+# A kernel without one of the fields is completed from the ET's record_param_comms.
 _FROM_ET = ("collective", "in_nelems", "pg_ranks")
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 # In a type such as "GenericList[Tensor(float)]".

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto.event_args import SyncArgs, sync_args
-from ..schemas.kineto.read_kineto import EventTable
+from ..schemas.kineto.event_args import sync_args
 from ..trace.columns import IntColumn
 from ..trace.host_waits import (
     DEVICE_SYNCHRONIZE,
@@ -156,7 +155,9 @@ class _Finder:
 
     def from_records(self) -> set[int]:
         events, resolved = self.linked.kineto.events, set[int]()
-        for call, args in sorted(self._sync_records(events), key=lambda record: self._ts(record[0])):
+        decoded = [args for args in map(sync_args, events.args_of(events.rows("cuda_sync"))) if args is not None]
+        called = [(call, args) for args in decoded if (call := self._call_with(args.correlation)) is not None]
+        for call, args in sorted(called, key=lambda record: self._ts(record[0])):
             device = args.device if isinstance(args.device, int) else -1
             if args.kind == "Context Sync":
                 resolved.add(call)
@@ -182,13 +183,6 @@ class _Finder:
                     self.event += [(a, b) for a in recorded for b in waiting if b >= 0 and a != b]
                     self._carry(device, args.stream, self._ts(call), recorded)
         return resolved
-
-    def _sync_records(self, events: EventTable) -> Iterator[tuple[int, SyncArgs]]:
-        for text in events.args_of(events.rows("cuda_sync")):
-            args = sync_args(text)
-            call = self._call_with(args.correlation) if args is not None else None
-            if args is not None and call is not None:
-                yield call, args
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
         """Return what precedes an event recorded on a stream: the last event launched, and what the stream awaits."""

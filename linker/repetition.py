@@ -244,7 +244,7 @@ def _repeated_runs(
 def _pair_by_runs(
     events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, surroundings: _Surroundings
 ) -> None:
-    """Pair unknown events that lie in repeated runs of a length. An event can lie in several such runs: the nearest
+    """Pair unknown events in repeated runs of a length. An event can be part of several such runs: the nearest
     runs on either side of the run that has the event in its middle must agree."""
     size = len(runs.matched)
     places = np.arange(size)

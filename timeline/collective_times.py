@@ -122,7 +122,7 @@ class LevelSpan(NamedTuple):
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
     """Return the ns of a collective when all ranks are ready; see the module's docstring.
     `size` has the bytes of one rank's input (see `message_bytes`), `spans` the levels, inner ones first; without
-    any, the result is 0. A library's algorithms replace those of the levels."""
+    any, the result is 0. A library replaces the levels' algorithms."""
     if not spans:
         return 0.0
     spans = [span._replace(latency_ns=span.latency_ns * max(span.hops, 1)) for span in spans]

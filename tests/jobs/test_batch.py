@@ -159,39 +159,41 @@ def a_pairing(count: int, **more: Any) -> Pairing:
 def test_the_report_of_a_job() -> None:
     states = {rank: a_state(rank, [100 + 3 * rank, 200 + 3 * rank], iterations=("a",)) for rank in (1, 0)}
     pairing = a_pairing(3, missing=(3, 4), notes=("n",))
-    report, offsets = batch._report(pairing, states, {2: "no"})
-    assert offsets == {0: 0, 1: 3} and [(r.rank, r.status, r.reason) for r in report.ranks] == [
+    report = batch._report(pairing, states, {2: "no"})
+    assert [(clock.rank, clock.offset_ns) for clock in report.clock_offsets] == [(0, 0), (1, 3)]
+    assert [(r.rank, r.status, r.reason) for r in report.ranks] == [
         (0, "linked", ""), (1, "linked", ""), (2, "failed", "no"),
     ]  # fmt: skip
     assert (report.world_size, report.missing, report.not_given, report.notes) == (4, "3-4", "", ("n",))
     (group,) = report.groups
     assert (group.collectives, group.matched, report.mismatches) == (2, 2, ())
-    assert batch._report(a_pairing(2), states, {})[0].not_given == "2-3"
+    assert batch._report(a_pairing(2), states, {}).not_given == "2-3"
     assert not Batch(report, "out", 2, 0).complete and Batch(JobReport("1", report.ranks[:2]), "out", 2, 0).complete
     assert not Batch(JobReport("1", report.ranks[:2], missing="2"), "out", 2, 0).complete
 
 
 def test_notes_of_a_job() -> None:
     apart = {0: a_state(0, [100], iterations=("a", "b")), 1: a_state(1, [103])}
-    assert batch._report(a_pairing(2), apart, {})[0].notes == (
+    assert batch._report(a_pairing(2), apart, {}).notes == (
         "the ranks are linked to different iterations (none; a, b): their times do not belong together",
     )  # fmt: skip
-    (note,) = batch._report(a_pairing(1), {0: a_state(0, [])}, {})[0].notes
+    (note,) = batch._report(a_pairing(1), {0: a_state(0, [])}, {}).notes
     assert note.startswith("only rank 0 was linked; ")
 
 
 def test_a_rank_of_another_job_fails_and_is_left_out_of_the_rest() -> None:
     states = {rank: a_state(rank, [100]) for rank in range(3)}
     states[3] = a_state(3, [], info={"world_size": 64}, iterations=("x",))
-    report, offsets = batch._report(a_pairing(4), states, {})
+    report = batch._report(a_pairing(4), states, {})
     assert report.ranks[3].status == "failed" and [rank.status for rank in report.ranks[:3]] == ["linked"] * 3
     assert report.ranks[3].reason == "not of this job: k3 is of a job of 64 ranks, the others of a job of 4 ranks"
-    assert report.world_size == 4 and not report.notes and sorted(offsets) == [0, 1, 2] and not report.mismatches
+    assert report.world_size == 4 and not report.notes and not report.mismatches
+    assert [clock.rank for clock in report.clock_offsets] == [0, 1, 2]
     states[3] = a_state(3, [100], start_ns=NS + 4 * 3600 * 10**9)
-    assert "was recorded 4 hours after the others" in batch._report(a_pairing(4), states, {})[0].ranks[3].reason
+    assert "was recorded 4 hours after the others" in batch._report(a_pairing(4), states, {}).ranks[3].reason
 
 
 @pytest.mark.parametrize(("size", "world"), [(True, None), (0, None), (10**7, 10**7), (10**7 + 1, None), ("4", None)])
 def test_odd_world_sizes(size: Any, world: int | None) -> None:
-    report, _ = batch._report(a_pairing(1), {0: a_state(0, [], info={"world_size": size})}, {})
+    report = batch._report(a_pairing(1), {0: a_state(0, [], info={"world_size": size})}, {})
     assert report.world_size == world
