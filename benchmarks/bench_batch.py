@@ -1,10 +1,10 @@
-"""A job of 32 ranks with one and with two worker processes: `make bench`.
+"""Measure linking a job of 32 ranks with one and with two worker processes: `make bench`.
 
     python benchmarks/bench_batch.py [--ranks N] [--times N] [--runs N]
 
-The ranks are dlrm's four next to the repository if available (else a fixture), each repeated some times and
-renumbered. Each figure is the best of several alternating runs of `etplus link FOLDER`; a bare
-loop of two processes side by side, printed with it, shows the speed-up of two cores on this machine.
+The ranks are copies of the four dlrm ranks next to the repository if available (else of a fixture), with new rank
+numbers. Each figure is the best of several alternating runs of `etplus link FOLDER`. For comparison, the benchmark also
+runs a simple loop in one and in two processes, which shows how much a second core helps on this machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOOP = "n = 0\nfor i in range(5_000_000): n += i"
 
 
 def write_job(folder: Path, ranks: int, times: int) -> float:
-    """Write `rank-N.et.json` and `rank-N.kineto.json`; how many MB they have."""
+    """Write `rank-N.et.json` and `rank-N.kineto.json`; return their size in MB."""
     real = [REAL / f"dlrm.rank{rank}" for rank in range(4)]
     prefixes = real if Path(f"{real[0]}.et.json.gz").exists() else [FIXTURE]
     made = [
@@ -56,7 +56,7 @@ def seconds_of_batch(job: Path, workers: int) -> float:
 
 
 def speed_of_two() -> float:
-    """How much more two processes do at once than one alone."""
+    """Return the speed-up of two parallel processes over one process."""
     taken = []
     for count in WORKERS:
         start = time.perf_counter()
@@ -69,9 +69,9 @@ def speed_of_two() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, default=32, help="ranks of the job (default: 32)")
-    parser.add_argument("--times", type=int, default=2, help="how often each rank's traces are repeated (default: 2)")
-    parser.add_argument("--runs", type=int, default=2, help="runs; the best counts (default: 2)")
+    parser.add_argument("--ranks", type=int, default=32, help="number of ranks in the job (default: 32)")
+    parser.add_argument("--times", type=int, default=2, help="repetitions of each rank's traces (default: 2)")
+    parser.add_argument("--runs", type=int, default=2, help="number of runs; the best run is reported (default: 2)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         megabytes = write_job(Path(folder), arguments.ranks, arguments.times)

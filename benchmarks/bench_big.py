@@ -1,14 +1,14 @@
-"""One pair of gigabytes against loading it: time and memory, one process and two: `make bench`.
+"""Measure time and memory of linking gigabytes with one and two processes, as ratios to loading: `make bench`.
 
     python benchmarks/bench_big.py [--runs N] [--most MILLIONS] [--only recorded|repeated|growth]
 
-`recorded` is a pair of about 1 GB as `record.py --set big`, next to the repository, records it with PyTorch; where it
-cannot be recorded, resnet103 (else a fixture) repeated to that size. `repeated` is resnet103 repeated until its Kineto
-trace has 900 MB. `growth` repeats it to between 0.1 and some million events.
+`recorded` is a pair of about 1 GB that `record.py --set big`, next to the repository, records with PyTorch. If it
+cannot be recorded, the benchmark repeats resnet103 (else a fixture) to that size. `repeated` is resnet103, repeated
+until its Kineto trace has 900 MB. `growth` repeats resnet103 to sizes from 0.1 million to `--most` million events.
 
-Each figure is the best of several alternating runs, each in a separate process. `orjson` loads both files, garbage
-collector off (and on); `floor` decodes both into objects without fields and writes as many bytes as the output has.
-Memory is the peak of the process, and of its helpers, as if they shared nothing.
+Each figure is the best of several alternating runs, each in a separate process. `orjson` loads both files with the
+garbage collector off (and on). `floor` decodes both files into objects without fields and writes as many bytes as the
+output has. Memory is the sum of the peaks of the process and its helpers, without subtracting shared pages.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _met(value: float, bar: float) -> str:
 
 
 def grow(folder: Path, sizes: list[float], runs: int) -> None:
-    """Time per event of the whole link at several sizes."""
+    """Print the time per event of a whole link at several sizes."""
     print("\ngrowth: seconds for a million events, two processes")
     each = []
     for size in sizes:
@@ -158,9 +158,9 @@ def grow(folder: Path, sizes: list[float], runs: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=2, help="runs; the best counts (default: 2)")
+    parser.add_argument("--runs", type=int, default=2, help="number of runs; the best run is reported (default: 2)")
     parser.add_argument("--most", type=float, default=3.0, help="million events of the largest pair (default: 3)")
-    parser.add_argument("--only", choices=("recorded", "repeated", "growth"), help="one part")
+    parser.add_argument("--only", choices=("recorded", "repeated", "growth"), help="run only this part")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

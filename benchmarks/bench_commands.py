@@ -1,12 +1,12 @@
-"""CPU time and memory of commands at three sizes, from ET+ JSON and from columns, as ratios to linking: `make bench`.
+"""Measure CPU time and memory of commands at three sizes, as ratios to linking: `make bench`.
 
     python benchmarks/bench_commands.py [--times 1,5,25] [--runs N] [--only LABEL,LABEL] [--odd]
 
-The pair `resnet103` next to the repository, else a fixture, is repeated; each figure is the smallest of several
-alternating runs, each in a separate process, start-up included. Below the tables are the growth exponents of each
-command's CPU time from the second size to the last (1 is linear), also for traces of odd shapes, and the goals, each
-with its bar. Goals set in seconds are ratios to orjson's time for the largest pair without the garbage collector,
-minified (460 MB); `_ORJSON_S` is that time when they were set.
+The inputs are ET+ JSON and columns of the pair `resnet103` next to the repository (else of a fixture), repeated. Each
+figure is the smallest of several alternating runs, each in a separate process, including start-up. Below the tables,
+the benchmark prints how each command's CPU time grows from the second size to the last (an exponent; 1 is linear), the
+same for oddly shaped traces, and the goals with their bars. A goal in seconds is scaled by orjson's time for the
+largest pair (minified, 460 MB) without the garbage collector; `_ORJSON_S` is this time when the goals were set.
 """
 
 from __future__ import annotations
@@ -171,10 +171,10 @@ def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--times", default="1,5,25", help="how often the pair is repeated (default: 1,5,25)")
+    parser.add_argument("--times", default="1,5,25", help="repetitions of the pair (default: 1,5,25)")
     parser.add_argument("--runs", type=int, default=2, help="runs per command (default: 2)")
-    parser.add_argument("--only", default="", help="labels of commands, separated by commas; goals are left out")
-    parser.add_argument("--odd", action="store_true", help="odd shapes alone")
+    parser.add_argument("--only", default="", help="only these commands, separated by commas; without the goals")
+    parser.add_argument("--odd", action="store_true", help="only the oddly shaped traces")
     arguments = parser.parse_args()
     if arguments.odd:
         measure_odd(arguments.runs)

@@ -1,9 +1,9 @@
-"""Speed and memory of the converters on a large ET+ file, against protobuf merely serializing the same messages.
+"""Measure speed and memory of the converters on a large ET+ file; the baseline only serializes the same messages.
 
     python benchmarks/bench_convert.py [--nodes N]
 
-The pair `resnet103` next to the repository if available (else a fixture) is repeated until the ET+ has N nodes and
-runtime calls (default: a million). Each figure comes from a separate process.
+The benchmark repeats the pair `resnet103` next to the repository if available (else a fixture) until the ET+ has N
+nodes and runtime calls (default: a million). Each figure comes from a separate process.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def perform(task: str, folder: str) -> dict[str, Any]:
 
 
 def one_rank(plus: Path, output: Path) -> int:
-    """What `convert` does for each rank of a job."""
+    """Convert one rank, as `convert` does for each rank of a job."""
     from etplus.converters.astra_sim import for_simulator, write_astra_sim
     from etplus.converters.collectives import agree, survey
     from etplus.schemas.etplus.read_etplus import read_etplus
@@ -88,7 +88,7 @@ def one_rank(plus: Path, output: Path) -> int:
 
 
 def linked(pair: tuple[Path, Path], output: Path) -> int:
-    """Link and write; the number of nodes and calls."""
+    """Link the pair and write the ET+; return the number of nodes and calls."""
     from etplus.linker import link
 
     trace = link(*pair)

@@ -1,12 +1,13 @@
-"""A job of 1,000 ranks on one machine and on a local Dask cluster, and the stragglers of 10,000: `make bench`.
+"""Measure commands on a job of 1,000 ranks, and the stragglers of 10,000 ranks: `make bench`.
 
     python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER] [--no-dask]
 
-The ranks are made of a recorded one next to the repository if available (else a fixture), with varied times and
-clocks and known stragglers (tests/made_ranks.py). Per command: CPU time, and the most memory that all its processes
-held together: the proportional set size, which counts a page shared by n processes as an n-th in each (Linux,
-`smaps_rollup`). On the cluster of two workers, one of which is killed when a quarter of the ranks is done, columns,
-numbers and page have to be the same bytes.
+The ranks are generated from a recorded rank next to the repository if available (else from a fixture), with varied
+times and clocks and known stragglers (tests/made_ranks.py). For each command, the benchmark prints the CPU time and the
+peak memory of all processes together. Memory is the proportional set size: a page shared by n processes counts as 1/n
+page in each of them (Linux, `smaps_rollup`). The commands run on one machine and on a local Dask cluster with two
+workers. One worker is killed when a quarter of the ranks is done. Columns, numbers and page must still have the same
+bytes.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ def _memory_of_tree(root: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, default=1000, help="ranks of the job (default: 1000)")
-    parser.add_argument("--many", type=int, default=10_000, help="ranks of the query (default: 10000)")
-    parser.add_argument("--keep", type=Path, help="write to this folder and leave it there")
-    parser.add_argument("--no-dask", dest="dask", action="store_false", help="leave the cluster out")
+    parser.add_argument("--ranks", type=int, default=1000, help="number of ranks in the job (default: 1000)")
+    parser.add_argument("--many", type=int, default=10_000, help="ranks in the straggler query (default: 10000)")
+    parser.add_argument("--keep", type=Path, help="write to this folder and keep it")
+    parser.add_argument("--no-dask", dest="dask", action="store_false", help="do not run on the Dask cluster")
     arguments = parser.parse_args()
     folder = arguments.keep or Path(tempfile.mkdtemp())
     try:

@@ -1,7 +1,7 @@
-"""Time and memory of a whole link against loading the two files with orjson: `make bench`.
+"""Compare time and memory of linking a pair with loading its files by orjson: `make bench`.
 
-Each figure comes from a separate process, the best of some runs, all in one go on one machine: the pair
-`resnet103` next to the repository if available (else a fixture, repeated to a similar size), and ten times as much.
+Each figure is the best of several runs, each in a separate process. The inputs are the pair `resnet103` next to the
+repository if available (else a fixture, repeated to a similar size), and ten repetitions of this pair.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """What one task took: seconds, and the process's largest resident size in MB."""
+    """Cost of a task: seconds, and peak resident size of the process in MB."""
 
     seconds: float
     megabytes: float
@@ -113,7 +113,7 @@ def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
 
 
 def verdicts(figures: dict[str, list[Figure]], counts: list[int], scales: list[str]) -> list[str]:
-    """The bars, and whether they are met."""
+    """Return a line per bar, and if all bars are met."""
     lines = []
     for at, scale in enumerate(scales):
         link = figures["link"][at]
@@ -139,7 +139,7 @@ def main() -> None:
     import history
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3, help="runs; the best counts (default: 3)")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
     parser.add_argument("--more", type=int, default=MORE, help=f"how much larger the second pair is (default: {MORE})")
     parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")
     parser.add_argument("--times", type=int, default=1, help="repetitions of that pair (default: 1)")

@@ -1,11 +1,12 @@
-"""Response to another network: the replay, the converted set in the tests' simulator, and the truth where it is known.
+"""Compare replay and simulation on other networks with the truth, if it is known.
 
     python benchmarks/bench_network.py [--traces FOLDER]
 
-Every job is replayed (`etplus replay --network`) and converted for ASTRA-sim, and the set is run by the simulator of
-`tests/simulator.py`: as measured, then on rings of 25 GB/s and 5 µs, ten times, a tenth and a hundredth of that
-bandwidth. Jobs: ranks 0 to 3 of dlrm, resnet103 (one rank of two) and the jobs of `tests/made_jobs.py`, which tell what
-they would really take. Differences are those to the truth, or of the simulator to the replay.
+Every job is replayed (`etplus replay --network`), converted for ASTRA-sim, and run in the simulator of
+`tests/simulator.py`: first as measured, then on rings with 25 GB/s and 5 µs, and with ten times, a tenth and a
+hundredth of that bandwidth. The jobs are ranks 0 to 3 of dlrm, resnet103 (one rank of two), and the jobs of
+`tests/made_jobs.py`, whose true times are known. Differences are relative to the truth, or otherwise between the
+simulator and the replay.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FACTORS = (10, 1, 0.1, 0.01)
 
 @dataclass(frozen=True)
 class Subject:
-    """A job: its name, the traces of its ranks, and its made job if the truth is known."""
+    """A job: its name, the traces of its ranks, and the generated job if the truth is known."""
 
     name: str
     traces: list[Trace]
@@ -76,12 +77,12 @@ def converted(traces: list[Trace], prefix: Path) -> ChakraSet:
 
 
 def rows(subject: Subject, folder: Path) -> Iterator[Row]:
-    """As measured, then on each network."""
+    """Yield the row of the measured job, then a row per network."""
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     job = converted(subject.traces, folder / "set")
-    # A job's groups are cut to the available ranks; a single file keeps all groups.
+    # For a job, groups keep only the available ranks; for a single file, groups stay unchanged.
     world = subject.traces[0].world_size if len(subject.traces) == 1 else None
     made = subject.made
     yield Row(

@@ -1,4 +1,4 @@
-"""Score predictions of every shared trace by a model that was fitted on all other jobs, next to trivial predictors.
+"""Score predictions of every shared trace by a model fitted on all other jobs, and compare with trivial predictors.
 
     python benchmarks/bench_predict.py                # on the traces next to the repository (`../shared/traces`)
     python benchmarks/bench_predict.py MORE…          # predict these files from all of those
@@ -7,10 +7,11 @@ For each trace: the end-to-end error and its 80% interval, the share of the crit
 outcome of `predict run` (given; marked, exit status 3; refused, exit status 2), and the weakest link. CPU traces are
 also predicted with `--host model`.
 
-Trivial predictors. End to end: the recorded host with kernels that take no time, and with every kernel at the mean of
-its class; with `--host model` the mean of the fitted traces. Kernel totals: every kernel at the mean of its name in
-the fitted traces (a copy of their recordings), and at the mean of its class. A case counts only if all its trivial
-predictors miss it by over 25%. A missed bar makes the exit status 1.
+Trivial predictors of the end-to-end time: the recorded host with kernels that take no time, the recorded host with
+every kernel at the mean of its class, and with `--host model` the mean of the fitted traces. Trivial predictors of
+kernel totals: every kernel at the mean of its name in the fitted traces (a copy of their recordings), and every kernel
+at the mean of its class. A case counts only if all trivial predictors are off by over 25%. The exit status is 1 if a
+bar is missed.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Subject:
 
 
 def subjects() -> list[Subject]:
-    """All shared traces that can be predicted, pairs linked."""
+    """Return all shared traces that can be predicted, with linked pairs."""
     found = []
     for folder in PAIRS:
         for et in sorted((TRACES / folder).rglob("*.et.json.gz")):
@@ -97,7 +98,7 @@ class Models:
         return fit_kernels([subject.part.gpu for subject in self._known if subject.job != without], DEVICES)
 
     def without(self, subject: Subject) -> FittedModel:
-        """The model of all other jobs."""
+        """Return the model fitted on all other jobs."""
         parts = [other.part for other in self._known if other.job != subject.job]
         kernels = self._kernels(subject.job if subject.part.gpu else "")
         return msgspec.structs.replace(fit_parts(parts, (), None), kernels=kernels, end_to_end=self._errors)
@@ -131,7 +132,7 @@ class Outcome:
 
 
 def outcomes(chosen: Iterable[Subject], models: Models) -> Iterable[tuple[Outcome, FittedModel]]:
-    """Predictions, each with its model."""
+    """Yield the prediction of each trace by the model fitted on the other jobs."""
     for subject in chosen:
         model = models.without(subject)
         for host in ("trace",) if subject.part.gpu else ("trace", "model"):
@@ -151,7 +152,7 @@ def trivial_errors(subject: Subject, model: FittedModel, done: Prediction, host:
 
 
 class NameMean:
-    """Geometric mean of equally named kernels, else of their class: replays the fitted recordings."""
+    """Predictor that takes the geometric mean of kernels with the same name, or otherwise of the same class."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs: dict[str, list[float]] = {}

@@ -1,13 +1,14 @@
-"""Predict a job recorded on links of several speeds from each recording, and compare with the others.
+"""Predict a job that was recorded at several link speeds from each recording, and compare with the other recordings.
 
     python benchmarks/bench_rates.py [JOB …] [--networks FILE | --calibration TIMES] [--before NUMBERS] [--json NUMBERS]
 
-A JOB is a folder with `times.json` and a folder per rate, as `record_network.py` next to the repository writes them; by
-default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`, or the given
-calibration); other rates take the link's own bandwidth. With --networks they come from a file of `etplus predict fit
---network`. Prints, per pair of rates, predicted and recorded step, ms, the error, the range and whether it contains
-the recorded time; then medians, and bounds above a recorded time. --json writes the errors, --before prints those of
-another version. Jobs with names that differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of one job: no
+A JOB is a folder with `times.json` and a folder per rate, as `record_network.py` next to the repository writes it. The
+default is all such folders in the shared traces. Networks are fitted to all-reduces only (`gloo-2/times.json`, or the
+given calibration); rates without calibration use the nominal bandwidth of the link. With --networks, the networks come
+from a file that `etplus predict fit --network` wrote. For each pair of rates, the benchmark prints the predicted and
+recorded step in ms, the error, and the range with a mark if it contains the recorded time. It then prints medians, and
+cases in which a lower bound exceeds the recorded time. --json writes the errors, and --before prints the errors of
+another version. Jobs with names that differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of the same job: no
 prediction can be better than their difference.
 """
 

@@ -1,12 +1,12 @@
-"""Cost of `etplus record`: the time of a step before, in and after the window, against without it.
+"""Measure the cost of `etplus record`: the time of a step before, in and after the window, compared with no recording.
 
     python benchmarks/bench_record.py                    # minutes; --python PYTHON if PyTorch is elsewhere
     python benchmarks/bench_record.py --rounds 5 --only train
 
-The programs are those of tests/programs_to_record.py, unchanged: their steps take a fraction of a millisecond, so that
-what each step and operator costs shows. Times are CPU time of the process, of all threads; of each run the median step
-is taken, and of the runs the median. `start` and `end` are what the steps at the window's edges take more, once.
-"×" is the ratio to the same steps without the recorder, "+ µs" the difference.
+The programs come from tests/programs_to_record.py. Their steps take a fraction of a millisecond, so the cost per step
+and per operator is visible. Times are CPU times of all threads of the process. Each figure is the median over runs of
+the median step. `start` and `end` are the extra times of the steps at the edges of the window, which occur once. "×" is
+the ratio to the same steps without the recorder, and "+ µs" is the difference.
 """
 
 from __future__ import annotations

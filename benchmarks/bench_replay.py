@@ -1,9 +1,9 @@
-"""Speed and memory of the replay on a large graph, against networkx's longest path on a tenth of it.
+"""Measure speed and memory of the replay on a large graph; compare with networkx's longest path on a tenth of it.
 
     python benchmarks/bench_replay.py [--nodes N]
 
-The document of the pair `resnet103` next to the repository if available (else a fixture) is repeated in memory
-until it has N nodes and runtime calls (default: a million); reading files is not part of it. Each figure comes from a
+The benchmark repeats the linked pair `resnet103` next to the repository if available (else a fixture) in memory until
+it has N nodes and runtime calls (default: a million). Times do not include reading files. Each figure comes from a
 separate process.
 """
 
@@ -41,7 +41,7 @@ _TILED = (
 
 
 def repeated(once: Trace, nodes: int) -> Trace:
-    """The document's timeline again and again, one copy after the other."""
+    """Return the document with its timeline repeated, one copy after the other."""
     count, times = len(once), -(-nodes // len(once))
     copy = np.repeat(np.arange(times), count)
     begin, end = once.span
@@ -85,7 +85,7 @@ def perform(task: str, nodes: int) -> dict[str, Any]:
 
 
 def _networkx(document: Trace) -> dict[str, Any]:
-    """Longest path by networkx, in a graph that holds of parallel edges the one that counts."""
+    """Compute the longest path with networkx; of parallel edges, the graph keeps the edge with the largest lag."""
     import networkx
 
     graph = build_graph(document)

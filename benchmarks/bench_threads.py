@@ -1,9 +1,9 @@
-"""Time of `trace-link` and `etplus replay` on many threads, against one thread with the same ops: `make bench`.
+"""Compare `trace-link` and `etplus replay` on many threads with one thread of the same operators: `make bench`.
 
     python benchmarks/bench_threads.py [--runs N] [--shape THREADSxOPS ...]
 
-Each figure is the best of several runs. Both observers wrote ids into the pairs. Long pauses between ops make the
-replay search for the thread that each op waited for.
+Each figure is the best of several runs. Both traces of each pair have ids. Long pauses between operators make the
+replay search for the thread that each operator waited for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START_NS = 1_700_000_000_000_000_000
 
 
 def write_pair(threads: int, ops: int, folder: Path) -> tuple[Path, Path]:
-    """ET and Kineto trace of threads that each do some ops, out of phase with each other."""
+    """Write an ET and a Kineto trace of threads that run operators at different times."""
     events = []
     above = [(1, "process"), *((2 + thread, "thread") for thread in range(threads))]
     nodes: list[dict[str, Any]] = [
@@ -73,7 +73,7 @@ def measure(shape: tuple[int, int], folder: Path, runs: int) -> dict[str, float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3, help="runs; the best counts (default: 3)")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
     parser.add_argument("--shape", action="append", metavar="THREADSxOPS", help=f"default: {' and '.join(SHAPES)}")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

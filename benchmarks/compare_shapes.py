@@ -1,4 +1,4 @@
-"""Re-derived shapes against those recorded at the other size, call by call."""
+"""Compare derived shapes with the shapes recorded at the other size, call by call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["compared", "counterparts"]
 
 
 def compared(done: Reshaped, recorded: Trace) -> tuple[Counter[str], Counter[str]]:
-    """Calls by outcome (right, listed, wrong, no counterpart), and those that are wrong by name."""
+    """Count calls by outcome (right, listed, wrong, no counterpart), and wrong calls by name."""
     pairs = list(counterparts(done.trace, recorded))
     count, wrong = Counter({"no counterpart": done.calls - len(pairs)}), Counter[str]()
     for one, other in pairs:
@@ -56,6 +56,6 @@ def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int
 
 
 def _callees(trace: Trace, call: int) -> Sequence[int]:
-    """Calls directly below a call, in order; topmost calls for −1."""
+    """Return the direct callees of a call in order; for −1, the topmost calls."""
     tree = trace.call_tree
     return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()

@@ -1,15 +1,16 @@
-"""Findings scored on pairs of traces before and after a change, and false alarms on every trace beside the repository.
+"""Score findings on pairs of traces before and after a change, and list false alarms on other traces.
 
     python benchmarks/findings.py [--traces FOLDER] [--gains FOLDER]... [PAIR…]
 
-Three kinds of pairs: steps recorded on a CPU, whose gain was measured without the profiler (`fixtures/findings`); made
-steps of one GPU (`tests/made_gpu_steps.py`) and made jobs (`tests/made_job_pairs.py`), whose gain follows from how they
-were made. Of each: is the finding that is expected there before the change, and gone after it; is the sign of its gain
-right; is its size within 30% of the measured one; does its interval contain that. Gains are shares of the time before:
-a recorded step is longer than one without the profiler. With `--traces` all findings on these traces are printed.
+There are three kinds of pairs. The gains of steps recorded on a CPU (`fixtures/findings`) were measured without the
+profiler. The gains of generated GPU steps (`tests/made_gpu_steps.py`) and generated jobs (`tests/made_job_pairs.py`)
+follow from their construction. For each pair, the benchmark checks that the expected finding is present before the
+change and absent after the change, that its gain has the right sign, that the gain is within 30% of the measured gain,
+and that its interval contains the measured gain. Gains are shares of the time before the change, because a recorded
+step is longer than a step without the profiler. With `--traces`, all findings on these traces are printed.
 
-With `--gains` only folders of `benchmarks/record_gains.py` are scored: the predicted gain of each change, from a
-what-if or from findings, against both versions timed without a profiler.
+With `--gains`, only folders written by `benchmarks/record_gains.py` are scored: the predicted gain of each change, from
+a what-if or from findings, is compared with the times of both versions without a profiler.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ RECORDED = ROOT / "fixtures" / "findings"
 # Largest accepted relative error of a gain.
 SIZE = 0.3
 
-# Expected findings per pair: one must be present before the change, none after it.
+# Expected findings per pair: at least one must be present before the change, and none after the change.
 EXPECTED: dict[str, tuple[str, ...]] = {
     "item": ("host-loop",),
     "attention": ("eager-attention",),
@@ -69,7 +70,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "small_messages": ("small-messages",),
     "straggler": ("straggler",),
 }
-# Expected findings of pairs recorded after the findings were done; not in the totals.
+# Expected findings of pairs that were recorded after the findings were written; not part of the totals.
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "cross_attention": ("eager-attention",),
     "gated": ("elementwise-chains",),
@@ -119,9 +120,9 @@ class Truth:
 class Score:
     """Result of one pair.
 
-    `present`: the finding exists before the change; `gone`: not after it; `first`: it is on the first screen. `gain` is
-    measured; `predicted`, `low` and `high` come from the finding, None without a gain. All are shares of the time
-    before.
+    `present`: the finding exists before the change; `gone`: it does not exist after the change; `first`: it is on the
+    first screen. `gain` is measured; `predicted`, `low` and `high` come from the finding and are None if it has no
+    gain. All gains are shares of the time before the change.
     """
 
     name: str
@@ -158,7 +159,7 @@ def _mark(flag: bool) -> str:
 
 
 def score(truth: Truth, expected: tuple[str, ...]) -> Score:
-    """Score one pair; gains of findings with the same id add up, as they have different places."""
+    """Score one pair; gains of findings with the same id are added, because they concern different places."""
     before = [finding for finding in truth.before if finding.id in expected]
     gains = [finding.gain for finding in before if finding.gain is not None]
     whole = truth.before.makespan_ns
@@ -219,7 +220,7 @@ def tuned_ranks() -> Findings:
 
 
 def shared(folder: Path) -> Iterator[tuple[str, Findings]]:
-    """Yield findings of every trace that can be linked, alone, and of jobs with several ranks."""
+    """Yield the findings of every single trace that can be linked, and of jobs with several ranks."""
     for kineto in sorted(folder.glob("*/*.json.gz")):
         name = kineto.name.removesuffix(".json.gz").removesuffix(".kineto")
         if ".et." in kineto.name or kineto.parent.name == "et-only":

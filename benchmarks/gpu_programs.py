@@ -1,4 +1,4 @@
-"""The programs of `gpu_session.py`: training steps, and changes of them, on a GPU or (small) on a CPU.
+"""Programs for `gpu_session.py`: training steps, and changes to them, on a GPU or (small) on a CPU.
 
     python benchmarks/gpu_programs.py about                 # the machine, as JSON
     python benchmarks/gpu_programs.py amp --steps 8         # a program that does not know etplus
@@ -40,7 +40,7 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """Where programs run, and how large they are."""
+    """The device on which programs run, and the size of the programs."""
 
     device: str
     small: bool
@@ -50,7 +50,7 @@ class Machine:
         return self.device.startswith("cuda")
 
     def size(self, large: int, small: int) -> int:
-        """A size on this machine."""
+        """Return the size to use on this machine."""
         return small if self.small else large
 
     def synchronize(self) -> None:
@@ -59,7 +59,7 @@ class Machine:
 
 
 class Block(nn.Module):  # type: ignore[misc, unused-ignore]
-    """A transformer block; attention is written out where `fused` is false."""
+    """A transformer block; if `fused` is false, attention uses separate operators."""
 
     def __init__(self, width: int, *, fused: bool = True) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def tokens(machine: Machine) -> torch.Tensor:
     return torch.randn(machine.size(8, 2), machine.size(512, 16), machine.size(512, 32), device=machine.device)
 
 
-# Programs: each takes optimizer steps, or forward passes without an optimizer; `etplus record` finds them.
+# Programs: each runs optimizer steps, or forward passes without an optimizer; `etplus record` detects these steps.
 
 
 def train(machine: Machine, steps: int) -> None:
@@ -160,7 +160,7 @@ def inference(machine: Machine, steps: int) -> None:
 
 
 def trained(machine: Machine, model: nn.Module, steps: int) -> None:
-    """Some training steps."""
+    """Run training steps."""
     run = training_step(model, tokens(machine))
     for _ in range(steps):
         run()
@@ -178,7 +178,7 @@ def group(machine: Machine) -> Iterator[None]:
 
 
 def with_truth(model: nn.Module) -> nn.Module:
-    """Put an annotation `truth: MODULE` around what each module and each of its backward nodes runs."""
+    """Put an annotation `truth: MODULE` around the work of each module and of each of its backward nodes."""
     truth = Truth(model)
     opened: list[Any] = []
 
@@ -201,7 +201,7 @@ PROGRAMS: dict[str, Callable[[Machine, int], None]] = {
 
 
 def family(name: str, machine: Machine, steps: int) -> None:
-    """A program of programs.py on this device."""
+    """Run a program from programs.py on this device."""
     from programs import PROGRAMS as FAMILY_PROGRAMS
     from programs import Sizes
 
@@ -212,7 +212,7 @@ def family(name: str, machine: Machine, steps: int) -> None:
 
 
 def capture(machine: Machine, out: Path, steps: int) -> None:
-    """Capture a graph while both observers are at work, then record its replays; a CPU runs the model without one."""
+    """Capture a graph while both observers are active, then record its replays; on a CPU, run without a graph."""
     from etplus.recording.record import record
 
     model, x = with_truth(blocks(machine)).eval(), tokens(machine)
@@ -235,11 +235,11 @@ def capture(machine: Machine, out: Path, steps: int) -> None:
                 recording.step()
 
 
-# Changes: each makes a step, before the change or after it.
+# Changes: each function returns a step, either before or after the change.
 
 
 def training_step(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Optimizer | None = None) -> Step:
-    """A step of a model: forward, backward, optimizer."""
+    """Run a step of a model: forward, backward, optimizer."""
     update = optimizer or torch.optim.SGD(model.parameters(), 1e-4, foreach=True)
 
     def step() -> torch.Tensor:
@@ -253,7 +253,7 @@ def training_step(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Opti
 
 
 def item(after: bool, machine: Machine) -> Step:
-    """The loss is read in each step, several times."""
+    """Read the loss several times in each step."""
     run = training_step(blocks(machine, 1), tokens(machine))
 
     def step() -> None:
@@ -353,7 +353,7 @@ def recomputation(after: bool, machine: Machine) -> Step:
 
 
 def layout(after: bool, machine: Machine) -> Step:
-    """Convolutions in half precision, channels first or last."""
+    """Half-precision convolutions with channels first or last."""
     width, kind = machine.size(128, 8), torch.float16 if machine.cuda else torch.float32
     model = nn.Sequential(*(nn.Conv2d(width, width, 3, padding=1) for _ in range(4))).to(machine.device, kind)
     x = torch.randn(machine.size(32, 2), width, machine.size(56, 8), machine.size(56, 8), device=machine.device)
@@ -380,7 +380,7 @@ _ROUNDS, _BLOCK = 20, 10
 
 
 def timed(change: Callable[[bool, Machine], Step], machine: Machine) -> dict[str, float]:
-    """ns of a step before and after, the first decile of blocks of steps taken in turn."""
+    """Return ns of a step before and after the change: the first decile over alternating blocks of steps."""
     steps = [change(False, machine), change(True, machine)]
     rounds, block = (3, 1) if machine.small else (_ROUNDS, _BLOCK)
     taken: list[list[float]] = [[], []]
@@ -397,7 +397,7 @@ def timed(change: Callable[[bool, Machine], Step], machine: Machine) -> dict[str
 
 
 def about(machine: Machine) -> dict[str, Any]:
-    """PyTorch, the device, the processor."""
+    """Describe PyTorch, the device and the processor."""
     found: dict[str, Any] = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
     if machine.cuda:
         properties = torch.cuda.get_device_properties(0)

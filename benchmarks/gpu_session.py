@@ -1,16 +1,17 @@
-"""One session on a machine with a GPU: records pairs, links them, checks them against the truth, writes a report.
+"""Run a session on a machine with a GPU: record pairs, link them, check them against the truth, and write a report.
 
     python benchmarks/gpu_session.py OUT                      # everything, about 20 minutes
-    python benchmarks/gpu_session.py OUT --only amp capture   # some parts; the others are kept from OUT
+    python benchmarks/gpu_session.py OUT --only amp capture   # only these parts; keeps other results in OUT
     python benchmarks/gpu_session.py OUT --dry-run            # the same, small, on the CPU
     python benchmarks/gpu_session.py OUT --python PYTHON      # PyTorch is in another environment
 
-Parts: programs recorded by `etplus record` (training, mixed precision, compiled, CUDA graphs, DDP and FSDP with one
-rank, inference, families of programs.py), a capture of CUDA graphs, operators measured again, and changes: recorded and
-timed before and after, against what the findings say. A part that fails, or has no time left (`--minutes`), is in the
-report with its reason, and the others go on. OUT gets report.md, report.json, a file a part, and the traces.
+The parts are: programs recorded by `etplus record` (training, mixed precision, compiled, CUDA graphs, DDP and FSDP with
+one rank, inference, families from programs.py), a capture of CUDA graphs, operators that are measured again, and
+changes. Each change is recorded and timed before and after, and compared with the predictions of the findings. If a
+part fails or no time is left (`--minutes`), the report gives the reason, and the other parts continue. The script
+writes report.md, report.json, a file per part, and the traces to OUT.
 
-Works from a checkout; etplus need not be installed, only its dependencies. Exit status: 0, 1 if a part failed.
+Works from a checkout; only the dependencies of etplus must be installed. The exit status is 0, or 1 if a part failed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Facts = dict[str, Any]
 
 
 class PartError(Exception):
-    """Reason of a failed part."""
+    """The reason why a part failed."""
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Session:
         """Run a command to its end.
 
         Raises:
-            PartError: it failed although `check` asks for success, or there is no time left.
+            PartError: the command failed although `check` requires success, or no time is left.
         """
         left = self.deadline - time.monotonic()
         if left <= 0:
@@ -80,11 +81,11 @@ class Session:
         return self.run(self.python, HERE / "gpu_programs.py", name, *self.device, *words)
 
     def etplus(self, *words: str | Path, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
-        """Run a command of etplus."""
+        """Run an etplus command."""
         return self.run(python, "-m", "etplus", *words)
 
     def record(self, name: str, *words: str) -> Path:
-        """Record a program with `etplus record`; returns the folder of its traces."""
+        """Record a program with `etplus record` and return the folder of its traces."""
         folder = self.out / "traces" / "-".join([name, *(word.strip("-") for word in words)])
         program = [self.python, HERE / "gpu_programs.py", name, *self.device, "--steps", STEPS[1], *words]
         said = self.etplus("record", "--steps", STEPS[0], "-o", folder, "--", *program).stderr
@@ -94,13 +95,13 @@ class Session:
 
 
 def about_machine(session: Session) -> Facts:
-    """PyTorch and the device."""
+    """Describe PyTorch and the device."""
     facts: Facts = json.loads(session.program("about").stdout.splitlines()[-1])
     return facts
 
 
 def recorded_program(session: Session, name: str) -> Facts:
-    """A program recorded, linked, and checked against the truth."""
+    """Record a program, link its traces, and check them against the truth."""
     from etplus import link
     from gpu_truth import check_ids, check_modules, events_of
 
@@ -139,7 +140,7 @@ def untraced(trace: Any) -> Facts:
 
 
 def captured(session: Session) -> Facts:
-    """Record a graph with its capture; report which replayed kernels have their capturing operator."""
+    """Record a graph with its capture, and report which replayed kernels were linked to the right operator."""
     from etplus.linker import link
     from gpu_truth import check_captured, events_of
 
@@ -175,7 +176,7 @@ def measured(session: Session) -> Facts:
 
 
 def changed(session: Session, name: str) -> Facts:
-    """Measure a change without a profiler, and compare with the recordings' findings."""
+    """Measure a change without a profiler, and compare with the findings on the recordings."""
     from etplus import link
 
     times = json.loads(session.program(name, "--time").stdout.splitlines()[-1])

@@ -1,9 +1,9 @@
-"""Checks of a linked pair against what its files and its program's annotations say, read by nothing of the linker.
+"""Check a linked pair against ids and annotations in its files, without using code of the linker.
 
-Ids: the operator of the ET and the event of the Kineto trace that it was linked with have the same id in both files.
-Ranges: `gpu_programs.with_truth` puts an annotation `truth: MODULE` around what a module or one of its backward nodes
-runs; the innermost one around an operator, or around the call that launched a kernel, is the module that is right.
-Captures: kernels of a replayed graph run in the order in which the capture launched them.
+Ids: a linked operator of the ET and its Kineto event must have the same id in both files.
+Ranges: `gpu_programs.with_truth` puts an annotation `truth: MODULE` around the work of each module and of its backward
+nodes. The innermost annotation around an operator, or around the call that launched a kernel, names the right module.
+Captures: kernels of a replayed graph must run in the order in which the capture launched them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Checked(NamedTuple):
 
 
 def events_of(kineto: Path) -> list[Event]:
-    """`traceEvents` of a file."""
+    """Return `traceEvents` of a file."""
     data = kineto.read_bytes()
     found: list[Event] = json.loads(gzip.decompress(data) if kineto.suffix == ".gz" else data)["traceEvents"]
     return found

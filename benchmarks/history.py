@@ -1,12 +1,12 @@
-"""What `trace-link` took in each release, as ratios to orjson measured in the same run: benchmarks/history.json.
+"""Compare the cost of `trace-link` over releases, as ratios to orjson in the same run: benchmarks/history.json.
 
-    python benchmarks/history.py                                     # measure, and print next to earlier releases
-    python benchmarks/history.py --record 0.3.0                      # ... and keep
+    python benchmarks/history.py                                     # measure, and compare with earlier releases
+    python benchmarks/history.py --record 0.3.0                      # also store the result
     python benchmarks/history.py --record 0.1.0 --package FOLDER     # another version: FOLDER/etplus
 
-Each layout of a pair (as written, minified, gzipped) is loaded with `orjson.loads` and linked by the command, by turns,
-each in a separate process. Ratios of CPU time (user and system) hardly depend on the machine and what else it does;
-memory is the most that all processes of the command hold at one time, pages that they share counted once.
+For each layout of a pair (as written, minified, gzipped), `orjson.loads` and the command alternate, each in a separate
+process. Ratios of CPU time (user and system) hardly depend on the machine and its load. Memory is the peak of all
+processes of the command together; shared pages count once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import msgspec
 HISTORY = Path(__file__).with_name("history.json")
 LAYOUTS = ("indented", "minified", "gzipped")
 MEASURES = ("cpu", "memory")
-# Ratios vary by some percent; a release above this ratio to the cheapest is a regression.
+# Ratios vary by a few percent. A release whose cost is above this ratio to the cheapest release is a regression.
 _SLACK = 1.1
 _TICK_S, _PAUSE = 0.02, 20
 _COMMAND = "import sys; from etplus.cli.main import trace_link; sys.exit(trace_link(sys.argv[1:]))"
@@ -41,14 +41,14 @@ Ratios = dict[str, dict[str, float]]
 
 
 class Cost(NamedTuple):
-    """CPU seconds, and MB of all processes."""
+    """CPU time in s, and memory of all processes in MB."""
 
     cpu: float
     memory: float
 
 
 def lay_out(pair: list[str], folder: Path) -> dict[str, list[str]]:
-    """The two files in each layout."""
+    """Write the two files in each layout."""
     layouts = {"indented": pair, "minified": [], "gzipped": []}
     for name in map(Path, pair):
         minified, gzipped = folder / f"min.{name.name}", folder / f"{name.name}.gz"
@@ -79,7 +79,7 @@ def measure(layouts: dict[str, list[str]], runs: int, package: Path | None = Non
 
 
 def cost(command: list[str], environment: dict[str, str]) -> Cost:
-    """Run a command, and look at its processes until it ends."""
+    """Run a command and sample its processes until it ends."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     most = 0.0
     while True:
@@ -89,8 +89,8 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
             break
         begin = time.process_time()
         most = max(most, sum(map(_held, _family(process.pid))))
-        time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))  # of gigabytes a look takes milliseconds
-    if process.returncode not in (0, 3):  # 3: less was linked than wanted
+        time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))  # a sample of gigabytes takes milliseconds
+    if process.returncode not in (0, 3):  # 3: too few operators were linked
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     return Cost(usage.ru_utime + usage.ru_stime, most or usage.ru_maxrss / 1024)
 
@@ -112,7 +112,7 @@ def _held(pid: int) -> float:
 
 
 def read_history(file: Path = HISTORY) -> dict[str, Ratios]:
-    """The ratios by release, oldest first."""
+    """Return the ratios per release, the oldest first."""
     history: dict[str, Ratios] = json.loads(file.read_text()) if file.exists() else {}
     return history
 
@@ -122,7 +122,7 @@ def record(release: str, ratios: Ratios, file: Path = HISTORY) -> None:
 
 
 def lines(history: dict[str, Ratios], current: Ratios) -> list[str]:
-    """Return a row per release, the current one last, and the regressions."""
+    """Return a row per release, the current version last, and the regressions."""
     rows = [f"{'trace-link / orjson':20}" + "".join(f"{layout:>20}" for layout in LAYOUTS)]
     rows.append(f"{'':20}" + "".join(f"{of:>10}" for _ in LAYOUTS for of in MEASURES))
     for name, ratios in [*history.items(), ("this", current)]:
@@ -139,12 +139,12 @@ def main() -> None:
     from bench_link import MORE, default_pair, in_child
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", metavar="RELEASE", help="keep the ratios under this name")
-    parser.add_argument("--package", type=Path, metavar="FOLDER", help="measure the package etplus in FOLDER")
-    parser.add_argument("--runs", type=int, default=3, help="runs; the best counts (default: 3)")
+    parser.add_argument("--record", metavar="RELEASE", help="store the ratios under this name")
+    parser.add_argument("--package", type=Path, metavar="FOLDER", help="measure the etplus package in FOLDER")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
     parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")
-    parser.add_argument("--times", type=int, default=MORE, help=f"repeat the pair so often (default: {MORE})")
-    parser.add_argument("--history", type=Path, default=HISTORY, help="the file (default: next to this script)")
+    parser.add_argument("--times", type=int, default=MORE, help=f"repetitions of the pair (default: {MORE})")
+    parser.add_argument("--history", type=Path, default=HISTORY, help="file of ratios (default: next to this script)")
     arguments = parser.parse_args()
     prefix, times = (arguments.pair, 1) if arguments.pair else default_pair()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,14 +1,14 @@
-"""Learned predictors and baselines on a CPU sweep, with graphs, structures or families held out.
+"""Compare learned predictors with baselines on a CPU sweep, with graphs, structures or families held out.
 
-    python benchmarks/learned.py OUT                    # what sweep_cpu.py recorded there; all three
+    python benchmarks/learned.py OUT                    # OUT was recorded by sweep_cpu.py; all kinds of folds
     python benchmarks/learned.py OUT --by family
-    python benchmarks/learned.py OUT --time 200000      # what a training takes on so many nodes
+    python benchmarks/learned.py OUT --time 200000      # time the training on this many nodes
 
-Graphs are those of the dataset OUT/npz, which `etplus convert RECORDINGS --to npz --split graph -o OUT/npz` makes of
-others. Folds: a fifth of the graphs; a fifth of the structures (MODEL of MODEL__VARIANT); one family (the first word
-of MODEL); one of the inner batch sizes (VARIANT begins with bBATCH). A further part of the same kind is for early
-stopping, of batch sizes a fifth of the graphs. Errors are of all folds together, tau and pairs the means over the
-folds.
+The graphs come from the dataset OUT/npz. `etplus convert RECORDINGS --to npz --split graph -o OUT/npz` creates such a
+dataset from other recordings. A fold holds out a fifth of the graphs, a fifth of the structures (MODEL of
+MODEL__VARIANT), one family (the first word of MODEL), or one of the inner batch sizes (VARIANT begins with bBATCH).
+Another part of the same kind is used for early stopping; for batch sizes, a fifth of the graphs. Errors are computed
+over all folds together; tau and pairs are means over the folds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that spin take the cores from each other
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before importing torch: spinning pools compete for the cores
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ Fold = tuple[list[GraphArrays], list[GraphArrays], list[GraphArrays]]
 
 
 def folds(graphs: Sequence[GraphArrays], by: str) -> Iterator[tuple[str, Fold]]:
-    """Name, and graphs to train on, to stop by and to predict."""
+    """Yield for each fold its name, and the graphs for training, early stopping and prediction."""
     structures = sorted({graph.model for graph in graphs})
     families = sorted({name.partition("_")[0] for name in structures})
     if by == "family":
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family", "batch"),
                         default=("graph", "structure", "family"))  # fmt: skip
-    parser.add_argument("--time", type=int, metavar="NODES", help="time the training on this number of nodes instead")
+    parser.add_argument("--time", type=int, metavar="NODES", help="only time the training on this number of nodes")
     arguments = parser.parse_args()
     graphs = [graph for split in SPLITS for graph in read_dataset(arguments.out / "npz", split)]
     graphs.sort(key=lambda graph: graph.name)

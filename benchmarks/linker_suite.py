@@ -3,11 +3,13 @@
     python benchmarks/linker_suite.py --pairs pairs          # write the pairs of all cases and their index
     python benchmarks/linker_suite.py train_cpu.json gpu_shaped_from_cpu.0.et --json verdicts.json
 
-The name of an output begins with the name of its case. Exit status: 0 all tests passed, 1 some failed, 2 bad usage.
+The name of an output must begin with the name of its case. The exit status is 0 if all tests passed, 1 if some failed,
+and 2 for wrong usage.
 
-A case is an Execution Trace and a Kineto trace, recorded so that every link is known (ids agree one to one, see
-fixtures/README.md), and for device events the operator around the call that launched each. An output is ET+ in JSON, of
-etplus or Chakra's linker, or a Chakra trace (.et). Facts that an output does not record are reported as untested.
+A case is an Execution Trace and a Kineto trace that were recorded so that every link is known: ids match one to one,
+see fixtures/README.md. For each device event, the operator around the launching call is also known. An output is an ET+
+in JSON, from etplus or Chakra's linker, or a Chakra trace (.et). Facts that an output does not record are reported as
+untested.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ from etplus.trace.errors import EtplusError, UsageError
 from etplus.trace.kinds import CPU, GPU
 from etplus.trace.text_tables import render, terminal_width
 
-# Times are compared to 1 µs, the resolution of some linkers.
+# Times may differ by 1 µs, the resolution of some linkers.
 _CLOSE_NS = 1000
 _GAPS = 0.02
-"""Share of the span that may be missing: Chakra's issue 220 loses 2 to 20%."""
+"""Share of the span that may be missing. The fault in Chakra's issue 220 loses 2 to 20%."""
 
 
 class LinkerCase(msgspec.Struct, frozen=True):
@@ -59,7 +61,7 @@ class LinkerCase(msgspec.Struct, frozen=True):
 
 
 class DeviceTruth(NamedTuple):
-    """A device event with the operator around its launch: ns, name, node id in the ET."""
+    """A device event and the operator around its launch: ns, name, node id in the ET."""
 
     ts: int
     dur: int
@@ -72,7 +74,7 @@ class DeviceTruth(NamedTuple):
 class CaseTruth:
     """Known facts of a case.
 
-    `calls` maps node ids in the ET to start, duration in ns, and thread. `device` has the device events with an
+    `calls` maps node ids in the ET to start, duration in ns, and thread. `device` lists the device events that have an
     operator.
     """
 
@@ -96,7 +98,7 @@ class OutputNode:
 
 @dataclass
 class Output:
-    """A linker's output: nodes by id, and their dependencies; None if these are not recorded."""
+    """A linker's output: nodes by id, and their dependencies, or None if the output does not record dependencies."""
 
     nodes: dict[int, OutputNode]
     needs: dict[int, set[int]] | None
@@ -111,13 +113,13 @@ class Verdict:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready values."""
+        """Return values for JSON."""
         return asdict(self)
 
 
 @cache
 def cases() -> tuple[LinkerCase, ...]:
-    """All cases of the suite.
+    """Return all cases of the suite.
 
     Example:
         >>> [case.name for case in cases()]
@@ -128,10 +130,10 @@ def cases() -> tuple[LinkerCase, ...]:
 
 
 def case_of(file: str, name: str | None = None) -> LinkerCase:
-    """The case of an output: the one named, or the longest that its file's name begins with.
+    """Return the named case, or the case with the longest name that the output's file name begins with.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such case.
     """
     base = Path(file).name if name is None else name
     found = [case for case in cases() if base == case.name or (name is None and base.startswith(case.name))]
@@ -154,7 +156,7 @@ def write_pairs(folder: Path) -> list[str]:
 
 
 def truth(case: LinkerCase) -> CaseTruth:
-    """What is known of a case, from the ids that PyTorch wrote and the calls around each launch."""
+    """Return the facts of a case, from the ids that PyTorch wrote and the calls around each launch."""
     source = files("etplus.fixtures")
     known = msgspec.json.decode((source / case.truth).read_bytes())
     events = msgspec.json.decode(gzip.decompress((source / case.kineto).read_bytes()))["traceEvents"]
@@ -176,10 +178,10 @@ def _ns(us: float) -> int:
 
 
 def read_output(path: str | os.PathLike[str]) -> Output:
-    """What a linker wrote.
+    """Read the output of a linker.
 
     Raises:
-        TraceFormatError: neither ET+ nor a Chakra trace.
+        TraceFormatError: the file is neither ET+ nor a Chakra trace.
     """
     return _of_chakra(path) if is_chakra(head_of(path)) else _of_etplus(path)
 
@@ -198,7 +200,7 @@ def _of_etplus(path: str | os.PathLike[str]) -> Output:
             int(trace.nodes.ts[row]) + trace.base_time_ns if timed else -1, int(trace.nodes.dur[row]) if timed else -1,
             int(trace.nodes.thread[row]), int(stream[row]), {parent} if parent >= 0 else set(),
         )  # fmt: skip
-    if NO_EDGES in trace.notes or not len(trace.edges):  # reading inferred these; they are not the linker's
+    if NO_EDGES in trace.notes or not len(trace.edges):  # the reader inferred these edges, not the linker
         return Output(nodes, None)
     needs: dict[int, set[int]] = defaultdict(set)
     for source, target, _ in trace.edges.tolist():
@@ -248,7 +250,7 @@ def _times(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _shift(known: CaseTruth, output: Output) -> int:
-    """Return the clock offset of the output from the trace that most operators agree on."""
+    """Return the most frequent clock offset between the operators of the output and the trace."""
     ahead = Counter(
         round((output.nodes[node].ts - ts) / _CLOSE_NS)
         for node, (ts, _, _) in known.calls.items()
@@ -258,7 +260,7 @@ def _shift(known: CaseTruth, output: Output) -> int:
 
 
 def _device_pairs(known: CaseTruth, output: Output) -> list[tuple[DeviceTruth, OutputNode | None]]:
-    """Pair device events that have an operator with output nodes, by name and start, else by order."""
+    """Pair device events that have an operator with nodes of the output by name and start, or otherwise by order."""
     shift = _shift(known, output)
     left: dict[str, list[OutputNode]] = defaultdict(list)
     for node in sorted((node for node in output.nodes.values() if node.on_device), key=lambda one: (one.ts, one.id)):
@@ -291,7 +293,7 @@ def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _callers(node: OutputNode, output: Output) -> set[int]:
-    """Return the parents that device nodes name, through runtime nodes that the ET lacks."""
+    """Return the parents of device nodes, skipping runtime nodes that the ET does not contain."""
     found: set[int] = set()
     for parent in node.parents:
         found.add(parent)
@@ -301,7 +303,7 @@ def _callers(node: OutputNode, output: Output) -> set[int]:
 
 
 def _successors(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
-    """Chakra's issue 215: GPU nodes without successors, so that nothing ever waits for the device."""
+    """Test for Chakra's issue 215: GPU nodes had no successors, so nothing ever waited for the device."""
     text = "device events followed on their stream for which something waits (Chakra's issue 215)"
     if output.needs is None:
         return Verdict("successors", case.followed, 0, None, text)
@@ -319,7 +321,7 @@ def _successors(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _gaps(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
-    """Chakra's issue 220: time between topmost operators that is lost."""
+    """Test for Chakra's issue 220: the time between topmost operators was lost."""
     text = "µs between topmost calls of their thread that are kept (Chakra's issue 220)"
     if not case.gaps_us:
         return Verdict("gaps", 0, 0, None, text)
@@ -344,7 +346,7 @@ def gaps_ns(calls: Iterable[tuple[int, int, Any]]) -> int:
 
 
 def _longest_path(output: Output) -> int:
-    """Time of the longest chain of dependencies, ns; what is on a cycle does not count."""
+    """Return the time of the longest chain of dependencies in ns, without nodes on a cycle."""
     needs = output.needs or {}
     waits = {node: len(needs.get(node, set()) & output.nodes.keys()) for node in output.nodes}
     follows: dict[int, list[int]] = defaultdict(list)

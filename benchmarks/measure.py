@@ -1,13 +1,13 @@
-"""Compare operators called on this machine with their recording, and predictions that use the measured times.
+"""Compare operators measured on this machine with their recording, and score predictions that use the measured times.
 
     python benchmarks/measure.py programs                            # predict a larger batch of each program
     python benchmarks/measure.py ratio TRACE…                        # ET+ files: executed over recorded, pooled
     python benchmarks/measure.py batch SMALL.json.gz LARGE.json.gz   # predict the larger batch from the smaller one
-    python benchmarks/measure.py repro TRACE… --count 100            # scripts of operators by chance, run by themselves
+    python benchmarks/measure.py repro TRACE… --count 100            # run scripts of random operators
 
 Needs PyTorch. Uses one thread; other work on the machine distorts all results. The speed of a shared machine changes
-from second to second: `programs` records the two batches of a program in turn, measures between them, predicts each
-recording at the larger batch from the preceding one, and prints the medians of the errors.
+from second to second. `programs` therefore alternates recordings of a program at the two batch sizes, measures between
+them, predicts each recording at the larger batch from the preceding recording, and prints the medians of the errors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POOLED = 4
 
 
 def ratio(files: Sequence[str]) -> None:
-    """Executed shares and executed over recorded times, for each trace and pooled."""
+    """Print the executed share, and the ratio of executed to recorded times, per trace and pooled."""
     pooled = list[float]()
     for file in files:
         found = measure(etplus.load(file), options=ONE_THREAD)
@@ -77,7 +77,7 @@ def _error(
 
 
 def programs(only: str, rounds: int, pairs: int) -> None:
-    """Each program at the larger batch from recordings at the smaller one; and executed over recorded times."""
+    """Predict each program at the larger batch from the smaller batch; also compare executed with recorded times."""
     torch.set_num_threads(1)
     pooled, errors = list[float](), list[tuple[float, float]]()
     for name in PROGRAMS:
@@ -99,7 +99,7 @@ def programs(only: str, rounds: int, pairs: int) -> None:
 
 
 def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured]:
-    """Errors without and with measured times, medians over the pairs; and these times, of both batches."""
+    """Return the median errors without and with measured times over the pairs, and the times at both batch sizes."""
     change, recordings = batch_change(LARGE), [_pair(name)]
     derived = reshaped(recordings[0][0], change).trace
     recordings += [_pair(name) for _ in range(rounds * pairs)]
@@ -117,14 +117,14 @@ def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured
 
 
 def _pair(name: str) -> tuple[Trace, Trace]:
-    """Two recordings of a program, one right after the other."""
+    """Record a program twice, one recording right after the other."""
     sizes = [Sizes(batch, SEQUENCE, WIDTH, WAIT + WARM + STEPS) for batch in (SMALL, LARGE)]
     small, large = (recorded(name, size, STEPS) for size in sizes)
     return small, large
 
 
 def repro(files: Sequence[str], count: int) -> None:
-    """Count operator scripts that end well, in a Python without this package."""
+    """Count operator scripts that succeed in a Python without etplus."""
     able = [
         (Path(file).name, one)
         for file in files
@@ -157,11 +157,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("programs", "ratio", "batch", "repro"))
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--only", default="", help="take only programs with this in their name")
-    parser.add_argument("--rounds", type=int, default=4, help="over the operators of a program")
-    parser.add_argument(
-        "--pairs", type=int, default=3, help="recordings of a program at both batch sizes in each round"
-    )
+    parser.add_argument("--only", default="", help="only programs with this text in their name")
+    parser.add_argument("--rounds", type=int, default=4, help="passes over the operators of a program")
+    parser.add_argument("--pairs", type=int, default=3, help="recordings per round of a program at each batch size")
     parser.add_argument("--count", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.what != "programs" and not arguments.files:

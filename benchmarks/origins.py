@@ -1,9 +1,10 @@
-"""Share of GPU time without an operator, phase, module and source line, per trace.
+"""Print the share of GPU time without an operator, phase, module and source line, per trace.
 
     python benchmarks/origins.py ../shared/traces/*/*.json.gz
 
-Traces without GPU events show CPU self time of operators. Traces with an ET next to them are linked. `neither` is
-the time with neither a module nor a phase: at most 5% if modules or annotations are recorded.
+For traces without GPU events, the shares refer to the CPU self time of operators. If an ET is next to a trace, the two
+are linked. `neither` is the time with neither a module nor a phase. It must be at most 5% if modules or annotations
+were recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HEADS = ("trace", "time ms", "no operator", "no phase", "no module", "no line", 
 
 
 def shares(trace: Trace) -> dict[str, float]:
-    """Of the time of GPU events, or else of operators, in ms, and the shares of it without each part of the chain."""
+    """Return the time of GPU events, or else of operators, in ms, and its shares without each part of the chain."""
     trace = with_unattached(trace)
     origin, gpu = trace.origin, trace.gpu
     if len(gpu):
@@ -54,7 +55,7 @@ def recorded(trace: Trace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; ETs next to them are linked")
+    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; linked if an ET is next to them")
     print("{:32} {:>9} {:>11} {:>9} {:>9} {:>8} {:>8}  {}".format(*HEADS))
     for path in parser.parse_args().kineto:
         et = path.with_name(path.name.replace(".kineto.", ".et."))
@@ -63,7 +64,7 @@ def main() -> None:
         try:
             trace = link(et if et != path and et.exists() else None, path)
         except EtplusError:
-            continue  # no Kineto trace
+            continue  # not a Kineto trace
         ms, *parts = shares(trace).values()
         cells = "".join(
             f"{f'{100 * part:.1f}%':>{width}}" for part, width in zip(parts, (12, 10, 10, 9, 9), strict=True)

@@ -1,11 +1,12 @@
-"""Counterparts by repetition: hide the launches at the start of traces, and score the counterparts.
+"""Score counterparts by repetition: hide the launches at the start of traces, and check the counterparts found.
 
     python benchmarks/orphans.py ../shared/traces/*/*.json.gz
 
 The benchmark removes every host event that starts in the first 30% of the recording, as if the recording had begun
-later; the whole trace has the true launches. It prints, for each trace that has kernels with an operator: kernels
-without a launch, the share of their time with a counterpart, counterparts with the right operator and shapes (and
-module, if `same_module` applies), certain links, and the error of the replay with and without counterparts.
+later. The complete trace provides the true launches. For each trace that has kernels with an operator, the benchmark
+prints the number of kernels without a launch, the share of their time with a counterpart, the number of counterparts
+with the right operator and shapes (and module, if `same_module` applies), the number of certain links, and the replay
+error with and without counterparts.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ class Score:
 
 
 def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False) -> dict[str, Any]:
-    """A Kineto trace without the host's events that start in the first part of it, and the arrows from them.
+    """Return a Kineto trace without the host events in its first part, and without the flow events from them.
 
     Args:
-        rocm: kernels without a launch call lose what ROCm takes from the call.
+        rocm: kernels without a launch call lose the fields that ROCm takes from the call.
     """
     events = document["traceEvents"]
     timed = [event for event in events if event.get("ph") == "X" and event.get("cat") in (*_HOST, *GPU_CATEGORIES)]
@@ -73,7 +74,7 @@ def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False)
 
 
 def score(kineto: bytes, et: Path | None = None, share: float = HIDDEN, *, rocm: bool = False) -> Score | None:
-    """Hide launches of a Kineto trace, link it (with its ET) and compare with the whole; None without kernels."""
+    """Hide launches, link the rest (with the ET) and compare with the complete trace; None if there are no kernels."""
     document = orjson.loads(gzip.decompress(kineto) if kineto[:2] == b"\x1f\x8b" else kineto)
     whole = with_unattached(link(et, orjson.dumps(document)))
     if not np.any(whole.gpu.call >= 0):
@@ -119,7 +120,7 @@ def _compare(truth: dict[tuple[int, int, int], tuple[str, str, str]], linked: Tr
 
 
 def _replay_change(trace: Trace) -> float | None:
-    """How much counterparts change the length of the replay."""
+    """Return the relative change of the replay's length due to counterparts."""
     try:
         lengths = [of.replay().makespan_ns for of in (trace, without_counterparts(trace))]
     except EtplusError:
@@ -128,14 +129,14 @@ def _replay_change(trace: Trace) -> float | None:
 
 
 def without_counterparts(trace: Trace) -> Trace:
-    """The trace without counterparts."""
+    """Return the trace without counterparts."""
     return trace.with_(counterparts=Counterparts())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; ETs next to them are linked")
-    parser.add_argument("--share", type=float, default=HIDDEN, help="of the recording whose launches are hidden")
+    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; linked if an ET is next to them")
+    parser.add_argument("--share", type=float, default=HIDDEN, help="share of the recording with hidden launches")
     args = parser.parse_args()
     print(
         f"{'trace':34} {'events':>7} {'paired':>7} {'time':>7} {'right':>7} {'module':>13} {'certain':>7} {'replay':>7}"
@@ -148,7 +149,7 @@ def main() -> None:
             try:
                 found = score(path.read_bytes(), beside, args.share)
             except (EtplusError, KeyError, ValueError, orjson.JSONDecodeError):
-                continue  # no Kineto trace
+                continue  # not a Kineto trace
             if found is not None and found.events:
                 _print(path.name.removesuffix(".json.gz") + (" + ET" if beside else ""), found)
 

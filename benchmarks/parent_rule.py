@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How often the parent of a GPU event is wrong if it is taken to be the last op started before the launch.
+"""Count GPU events whose parent is wrong if the parent is the last operator started before the launch.
 
 usage: python benchmarks/parent_rule.py KINETO...
 
-Compares, for every GPU event with a launching call, the last CPU op started on the launching thread before the call
-with the innermost one that is open then. Prints a line a file.
+For every GPU event with a launching call, compares the last CPU operator that started on the launching thread before
+the call with the innermost operator that is open at the call. Prints one line per file.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Prediction at another batch size on a CPU sweep: times from recordings at others, and the re-derived shapes.
+"""Score predictions at another batch size on a CPU sweep: times and derived shapes.
 
-    python benchmarks/predict_batch.py OUT        # what sweep_cpu.py recorded there
+    python benchmarks/predict_batch.py OUT        # OUT was recorded by sweep_cpu.py
 
-For each number of threads a model is fitted on all batch sizes but one of the inner ones; that one is predicted from
-the recordings at the least and at the greatest size. Then, fitted on some sizes only, a larger one. Beside stands the
-recorded time, as it is and in proportion to the batch. Last the re-derived shapes of all pairs of batch sizes are held
-against the recorded ones, call by call.
+For each number of threads, a model is fitted on all batch sizes except one inner size, and the missing size is
+predicted from the recordings at the smallest and at the largest size. Then a model is fitted on some sizes, and a
+larger size is predicted. For comparison, the benchmark prints the recorded time, unchanged and scaled with the batch
+size. Finally, it compares the derived shapes of all pairs of batch sizes with the recorded shapes, call by call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Pairs = dict[str, list[tuple[float, float]]]
 def from_others(
     mine: Mapping[str, Trace], fitted: Sequence[int], sources: Sequence[int], batch: int, found: Pairs
 ) -> None:
-    """Predict a batch size, fitted on some, from recordings at others; adds predicted and measured ns."""
+    """Predict a batch size from recordings at other sizes with a fitted model; adds predicted and measured ns."""
     known = [one for name, one in mine.items() if parts(name)[1] in fitted]
     model = calibrated(fit(known), known)
     for name, held in mine.items():

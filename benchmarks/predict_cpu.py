@@ -1,10 +1,10 @@
-"""End-to-end prediction on a CPU sweep: held-out shapes of known models, held-out models, held-out families.
+"""Score end-to-end predictions on a CPU sweep: held-out shapes of known models, held-out models, held-out families.
 
-    python benchmarks/predict_cpu.py OUT          # what sweep_cpu.py recorded there
+    python benchmarks/predict_cpu.py OUT          # OUT was recorded by sweep_cpu.py
 
-For each number of threads: fitted on all batch sizes but one of the inner ones, that one is predicted; fitted on four
-fifths of the models, the last one; fitted on all families but one, that one. Prints errors of predictions and of
-the mean of the fitted traces.
+For each number of threads, three kinds of data are held out and predicted by a model fitted on the other recordings:
+one of the inner batch sizes, a fifth of the models, and one family. Prints the errors of the predictions and of the
+mean of the fitted traces.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ INNER = (8, 16, 32, 64)
 
 
 def parts(name: str) -> tuple[str, int, int]:
-    """Model, batch and threads of a file's name."""
+    """Return the model, batch size and number of threads from a file name."""
     model, _, rest = name.partition("__")
     batch, _, threads = rest.partition("_")
     return model, int(batch[1:]), int(threads[1:])
 
 
 def held_out(known: Sequence[Trace], held: Sequence[Trace], found: dict[str, list[tuple[float, float]]]) -> None:
-    """Fit on some, predict others; adds predicted and measured ns."""
+    """Fit on some recordings and predict others; adds predicted and measured ns."""
     model = calibrated(fit(known), known)
     for document in held:
         one = predict(document, model, changed=True, host="model", force=True)

@@ -1,14 +1,15 @@
-"""Prediction at other sizes of programs as they are usually written: re-derived shapes, and times between fitted sizes.
+"""Score predictions of typical programs at other sizes: derived shapes, and times between fitted sizes.
 
     python benchmarks/programs.py OUT
     python benchmarks/predict_programs.py OUT
 
-A step takes the sum of the medians of its parts over the recorded steps, which other processes on the machine hardly
-disturb.
+The time of a step is the sum over its parts of the median over the recorded steps, because other processes on the
+machine hardly affect these medians.
 
-Shapes: of every pair of recordings of a program that differ in one size, calls by whether the shapes derived from the
-first are those of the second. Times: fitted on the recordings at two batch sizes, a size between them is predicted from
-either; it, or at least its 80% interval, must reach between what the model says of the two.
+Shapes: for every two recordings of a program that differ in one size, the benchmark counts the calls whose shapes,
+derived from the first recording, equal those in the second. Times: a model is fitted on recordings at two batch sizes,
+and a size between them is predicted from each of the two. The prediction, or at least its 80% interval, must lie
+between the model's times for the two sizes.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ from etplus.trace.trace import Trace
 
 DIMENSIONS = ("batch", "seq", "hidden")
 BETWEEN = ((4, 8, 16), (16, 32, 64))
-"""Two batch sizes to fit on around one to predict."""
+"""Two batch sizes for the fit, and a size between them to predict."""
 Sizes = tuple[int, ...]
 
 
 def sizes_of(path: Path) -> tuple[str, Sizes]:
-    """Program and its sizes, as in DIMENSIONS, from a file's name."""
+    """Return the program and its sizes (as in DIMENSIONS) from a file name."""
     program, _, rest = path.name.partition("__")
     return program, tuple(map(int, re.findall(r"\d+", rest.partition(".")[0])))
 
 
 def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
-    """Print how the derived shapes of a program compare."""
+    """Compare the derived shapes of a program with its recorded shapes, and print the counts."""
     counts, wrong = defaultdict[str, Counter[str]](Counter), Counter[str]()
     for (old, one), (new, other) in permutations(recordings.items(), 2):
         differing = [at for at in range(len(DIMENSIONS)) if old[at] != new[at]]
-        if len(differing) != 1 or differing[0] == 2:  # another width is another model
+        if len(differing) != 1 or differing[0] == 2:  # a program with another width is a different model
             continue
         (at,) = differing
         try:
@@ -68,13 +69,13 @@ def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
 
 
 def fitted(recordings: Sequence[Trace]) -> FittedModel:
-    """A model of medians, without what whole steps take over their sum."""
+    """Return a model of medians, without the time by which whole steps exceed the sum of the medians."""
     model = fit(recordings, keep_outliers=True)
     return msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0, device_ratio=1.0))
 
 
 class Step(NamedTuple):
-    """ms of a step, and the interval that `predict` reports of it."""
+    """Time of a step in ms, and the interval that `predict` reports."""
 
     ms: float
     low: float
@@ -82,14 +83,14 @@ class Step(NamedTuple):
 
 
 def step(recording: Trace, model: FittedModel, batch: int | None = None) -> Step:
-    """A step of a recording, at another batch size if one is given."""
+    """Return a step of a recording, at another batch size if `batch` is given."""
     shape = None if batch is None else batch_change(batch)
     one = predict(recording, model, shape=shape, keep_outliers=True, force=True, host="model")
     return Step(*(ns / one.iterations / 1e6 for ns in (one.predicted_ns, one.low_ns, one.high_ns)))
 
 
 def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float, str]]:
-    """Print predictions at batch sizes between two fitted ones; yields predicted by measured, and the verdict."""
+    """Print predictions at sizes between two fitted sizes; yield predicted over measured time, and the verdict."""
     alone = {batch: step(one, fitted([one])).ms for batch, one in recordings.items()}
     for low, middle, high in BETWEEN:
         if not recordings.keys() >= {low, middle, high}:
@@ -110,9 +111,9 @@ def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="take only programs with this in their name")
-    parser.add_argument("--no-times", action="store_true", help="compare shapes only")
-    parser.add_argument("--no-shapes", action="store_true", help="compare times only")
+    parser.add_argument("--only", default="", help="only programs with this text in their name")
+    parser.add_argument("--no-times", action="store_true", help="compare only shapes")
+    parser.add_argument("--no-shapes", action="store_true", help="compare only times")
     arguments = parser.parse_args()
     programs = defaultdict[str, dict[Sizes, Path]](dict)
     for path in sorted(arguments.out.glob(f"*{arguments.only}*__*.json.gz" if arguments.only else "*__*.json.gz")):

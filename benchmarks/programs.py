@@ -1,12 +1,12 @@
-"""Record small training programs on this CPU as they are usually written: data for predictions at other sizes.
+"""Record small, typical training programs on this CPU, as data for predictions at other sizes.
 
     python benchmarks/programs.py OUT                          # all programs at all batch sizes, a minute
     python benchmarks/programs.py OUT --batch 4 16 --only gpt  # some of them
-    python benchmarks/programs.py OUT --seq 16 48 --batch 8    # other lengths of the sequence
+    python benchmarks/programs.py OUT --seq 16 48 --batch 8    # other sequence lengths
     python benchmarks/programs.py OUT --width 64 96 --batch 8  # other hidden widths
 
-OUT/PROGRAM__bBATCH_sSEQ_wWIDTH.json.gz holds several training steps. Needs PyTorch; one thread, unless --threads says
-another number. `predict_programs.py OUT` compares what is derived from them.
+Each file OUT/PROGRAM__bBATCH_sSEQ_wWIDTH.json.gz contains several training steps. Needs PyTorch. Uses one thread unless
+you pass --threads. `predict_programs.py OUT` scores predictions from these recordings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that spin take the cores from each other
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before importing torch: spinning pools compete for the cores
 
 import torch
 from etplus.linker import link
@@ -33,9 +33,9 @@ from torch.utils.data import BatchSampler, DataLoader, TensorDataset
 BATCHES = (4, 8, 16, 32, 64)
 WAIT, WARM = 2, 1
 PLACES = 130
-"""The longest sequence that a language model takes."""
+"""Maximum sequence length of the language models."""
 SAMPLES = 1500
-"""In a data set, whatever the batch size is."""
+"""Number of samples in a data set, for every batch size."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Sizes:
 
 
 Program = Callable[[Sizes], Iterator[None]]
-"""Trains a model; yields after every step."""
+"""A function that trains a model and yields after every step."""
 PROGRAMS: dict[str, Program] = {}
 
 
@@ -63,7 +63,7 @@ def loader(size: Sizes, *columns: Callable[[int], Tensor]) -> DataLoader[tuple[T
 
 
 def finish(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """Backward pass and update of the parameters."""
+    """Run the backward pass and update the parameters."""
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -139,7 +139,7 @@ def resnet(size: Sizes) -> Iterator[None]:
 
 
 class Unet(nn.Module):
-    """One level down and up again, with a skip connection."""
+    """A U-net with one level and a skip connection."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Tokens and their places, blocks, scores of the next token."""
+    """Token and position embeddings, blocks, scores of the next token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ def gpt_loader(size: Sizes) -> Iterator[None]:
 
 @program
 def gpt_randint(size: Sizes) -> Iterator[None]:
-    """A language model on tokens that are drawn in every step."""
+    """A language model on tokens that are drawn at random in every step."""
     model = Gpt(size.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(size.steps):
@@ -253,7 +253,7 @@ def lstm_batch(size: Sizes) -> Iterator[None]:
 
 @program
 def lstm_time(size: Sizes) -> Iterator[None]:
-    """An LSTM on (sequence, batch) that is drawn in every step."""
+    """An LSTM on random data of shape (sequence, batch), drawn in every step."""
     model = Recurrent(size.width, batch_first=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(size.steps):
@@ -319,7 +319,7 @@ class Experts(nn.Module):
 
 @program
 def moe(size: Sizes) -> Iterator[None]:
-    """A mixture of experts: how many tokens each gets depends on the data."""
+    """A mixture of experts; the number of tokens per expert depends on the data."""
     embed, experts, head = nn.Linear(24, size.width), Experts(size.width), nn.Linear(size.width, 10)
     model = nn.ModuleList([embed, experts, head])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -332,7 +332,7 @@ def moe(size: Sizes) -> Iterator[None]:
 
 
 def recorded(name: str, size: Sizes, active: int) -> Trace:
-    """The last steps of a program."""
+    """Record the last steps of a program."""
     torch.manual_seed(0)
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -349,10 +349,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--seq", type=int, nargs="+", default=[24])
     parser.add_argument("--width", type=int, nargs="+", default=[64])
-    parser.add_argument("--steps", type=int, default=7, help="recorded after three to warm up")
+    parser.add_argument("--steps", type=int, default=7, help="number of steps, recorded after three warm-up steps")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tries", type=int, default=1, help="recordings; the shortest is kept")
-    parser.add_argument("--only", default="", help="take only programs with this in their name")
+    parser.add_argument("--tries", type=int, default=1, help="number of recordings; the shortest is kept")
+    parser.add_argument("--only", default="", help="only programs with this text in their name")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)

@@ -3,8 +3,8 @@
 
     python benchmarks/record_gains.py OUT [NAME ...]      (needs PyTorch; Linux)
 
-Writes OUT/NAME/rank-0.{et,kineto}.json.gz, recorded by `etplus record`, and OUT/NAME/truth.json: step times in ms of
-both versions, measured in turn. `benchmarks/findings.py --gains OUT` compares the predicted gains with them.
+Writes OUT/NAME/rank-0.{et,kineto}.json.gz, recorded by `etplus record`, and OUT/NAME/truth.json with the step times of
+both versions in ms, measured alternately. `benchmarks/findings.py --gains OUT` compares the predicted gains with them.
 """
 
 import json
@@ -18,7 +18,7 @@ SLEEPS = ("loading",)
 
 
 def build():
-    """Return for each name a function that makes the step before and the step after the change."""
+    """Return, per name, a function that creates the steps before and after the change."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -224,7 +224,7 @@ def build():
 
 
 def measure(name, before, after, steps=60):
-    """Return the lower quartile of both step times in ms: of the processor, unless the program sleeps."""
+    """Return the lower quartiles of both step times in ms: CPU time, or wall time if the program sleeps."""
     clock = time.perf_counter if name in SLEEPS else time.process_time
     times = {"a": [], "b": []}
     for _ in range(6):

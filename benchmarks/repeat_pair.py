@@ -1,10 +1,10 @@
-"""Make a large pair of a small one: the same calls again and again, later and with other ids, as a longer run has them.
+"""Generate a large pair from a small pair by repeating its calls with later times and new ids, as in a longer run.
 
     python benchmarks/repeat_pair.py ET KINETO TIMES FOLDER
 
-writes FOLDER/et.json and FOLDER/kineto.json. Every copy has its own times, node ids, record function ids, sequence
-numbers, correlations and step numbers, so that the pair links like the original; the layout of the text stays, as
-the speed of a reader depends on it.
+Writes FOLDER/et.json and FOLDER/kineto.json. Every copy has different times, node ids, record function ids, sequence
+numbers, correlations and step numbers, so the pair links like the original. The layout of the text does not change,
+because the speed of a reader depends on it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PAUSE_US = 100
 
 
 def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path, Path]:
-    """Write the pair repeated; returns the two files."""
+    """Write the repeated pair; return the two files."""
     folder.mkdir(parents=True, exist_ok=True)
     et_trace, kineto_trace = read_execution_trace(et), read_kineto(kineto)
     steps = _steps(et_trace, kineto_trace, load(kineto).data)
@@ -52,7 +52,7 @@ def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path,
 
 
 def _steps(et: ExecutionTrace, kineto: KinetoTrace, text: bytes) -> dict[str, int]:
-    """By how much each kind of number moves from one copy to the next."""
+    """Return the increment of each kind of number from one copy to the next."""
     events = kineto.events
     largest = {key: max(map(int, pattern.findall(text)), default=0) for key, pattern in _NUMBER_IN.items()}
     timeless = {code for code, name in enumerate(events.categories) if name == "Trace"}
@@ -111,7 +111,7 @@ def _node_mover(et: ExecutionTrace, steps: dict[str, int]) -> Callable[[bytes, i
 def _write(
     path: Path, data: bytes, key: str, times: int, move: Callable[[bytes, int], bytes], once: bytes, longer_ms: int
 ) -> None:
-    """The document with the records of its array repeated; records with `once` in them stay alone."""
+    """Write the document with the records of its array repeated, except for records that contain `once`."""
     array = locate(data, key)
     if array is None:
         raise SystemExit(f"{path.name}: a layout that this script does not know")
@@ -133,7 +133,7 @@ def _between(array: RecordArray) -> bytes:
 
 
 def _tail(data: bytes, array: RecordArray) -> bytes:
-    """From behind the last record's brace."""
+    """Return the text after the closing brace of the last record."""
     return data[data.rindex(b"}", array.start, array.end) + 1 :]
 
 

@@ -1,10 +1,10 @@
-"""Errors of the replay on every trace next to the repository, as the tables of docs/reference/replay.md.
+"""Print replay errors for every trace next to the repository.
 
     python benchmarks/replay_table.py [--traces FOLDER]
 
-Links every Kineto trace alone, and with its ET if it has an ET and ran on a device. Makespans and starts: launch
-latency, gap and queue limit are fitted per trace, CPU time is measured. A further column has the share of the makespan
-in waits that nothing in the trace explains. Held-out iterations: see `etplus.timeline.iterations`.
+Links every Kineto trace alone, and also with its ET if it has an ET and GPU events. For the errors of makespan and
+starts, launch latency, gap and queue limit are fitted per trace, and CPU times are as measured. Another column is the
+share of unexplained waits in the makespan. `etplus.timeline.iterations` explains held-out iterations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from etplus.trace.kinds import GPU
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 JOB, PAIRED = "dlrm.rank", " + ET"
 COPIES = "cuspy"
-"""A folder of the same recordings in the form of another program."""
+"""Folder with the same recordings in the format of another program."""
 ALIKE = 0.1
 WHAT_IFS = ("kernel*0.5", "cpu*0")
 MAKESPAN, STARTS = 0.003, 0.005
@@ -71,7 +71,7 @@ def _change(graph: ReplayGraph, base: Replay, text: str) -> str:
 
 
 def held_row(name: str, held: list[HeldOut]) -> str:
-    """Errors over all iterations, and of the one of median length."""
+    """Return the errors over all iterations, and the error of the iteration with median length."""
     errors = sorted(abs(one.error) for one in held)
     typical = sorted(held, key=lambda one: one.measured_ns)[len(held) // 2]
     middle = float(np.median(errors))

@@ -1,17 +1,17 @@
-"""Derived layouts of model families against recordings of them: work, communication, parameters, peak memory.
+"""Compare derived layouts of model families with recordings: work, communication, parameters, peak memory.
 
     python benchmarks/reshard_families.py RECORDINGS [--families gpt,cnn] [--layouts ddp2,fsdp4] [--source single1]
                                           [--self] [--verbose]
 
-RECORDINGS has a folder FAMILY.LAYOUT for each recording, with rank0.et.json.gz and rank0.kineto.json.gz, as
-`record_families.py` of the shared tools writes them: one step with a global batch of 8, memory profiled. From that of
-SOURCE each other layout of a family is derived and compared with its recording: every operator that computes with the
-shapes of what it takes, every collective with its kind, group, elements and order. "refused" and "listed" (exit status
-3 of the command) are no errors; "WRONG" is one: a silent difference. With --self each recording is derived from
-itself instead.
+RECORDINGS has a folder FAMILY.LAYOUT for each recording, with rank0.et.json.gz and rank0.kineto.json.gz, as written by
+`record_families.py` of the shared tools: one step with a global batch of 8 and profiled memory. From the recording of
+layout SOURCE, the script derives every other layout of the family and compares it with its recording: every computing
+operator with the shapes of its inputs, and every collective with its kind, group, elements and order. The verdicts
+"refused" and "listed" (exit status 3 of the command) are not errors; "WRONG" is an error, a silent difference. With
+--self, each recording is derived from itself instead.
 
-Peak memory: the most that was allocated in the step by the profiler's events, and what was there before it (parameters,
-optimizer state, DDP's buckets).
+Peak memory is the peak of the allocations in the step according to the profiler's events, plus the memory allocated
+before the step (parameters, optimizer state, DDP's buckets).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NO_SYNC = "accumns"
 
 
 def recording(folder: Path) -> Trace:
-    """The first rank of a recording."""
+    """Return the first rank of a recording."""
     return etplus.link(folder / "rank0.et.json.gz", folder / "rank0.kineto.json.gz")
 
 
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("recordings", type=Path)
     parser.add_argument("--families", help="with commas (default: all)")
     parser.add_argument("--layouts", help="with commas (default: all)")
-    parser.add_argument("--source", default="single1", help="layout that is derived from (default: single1)")
+    parser.add_argument("--source", default="single1", help="layout to derive the others from (default: single1)")
     parser.add_argument("--self", dest="itself", action="store_true", help="derive each recording from itself")
     parser.add_argument("--verbose", action="store_true", help="print differences and doubts")
     arguments = parser.parse_args()

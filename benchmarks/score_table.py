@@ -1,7 +1,7 @@
-"""Accuracy of links on recorded pairs, with and without ids: `make score`.
+"""Score the accuracy of links on recorded pairs, with and without ids: `make score`.
 
-Reads the traces next to the repository (`../shared/traces`): pairs with known links, real GPU pairs, pairs of different
-programs, broken files. Figures with a bar are compared with it; the exit status is 1 if one is missed.
+Reads the traces next to the repository (`../shared/traces`): pairs with known links, real GPU pairs, pairs from
+different programs, and broken files. Some figures have a bar; the exit status is 1 if a figure misses its bar.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table; `bar` is what a figure in it must reach, in words, and `met` whether it does."""
+    """A row of a table; `bar` is the text of the value that a figure must reach, and `met` is true if it does."""
 
     cells: tuple[Cell, ...]
     bar: str = ""
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under one head; with `bars` they have two more columns, the bar and whether it is met."""
+    """Rows under a common head; with `bars`, two more columns show the bar and if it is met."""
 
     title: str
     head: tuple[str, ...]
@@ -71,7 +71,7 @@ class Table:
 class Score:
     """Score of one pair in one variant.
 
-    `wrong` counts links that the truth lacks; `false_certain` counts the certain ones among them.
+    `wrong` is the number of wrong links, and `false_certain` the number of wrong links that are certain.
     """
 
     pair: str
@@ -106,7 +106,7 @@ def strip(trace: bytes, variant: str) -> bytes:
 
 
 def _blank(owner: dict[str, Any], name: str | None, wanted: str, value: int) -> None:
-    """Overwrite a field of a flat node (no name) or the value of an attribute with that name."""
+    """Overwrite a field of a flat node (if `name` is empty), or the value of the attribute with that name."""
     if name is None and wanted in owner:
         owner[wanted] = value
     elif name == wanted:
@@ -115,7 +115,7 @@ def _blank(owner: dict[str, Any], name: str | None, wanted: str, value: int) -> 
 
 @cache
 def cpu_scores() -> list[Score]:
-    """All recorded CPU pairs with known links, in every variant."""
+    """Score all recorded CPU pairs with known links, in every variant."""
     scores: list[Score] = []
     for path in sorted((TRACES / "cpu-pairs").glob("*.links.json")):
         known = orjson.loads(path.read_bytes())
@@ -149,7 +149,7 @@ def _note(result: Trace) -> str:
 
 
 def cpu_tables() -> list[Table]:
-    """Pooled figures with their bars, and every pair."""
+    """Return tables of the pooled figures with their bars, and of every pair."""
     pooled = Table("Recorded CPU pairs, pooled", ("figure", "pairs", "value"), tuple(_pooled()))
     head = (
         "pair", "variant", "truth", "right", "wrong", "certain right", "false certain", "recall", "certain recall",
@@ -286,7 +286,7 @@ def _broken_lines() -> Iterator[Line]:
 
 
 def _event_ends(kineto: bytes) -> list[int]:
-    """Byte offsets behind each object of `traceEvents`."""
+    """Return the byte offset after each object of `traceEvents`."""
     text = kineto.decode("ascii")
     at, ends = text.index('"traceEvents"'), []
     at = text.index("[", at) + 1
@@ -303,7 +303,7 @@ def _text(cell: Cell) -> str:
 
 
 def markdown(tables: Sequence[Table]) -> str:
-    """Tables for docs/reference/performance.md."""
+    """Return the tables in Markdown, for docs/reference/performance.md."""
     parts = []
     for table in tables:
         head, *rows = table.texts()
@@ -315,7 +315,7 @@ def markdown(tables: Sequence[Table]) -> str:
 
 
 def plain_text(tables: Sequence[Table]) -> str:
-    """Tables for a terminal, columns of one width, long sentences cut off."""
+    """Return the tables for a terminal, with aligned columns and shortened sentences."""
     parts = []
     for table in tables:
         rows = [[cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in row] for row in table.texts()]
@@ -333,7 +333,7 @@ def plain_text(tables: Sequence[Table]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--markdown", action="store_true", help="as in docs/reference/performance.md")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown, as in docs/reference/performance.md")
     parser.add_argument("--into", type=Path, metavar="FILE", help=f"write it into a file, between {BEGIN} and {END}")
     arguments = parser.parse_args()
     if not TRACES.is_dir():

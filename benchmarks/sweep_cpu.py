@@ -1,9 +1,9 @@
-"""Record training steps of small models on this CPU over structures, batch sizes and threads: data for prediction.
+"""Record training steps of small models on this CPU for various structures, batch sizes and threads.
 
     python benchmarks/sweep_cpu.py OUT            # OUT/etplus/*.json.gz, and the dataset OUT/npz, split by graph
 
-Every graph is one step, the median of five recordings after two steps to warm up. Needs PyTorch. Files are named
-MODEL__bBATCH_tTHREADS.
+The recordings are data for predictions. Every graph is one step: the median of five recordings after two warm-up steps.
+Needs PyTorch. Files are named MODEL__bBATCH_tTHREADS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that spin take the cores from each other
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before importing torch: spinning pools compete for the cores
 
 import torch
 from etplus.converters.npz import graph_arrays, write_dataset
@@ -75,7 +75,7 @@ class Dlrm(nn.Module):
 
 
 def dlrm(width: int, tables: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A recommendation model with eight lookups a bag."""
+    """A recommendation model with eight lookups per bag."""
     return Dlrm(width, tables), (torch.randn(batch, 13), torch.randint(1000, (tables, batch, 8)))
 
 
@@ -85,18 +85,18 @@ MODELS = {
     "transformer": (transformer, ((32, 1), (64, 1), (64, 2), (128, 1), (128, 2))),
     "dlrm": (dlrm, ((16, 3), (16, 6), (32, 4), (64, 4), (64, 8))),
 }
-"""Family to how a model is made, and its structures."""
+"""Per family, a function that creates a model, and the structures of the models."""
 
 
 def variants() -> Iterator[tuple[str, str, int, int, int, int]]:
-    """Name, family, width, depth, batch and threads of every graph."""
+    """Yield the name, family, width, depth, batch and threads of every graph."""
     for family, (_, structures) in MODELS.items():
         for (width, depth), batch, threads in itertools.product(structures, BATCHES, THREADS):
             yield f"{family}_w{width}_d{depth}__b{batch}_t{threads}", family, width, depth, batch, threads
 
 
 def training_step(family: str, width: int, depth: int, batch: int) -> Step:
-    """Forward, backward and SGD of a new model on one batch."""
+    """Return a step of a new model on one batch: forward, backward and SGD."""
     torch.manual_seed(0)
     module, inputs = MODELS[family][0](width, depth, batch)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, foreach=False)
@@ -110,7 +110,7 @@ def training_step(family: str, width: int, depth: int, batch: int) -> Step:
 
 
 def recorded(name: str, step: Step, folder: Path) -> Path:
-    """Record a step several times, link the median one; the name of the ET+ file."""
+    """Record a step several times and link the median recording; return the name of the ET+ file."""
     for _ in range(WARM):
         step()
     took = []
@@ -131,7 +131,7 @@ def recorded(name: str, step: Step, folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="take only graphs with this in their name")
+    parser.add_argument("--only", default="", help="only graphs with this text in their name")
     arguments = parser.parse_args()
     target: Path = arguments.out / "etplus"
     target.mkdir(parents=True, exist_ok=True)

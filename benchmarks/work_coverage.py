@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""How much of the GPU time of traces has FLOPs, or FLOPs or bytes.
+"""Print the share of GPU time for which FLOPs, or FLOPs or bytes, are known.
 
 usage: python benchmarks/work_coverage.py [FILE[+CAPTURE...]...]
 
-Of the time of all kernels (not copies and memsets; overlapping ones count each) the share of those
+Of the total time of all kernels (without copies and memsets; overlapping kernels are added), the script prints the
+share of kernels
 
-- that have FLOPs themselves,
-- that have FLOPs or bytes themselves: an operator that computes none has bytes,
-- whose operator has FLOPs or bytes, at this kernel or at another one (helpers of a product, a reduction of parts).
+- that have FLOPs,
+- that have FLOPs or bytes (operators without FLOPs still move bytes),
+- whose operator has FLOPs or bytes, on this kernel or on another kernel (helpers of a GEMM, a reduction of partial
+results).
 
-Without arguments it takes the traces of serving engines next to the repository, those of replayed graphs with their
-captures. Prints a line a trace, and below it what the longest kernels without either are.
+Without arguments, the script reads the traces of serving engines next to the repository, and replayed graphs with their
+captures. It prints one line per trace, followed by the longest kernels without FLOPs and bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ SHOWN = 5
 
 
 class Coverage(NamedTuple):
-    """Shares of kernel time, and the longest kernels without FLOPs or bytes."""
+    """Shares of kernel time, and the longest kernels without FLOPs and bytes."""
 
     flops: float
     flops_or_bytes: float
@@ -47,13 +49,13 @@ class Coverage(NamedTuple):
 
 
 def read(file: str, *captures: str) -> Trace:
-    """A trace with the captures of the graphs that it replays."""
+    """Read a trace with the captures of the graphs that it replays."""
     trace = load(file)
     return link_captured_graphs(trace, read_captures(list(captures), progress=False)) if captures else trace
 
 
 def coverage(trace: Trace) -> Coverage:
-    """What is known of a trace's kernels."""
+    """Compute the shares of a trace."""
     trace = with_unattached(trace)
     work, gpu = work_of_events(trace), trace.gpu
     kernels = ~trace.is_copy
