@@ -76,7 +76,7 @@ AREAS = (
          "[Cost models](reference/predict.md)."),
     Area("Other sizes and layouts", ("planning/reshape/", "planning/reshard/", "cli/reshard.py"),
          "The trace does not show how its program would run at that size or in that layout, and etplus does not guess.",
-         "Record another trace at a different size (`--also`), or choose a layout that subdivides the recorded layout. "
+         "State the recorded size (`--set batch=32:128`), or choose a layout that subdivides the recorded layout. "
          "See [Other layouts](reference/reshard.md)."),
     Area("Measuring and reproducing", ("planning/measure/", "cli/measure.py"),
          "An operator cannot be called again, because its arguments were not recorded or it has side effects.",

@@ -86,7 +86,8 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
                 at.name if at is not None else str(properties.get("name", "unknown device")),
-                *launched[event], round((size + most) / 2 / size, 3) if 0 < size < most else 1.0,
+                launched[event][0], launched[event][1],
+                round((size + most) / 2 / size, 3) if 0 < size < most else 1.0,
             )
         )  # fmt: skip
     return tasks

@@ -146,8 +146,8 @@ def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
     took, own = (trace.calls.end - trace.calls.ts).tolist(), self_ns
     if on_gpu:  # of the GPU events launched in each call, with its callees and without
         whole, parent = trace.device_ns, trace.calls.parent
-        below = np.flatnonzero(parent >= 0)
-        took, own = whole.tolist(), (whole - sums(parent[below], whole[below], len(whole))).tolist()
+        inner = np.flatnonzero(parent >= 0)
+        took, own = whole.tolist(), (whole - sums(parent[inner], whole[inner], len(whole))).tolist()
     recorded &= on_gpu == bool(len(trace.gpu))
     for call, called in found:
         if isinstance(called, str):

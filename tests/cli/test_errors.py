@@ -151,7 +151,7 @@ def plus(tmp_path: Path) -> Path:
     return tmp_path / "plus.json"
 
 
-FIT = "$E predict fit plus.json -o model.json"
+FIT = "$E predict fit plus.json -o model.json --explain gemm"
 
 
 @pytest.mark.parametrize("to", [">&-", "> /dev/full"])

@@ -61,6 +61,18 @@ def test_a_call_is_timed_in_rounds(worker: FakeWorker) -> None:
     assert (found.executed, found.outside, found.not_executed) == (1.0, 0.0, ())
 
 
+def test_on_a_gpu_recorded_times_are_those_of_its_events(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With callees and without; a trace without GPU events has none."""
+    monkeypatch.setitem(TIMES, "aten::linear", 1600.0)
+    trace = trace_of(LINEAR, mm(parent=1))
+    assert [one.recorded_ns for one in measure(trace, "cuda:0", options=Options(rounds=1)).timings] == [None, None]
+    table = trace.tables.gpu
+    monkeypatch.setattr(type(trace), "device_ns", property(lambda _: np.array([700, 300])))
+    monkeypatch.setattr(type(table), "__len__", lambda _: 1)
+    linear, product = sorted(measure(trace, "cuda:0", options=Options(rounds=1)).timings, key=lambda one: one.op)
+    assert (linear.recorded_ns, linear.recorded_own_ns, product.recorded_own_ns) == (700.0, 400.0, 300.0)
+
+
 def test_callees_are_taken_off(worker: FakeWorker) -> None:
     found = measure(trace_of(LINEAR, mm(parent=1)), options=Options(rounds=1))
     linear, product = sorted(found.timings, key=lambda one: one.op)
