@@ -9,10 +9,10 @@ from ..analysis.findings import Findings
 from ..analysis.summary import Analysis
 from ..analysis.top import top_table
 from ..trace.printable import printable, shortened
-from ..trace.text_tables import Cell, in_short, number, share, shorten
+from ..trace.text_tables import Cell, in_short, number, share
 from ..trace.text_tables import render as table
 from .findings_text import gain_range, is_note, recorded_text
-from .top_text import graph_hint, serving_lines
+from .top_text import graph_hint, serving_lines, short_label
 
 _SHOWN = 5  # kernels and lines on the screen
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
@@ -90,9 +90,8 @@ def _top(analysis: Analysis, by: str, width: int) -> list[str]:
         return []
     cells: list[list[Cell]] = []
     for row in shown:
-        name = row.label if by != "line" or len(row.label) <= width - 38 else f"…{row.label[39 - width :]}"
         total = number(row.device_ns if on_gpu else row.host_ns, 2, 1e6)
-        cells.append([shorten(name, width - 38), total, share(row.share), row.count])
+        cells.append([short_label(row.label, by, width - 38), total, share(row.share), row.count])
     heads = [f"{'source ' * (by == 'line')}{by}", "GPU ms" if on_gpu else "CPU ms", "share", "count"]
     return ["", *table("", heads, cells, width).strip("\n").split("\n")]
 

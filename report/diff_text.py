@@ -17,11 +17,12 @@ from ..analysis.source_diff import LineRow
 from ..analysis.trace_diff import Difference, DiffRow
 from ..jobs.job_report import ranges
 from ..trace.printable import printable, shortened
-from ..trace.text_tables import Cell, change_text, fitting, in_short, number, shorten, titled
+from ..trace.text_tables import Cell, change_text, fitting, in_short, number, titled
 from ..trace.text_tables import render as table
 from .findings_text import is_note
 from .findings_text import render_full as causes_in_full
 from .report_text import table_text
+from .top_text import short_label
 
 _MS = 1e6
 _US = 1e3
@@ -170,19 +171,16 @@ def _changes(head: str, unit: str, rows: Sequence[tuple[str, float, float]], who
     if not worth:
         return []
     cells: list[list[Cell]] = [
-        [_place(name, width), number(a, 3, _MS), number(b, 3, _MS), f"{(b - a) / _MS:+,.3f}"]
+        [
+            short_label(name, "line" if "/" in name else "operator", width - 36),
+            number(a, 3, _MS),
+            number(b, 3, _MS),
+            f"{(b - a) / _MS:+,.3f}",
+        ]
         for name, a, b in worth[:_SHOWN]
     ]
     more = f" ({_SHOWN} of {len(worth)})" if len(worth) > _SHOWN else ""
     return table("", [head + more, f"A {unit}", f"B {unit}", "B−A"], cells, width).strip("\n").split("\n")
-
-
-def _place(name: str, width: int) -> str:
-    """Cut a path from the front; file and line stay."""
-    room = width - 36
-    if len(name) <= room or "/" not in name:
-        return shorten(name, room)
-    return f"…{name[1 - room :]}"
 
 
 def _table(title: str, rows: Sequence[DiffRow], width: int, top: int) -> str:

@@ -41,7 +41,7 @@ def render(
     cells: list[list[Cell]] = []
     for row in rows[:top]:
         ns, mean = row.device_ns if on_gpu else row.host_ns, None if row.mean_ns is None else number(row.mean_ns / 1e3)
-        label = row.name if full else _shortened(row.label, by, width - 40)
+        label = row.name if full else short_label(row.label, by, width - 40)
         cells.append([label, f"{ns / 1e6:,.2f}", share(row.share or 0.0), row.count, mean])
     heads = [by, "total ms" if on_gpu else "CPU ms", "share", "count", "mean µs"]
     lines.append(table("", heads, cells, _FULL_WIDTH if full else width).lstrip("\n"))
@@ -105,7 +105,8 @@ def serving_lines(analyses: Sequence[Analysis], width: int) -> Iterator[str]:
         yield "GPU time: " + ", ".join(f"{name} {ns / whole:.0%}" for name, ns in parts.most_common())
 
 
-def _shortened(label: str, by: str, room: int) -> str:
+def short_label(label: str, by: str, room: int) -> str:
+    """Shorten a label of `TOP_BY`."""
     if by in ("line", "module") and len(label) > room:
         return f"…{label[1 - room :]}"  # cut from the front: the end tells lines and modules apart
     return shorten(label, room)

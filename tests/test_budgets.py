@@ -18,7 +18,7 @@ BUDGETS = {
     "timeline": 5_540,  # plan: 5,500
     "cli": 4_610,  # plan: 3,600
     "analysis": 14_510,  # plan: 14,000
-    "report": 2_875,  # plan: 2,000
+    "report": 2_871,  # plan: 2,000
     "planning": 15_600,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""

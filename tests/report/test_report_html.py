@@ -376,7 +376,7 @@ def test_of_many_files_each_has_less() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report_html_module, "rank_lanes", lambda trace, budget: asked.append(budget))
         patch.setattr(report_html_module, "timeline_of", lambda *given: given[2])
-        patch.setattr(report_html_module, "flame_graph", lambda trace, most, frames: most)
+        patch.setattr(report_html_module, "flame_graph", lambda trace, most: most)
         found = {files: rank_report(analysis, files) for files in (1, 2, 10, 15, 16, 60, 100)}
     assert asked == [15_000, 3_000, 2_000, 2_000, 2_000, 2_000] and found[1]["lanes"] is None
     assert [one["timeline"] for one in found.values()] == [60_000, 60_000, 12_000, 8_000, 7_500, 2_000, 2_000]
