@@ -141,7 +141,8 @@ class Attention:
             return []
         left = right = None
         if self.window >= 0 and self.window + 1 < len(signature.inputs):
-            left, right = (_side(signature.inputs[self.window + i].value) for i in (0, 1))
+            sides = (signature.inputs[self.window + i].value for i in (0, 1))
+            left, right = (side if type(side) is int and side >= 0 else None for side in sides)
         if self.corner == "mask type":
             return [_of_type(value)] if type(value) is int else [_of_type(kind) for kind in _MASK_TYPES]
         corners: list[Corner] = [self.corner] if self.corner is not None else ["upper left", "lower right"]
@@ -154,10 +155,6 @@ def _given(signature: Signature, position: int) -> bool:
         return False
     argument = signature.inputs[position]
     return bool(argument.tensors) or (type(argument.value) is int and argument.value > 0)
-
-
-def _side(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None
 
 
 def _of_type(kind: int) -> tuple[Corner, int | None, int | None]:
@@ -190,8 +187,7 @@ _SPELLINGS = {
     "flash_attn::_flash_attn_varlen_forward": _FLASH(9, packed=3, window=10, unknown=(15, 16, 17)),
     "flash_attn::_flash_attn_varlen_backward": _FLASH(15, query=1, packed=9, backward=True, window=16),
 }
-# By operator, without "aten::".
-ATTENTION = {name: how for names, how in _SPELLINGS.items() for name in names.split()}
+ATTENTION = {name: how for names, how in _SPELLINGS.items() for name in names.split()}  # by operator, without "aten::"
 
 
 # Paged key-value caches
@@ -245,7 +241,9 @@ def heads_of(name: str, signature: Signature) -> Heads | None:
     dimension) or a cache (pages, page, heads, dimension).
     """
     tensors = [one for argument in signature.inputs if len(argument.tensors) == 1 for one in argument.tensors]
-    first = next((index for index, one in enumerate(tensors) if _holds_heads(one)), None)
+    # (tokens, heads, dimension), or (requests, tokens per request, heads, dimension)
+    holds_heads = [len(one.shape) in (3, 4) and _floats(one) and all(one.shape) for one in tensors]
+    first = next((index for index, holds in enumerate(holds_heads) if holds), None)
     if first is None:
         return None
     query = tensors[first]
@@ -266,11 +264,6 @@ def heads_of(name: str, signature: Signature) -> Heads | None:
         if not dim_v:
             return None
     return Heads(rows, heads, kv_heads, dim, dim_v, query.dtype, result.dtype, caches[0].dtype, latent)
-
-
-def _holds_heads(one: Tensor) -> bool:
-    """Return whether a tensor may hold queries: (tokens, heads, dim), or (requests, tokens per request, heads, dim)."""
-    return len(one.shape) in (3, 4) and _floats(one) and all(one.shape)
 
 
 def _floats(one: Tensor) -> bool:

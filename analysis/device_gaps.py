@@ -140,11 +140,9 @@ def _gap(trace: Trace, idle: _Idle, filling: HostFilling) -> Gap:
     ended_by, next_event = (trace.names[gpu.name[event]] if event >= 0 else "" for event in (before, after))
     launched_by = trace.names[trace.calls.name[top]] if top >= 0 else ""
     launch_ns = int(runtime.ts[launch]) - idle.start if launch >= 0 else None
-    origin = _origin(DeviceEvent(trace, GpuIndex(after))) if after >= 0 else ("", "", "")
+    origin = "", "", ""
+    if after >= 0:
+        event = DeviceEvent(trace, GpuIndex(after))
+        origin = "" if event.source is None else event.source.file_line, event.module or "", event.phase
     device, start = int(gpu.device[max(before, after)]), idle.start - trace.span.start
     return Gap(device, start, idle.idle_ns, ended_by, next_event, launched_by, launch_ns, *origin, *host)
-
-
-def _origin(event: DeviceEvent) -> tuple[str, str, str]:
-    source = event.source
-    return "" if source is None else f"{source.file}:{source.line}", event.module or "", event.phase

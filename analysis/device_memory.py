@@ -290,7 +290,7 @@ def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
     line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
     distinct, group = distinct_rows(_operators(trace, blocks), path, blocks.category, line, phase)
     count, total = np.bincount(group, minlength=len(distinct)), sums(group, blocks.bytes, len(distinct))
-    lines = [f"{line.file}:{line.line}" for line in trace.source_table.lines]
+    lines = [line.file_line for line in trace.source_table.lines]
     rows = []
     for row, (operator, place, kind, code, part) in enumerate(distinct.tolist()):
         modules = tuple(trace.names[region] for region in trace.hierarchy.regions(place))

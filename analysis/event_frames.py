@@ -118,7 +118,7 @@ class EventFrame(_Frame):
     delay_ns = series("ns", "From the end of that call to its own start; 0 if it began before.", lambda f: f.delay)
     queue = series("count", _QUEUE, lambda f: f.queued)
     correlation = series("number", "Kineto's number of the launch.", lambda f: f.correlations)
-    op_name = series("name", "Operator that launched it, empty if unknown.", lambda f: f.named_op)
+    op_name = series("name", "Operator that launched it, empty if unknown.", lambda f: f.named(f.trace.calls, f.call))
     phase = series("text", _PHASE, lambda f: f.origin["phase"], INFERRED)
     module = series("name", _MODULE, lambda f: f.origin["module"], INFERRED)
     source = series("name", _SOURCE, lambda f: f.origin["source"], INFERRED)
@@ -150,10 +150,6 @@ class EventFrame(_Frame):
     @cached_property
     def runtime(self) -> IntColumn:
         return np.asarray(self.trace.gpu.runtime[self.rows])
-
-    @property
-    def named_op(self) -> list[str]:
-        return self.named(self.trace.calls, self.call)
 
     def named(self, table: Any, positions: IntColumn) -> list[str]:
         names = _texts(self.trace.names, np.append(table.name, 0)[positions])

@@ -346,13 +346,10 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
     if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the others belong to other ranks
         return None
-    weights = [_unseen(k * n, itemsize(rows.dtype)) for k, n in ((states.k, states.n), (states.inner, states.m))]
+    # Weights of unknown dtype have at least four bits each, and are at most as wide as the rows.
+    sizes, width = (states.k * states.n, states.inner * states.m), itemsize(rows.dtype) or _SUMMED
+    weights = [ByteRange(size // 2, size * width) for size in sizes]
     return _of_layers(states, tokens, chosen, experts, weights, rows.dtype, narrow=1)
-
-
-def _unseen(elements: int, size: int | None) -> ByteRange:
-    """Return the bytes of weights of unknown dtype: at least four bits each, at most as wide as the rows."""
-    return ByteRange(elements // 2, elements * (size or _SUMMED))
 
 
 def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[str]) -> _Layers | None:

@@ -252,7 +252,6 @@ for _name, _gradient in GRADIENTS.items():
 # Memory-bound operators
 
 _UNCOUNTED = Operator(moved=lambda signature: None)
-_BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))
 _BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))  # outputs are among the inputs
 
 

@@ -21,16 +21,7 @@ from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .breakdown import breakdown, iteration_at, iterations, launched_in
 from .table import NamedTables, Row, TextColumn, column, derived
-from .trace_diff import (
-    Difference,
-    DiffRow,
-    Side,
-    device_names,
-    flat_tables,
-    in_iterations,
-    json_of_difference,
-    match,
-)
+from .trace_diff import Difference, DiffRow, Side, device_names, flat_tables, in_iterations, json_of_difference, match
 
 _Mask = npt.NDArray[np.bool_]
 _NAMED = ("ops", "kernels", "host_ops")

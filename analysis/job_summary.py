@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +27,6 @@ from ..trace.unattached import with_unattached
 from .breakdown import device_use, iterations
 from .summary import host_ops
 from .table import PlainRows, Row, Table, column, inferred, listed
-from .workbook import write_workbook
 
 _FEWEST = 4  # ranks for an outlier to exist
 _LEAST_LAG = 0.01  # least lag of a straggler, as a share of the time from the first to the last collective
@@ -338,44 +336,26 @@ def job_collectives(
 
 _GUESSES = {
     "to_pandas": '`kernels.to_pandas()` and so on, `["kernels"]` by name',
-    "to_csv": '`to_excel("x.xlsx")`, or `kernels.to_pandas().to_csv("x.csv")`',
+    "to_csv": '`kernels.to_pandas().to_csv("x.csv")`',
     **{"iterations": "`iteration_list`", "ops": "`operators`"},
 }
 
 
-class JobAnalysis:
+class JobAnalysis(dict[str, RankRows]):
     """The analysis tables of all ranks, by name: `tables.kernels` or `tables["kernels"]`."""
-
-    def __init__(self) -> None:
-        self.tables: dict[str, RankRows] = {}
 
     def add(self, rank: int, tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
         """Add the tables of a rank, from `tables_of`."""
         for name, rows in tables.items():
-            self.tables.setdefault(name, RankRows()).add(rank, rows)
-
-    def __getitem__(self, name: str) -> RankRows:
-        return self.tables[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.tables)
-
-    def __len__(self) -> int:
-        return len(self.tables)
+            self.setdefault(name, RankRows()).add(rank, rows)
 
     def __getattr__(self, name: str) -> RankRows:
-        tables = vars(self).get("tables", {})
-        if name in tables:
-            rows: RankRows = tables[name]
-            return rows
+        if name in self:
+            return self[name]
         raise no_attribute("JobAnalysis", name, dir(self), _GUESSES)
 
-    def to_excel(self, path: str | os.PathLike[str]) -> None:
-        """Write all tables as sheets of a workbook."""
-        write_workbook(self.tables, path)
-
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.tables]
+        return [*super().__dir__(), *self]
 
     def __repr__(self) -> str:
-        return listed(self.tables)
+        return listed(self)

@@ -254,21 +254,6 @@ def _selected(signature: Signature) -> int | None:
     return _read(signature, indices + table[1:])
 
 
-def _gathered(signature: Signature) -> int | None:
-    """Count `gather(self, dim, index)`: one element per index."""
-    return _read(signature, signature.shape(2))
-
-
-def _taken(signature: Signature) -> int | None:
-    """Count `take(self, index)`: one element per index."""
-    return _read(signature, signature.shape(1))
-
-
-def _indexed(signature: Signature) -> int | None:
-    """Count `index(self, indices)`: the size of the result is unknown unless recorded."""
-    return _read(signature, None)
-
-
 def _looked_up(signature: Signature) -> int | None:
     """Count `embedding(weight, indices)`: a row per index."""
     weight, indices = signature.shape(0), signature.shape(1)
@@ -306,23 +291,18 @@ def _of_targets(signature: Signature) -> int | None:
     return None if target is None or size is None else (target.nbytes or 0) + prod(target.shape) * size
 
 
-def _gradient_of_lookup(signature: Signature) -> int | None:
-    """Count the inputs of `embedding_dense_backward(gradient, indices, …)`; indices decide how many rows it writes."""
-    return read_bytes(signature.inputs)
-
-
 _LOSSES = "nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward"
 # Names, separated by spaces, to the bytes of a call.
 MOVED_BY_INDEX: dict[str, Callable[[Signature], int | None]] = {
     "index_select": _selected,
-    "gather": _gathered,
-    "take": _taken,
-    "index": _indexed,
+    "gather": lambda signature: _read(signature, signature.shape(2)),  # one element per index
+    "take": lambda signature: _read(signature, signature.shape(1)),
+    "index": lambda signature: _read(signature, None),  # the size of the result is unknown unless recorded
     "embedding": _looked_up,
     "index_put _index_put_impl": partial(_put, 2),
     "index_add index_copy": partial(_put, 3),
     "scatter scatter_add scatter_reduce": _scattered,
     _LOSSES: _of_targets,
-    "embedding_dense_backward": _gradient_of_lookup,
+    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # its rows depend on indices
     "embedding_bag _embedding_bag _embedding_bag_forward_only": lambda signature: None,
 }

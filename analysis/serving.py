@@ -264,17 +264,14 @@ def _fitting(
         columns |= {one.shape[-1] for one in others if one.shape[-1] in (second * 4, second * 8)}
     given = {n for rows_, n, k_ in zip(numbers, numbers[1:], numbers[2:], strict=False) if (rows_, k_) == (m, k)}
     for n in given or columns:
-        result = next((one for one in others if one.shape == (*rows.shape[:-1], n) and _is_wide(one)), None)
+        wide_floats = (one for one in others if "float" in one.dtype and (itemsize(one.dtype) or 0) >= _HALF)
+        result = next((one for one in wide_floats if one.shape == (*rows.shape[:-1], n)), None)
         dtype = rows.dtype if (itemsize(rows.dtype) or 0) >= _HALF else "bfloat16"
         returned = None if result is not None else Tensor((*rows.shape[:-1], n), dtype)
         yield LibraryProduct(batch, m, n, k, rows, weights, returned)
 
 
 _HALF, _WORD = 2, 4  # bytes of an element of results, and of an element that holds four or eight packed weights
-
-
-def _is_wide(one: Tensor) -> bool:
-    return "float" in one.dtype and (itemsize(one.dtype) or 0) >= _HALF
 
 
 def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
-import msgspec
 import numpy as np
 
 from ..trace.brief import as_text
@@ -46,12 +44,10 @@ from .launch_queues import KERNEL_DELAY_NS, IdleCauses, LaunchRow, QueueUse, idl
 from .modules import ModuleRow, module_table
 from .operators import OperatorRow, operator_table
 from .origins import PhaseRow, SourceRow, phase_table, source_table
-from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarize
 from .sequences import KernelSequence, kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
 from .storages import storages_of
-from .table import NamedTables, PlainRows, Records, Row, Table, WithMean, column, per_second
-from .workbook import write_workbook
+from .table import NamedTables, PlainRows, Records, Row, Table, WithMean, column
 
 _T = TypeVar("_T")
 
@@ -77,8 +73,6 @@ class Analysis(Suggests):
 
     Attributes:
         devices: by device number, without devices whose peaks are unknown.
-        event_ns: profiler cost per event that was subtracted in `overhead_rows`.
-        batch_size: samples per iteration.
         notes: what is missing, in sentences.
     """
 
@@ -93,11 +87,7 @@ class Analysis(Suggests):
     operators: Table[OperatorRow]
     iterations: Table[Iteration]
     kernels: Table[KernelRow]
-    overhead_rows: OverheadRows
-    event_ns: int
-    batch_size: int | None
     notes: tuple[str, ...]
-    kernel_delay_ns: int = KERNEL_DELAY_NS
 
     __repr__ = as_text
 
@@ -111,7 +101,8 @@ class Analysis(Suggests):
         "to_pandas": '`kernels.to_pandas()` and so on, `tables["kernels"]` by name',
         "to_json": "`tables`, or `etplus analyze --json`",
         "summary": "`etplus analyze` prints it",
-        **{"critical_path": "`trace.critical_path()`", "to_csv": "`etplus analyze --csv DIR`"},
+        **dict.fromkeys(("to_csv", "to_excel"), "`etplus analyze --csv DIR`"),
+        "critical_path": "`trace.critical_path()`",
     }
 
     def to_text(self, width: int = 80) -> str:
@@ -128,18 +119,7 @@ class Analysis(Suggests):
         """All tables by name, as rows of plain values with `to_pandas()`."""
         return NamedTables((name, PlainRows(rows)) for name, rows in tables_of(self).items())
 
-    def to_excel(self, path: str | os.PathLike[str]) -> None:
-        """Write all tables as sheets of a workbook (.xlsx); needs XlsxWriter (`pip install 'etplus[frames]'`)."""
-        write_workbook(self.tables, path)
-
-    @cached_property
-    def overheads(self) -> Overheads:
-        return summarize(self.overhead_rows, self.event_ns, [self.trace.file])
-
-    @cached_property
-    def idle_causes(self) -> Table[IdleCauses]:
-        return idle_causes(self.trace, self.kernel_delay_ns)
-
+    idle_causes = _of_trace(idle_causes)
     launches = _of_trace(launch_statistics)
     queues = _of_trace(queue_use)
     copies = _of_trace(copy_bandwidth)
@@ -180,11 +160,6 @@ class Analysis(Suggests):
     def mean_latency_ns(self) -> float | None:
         return float(np.mean([iteration.latency_ns for iteration in self.iterations])) if self.iterations else None
 
-    @property
-    def samples_per_second(self) -> float | None:
-        """Throughput; None without iterations or batch size."""
-        return per_second(self.batch_size, self.mean_latency_ns)
-
 
 # The tables of JSON and CSV. The order is that of the output.
 TABLES: dict[str, type[Row]] = {
@@ -210,7 +185,7 @@ def table_of(analysis: Analysis, name: str) -> Records[Any]:
 
 GROUP = "etplus.analysis_tables"  # of entry points: the name is the table's, the value a function `Analysis -> Table`
 _TAKEN = (
-    *(*TABLES, "overheads", "file", "rank", "damage", "notes", "devices", "host", "iterations"),
+    *(*TABLES, "file", "rank", "damage", "notes", "devices", "host", "iterations"),
     *("consecutive_kernel_delay_ns", "kernel_labels", "flops_coverage", "findings"),
 )
 
@@ -228,24 +203,14 @@ def _call(plugin: Plugin, analysis: Analysis) -> Table[Any]:
 
 
 def analyze(
-    trace: Trace,
-    own_devices: Sequence[Device] = (),
-    *,
-    annotation: str | None = None,
-    event_ns: int = DEFAULT_EVENT_NS,
-    by_shape: bool = False,
-    batch_size: int | None = None,
-    consecutive_kernel_delay_ns: int = KERNEL_DELAY_NS,
+    trace: Trace, own_devices: Sequence[Device] = (), *, annotation: str | None = None, by_shape: bool = False
 ) -> Analysis:
     """Analyze a trace.
 
     Args:
         own_devices: devices to look up before the built-in table.
         annotation: part of the names of the annotations that mark iterations.
-        event_ns: profiler cost per event on the host.
-        by_shape: separate operators with different shapes in `host_ops`, `operators` and overheads.
-        batch_size: samples per iteration.
-        consecutive_kernel_delay_ns: shorter gaps of a stream are the device's own delay between two kernels.
+        by_shape: separate operators with different shapes in `host_ops` and `operators`.
     """
     trace = with_unattached(trace)
     devices = find_devices(trace, own_devices)
@@ -257,12 +222,10 @@ def analyze(
         if number not in devices
     ]
     ops = host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape)
-    overheads = overhead_rows(trace, event_ns, by_shape=by_shape)
     notes = (*trace.notes, *_missing(trace), *work.notes, *unknown)
     return Analysis(
         *(trace, devices, work, breakdown(trace), stream_use(trace), device_use(trace), host_use(trace), *ops),
-        *(iterations(trace, annotation), kernel_table(trace, work, devices), overheads, event_ns, batch_size, notes),
-        consecutive_kernel_delay_ns,
+        *(iterations(trace, annotation), kernel_table(trace, work, devices), notes),
     )
 
 
@@ -299,7 +262,7 @@ def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
 
 
 def json_of(analysis: Analysis) -> dict[str, Any]:
-    """Return the analysis as plain objects; times in ns, except for overheads in µs."""
+    """Return the analysis as plain objects; times in ns."""
     trace = analysis.trace
     return {
         "file": trace.file,
@@ -308,13 +271,8 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
         "notes": list(analysis.notes),
         "devices": {str(number): _device_row(analysis, number) for number in distinct(trace.gpu.device).tolist()},
         "host": asdict(analysis.host),
-        "iterations": {
-            "mean_latency_ns": analysis.mean_latency_ns,
-            "batch_size": analysis.batch_size,
-            "samples_per_second": analysis.samples_per_second,
-        },
-        "overheads": msgspec.to_builtins(analysis.overheads),
-        "consecutive_kernel_delay_ns": analysis.kernel_delay_ns,
+        "iterations": {"mean_latency_ns": analysis.mean_latency_ns},
+        "consecutive_kernel_delay_ns": KERNEL_DELAY_NS,
         "kernel_labels": _labels(trace),
         "flops_coverage": analysis.flops_coverage,
         **tables_of(analysis),

@@ -338,8 +338,7 @@ class Records(Suggests, list[T]):
     """A list of rows."""
 
     guesses: ClassVar[dict[str, str]] = {
-        **{"rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`"},
-        "to_excel": '`trace.analyze().to_excel("x.xlsx")`, all tables',
+        **{"rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`"}
     }
 
     if not TYPE_CHECKING:  # a list's own types are right

@@ -78,7 +78,7 @@ def _modules(analysis: Analysis) -> Iterable[_TopPart]:
 def _lines(analysis: Analysis) -> Iterable[_TopPart]:
     for row in analysis.sources:
         label = str(row.source._replace(file=PurePath(row.file).name))
-        yield _TopPart(f"{row.file}:{row.line}", label, row.device_self_ns, row.host_ns, row.calls)
+        yield _TopPart(row.source.file_line, label, row.device_self_ns, row.host_ns, row.calls)
 
 
 def _phases(analysis: Analysis) -> Iterable[_TopPart]:
@@ -100,11 +100,6 @@ def _ranks(analysis: Analysis) -> Iterator[_TopPart]:
 
 
 TOP_BY: dict[str, Callable[[Analysis], Iterable[_TopPart]]] = {
-    "kernel": _kernels,
-    "operator": _operators,
-    "module": _modules,
-    "line": _lines,
-    "phase": _phases,
-    "step": _steps,
-    "rank": _ranks,
+    **{"kernel": _kernels, "operator": _operators, "module": _modules, "line": _lines, "phase": _phases},
+    **{"step": _steps, "rank": _ranks},
 }

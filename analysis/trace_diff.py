@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -16,12 +15,10 @@ from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .breakdown import BreakdownRow, breakdown, launched_in
 from .kernel_peaks import KernelRow, kernel_table
-from .path_diff import PathRow, path_rows
+from .place_diff import LineRow, PathRow, line_rows, path_rows
 from .serving_steps import PhaseChange, phase_changes
-from .source_diff import LineRow, line_rows
 from .summary import Analysis
 from .table import NamedTables, PlainRows, Row, Table, WithMean, column, derived, inferred, nested
-from .workbook import write_workbook
 
 _MS = 1e6
 _BIGGEST = 5
@@ -96,10 +93,6 @@ class Difference(Suggests):
         """Return the tables with both sides: `ops`, `kernels`, `paths`, `phases` and `lines`."""
         kinds = {"ops": DiffRow, "kernels": DiffRow, "paths": PathRow, "phases": PhaseChange, "lines": LineRow}
         return {name: Table(kind, getattr(self, name)) for name, kind in kinds.items()}
-
-    def to_excel(self, path: str | os.PathLike[str]) -> None:
-        """Write these tables as sheets of a workbook."""
-        write_workbook(self.tables, path)
 
     @property
     def gains(self) -> list[DiffRow]:

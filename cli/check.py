@@ -56,7 +56,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the check and print the report; returns the exit status."""
     sources = [*args.first_files, *args.files]
     if not sources:
         raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, or files")

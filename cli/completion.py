@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 _SHELLS = ("bash", "zsh", "fish")
-_FILES = {"FILE", "IN", "OUT", "OUTPUT", "MODEL", "MEASURED", "PAGE", "PREFIX"}
+_FILES = {"FILE", "OUTPUT", "MODEL", "MEASURED", "PAGE", "PREFIX"}
 _EPILOG = """\
 examples:
   eval "$(etplus completion bash)"                  # in ~/.bashrc
@@ -23,7 +23,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the script; returns the exit status."""
     import shtab  # only here: other commands start without it
 
     from .parser import etplus_parser  # imports every command's module

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -45,11 +44,8 @@ formats (--to), and the extensions that select them:
 examples:
   etplus convert et_plus.json -o trace.0.et
   etplus convert rank*.json.gz --to astra-sim -o job   # job.N.et for each rank
-  etplus convert rank0.json --to astra-sim --replicate 64 -o job
-  etplus convert rank*.json.gz -o job.goal --option algorithm=direct
   etplus convert rank0.json rank1.json -o trace.perfetto.json
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3'
-  etplus convert job.0.et -o job.0.json
   etplus convert runs/*.json.gz --to npz -o dataset
   etplus convert kineto.json.gz --redact names -o shared.json.gz
   etplus convert kineto.json.gz --augment -o augmented.json.gz
@@ -59,8 +55,7 @@ where they are known: {arguments}.
 A Kineto trace also gets counters: launch queues, memory bandwidth, allocated
 memory. All other bytes stay; augmenting again changes nothing.
 
-ET+ may come from trace-link or from Chakra's linker. Without -o, the second of two FILEs is the output; it must not
-exist yet.
+ET+ may come from trace-link or from Chakra's linker.
 
 Exit status: 0 written; 1 written, but `etplus check` finds errors in it; 2 bad input or usage, nothing written.
 """
@@ -81,7 +76,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()), arguments=", ".join(ARGUMENTS))
     add = parser.add_argument
     add_inputs(parser, "several are the ranks of one job", rank=False)
-    add("-o", "--output", metavar="OUTPUT", help="file to write; a prefix or folder for formats of several files")
+    about = "file to write; a prefix or folder for formats of several files"
+    add("-o", "--output", required=True, metavar="OUTPUT", help=about)
     add_json(parser, "what was written and changed")
     add_selection(parser, "convert only")
     add("--full", action="store_true", help="list every file and note")
@@ -111,10 +107,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Convert and list the outputs on standard error."""
     if arguments.redact is not None:
         return _redact(arguments)
-    arguments.files, output = _inputs_and_output(arguments)
+    output: str = arguments.output
     if arguments.augment:
         return _augment(arguments, output)
     inputs = find_inputs(arguments, rank_of_job=True)
@@ -150,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _redact(arguments: argparse.Namespace) -> int:
     if arguments.redact not in ("fields", "names"):  # argparse reads FILE in `convert --redact FILE` as the value
         arguments.files, arguments.redact = [arguments.redact, *arguments.files], "fields"
-    files, output = _inputs_and_output(arguments)
+    files, output = arguments.files, arguments.output
     if len(files) != 1 or arguments.to is not None:
         raise UsageError("--redact copies one file in its own format; convert the copy in a second step")
     check_outputs([arguments.json, output], files)
@@ -183,20 +178,6 @@ def _checked(done: Conversion, name: str) -> PreflightReport | None:
     from ..converters.preflight import check_written
 
     return check_written(done.files, profile=_SETS[name])
-
-
-def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:
-    """Return inputs and output; without -o, the second of two files is the output unless it exists."""
-    files: list[str] = arguments.files
-    if arguments.output is not None:
-        return files, arguments.output
-    if arguments.kineto_file is not None or len(files) < 2:
-        raise UsageError("no output; give it with -o OUTPUT")
-    if len(files) > 2:
-        raise UsageError(f"{len(files)} FILEs and no output; give it with -o OUTPUT, all FILEs are inputs")
-    if os.path.lexists(files[1]):
-        raise UsageError(f"{files[1]}: exists, it may be a second input; give the output with -o OUTPUT")
-    return files[:1], files[1]
 
 
 def _formats() -> list[str]:

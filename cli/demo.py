@@ -14,13 +14,10 @@ from ..linker import link
 from ..schemas.text.transaction import make_folder
 from ..trace.outer import installed, outer
 from ..trace.printable import shortened
-from ..trace.trace import Trace
 from ..trace.views import DeviceEvent, Op
 from .link_text import render
 
-_PAIR = "gpu/tf32"
-# Copied from fixtures/gpu/measured.json.
-_MEASURED = "Measured without a profiler: in TF32 the step takes 76.1% less."
+_MEASURED = "Measured without a profiler: in TF32 the step takes 76.1% less."  # copied from fixtures/gpu/measured.json
 _SHOWN = 2  # GPU events
 _WIDTH = 66
 
@@ -37,11 +34,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Link the bundled pair, print results, write the files; return the exit status."""
     folder = make_folder(arguments.output)
     etplus, chakra = folder / "train.etplus.json", folder / "train.0.et"
     page, timeline = folder / "report.html", folder / "train.perfetto.json"
-    trace = _bundled(_PAIR)
+    bundle = files("etplus.fixtures").joinpath("gpu")
+    with as_file(bundle / "tf32.et.json.gz") as et, as_file(bundle / "tf32.kineto.json.gz") as kineto:
+        trace = link(et, kineto)
     for path in (etplus, chakra, timeline):
         trace.save(path)
     has_insight = installed("analysis") and installed("report")
@@ -62,13 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     print("\n".join(["", *wrap(written, _WIDTH + 14, subsequent_indent=" " * 7, break_long_words=False)]))
     print(_next(etplus, chakra, has_insight=has_insight))
     return 0
-
-
-def _bundled(name: str) -> Trace:
-    folder, _, stem = name.rpartition("/")
-    bundle = files("etplus.fixtures").joinpath(folder)
-    with as_file(bundle / f"{stem}.et.json.gz") as et, as_file(bundle / f"{stem}.kineto.json.gz") as kineto:
-        return link(et, kineto)
 
 
 def _next(steps: Path, chakra: Path, *, has_insight: bool) -> str:

@@ -21,17 +21,7 @@ from ..trace.errors import UsageError
 from ..trace.printable import printable, shell_word
 from ..trace.text_tables import terminal_width
 from .inputs import TraceInput, add_inputs, find_inputs, job_of, part_words, read_parts
-from .options import (
-    add_annotation,
-    add_device_spec,
-    add_engine,
-    add_own,
-    add_selection,
-    add_top,
-    asks_for_tables,
-    options_of,
-    own_devices,
-)
+from .options import add_annotation, add_device_spec, add_engine, add_own, add_selection, options_of, own_devices
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .terminal import print_warnings, say
 
@@ -40,19 +30,17 @@ COMMON = "files by_shape steps max_regression output full json"
 _EPILOG = """\
 examples:
   etplus diff h100.json.gz mi300x.json.gz
-  etplus diff before.json after.json --by-shape --top 30
-  etplus diff before.json after.json --json diff.json
+  etplus diff before.json after.json --by-shape
   etplus diff before.json after.json -o diff.html
   etplus diff main.json branch.json --max-regression 5%
   etplus diff monday.etplus tuesday.etplus   # two jobs
   etplus diff 'a/rank*.json.gz' 'b/rank*.json.gz' --ranks 0-7
-  etplus diff a/rank*.json.gz --versus b/rank*.json.gz
 
 The first trace is A, the second B; their devices may differ. Means of a step are
 compared if both have steps; otherwise, and with --total, the whole traces.
 
-A job is a folder, columns of several ranks, a pattern in quotes, or all FILEs if
---versus gives the traces of B. Ranks that both jobs have are compared.
+A job is a folder, columns of several ranks, or a pattern in quotes. Ranks that
+both jobs have are compared.
 
 Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than
 --max-regression allows (of jobs: GPU time, or a step of the slowest rank).
@@ -65,13 +53,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "two, A and B")
     add_tables_and_switch(parser)
-    add("--versus", nargs="+", metavar="FILE", help="the traces of job B; then every FILE belongs to A")
     add("--by-shape", action="store_true", help="match operators by name and shapes")
     add("--total", action="store_true", help="compare whole traces, not means per iteration")
     add_selection(parser, "compare only")
     add_annotation(parser)
     add_own(parser)
-    add_top(parser)
     about = "exit with status 4 if device time or an iteration takes over PERCENT longer in B than in A"
     add("--max-regression", type=_percentage, metavar="PERCENT", help=about)
     add_device_spec(parser)
@@ -79,8 +65,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print."""
-    arguments.full = asks_for_tables(arguments)
     sides = _sides(arguments)
     if any(len(side) > 1 for side in sides):
         return _compare_jobs(arguments, *sides)
@@ -93,11 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequence[TraceInput]]:
     """Return the traces of A and of B: one each, or the ranks of two jobs."""
-    words, versus = [*arguments.first_files, *arguments.files], arguments.versus
     pair = [] if arguments.kineto_file is None and arguments.et_file is None else [list[str]()]
-    given = [*pair, *([word] for word in words)] if versus is None else [words, versus]
     everything = copy(arguments)
-    everything.first_files, everything.files = [], [*words, *(versus or ())]
+    everything.first_files, everything.files = [], [*arguments.first_files, *arguments.files]
+    given = [*pair, *([word] for word in everything.files)]
     outputs, reads = [arguments.json, arguments.output], [arguments.device_spec]
     found = find_inputs(everything, None if len(given) == 2 else 2, outputs=outputs, reads=reads)
     if len(found) == 2:
@@ -133,7 +116,7 @@ def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, h
             screen = diff_text.render_job(found, terminal_width(), shell=shell)
         else:
             screen = diff_text.render(found, terminal_width(), shell=shell)
-        full = partial(diff_text.render_full, found, terminal_width(), arguments.top)
+        full = partial(diff_text.render_full, found, terminal_width())
         write_tables(arguments, screen, found.to_dict(), full)
     limit = arguments.max_regression
     slower = [] if limit is None else regressions(found, limit)
@@ -144,12 +127,9 @@ def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, h
 
 def _shell(arguments: argparse.Namespace, folder: PurePath) -> str:
     """Return the words that name both inputs and the compared part in a command, to be run in `folder`."""
-    files, versus = (
-        [os.path.relpath(name, folder) if folder.name else name for name in names or ()]
-        for names in ([*arguments.first_files, *arguments.files], arguments.versus)
-    )
-    options = [*(["--versus", *versus] if versus else []), *part_words(arguments), *["--total"][: arguments.total]]
-    return " ".join(map(shell_word, [*files, *options]))
+    given = [*arguments.first_files, *arguments.files]
+    files = [os.path.relpath(name, folder) if folder.name else name for name in given]
+    return " ".join(map(shell_word, [*files, *part_words(arguments), *["--total"][: arguments.total]]))
 
 
 def _percentage(text: str) -> float:

@@ -18,7 +18,7 @@ from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
-from .options import add_ranks, captures_linker, chosen_part, engine_for, selected, selection_of, with_own
+from .options import add_ranks, captures_linker, chosen_part, engine_for, selection_of
 from .terminal import print_warnings, say, warn_of_damage
 
 if TYPE_CHECKING:
@@ -47,15 +47,17 @@ def add_inputs(
     several = f"; {use}" if use else ""
     about = "traces: ET+, Kineto, .sqlite (Nsight Systems), .et, or a folder of these"
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"{about}; - for standard input{several}")
-    group = parser.add_argument_group("a pair to link, in place of a FILE")
-    group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
-    group.add_argument(
-        "--kineto-file", metavar="FILE", help="Kineto trace or Nsight Systems export; - for standard input"
-    )
+    add_pair(parser.add_argument_group("a pair to link, in place of a FILE"))
     parser.set_defaults(chosen_ranks=None, merged={})
     if ranks:
         add_ranks(parser)
     add_file_ranks(parser, rank=rank, gpu=gpu)
+
+
+def add_pair(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
+    about = "Kineto trace or Nsight Systems export; - for standard input"
+    group.add_argument("--kineto-file", metavar="FILE", help=about)
 
 
 def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
@@ -215,22 +217,17 @@ def input_files(inputs: Sequence[TraceInput]) -> list[str]:
     return [os.fspath(file) for pair in files for file in pair]
 
 
-def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Read or link the traces, one at a time."""
-    return map(read_input, inputs)
-
-
 def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Read each trace; warn once per kind of damage."""
+    """Read or link the traces, one at a time; warn once per kind of damage."""
     known: set[str] = set()
-    return (_warned_of(trace, known) for trace in read_inputs(inputs))
+    return (_warned_of(read_input(given), known) for given in inputs)
 
 
 def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> Iterator[Trace]:
     """Read the chosen part of each trace, linked to --graph-capture, with --own as own code."""
     with_captures, known = captures_linker(arguments), set[str]()
-    for trace in read_inputs(inputs):
-        part = selected(with_own(with_captures(trace), arguments), arguments)
+    for given in inputs:
+        part = chosen_part(with_captures(read_input(given)), arguments.own, selection_of(arguments))
         yield _warned_of(part, known)
 
 
@@ -279,11 +276,6 @@ class ReadAnew(Sequence[Trace]):
         if isinstance(at, slice):
             return [self[k] for k in range(*at.indices(len(self)))]
         return self._choose(_warned_of(read_input(self._inputs[at]), self._known))
-
-
-def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
-    """Read or link all traces; warn of damage."""
-    return list(read_each(inputs))
 
 
 def read_input(given: TraceInput) -> Trace:

@@ -17,7 +17,7 @@ from ..schemas.nsys import is_nsys
 from ..schemas.text.transaction import check_outputs, is_url
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .inputs import add_file_ranks, chosen_file
+from .inputs import add_file_ranks, add_pair, chosen_file
 from .link_text import render, render_full
 from .options import add_graph_captures, add_provenance, options_of, rank_list
 from .outputs import add_json, write_json
@@ -25,7 +25,7 @@ from .terminal import say, say_error
 
 COMMON = "files output exact_match min_match min_certain graph_capture full json quiet"
 LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies timezone"
-_FOLDER_OPTIONS = "manifest et kineto ranks dry_run engine scheduler"
+_FOLDER_OPTIONS = "manifest et kineto ranks dry_run scheduler"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
 # Hidden options of the original trace_link.py and of Chakra's linker.
@@ -94,29 +94,22 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     pair = "Execution Trace and Kineto trace, in either order; Nsight Systems exports count as Kineto; or Kineto alone"
     or_folder = "; or the folder of a job, or its URL (s3://, gs://, ...)" if folder else ""
     add("files", nargs="*", metavar="FILE", help=f"{pair}{or_folder}; - for standard input")
-    group = parser.add_argument_group("in place of FILEs")
-    group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
-    group.add_argument(
-        "--kineto-file", metavar="FILE", help="Kineto trace or Nsight Systems export; - for standard input"
-    )
+    add_pair(parser.add_argument_group("in place of FILEs"))
     name = "NAME_plus.json in the current folder, with --et-file next to the Execution Trace"
     results = "; for a folder the folder or URL of the results, columns if it ends in .etplus" if folder else ""
     add("-o", "--output", metavar="FILE", help=f"output: ET+, .gz, Chakra's .et (default: {name}){results}")
     add("--output-file", dest="output", **_HIDDEN)
     _add_link_options(parser, folder=folder)
-    _add_gates(parser)
+    for gate, least, has in (("match", 0.95, "is linked"), ("certain", 0.0, "has a certain link")):
+        about = f"exit with 3 if less of the ET {has} (default: {least:g})"
+        add(f"--min-{gate}", type=_share, default=least, metavar="SHARE", help=about)
     add_graph_captures(parser)
     add_provenance(parser)
     add_json(parser, "the report")
     add("--report", dest="json", **_HIDDEN)
     add("--chakra-host-trace", dest="et_file", **_HIDDEN)
     add("--chakra-device-trace", dest="kineto_file", **_HIDDEN)
-    add(
-        "--rank",
-        type=int,
-        metavar="N",
-        help="rank of both files, without proof; part of the default output name",
-    )
+    add("--rank", type=int, metavar="N", help="rank of both files, without proof; part of the default output name")
     add_file_ranks(parser, rank=False)
     add("--jobs", type=int, metavar="N", help="processes for large files and many ranks (default: one per core)")
     add("--full", action="store_true", help="print how the links were decided, counts and edges")
@@ -133,8 +126,7 @@ def _add_folder_options(group: argparse._ArgumentGroup) -> None:
     add("--et", metavar="GLOB", help="only files that match are Execution Traces")
     add("--kineto", metavar="GLOB", help="only files that match are Kineto traces")
     add("--ranks", type=rank_list, metavar="LIST", help="link only these ranks, such as 0-7,12")
-    add("--engine", choices=("processes", "dask"), help="where to link (default: processes, with --scheduler dask)")
-    add("--scheduler", metavar="ADDRESS", help="the Dask scheduler: tcp://host:8786, or its scheduler file")
+    add("--scheduler", metavar="ADDRESS", help="link on a Dask cluster: tcp://host:8786, or its scheduler file")
 
 
 def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
@@ -152,12 +144,6 @@ def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add("--timezone", metavar="ZONE", help=about)
 
 
-def _add_gates(parser: argparse.ArgumentParser) -> None:
-    for name, default, has in (("match", 0.95, "is linked"), ("certain", 0.0, "has a certain link")):
-        about = f"exit with 3 if less of the ET {has} (default: {default:g})"
-        parser.add_argument(f"--min-{name}", type=_share, default=default, metavar="SHARE", help=about)
-
-
 def _share(text: str) -> float:
     try:
         value = float(text)
@@ -169,7 +155,6 @@ def _share(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Link and write; returns the exit status."""
     files: list[str] = arguments.files
     folders = [file for file in files if _is_folder(file)]
     if not folders and arguments.manifest is None:
@@ -292,14 +277,9 @@ def _default_output(first: str, arguments: argparse.Namespace) -> str:
 
 
 def facts_of_run(
-    arguments: argparse.Namespace,
-    status: int,
-    ops: Iterable[Mapping[str, int]],
-    *,
-    outputs: Sequence[str],
-    warnings: Sequence[str],
-    started: float,
-) -> dict[str, Any]:
+    arguments: argparse.Namespace, status: int, ops: Iterable[Mapping[str, int]], *, outputs: Sequence[str],
+    warnings: Sequence[str], started: float,
+) -> dict[str, Any]:  # fmt: skip
     """Return JSON-ready facts of a run for programs.
 
     Args:

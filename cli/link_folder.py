@@ -34,7 +34,7 @@ def link_folder(arguments: argparse.Namespace) -> int:
     try:
         options = options_of(arguments, f"provenance jobs scheduler min_match min_certain {LINK_OPTIONS}") | {
             "graph_captures": arguments.graph_capture,
-            "engine": arguments.engine or ("processes" if arguments.scheduler is None else "dask"),
+            "engine": "processes" if arguments.scheduler is None else "dask",
             "iteration": arguments.iteration or "first",  # the same iteration of every rank
         }
         has_bars = not (arguments.no_progress or arguments.quiet)

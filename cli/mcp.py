@@ -7,8 +7,8 @@ import argparse
 from ..analysis.questions.mcp_server import require_mcp, serve
 from ..analysis.questions.served_traces import ServedTraces
 from ..trace.errors import UsageError
-from .inputs import add_inputs, find_inputs, read_inputs
-from .terminal import say, warn_of_damage
+from .inputs import add_inputs, find_inputs, read_each
+from .terminal import say
 
 COMMON = "files"
 _EPILOG = """\
@@ -29,13 +29,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until the client closes standard input; returns the exit status."""
     require_mcp()
     inputs = find_inputs(arguments)
     if "-" in inputs:
         raise UsageError("standard input (-) is the server's; give the traces as files")
-    traces = list(read_inputs(inputs))
-    warn_of_damage(traces)
+    traces = list(read_each(inputs))
     say(f"etplus mcp: {len(traces)} trace{'s' if len(traces) > 1 else ''}; waiting for a client on standard input")
     serve(ServedTraces.of(traces))
     return 0

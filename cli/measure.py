@@ -24,7 +24,7 @@ from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, terminal_width
 from ..trace.trace import Trace
-from .inputs import add_inputs, find_inputs, input_files, read_all
+from .inputs import add_inputs, find_inputs, input_files, read_each
 from .options import add_selection, selected
 from .outputs import first_screen
 from .terminal import print_text, say
@@ -55,13 +55,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "identical calls are timed once")
-    add(
-        "-o",
-        "--output",
-        required=True,
-        metavar="OUTPUT",
-        help="file to write, JSON; gzipped if it ends in .gz; with --script the script",
-    )
+    about = "file to write, JSON; gzipped if it ends in .gz; with --script the script"
+    add("-o", "--output", required=True, metavar="OUTPUT", help=about)
     add_selection(parser, "measure only")
     add("--full", action="store_true", help="print every table")
     add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
@@ -70,12 +65,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     about = "skip operators whose tensors take more memory (default: %(default)s)"
     add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE", help=about)
     add("--ops", metavar="PATTERN", help="only operators with names that match a regular expression, such as 'mm|conv'")
-    add(
-        "--min-share",
-        default="0",
-        metavar="SHARE",
-        help="skip operators with a smaller share of self time, such as 0.1%%",
-    )
     add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest operators come first")
     about = "passes over all calls, so that a slow spell of the machine affects few times (default: %(default)s)"
     add("--rounds", type=int, default=Options.rounds, metavar="N", help=about)
@@ -86,14 +75,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, write and print; returns the exit status."""
     options = _options(arguments)
     if arguments.script is not None:
         return _write_script(arguments, options)
     change = None if arguments.changes is None else parse_changes(arguments.changes)
     inputs = find_inputs(arguments)
     check_outputs([arguments.output], input_files(inputs))
-    traces = [selected(trace, arguments) for trace in read_all(inputs)]
+    traces = [selected(trace, arguments) for trace in read_each(inputs)]
     others = [] if change is None else [reshaped(trace, change).trace for trace in traces]
     found = measure(traces, arguments.device, reshaped=others, options=options, progress=True)
     if not found.timings and not found.not_executed:
@@ -118,18 +106,11 @@ def _options(arguments: argparse.Namespace) -> Options:
         ops = None if arguments.ops is None else re.compile(arguments.ops)
     except re.error as error:
         raise UsageError(f"--ops {arguments.ops!r}: invalid regular expression ({error})") from None
-    text = arguments.min_share
-    try:
-        least = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        least = -1.0
-    if not 0 <= least <= 1:
-        raise UsageError(f"--min-share {text!r}: give a share from 0 to 1, such as 0.1%")
     if arguments.budget is not None and not 0 < arguments.budget < math.inf:
         raise UsageError(f"--budget {arguments.budget:g}: give seconds above 0")
     if not 1 <= arguments.rounds <= _MOST_ROUNDS:
         raise UsageError(f"--rounds {arguments.rounds}: give a number from 1 to {_MOST_ROUNDS}")
-    return Options(ops, least, arguments.budget, arguments.timeout, arguments.threads, max_bytes, arguments.rounds)
+    return Options(ops, arguments.budget, arguments.timeout, arguments.threads, max_bytes, arguments.rounds)
 
 
 def measured_lines(found: Measured, width: int) -> Sequence[str]:
@@ -173,7 +154,7 @@ def _missing_table(missing: Sequence[NotExecuted], width: int) -> Sequence[str]:
 
 
 def _write_script(arguments: argparse.Namespace, options: Options) -> int:
-    traces = [selected(trace, arguments) for trace in read_all(find_inputs(arguments, outputs=[arguments.output]))]
+    traces = [selected(trace, arguments) for trace in read_each(find_inputs(arguments, outputs=[arguments.output]))]
     if len(traces) != 1:
         raise UsageError(f"{len(traces)} traces are given; give the one that has the operator")
     trace = traces[0]

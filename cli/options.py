@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..trace.conventions import MAX_NS, NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.outer import outer
 from ..trace.trace import Trace
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 _ROWS = 15  # of a table
 _MANY = 16  # more processes pay off from this number of traces
-_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
@@ -87,23 +84,19 @@ def add_steps(
 
 
 def add_own(parser: argparse._ActionsContainer) -> None:
-    about = (
-        "your code, for source lines: files with PATTERN in their path, * matches any text; repeatable (default: all "
-    )
-    about += "but torch, Triton and the standard library)"
+    about = "your code, for source lines: files with PATTERN in their path, * matches any text; repeatable (default: "
+    about += "all but torch, Triton and the standard library)"
     parser.add_argument("--own", action="append", default=[], metavar="PATTERN", help=about)
-
-
-def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
-    """Return the trace with --own as own code."""
-    return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
 
 
 def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Trace:
     """Return the part of a trace that --own and the selection options choose; also runs in worker processes."""
-    from ..trace.selection import part_of
+    trace = trace.with_(own_code=tuple(own)) if own else trace
+    if not part:
+        return trace
+    from ..trace.selection import part_of  # rarely needed
 
-    return part_of(trace.with_(own_code=tuple(own)) if own else trace, **part)
+    return part_of(trace, **part)
 
 
 class _Between(argparse.Action):
@@ -118,16 +111,6 @@ class _Between(argparse.Action):
         setattr(namespace, self.dest, (name, int(number[0]) if number else 0))
 
 
-def add_between(parser: argparse._ActionsContainer, what: str) -> None:
-    about = f"{what} what runs in or is launched from the N-th annotation, from 0, with this in its name (default: 0)"
-    parser.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"), help=about)
-
-
-def add_module(parser: argparse._ActionsContainer, what: str) -> None:
-    about = f"{what} the forward and backward calls of this module, such as Encoder_0.Linear_3, and their GPU events"
-    parser.add_argument("--module", metavar="NAME", help=about)
-
-
 def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
     """Add the options that choose a part of each trace, for `selected`.
 
@@ -140,8 +123,10 @@ def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = T
         add_steps(group, what)
     about = f"{what} this span of time, from the start of the trace, such as 10-12.5ms (ns, us, ms, s)"
     group.add_argument("--window", metavar="A-B", help=about)
-    add_between(group, what)
-    add_module(group, what)
+    about = f"{what} what runs in or is launched from the N-th annotation, from 0, with this in its name (default: 0)"
+    group.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"), help=about)
+    about = f"{what} the forward and backward calls of this module, such as Encoder_0.Linear_3, and their GPU events"
+    group.add_argument("--module", metavar="NAME", help=about)
     parser.set_defaults(own_steps=not steps)
 
 
@@ -153,37 +138,19 @@ def selection_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
     """Return the part of a trace that the options choose."""
-    chosen = selection_of(arguments)
-    if not chosen:
-        return trace
-    from ..trace.selection import part_of  # rarely needed
-
-    return part_of(trace, **chosen)
+    return chosen_part(trace, (), selection_of(arguments))
 
 
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options of commands that analyze a trace; `what` begins the help of the selection."""
-    from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyze
-
-    add = parser.add_argument
     add_selection(parser, what)
     add_annotation(parser)
     add_own(parser)
-    add("--batch-size", type=_at_least_one, metavar="N", help="samples per iteration, to compute the throughput")
-    about = (
-        "shorter gaps of a stream are the device's own delay unless the next event was launched late (default: 30us)"
-    )
-    add("--consecutive-kernel-delay", type=_nanoseconds, default=KERNEL_DELAY_NS, metavar="TIME", help=about)
 
 
 def add_top(parser: argparse.ArgumentParser) -> None:
     about = f"rows per table (default: {_ROWS})"
     parser.add_argument("--top", type=_at_least_one, default=_ROWS, metavar="N", help=about)
-
-
-def asks_for_tables(arguments: argparse.Namespace, *names: str) -> bool:
-    """Return True with --full, and with --top or another option that only tables show."""
-    return arguments.full or arguments.top != _ROWS or any(getattr(arguments, name) for name in names)
 
 
 def add_device_spec(parser: argparse.ArgumentParser) -> None:
@@ -192,10 +159,7 @@ def add_device_spec(parser: argparse.ArgumentParser) -> None:
 
 def own_devices(arguments: argparse.Namespace) -> tuple[Device, ...]:
     """Return the devices of --device-spec."""
-    found: tuple[Device, ...] = ()
-    if arguments.device_spec:
-        found = outer("analysis.devices").read_devices(arguments.device_spec)
-    return found
+    return outer("analysis.devices").read_devices(arguments.device_spec) if arguments.device_spec else ()
 
 
 def _at_least_one(text: str) -> int:
@@ -205,19 +169,9 @@ def _at_least_one(text: str) -> int:
     return value
 
 
-def _nanoseconds(text: str) -> int:
-    found = _TIME.fullmatch(text)
-    ns = float(found[1]) * NS_PER_UNIT[found[2]] if found is not None else MAX_NS
-    if not ns < MAX_NS:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r}: a time with its unit, such as 30us (ns, us, ms, s)")
-    return round(ns)
-
-
 def add_graph_captures(parser: argparse.ArgumentParser) -> None:
-    about = (
-        "Kineto trace of the run that captured the CUDA graphs, or a folder of such: links kernels of replayed graphs "
-    )
-    about += "to the captured operators; repeatable"
+    about = "Kineto trace of the run that captured the CUDA graphs, or a folder of such: links kernels of replayed "
+    about += "graphs to the captured operators; repeatable"
     parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE", help=about)
 
 

@@ -21,15 +21,11 @@ _JSON = "write the numbers as JSON"
 SCREEN = 24  # the default output of every command fits a terminal
 
 
-def _add_text(parser: argparse.ArgumentParser) -> None:
+def add_tables(parser: argparse.ArgumentParser, **json: Any) -> None:
+    """Add -o, --full and --json; `json` changes the arguments of --json."""
     parser.add_argument("-o", "--output", metavar="FILE", help="write all tables to FILE instead of printing")
     parser.add_argument("--full", action="store_true", help="print every table and full names")
-
-
-def add_tables(parser: argparse.ArgumentParser) -> None:
-    """Add -o, --full and --json."""
-    _add_text(parser)
-    parser.add_argument("--json", metavar="FILE", help=f"{_JSON}; - prints it instead of text")
+    parser.add_argument("--json", metavar="FILE", **({"help": f"{_JSON}; - prints it instead of text"} | json))
 
 
 def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[str], bool] = os.path.lexists) -> None:
@@ -49,9 +45,8 @@ def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[s
                 values = _STDOUT
             namespace.json = values
 
-    _add_text(parser)
     about = f"{_JSON}, after the inputs; without FILE: print it instead of text"
-    parser.add_argument("--json", metavar="FILE", nargs="?", const=_STDOUT, action=Json, help=about)
+    add_tables(parser, nargs="?", const=_STDOUT, action=Json, help=about)
     parser.set_defaults(first_files=[])
 
 

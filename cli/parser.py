@@ -31,7 +31,7 @@ GROUPS = {
     "Understand": {
         "why": "list what is wrong in a trace, what it costs, and what fixing it would gain",
         "top": "list the kernels, source lines, modules, operators or ranks that take most GPU time",
-        "analyze": "print tables: streams, modules, operators, kernels, overheads, memory",
+        "analyze": "print tables: streams, modules, operators, kernels, memory",
         "report": "write one HTML page: timeline, findings, GPU time, roofline, communication",
         "diff": "compare two traces or two jobs: what became slower, and why",
         "sql": "query the tables of traces with SQL (needs the extra frames)",
@@ -64,8 +64,6 @@ COMMANDS = {
 
 GROUP = "etplus.commands"  # entry points of other packages: command name, and a `Command` or its class
 
-_REPLACED = {task.partition(" ")[2]: task for task in TASKS} | {"ask": "top", "augment": "convert --augment"}
-_REPLACED |= {"batch": "link FOLDER", "redact": "convert --redact", "repro": "measure --script OP"}
 _OTHER_NAMES = {"--device": "--gpu", "--gpu": "--device", "--fail-over": "--max-regression"}
 _HELP, _TITLE = "help", 19
 _EXAMPLES = 3  # keeps --help within one screen
@@ -106,9 +104,6 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         return self._short_help() if self.common else super().format_help()
-
-    def format_full_help(self) -> str:
-        return super().format_help()
 
     def _short_help(self) -> str:
         shown = [action for name in self.common for action in self._actions if action.dest == name]
@@ -163,7 +158,7 @@ def _invocation(action: argparse.Action) -> str:
 
 class _HelpAll(argparse.Action):
     def __call__(self, parser: Any, _namespace: argparse.Namespace, _values: Any, _option: Any = None) -> None:
-        print(parser.format_full_help(), end="")
+        print(argparse.ArgumentParser.format_help(parser), end="")
         parser.exit()
 
 
@@ -208,8 +203,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         arguments.command = name
         return arguments
     if not name.startswith("-"):
-        if name in _REPLACED:
-            root.error(f"the command {name!r} is now `etplus {_REPLACED[name]}`")
         root.error(f"unknown command {name!r}{_suggestion(name, commands)}")
     return root.parse_all(words)
 
@@ -245,7 +238,8 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
         found[name] = commands.add_parser(name, help=summary)
         tasks = {task: text for task, text in TASKS.items() if task.startswith(f"{name} ")}
         if tasks:
-            found |= _add_tasks(found[name], tasks)
+            below = found[name].add_subparsers(dest="task", metavar="TASK", required=True)
+            found |= {task: below.add_parser(task.rpartition(" ")[2], help=text) for task, text in tasks.items()}
     commands.add_parser(_HELP, help="show this list, or the options of a command")
     for name in found if prepared is None else prepared:
         if name in found and not any(task.startswith(f"{name} ") for task in TASKS):
@@ -258,11 +252,6 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
                     raise  # the list of all commands shows no options
             add_log_level(found[name])
     return root, found
-
-
-def _add_tasks(parser: _Parser, tasks: Mapping[str, str]) -> dict[str, _Parser]:
-    below = parser.add_subparsers(dest="task", metavar="TASK", required=True)
-    return {name: below.add_parser(name.rpartition(" ")[2], help=summary) for name, summary in tasks.items()}
 
 
 def command_named(name: str) -> Command:

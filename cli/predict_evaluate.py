@@ -33,19 +33,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
-    add(
-        "--model",
-        action="append",
-        default=[],
-        metavar="MODEL",
-        help="what `etplus predict train` wrote; can be repeated",
-    )
+    about = "what `etplus predict train` wrote; can be repeated"
+    add("--model", action="append", default=[], metavar="MODEL", help=about)
     add_tables(parser)
     add("--split", choices=SPLITS, default="test", help="which graphs to predict (default: test)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Predict and print; returns the exit status."""
     check_outputs([arguments.json, arguments.output], arguments.model)
     train, held = (list(read_dataset(arguments.folder, split)) for split in ("train", arguments.split))
     if not train or not held:

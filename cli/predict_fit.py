@@ -24,7 +24,7 @@ from ..timeline.network_file import fit_network, job_samples, library_of, read_c
 from ..trace.printable import shortened
 from ..trace.selection import part_of, without_enclosing
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
-from .inputs import ReadAnew, add_inputs, find_inputs, read_all
+from .inputs import ReadAnew, add_inputs, find_inputs, read_each
 from .options import add_device_spec, add_selection, add_steps, own_devices, selected, selection_of
 from .outputs import add_json, write_json
 from .terminal import print_text, say
@@ -63,7 +63,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fit, write and print; returns the exit status."""
     if arguments.network:
         return _fit_network(arguments)
     outputs, reads = [arguments.output, arguments.json], [arguments.device_spec, arguments.measured]
@@ -128,7 +127,7 @@ def _fit_network(arguments: argparse.Namespace) -> int:
         samples = read_calibration(files[0])
     if samples is None:
         chosen = selection_of(arguments) | ({} if arguments.steps is None else {"steps": arguments.steps})
-        traces = [part_of(trace, **chosen) for trace in read_all(find_inputs(arguments, outputs=outputs))]
+        traces = [part_of(trace, **chosen) for trace in read_each(find_inputs(arguments, outputs=outputs))]
         samples, library = {"job": job_samples(traces)}, library_of(traces)
     fitted = {name: fit_network(of, library) for name, of in samples.items()}
     write_networks(fitted, arguments.output)

@@ -23,8 +23,7 @@ from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
 
 _ON_SCREEN = 8  # operators
-# Exit status of a prediction that was made but flagged; --force returns 0.
-_UNCERTAIN = 3
+_UNCERTAIN = 3  # exit status of a prediction that was made but flagged; --force returns 0
 _LEAST_UNLIKE = 0.005
 _FILE = 40
 COMMON = "files model changes gpu_model steps rank_couple full json"
@@ -33,7 +32,6 @@ examples:
   etplus predict run rank2.json --model model.json
   etplus predict run job.json --model model.json --set batch=128
   etplus predict run job.json --model model.json --gpu 'H100 SXM'
-  etplus predict run job.json --model model.json --steps 30-39
   etplus predict run rank2.json rank3.json --rank-couple --model model.json
 
 The model of `etplus predict fit` estimates GPU work. CPU times come from the
@@ -75,7 +73,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Predict and print; returns the exit status."""
     if arguments.rank_couple and arguments.steps is not None:
         raise UsageError("--rank-couple predicts whole traces; leave --steps out")
     shape = None if arguments.changes is None else parse_changes(arguments.changes)

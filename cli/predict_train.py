@@ -39,7 +39,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train and write; returns the exit status."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads slow down a shared machine
     try:
         from ..planning.learned.training import EPOCHS, train, write_trained

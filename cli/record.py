@@ -55,7 +55,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the program and link its traces; return the program's exit status."""
     words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not words:
         raise UsageError("no program was given; give it after --, as in: etplus record -- python train.py")

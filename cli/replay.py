@@ -81,7 +81,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay and print; returns the exit status."""
     what_ifs = [parse_what_if(text) for text in arguments.what_if]
     network = None if arguments.network is None else parse_network(arguments.network)
     alone = arguments.cross_validate
@@ -113,12 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replayed(
-    ranks: Sequence[ReplayGraph],
-    graph: ReplayGraph,
-    what_ifs: Sequence[WhatIf],
-    network: Network | None,
+    ranks: Sequence[ReplayGraph], graph: ReplayGraph, what_ifs: Sequence[WhatIf], network: Network | None,
     arguments: argparse.Namespace,
-) -> tuple[Replay, Summary]:
+) -> tuple[Replay, Summary]:  # fmt: skip
     constants = [fit_constants(rank) for rank in ranks]
     before = after = replay_changed(graph, constants, ())
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if

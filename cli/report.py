@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 
-from ..analysis.devices import Device
-from ..analysis.summary import Analysis, analyze
+from ..analysis.summary import analyze
 from ..report.html_page import check_page_name
 from ..report.job_page import ranks_html
 from ..schemas.text.files import open_output
@@ -23,7 +22,6 @@ examples:
   etplus report et_plus.json.gz -o report.html
   etplus report rank*.json.gz -o job.html --title "ResNet, 4 GPUs"
   etplus report linked -o job.html       # a folder that etplus link wrote
-  etplus report et_plus.json.gz --steps 3 -o step3.html
   etplus report kineto.json.gz -o report.html --annotation train_step
 
 The page is self-contained: it loads nothing from the network.
@@ -33,7 +31,7 @@ Exit status: 0 written, 2 bad input or usage, nothing written.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Write one self-contained HTML page: timeline, device time, kernels, roofline, overheads."
+    parser.description = "Write one self-contained HTML page: timeline, device time, kernels, roofline."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "several are the ranks of a job")
@@ -46,7 +44,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Analyze the files and write the page; returns the exit status."""
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.output], reads=reads)
     check_page_name(arguments.output)
@@ -55,17 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     own = own_devices(arguments)
     folder = PurePath(arguments.output).parent
     shells = [shell_of(given, arguments, folder) for given in inputs]
-    ranks = _analysed(arguments, inputs, own)
+    ranks = (analyze(trace, own, annotation=arguments.annotation) for trace in read_parts(arguments, inputs))
     page, warnings = ranks_html(ranks, len(inputs), arguments.title, own, shells=shells)
     return _write(arguments, page, warnings)
-
-
-def _analysed(arguments: argparse.Namespace, inputs: Sequence[TraceInput], own: Sequence[Device]) -> Iterator[Analysis]:
-    for trace in read_parts(arguments, inputs):
-        yield analyze(
-            trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
-            consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
-        )  # fmt: skip
 
 
 def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:
@@ -73,12 +62,8 @@ def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> i
         raise UsageError(f"a page of over {MOST_IN_FULL} ranks has no graph captures; choose ranks with --ranks")
     from ..report.job_page import large_job_html
 
-    page, warnings = large_job_html(
-        job_of(arguments, inputs), arguments.title, devices=own_devices(arguments),
-        annotation=arguments.annotation, batch_size=arguments.batch_size,
-        consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
-    )  # fmt: skip
-    return _write(arguments, page, warnings)
+    options = {"devices": own_devices(arguments), "annotation": arguments.annotation}
+    return _write(arguments, *large_job_html(job_of(arguments, inputs), arguments.title, **options))
 
 
 def _write(arguments: argparse.Namespace, page: bytes, warnings: Sequence[str]) -> int:

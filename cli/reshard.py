@@ -18,11 +18,11 @@ from ..planning.reshard.layout import Layout, Routing, Schedule, TensorStyle, pa
 from ..schemas.text.files import open_output, read_struct
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
-from ..timeline.network import Network, parse_network
+from ..timeline.network import parse_network
 from ..trace.errors import UsageError
 from ..trace.text_tables import in_short, number, render, rewrap, share, terminal_width
 from .inputs import ReadAnew, add_inputs, find_inputs, input_files
-from .options import add_network, add_ranks, add_selection, options_of, selected
+from .options import add_network, add_ranks, add_selection, options_of, rank_list, selected
 from .outputs import first_screen, write_json
 from .terminal import print_text, say
 
@@ -38,8 +38,6 @@ examples:
   etplus reshard job/ --dp 1024 --representative -o out/
   etplus reshard rank0.json --dp 8 --zero 3 --fsdp-wrap Block --explain
   etplus reshard rank0.json --tp 4 --plan plan.json
-  etplus measure rank0.json out/rank_0.etplus.json.gz -o here.json
-  etplus reshard rank0.json --tp 4 --measured here.json
   etplus reshard rank0.json --tp 4 --use plan.json --to astra-sim -o out/job
 
 Writes rank_N.etplus.json.gz for each rank and reshard.json: layout, rank map,
@@ -63,7 +61,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     _add_layout(parser)
     group = parser.add_argument_group("which ranks")
     which = group.add_mutually_exclusive_group()
-    which.add_argument("--ranks", metavar="LIST", help=f"write these, such as 0,1,60-63 (default: all up to {_MOST})")
+    about = f"write these, such as 0,1,60-63 (default: all up to {_MOST})"
+    which.add_argument("--ranks", type=rank_list, metavar="LIST", help=about)
     which.add_argument("--representative", action="store_true", help="write one rank per kind")
     parser.add_argument("--full", action="store_true", help="print every table")
     group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces instead of ET+")
@@ -73,14 +72,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("times and memory")
     add = group.add_argument
     add("--model", metavar="MODEL", help="predict kernels with the output of `etplus predict fit`")
-    add(
-        "--measured",
-        metavar="MEASURED",
-        help="output of `etplus measure` for a derived trace; comes before scaled times",
-    )
+    about = "output of `etplus measure` for a derived trace; comes before scaled times"
+    add("--measured", metavar="MEASURED", help=about)
     add_network(group, "links (default: 25 GB/s, 5us, ring)")
-    add("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
-    add("--link-latency", metavar="TIME", help="of a step, such as 5us")
     add("--memory", type=float, metavar="GB", help="check whether each rank fits in this memory (GB of 10^9 bytes)")
 
 
@@ -94,7 +88,7 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     add("--zero", type=int, choices=range(4), default=0, help=about)
     add("--batch", type=int, metavar="GLOBAL", help="global batch (default: each data-parallel rank keeps its own)")
     about = "microbatches of a step (default: as recorded; from one rank to a pipeline 4, or as many as stages)"
-    add("--microbatches", "--accumulate", type=int, metavar="N", help=about)
+    add("--microbatches", type=int, metavar="N", help=about)
     add("--no-sync", action="store_true", help="reduce gradients after the last microbatch only, as DDP's no_sync does")
     about = (
         "with --zero 3, what is gathered together: a module's class, a least number of elements, or each part between "
@@ -119,7 +113,6 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
 
 @gc_disabled()
 def run(arguments: argparse.Namespace) -> int:
-    """Derive, write and print."""
     sizes = options_of(
         arguments,
         "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync ep routing "
@@ -127,8 +120,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     layout = Layout(**sizes, bucket_mib=arguments.bucket_cap_mb)
     recorded = None if arguments.recorded is None else parse_layout(arguments.recorded)
-    network = _network(arguments)
-    ranks = _ranks(arguments.ranks, layout)
+    network = None if arguments.network is None else parse_network(arguments.network)
+    ranks = None if arguments.ranks is None else sorted(set(arguments.ranks))
+    if ranks is not None and ranks[-1] >= layout.ranks:
+        raise UsageError(f"--ranks {ranks[-1]}: the layout has ranks 0 to {layout.ranks - 1}")
     if arguments.to is not None and arguments.output is None:
         raise UsageError(f"--to {arguments.to}: give the prefix of the files with -o")
     inputs = find_inputs(arguments)
@@ -154,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         ranks = list(range(layout.ranks)) if every else sorted(job.rank_map)
     report = {**job.to_dict(), "matched": job.matched()}
     if arguments.output is not None:
-        report["written"] = _write(job, ranks, arguments.output, arguments.to, report, _network_text(arguments))
+        report["written"] = _write(job, ranks, arguments.output, arguments.to, report, arguments.network)
     write_json(arguments.json, report)
     if "-" not in (arguments.json, arguments.plan):
         text = _text(report, arguments.memory, terminal_width(), str(job.network))
@@ -174,39 +169,6 @@ def _explain(job: Resharded, file: str | None) -> None:
     else:
         with open_output(file) as output:
             output.write(text.encode() + b"\n")
-
-
-def _network_text(arguments: argparse.Namespace) -> str | None:
-    """Return the network in the syntax of `parse_network`."""
-    if arguments.network is not None:
-        if arguments.link_bandwidth is not None or arguments.link_latency is not None:
-            raise UsageError("--network has the bandwidth and latency; leave --link-bandwidth and --link-latency out")
-        text: str = arguments.network
-        return text
-    if arguments.link_bandwidth is None:
-        if arguments.link_latency is not None:
-            raise UsageError("--link-latency needs --link-bandwidth")
-        return None
-    return f"bandwidth={arguments.link_bandwidth!r},latency={arguments.link_latency or '0'}"
-
-
-def _network(arguments: argparse.Namespace) -> Network | None:
-    text = _network_text(arguments)
-    return None if text is None else parse_network(text)
-
-
-def _ranks(text: str | None, layout: Layout) -> list[int] | None:
-    if text is None:
-        return None
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
-            raise UsageError(f"--ranks {text!r}: give ranks such as 0,1,60-63")
-        if int(last or first) >= layout.ranks:
-            raise UsageError(f"--ranks {text!r}: the layout has ranks 0 to {layout.ranks - 1}")
-        found |= set(range(int(first), int(last or first) + 1))
-    return sorted(found)
 
 
 def _write(

@@ -55,7 +55,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Query, and print or write the rows; returns the exit status."""
     files = arguments.files
     query = files.pop() if files and not os.path.lexists(files[-1]) and " " in files[-1].strip() else None
     form = _form(arguments)

@@ -39,7 +39,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Rank and print; return the exit status."""
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output])
     analyses = [analyze(part) for part in read_parts(arguments, inputs)]
     use = [row for analysis in analyses for row in analysis.device_use]

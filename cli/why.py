@@ -49,8 +49,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Find and print problems; return the exit status."""
-    _check_ids(arguments.fail_on)
+    known = {*detectors(), "any"}
+    for name in arguments.fail_on:
+        if name not in known:
+            raise UsageError(f"--fail-on {name[:60]}: no such finding; there are {', '.join(sorted(known))}")
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
     devices = own_devices(arguments)
     screens: list[str] = []
@@ -94,10 +96,3 @@ def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
 def fails(found: Findings, ids: list[str]) -> bool:
     """Return if any finding has one of the ids, or if there is any finding for "any"."""
     return any(finding.id in ids or "any" in ids for finding in found)
-
-
-def _check_ids(ids: list[str]) -> None:
-    known = {*detectors(), "any"}
-    for name in ids:
-        if name not in known:
-            raise UsageError(f"--fail-on {name[:60]}: no such finding; there are {', '.join(sorted(known))}")

@@ -28,7 +28,7 @@ AREAS = (
          "Check the path and its permissions. Copy or record a damaged file again; without `--strict`, etplus reads "
          "the part of a truncated file that can be recovered. Raise `ETPLUS_MEMORY_LIMIT` for files that you trust."),
     Area("Writing files", ("schemas/text/transaction.py", "schemas/parquet/parquet_writer.py", "cli/outputs.py",
-                           "analysis/workbook.py", "analysis/csv"),
+                           "analysis/csv"),
          "The output would overwrite an input, its name has an unknown extension, or its folder is not writable.",
          "Choose another name or folder. A failed run does not leave partial files."),
     Area("Execution Traces", ("schemas/execution_trace/",),

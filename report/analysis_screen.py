@@ -17,7 +17,7 @@ from .top_text import graph_hint, serving_lines, short_label
 _SHOWN = 5  # kernels and lines on the screen
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
 _RANKS = 18  # traces on a screen about several traces
-_FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, overheads, memory"
+_FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, memory"
 
 
 def render(analysis: Analysis, findings: Findings | None, width: int = 80) -> str:

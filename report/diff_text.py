@@ -11,9 +11,8 @@ from typing import Any
 
 from ..analysis.findings import TraceChanges
 from ..analysis.job_diff import JobDifference
-from ..analysis.path_diff import PathRow
+from ..analysis.place_diff import LineRow, PathRow
 from ..analysis.serving_steps import PhaseChange
-from ..analysis.source_diff import LineRow
 from ..analysis.trace_diff import Difference, DiffRow
 from ..jobs.job_report import ranges
 from ..trace.printable import printable, shortened

@@ -16,10 +16,9 @@ from ..analysis.launch_queues import IdleCauses, LaunchRow, QueueUse
 from ..analysis.modules import ModuleRow
 from ..analysis.operators import OperatorRow
 from ..analysis.origins import PhaseRow, SourceRow
-from ..analysis.path_diff import PathRow
+from ..analysis.place_diff import LineRow, PathRow
 from ..analysis.sequences import KernelSequence
 from ..analysis.serving_steps import PhaseChange, ServingPhase, ServingStep
-from ..analysis.source_diff import LineRow
 from ..analysis.table import Column, Row, column, inferred
 from ..analysis.trace_diff import DiffRow
 from .path_table import PathPart

@@ -95,9 +95,7 @@ def _part_of_step(
         part = part_of(trace, steps=str(number))
     except UsageError:
         return None
-    options: dict[str, Any] = {"event_ns": analysis.event_ns, "batch_size": analysis.batch_size}
-    options["consecutive_kernel_delay_ns"] = analysis.kernel_delay_ns
-    own = analyze(part, tuple(analysis.devices.values()), **options)
+    own = analyze(part, tuple(analysis.devices.values()))
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
     report["analysis"].pop("kernel_labels")  # the table of the whole trace applies

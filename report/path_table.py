@@ -65,7 +65,7 @@ class PathTable:
         self._id = np.append(trace.nodes.id, -1)[row]
         self._start, self._end = (times[taken] - trace.span.start for times in (chain.start, chain.end))
         self._kinds, self._names, self._classes = chain.kinds, trace.names, classes.values
-        self._lines = [f"{source.file}:{source.line}" for source in trace.source_table.lines]
+        self._lines = [source.file_line for source in trace.source_table.lines]
 
     def rows(self, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
         """Return plain `PathPart` rows, the largest first; `ns` sums to the makespan, or to the step's share of it.

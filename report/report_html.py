@@ -10,7 +10,7 @@ from .. import __version__
 from ..analysis.counters import counters, drawn
 from ..analysis.findings import TraceChanges
 from ..analysis.job_diff import JobDifference
-from ..analysis.source_diff import LineRow
+from ..analysis.place_diff import LineRow
 from ..analysis.summary import Analysis
 from ..analysis.trace_diff import Difference, json_of_difference
 from ..timeline.critical import CriticalChain

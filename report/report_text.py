@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..analysis.devices import Device
-from ..analysis.overheads import Overheads
+from ..analysis.launch_queues import KERNEL_DELAY_NS
 from ..analysis.summary import Analysis
 from ..analysis.table import Row
 from ..trace.printable import printable
@@ -18,14 +18,9 @@ _US = 1e3
 _MB = 1e6
 # Devices with a lower peak, as a share of the greatest peak, get no table of memory holders.
 _WORTH_A_TABLE = 0.01
-_TYPES = {
-    "t2": "T2 to the first launch",
-    "t3": "T3 after the last launch",
-    "t5": "T5 between launches, or alone",
-}
 
 
-def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = False) -> str:
+def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
     """Return all tables, with at most `top` rows each."""
     parts = [_head(analysis, width)]
     if analysis.streams:
@@ -33,18 +28,16 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
         streams = table_text(analysis.streams, width) if analysis.trace.times_recorded else _streams(analysis, width)
         parts += [streams, table_text(analysis.device_use, width), _idle(analysis, width)]
         parts += [table_text(analysis.launches[:top], width), table_text(analysis.copies, width)]
-        parts += [_topmost(analysis, width, top, by_shape), table_text(analysis.kernels, width, top)]
+        parts += [_topmost(analysis, width, top), table_text(analysis.kernels, width, top)]
         parts += [table_text(table, width, top) for table in (analysis.gemms, analysis.communication, often)]
     served = [step.start_ns for step in analysis.serving_steps]
     parts += [table_text(analysis.serving_phases, width), table_text(analysis.serving_steps, width, top)]
-    if analysis.batch_size or served != [iteration.start for iteration in analysis.iterations]:  # else reported above
+    if served != [iteration.start for iteration in analysis.iterations]:  # else reported above
         parts.append(_iterations(analysis, width, top))
     by_place = (analysis.operators, analysis.modules, analysis.sources)
     parts += [table_text(analysis.phases, width), *(table_text(table, width, top) for table in by_place)]
     outliving = sorted((row for device in analysis.memory for row in device.outliving), key=lambda row: -row.bytes)
     parts += [_memory(analysis, width), _holders(analysis, width, top), table_text(outliving, width, top)]
-    if len(analysis.overhead_rows.value):
-        parts.append(overheads_text(analysis.overheads, width, top))
     parts += [table_text(table, width, top) for table in analysis.others.values()]
     return "\n\n".join(part for part in parts if part)
 
@@ -63,23 +56,6 @@ def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
     cells = [[column.cell(row) for column in columns] for row in shown]
     above = None if kind.above is None else [kind.above(row) for row in shown]
     return render(title, [column.heading for column in columns], cells, width, above=above)
-
-
-def overheads_text(overheads: Overheads, width: int, top: int = 15) -> str:
-    """Return statistics of all overheads by type, and of the runtime calls."""
-    rows = [("T1 between operators", overheads.t1)]
-    rows += [(text, overheads.all[key]) for key, text in _TYPES.items()]
-    calls = sorted(overheads.t4.items(), key=lambda item: -item[1].n)[:top]
-    rows += [(f"T4 {name}", statistic) for name, statistic in calls]
-    cells: list[list[Cell]] = []
-    for name, found in rows:
-        if found.n or found.clipped:
-            counts = (found.n, found.clipped, found.outliers)
-            cells.append(
-                [name, number(found.mean, 2), number(found.std, 2), *counts, number(found.mean_with_outliers, 2)]
-            )
-    title = f"host overheads, µs (less {overheads.cpu_event_overhead_us:g} µs for each profiler event)"
-    return render(title, ["overhead", "mean", "std", "n", "below 0", "outliers", "with them"], cells, width)
 
 
 def _head(analysis: Analysis, width: int) -> str:
@@ -139,17 +115,16 @@ def _idle(analysis: Analysis, width: int) -> str:
         causes = _ms(*gaps, idle.before_first_ns, idle.after_last_ns)
         rows.append([f"device {idle.device} stream {idle.stream}", *causes, *used])
     heads = ["stream", "host ms", "kernel ms", "other ms", "before ms", "after ms", "longest", "mean", "full ms"]
-    delay = number(analysis.kernel_delay_ns / _US)
+    delay = number(KERNEL_DELAY_NS / _US)
     title = f"idle time by cause (kernel: gaps under {delay} µs that no launch explains), and launches in the queue"
     return render(title, heads, rows, width)
 
 
-def _topmost(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
+def _topmost(analysis: Analysis, width: int, top: int) -> str:
     events, total = Counter[str](), Counter[str]()
     for row in analysis.breakdown:
-        name = f"{row.label} {row.shapes}".rstrip() if by_shape else row.label
-        events[name] += row.count
-        total[name] += row.total_ns
+        events[row.label] += row.count
+        total[row.label] += row.total_ns
     whole = total.total()
     rows: list[list[Cell]] = []
     for name in sorted(total, key=lambda name: (-total[name], name))[:top]:
@@ -161,10 +136,7 @@ def _topmost(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
 
 def _iterations(analysis: Analysis, width: int, top: int) -> str:
     table = table_text(analysis.iterations, width, top)
-    speed = analysis.samples_per_second
-    lines = [f"mean    {number((analysis.mean_latency_ns or 0) / _MS, 3)} ms"]
-    lines += [f"speed   {number(speed)} samples/s at batch size {analysis.batch_size}"] if speed is not None else []
-    return "\n".join([table, *lines])
+    return f"{table}\nmean    {number((analysis.mean_latency_ns or 0) / _MS, 3)} ms"
 
 
 def _memory(analysis: Analysis, width: int) -> str:

@@ -20,8 +20,7 @@ from etplus.analysis.job_summary import (
     RankOutlier,
     RankSpread,
 )
-from etplus.analysis.path_diff import PathRow
-from etplus.analysis.source_diff import LineSide
+from etplus.analysis.place_diff import LineSide, PathRow
 from etplus.analysis.summary import TABLES
 from etplus.analysis.table import INFERRED, Row
 from etplus.analysis.trace_diff import Side

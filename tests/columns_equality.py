@@ -32,7 +32,7 @@ JOB_COMMANDS = {
     "replay": ["T", "--rank-couple", "--json", "o.json"],
     "convert": ["T", "--to", "astra-sim", "--degrade", "-o", "job"],
     "convert chrome": ["T", "-o", "o.perfetto.json"], "reshard": ["T", "--dp", "2", "--json", "o.json"],
-    "diff": ["T", "--versus", "T", "--json", "o.json"],
+    "diff": ["T", "T", "--json", "o.json"],
     "sql": ["T", "select rank, name, sum(duration_ns) from device group by all order by all", "--csv"],
 }  # fmt: skip
 FAST = ["analyze", "replay", "convert et", "sql frames", "sql ops", "convert augment", "report"]

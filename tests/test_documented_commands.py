@@ -22,7 +22,7 @@ NOT_RUN = {
     "demo": "tests/cli/test_demo.py does",
 }
 """Commands that are only parsed here, with the reason."""
-_OPTIONS_NOT_RUN = ("--measured", "--engine=dask", "--scheduler")
+_OPTIONS_NOT_RUN = ("--measured", "--scheduler")
 PASSED = {0, 3, 4, 5}
 """Exit statuses of commands that worked: 3 to 5 are those of thresholds and of `--fail-on`."""
 

@@ -68,7 +68,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
                     found.setdefault(page, {})[title] = result
     finally:
         patch.undo()
-    assert {path.suffix for path in folder.iterdir()} >= {".html", ".xlsx"}
+    assert ".html" in {path.suffix for path in folder.iterdir()}
     return found
 
 

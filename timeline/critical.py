@@ -150,7 +150,7 @@ def with_origins(path: CriticalPath, replay: Replay, trace: Trace) -> CriticalPa
     for row, lag in zip(edges.owner[edge].tolist(), replay.lag[edge].tolist(), strict=True):
         entry, phase = (int(origin.entry[row]), int(origin.phase[row])) if row >= 0 else (-1, 0)
         code = int(table.of_entry[entry]) if entry >= 0 else -1
-        sources[f"{table.lines[code].file}:{table.lines[code].line}" if code >= 0 else ""] += lag
+        sources[table.lines[code].file_line if code >= 0 else ""] += lag
         phases[PHASES[phase]] += lag
     return replace(path, by_source=_ranked(sources), by_phase=_ranked(phases))
 

@@ -93,7 +93,7 @@ def _within(trace: Trace, part: Within) -> Rows:
         case "source":
             table = trace.source_table
             code = np.append(table.of_entry, -1)[origin_of_rows(trace).entry]
-            return _coded(code, [part.fits(f"{line.file}:{line.line}") for line in table.lines])
+            return _coded(code, [part.fits(line.file_line) for line in table.lines])
         case "op":
             fits = _coded(nodes.name, list(map(part.fits, trace.names)))
             return with_descendants(nodes.parent_row, fits & (nodes.kind == CPU) & nodes.timed)

@@ -54,7 +54,7 @@ class Library(Suggests):
         table: `analyze().operators.to_pandas()`; analyse analysis describe: `analyze()`;
         modules: `analyze().modules`, or `module(name)` for one; memory_timeline: `analyze().memory`;
         export_chrome_trace: `save("trace.perfetto.json")`; to_networkx_graph graph: `to_networkx()`;
-        world world_ranks: `world_size`; to_excel: `analyze().to_excel("tables.xlsx")`; diff: `etplus.diff(a, b)`;
+        world world_ranks: `world_size`; to_excel: `etplus analyze --csv DIR`; diff: `etplus.diff(a, b)`;
         query: `sql("select … from device")`; filter: `step(1)`, `between("forward")`, `window("1ms", "2ms")`;
         duration total_time: `span.length` (ns); duration_ns: `span.length`; start_ns: `span.start`;
         stragglers get_potential_stragglers: `etplus.load([…]).stragglers`, of several ranks;
@@ -79,18 +79,17 @@ class Library(Suggests):
         named = isinstance(key, str) and not key.startswith("_") and hasattr(self, key)
         raise no_key("Trace", key, f"`trace.{key}`" if named else "`trace.ops`, `trace.kernels`, `trace.steps`")
 
-    def analyze(self, *, by_shape: bool = False, batch_size: int | None = None, **options: Any) -> Analysis:
-        """Return where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.
+    def analyze(self, *, by_shape: bool = False, **options: Any) -> Analysis:
+        """Return where the time goes: breakdown, streams, devices, operators, kernels with roofline.
 
-        `by_shape` separates shapes of an operator, `batch_size` (samples per iteration) gives the throughput. `options`
-        are others of `etplus.analysis.summary.analyze`.
+        `by_shape` separates shapes of an operator; `options` are others of `etplus.analysis.summary.analyze`.
 
         Example:
             >>> [use.busy_ns for use in trace.analyze().device_use]
             [3025842]
         """
         analyze = outer("analysis.summary").analyze
-        found: Analysis = analyze(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
+        found: Analysis = analyze(cast("Trace", self), by_shape=by_shape, **options)
         return found
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:

@@ -53,6 +53,11 @@ class SourceLine(NamedTuple):
     exact: bool = False  # `line` is the line of the call
     own: bool = True  # the line is in own code. If a stack has no own line, its innermost line gets own=False.
 
+    @property
+    def file_line(self) -> str:
+        """File and line, such as "train.py:17"."""
+        return f"{self.file}:{self.line}"
+
     def __repr__(self) -> str:
         return f"<line {shortened(str(self), _WIDTH)}>"
 

@@ -326,7 +326,7 @@ def origin_columns(
     return {
         "phase": [PHASES[code] for code in phase.tolist()],
         "module": [" / ".join(modules[code]) if code >= 0 else "" for code in module.tolist()],
-        "source": ["" if line is None else f"{line.file}:{line.line}" for line in lines],
+        "source": ["" if line is None else line.file_line for line in lines],
     }
 
 

@@ -16,21 +16,8 @@ if TYPE_CHECKING:
     from .places import where_of
     from .trace_changes import TraceChanges, changes
 
-__all__ = [
-    "Candidate",
-    "Case",
-    "Detector",
-    "Evidence",
-    "Finding",
-    "Findings",
-    "Gain",
-    "Intervention",
-    "TraceChanges",
-    "Where",
-    "changes",
-    "find_findings",
-    "where_of",
-]  # fmt: skip
+__all__ = ["Candidate", "Case", "Detector", "Evidence", "Finding", "Findings", "Gain", "Intervention", "TraceChanges"]
+__all__ += ["Where", "changes", "find_findings", "where_of"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,

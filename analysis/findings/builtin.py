@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 
 from ...trace.errors import EtplusError
@@ -40,14 +40,10 @@ _DEVICE: tuple[Detector, ...] = (
 BUILT_IN: tuple[Detector, ...] = (*_HOST, *_DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS, *RECORDING)
 
 
-def detectors() -> Mapping[str, Callable[[Case], Iterator[Candidate]]]:
+def detectors() -> Mapping[str, Callable[[Case], Iterable[Candidate]]]:
     """Return all detectors by id."""
-    own = {detector.id: partial(_found, detector) for detector in BUILT_IN}
+    own: dict[str, Callable[[Case], Iterable[Candidate]]] = {detector.id: detector.find for detector in BUILT_IN}
     return own | {name: partial(_found_by, plugin) for name, plugin in _plugins().items()}
-
-
-def _found(detector: Detector, case: Case) -> Iterator[Candidate]:
-    yield from detector.find(case)
 
 
 @cache

@@ -31,10 +31,8 @@ HIDDEN_AS_A_RULE = 0.4
 PIECES = 4
 # Largest small message. At 1 GB/s or faster, such a message takes less time than starting a collective.
 SMALL_BYTES = 256 << 10
-# Fewer small messages per kind, group and step do not justify a buffer.
-FEWEST_SMALL = 8
-# Default bucket size of DDP (`bucket_cap_mb=25`).
-BUCKET_BYTES = 25 << 20
+FEWEST_SMALL = 8  # fewer small messages per kind, group and step do not justify a buffer
+BUCKET_BYTES = 25 << 20  # Default bucket size of DDP (`bucket_cap_mb=25`)
 _ISSUES = re.compile(r"_?c10d(?:_functional)?::(?!wait_tensor)")
 _ADVICE = {
     "all_reduce": "let the reduction run beside the backward pass: DDP with several buckets (bucket_cap_mb below the "
@@ -98,18 +96,13 @@ class ExposedCommunication:
         factor = _factor(case, rows, ns.hideable * len(part.of))
         alone = "" if several else "; waiting for ranks that come later is part of it, which only their traces show"
         longest = at[np.argsort(-rank.exposed[at], kind="stable")]
+        told = f"{part.label} of {part.group}, {len(at):,} on a rank{alone}"
         return Candidate(
             self.id,
             f"{part.label} of {part.group} ({len(at):,} on a rank) is exposed for {in_ms(ns.exposed)} of "
-            f"{in_ms(ns.transfer)}: "
-            "nothing is computed meanwhile",
+            f"{in_ms(ns.transfer)}: nothing is computed meanwhile",
             where_of(rank.trace, rank.row[longest], rank=rank.rank if several else None),
-            (
-                time_of_rows(
-                    rank.trace, rank.row[at], f"{part.label} of {part.group}, {len(at):,} on a rank{alone}",
-                    case.shell(k),
-                ),
-            ),
+            (time_of_rows(rank.trace, rank.row[at], told, case.shell(k)),),
             round(ns.exposed),
             LIKELY if gradient else POSSIBLE,
             _ADVICE.get(part.label, _OTHER_ADVICE),
@@ -161,16 +154,13 @@ class CommunicationBound:
             k, at = next(iter(part.of.items()))
             rank, rows = times.ranks[k], part.rows(case, times)
             moved = int(rank.comms.bytes[at].clip(min=0).sum())
+            told = f"{len(at):,} of them on a rank, {moved / 1e6:,.3f} MB"
             yield Candidate(
                 self.id,
                 f"{part.label} of {part.group} transfers for {in_ms(ns.transfer)}, of which {in_ms(ns.exposed)} "
                 f"exposed; only {in_ms(ns.free)} of compute is left that could hide it",
                 where_of(rank.trace, rank.row[at], rank=rank.rank if len(case.traces) > 1 else None),
-                (
-                    time_of_rows(
-                        rank.trace, rank.row[at], f"{len(at):,} of them on a rank, {moved / 1e6:,.3f} MB", case.shell(k)
-                    ),
-                ),
+                (time_of_rows(rank.trace, rank.row[at], told, case.shell(k)),),
                 round(ns.exposed - ns.free),
                 LIKELY,
                 "move less: gradients in bfloat16 (bf16_compress_hook), several batches for each reduction (no_sync), "
@@ -217,19 +207,14 @@ class SmallMessages:
         rows = part.rows(case, times)[(sizes > 0) & (sizes <= SMALL_BYTES)]
         factor = _factor(case, rows, saved * len(part.of))
         size = rank.comms.bytes[at]
+        proof = f"{len(at):,} messages of at most {SMALL_BYTES >> 10} KiB, {size.sum() / 1e6:,.3f} MB together"
         return Candidate(
             self.id,
             f"{len(at):,} {part.label}s of {part.group} move {size.mean() / 1024:,.1f} KiB each; "
-            f"{'about' if told else 'at most'} "
-            f"{latency / 1e3:,.1f} µs of each is latency, {in_ms(saved)} that fewer, larger ones would not take",
+            f"{'about' if told else 'at most'} {latency / 1e3:,.1f} µs of each is latency, {in_ms(saved)} that fewer, "
+            "larger ones would not take",
             where_of(rank.trace, rank.row[at], rank=rank.rank if several else None),
-            (
-                time_of_rows(
-                    rank.trace, rank.row[at],
-                    f"{len(at):,} messages of at most {SMALL_BYTES >> 10} KiB, {size.sum() / 1e6:,.3f} MB together",
-                    case.shell(k),
-                ),
-            ),
+            (time_of_rows(rank.trace, rank.row[at], proof, case.shell(k)),),
             round(saved),
             LIKELY if told and _of_gradients(rank, at) else POSSIBLE,
             "put them into one buffer: DDP's buckets (bucket_cap_mb), one FSDP unit around several small modules, "
@@ -262,10 +247,6 @@ def _latency(size: IntColumn, ns: IntColumn) -> tuple[float, bool]:
         return least, False
     slope = (float(ns[size == high].min()) - least) / (high - low)
     return max(least - max(slope, 0.0) * low, 0.0), True
-
-
-def files(case: Case, command: str) -> str:
-    return f"etplus {command} {case.shells}"
 
 
 def name_of(rank: RankTimes, at: IntColumn) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -14,21 +14,13 @@ from ..flops import Product
 from .finding import LIKELY, MEASURED, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work, time_on_host
-from .ranks_of_case import RankOfCase, worst_rank
-from .work_items import (
-    COPY_WORK,
-    POINTWISE_WORK,
-    PRODUCT_WORK,
-    SOFTMAX_WORK,
-    WorkItems,
-    work_items,
-)
+from .ranks_of_case import OfWorstRank, RankOfCase
+from .work_items import COPY_WORK, POINTWISE_WORK, PRODUCT_WORK, SOFTMAX_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
     from .case import Case
 
-# Maximum distance in items from softmax to each GEMM: scale, mask, cast, dropout and their copies fit.
-_REACH = 8
+_REACH = 8  # maximum distance in items from softmax to each GEMM: scale, mask, cast, dropout and their copies fit
 # Attention sizes that are replayed with their own factor. Each costs a pass over the replay's edges.
 _CLASSES = 8
 # Tile size of fused kernels in queries and keys. A partial tile costs as much as a full tile.
@@ -37,10 +29,8 @@ _TILE = 64
 # FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 with heads of 64 and 128,
 # FlashAttention-3 75% on an H100. ROCm kernels reach 30 to 45%.
 _SHARES = (0.3, 0.45, 0.7)
-# Minimum time of any kernel.
-_LAUNCH_NS = 3_000
-# A fused backward recomputes the scores: five GEMMs for two in forward.
-_BACKWARD_WORK = 2.5
+_LAUNCH_NS = 3_000  # minimum time of any kernel
+_BACKWARD_WORK = 2.5  # A fused backward recomputes the scores: five GEMMs for two in forward
 # Fused time over the time of both GEMMs if no peak is known: most, usual, least. On a CPU small attentions gain
 # little: 12% of an untraced step that spends 65% in attention.
 _OF_PRODUCTS, _OF_PRODUCTS_CPU = (1.15, 0.95, 0.6), (2.0, 1.5, 1.0)
@@ -53,15 +43,12 @@ _ONE_OPERATOR = frozenset(("aten::_native_multi_head_attention", "aten::_transfo
 class AttentionGroup:
     """One attention: its forward items, and its backward items if the trace identifies them."""
 
-    # Forward items in order; `softmax`, `first` and `last` are softmax and the two GEMMs.
-    items: tuple[int, ...]
+    items: tuple[int, ...]  # forward items in order; `softmax`, `first` and `last` are softmax and the two GEMMs
     softmax: int
     first: int
     last: int
-    # () if unknown.
-    backward: tuple[int, ...] = ()
-    # Sizes of both GEMMs; None if shapes are not recorded.
-    products: tuple[Product, Product] | None = None
+    backward: tuple[int, ...] = ()  # () if unknown
+    products: tuple[Product, Product] | None = None  # sizes of both GEMMs; None if shapes are not recorded
 
 
 def attention_groups(case: Case) -> tuple[tuple[AttentionGroup, ...], ...]:
@@ -142,12 +129,9 @@ def _with_backward(items: WorkItems, groups: Sequence[AttentionGroup]) -> tuple[
     for item in np.flatnonzero(of >= 0).tolist():
         backward.setdefault(int(of[item]), []).append(item)
     return tuple(
-        AttentionGroup(
-            group.items, group.softmax, group.first, group.last,
-            tuple(sorted(set(backward.get(number, ())) - set(group.items))), group.products,
-        )
+        replace(group, backward=tuple(sorted(set(backward.get(number, ())) - set(group.items))))
         for number, group in enumerate(groups)
-    )  # fmt: skip
+    )
 
 
 def in_attention(case: Case, rank: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -189,18 +173,14 @@ def _bound_ns(items: WorkItems, group: AttentionGroup, case: Case, rank: int) ->
     return max(flops / peak * 1e9, moved / device.bytes_per_second * 1e9)
 
 
-class EagerAttention:
-    """Eager attention writes the scores to memory and reads them again: GEMM, softmax, GEMM and operators between
-    them.
+class EagerAttention(OfWorstRank):
+    """Eager attention writes the scores to memory and reads them again: GEMM, softmax, GEMM and operators between them.
 
     The gain assumes one fused operator per attention. The fused operator runs at the usual share of the device's peaks
     (`_SHARES`) or, if no peak is known, takes the time of the two GEMMs.
     """
 
     id = "eager-attention"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -256,9 +236,8 @@ class EagerAttention:
         shape = "" if extents is None else f" over {extents[0].m:,} × {extents[0].n:,} scores"
         return Candidate(
             "eager-attention",
-            f"attention in eager form{shape} takes {taken / 1e6:,.1f} ms, {taken / total:.0%} of {items.what}:"
-            f" softmax alone"
-            f" {ns / total:.0%}",
+            f"attention in eager form{shape} takes {taken / 1e6:,.1f} ms, {taken / total:.0%} of {items.what}: "
+            f"softmax alone {ns / total:.0%}",
             place_of(items.trace, items.rows(every)),
             (*evidence, *time_on_host(items, every)),
             items.stake_ns(every),

@@ -20,8 +20,7 @@ from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
 NO_TIMES = "without start times, waits and idle times are not known"
-# Maximum number of findings on the first screen; longer lists go unread.
-FIRST = 7
+FIRST = 7  # maximum number of findings on the first screen; longer lists go unread
 
 
 @dataclass(frozen=True)
@@ -29,16 +28,11 @@ class Findings(Suggests, Sequence[Finding]):
     """Findings, largest gain first."""
 
     all: tuple[Finding, ...]
-    # Joint gain of the first three findings with a gain; None for fewer than two.
-    together: Gain | None
-    # Ids of all detectors; () if the trace has no time to compare with.
-    looked_for: tuple[str, ...]
-    # Error of the base replay; None without a replay.
-    base: BaseError | None
-    # Time without profiler overhead; gains are shares of it.
-    makespan_ns: int
-    # Sentences on the meaning of gains.
-    notes: tuple[str, ...] = ()
+    together: Gain | None  # joint gain of the first three findings with a gain; None for fewer than two
+    looked_for: tuple[str, ...]  # ids of all detectors; () if the trace has no time to compare with
+    base: BaseError | None  # error of the base replay; None without a replay
+    makespan_ns: int  # time without profiler overhead; gains are shares of it
+    notes: tuple[str, ...] = ()  # sentences on the meaning of gains
 
     __repr__ = as_text
     _repr_html_ = as_html

@@ -21,14 +21,10 @@ MEASURED, LIKELY, POSSIBLE = "measured", "likely", "possible"
 class Evidence:
     """A number that supports a finding."""
 
-    # Sentence that states the number.
-    text: str
-    # None if the text has several numbers.
-    value: float | None
-    # "ns", "bytes", "events", "share", "FLOP/s", …
-    unit: str
-    # Command that shows the number, such as "etplus analyze trace.json".
-    command: str
+    text: str  # sentence that states the number
+    value: float | None  # None if the text has several numbers
+    unit: str  # "ns", "bytes", "events", "share", "FLOP/s", …
+    command: str  # command that shows the number, such as "etplus analyze trace.json"
 
     __repr__ = brief
 
@@ -37,23 +33,17 @@ class Evidence:
 class Where:
     """Known place of a finding; see `where_of`."""
 
-    # Line of user code, "train.py:7".
-    source: str | None = None
-    # Module path.
-    module: str | None = None
+    source: str | None = None  # line of user code, "train.py:7"
+    module: str | None = None  # module path
     operator: str | None = None
     kernel: str | None = None
-    # "forward", …
-    phase: str | None = None
+    phase: str | None = None  # "forward", …
     stream: int | None = None
-    # Name of the iteration.
-    step: str | None = None
+    step: str | None = None  # name of the iteration
     rank: int | None = None
-    # `start_ns` and `end_ns` are relative to the start of the trace.
-    start_ns: int | None = None
+    start_ns: int | None = None  # `start_ns` and `end_ns` are relative to the start of the trace
     end_ns: int | None = None
-    # Ids of ET+ rows, longest first, at most 20.
-    rows: tuple[int, ...] = ()
+    rows: tuple[int, ...] = ()  # ids of ET+ rows, longest first, at most 20
 
     __repr__ = brief
 
@@ -62,17 +52,12 @@ class Where:
 class Gain:
     """Time that the change of a finding saves."""
 
-    # On the timeline without profiler overhead, limited by the time at stake; 0 off the critical path.
-    ns: int
-    # `low_ns` to `high_ns` is the interval.
-    low_ns: int
+    ns: int  # on the timeline without profiler overhead, limited by the time at stake; 0 off the critical path
+    low_ns: int  # `low_ns` to `high_ns` is the interval
     high_ns: int
-    # Relative error of the base replay.
-    base_error: float
-    # Share of the changed makespan in which host or device waits for an unknown reason.
-    unexplained: float
-    # Time that `etplus replay` shows, on the recorded timeline.
-    replayed_ns: int = 0
+    base_error: float  # relative error of the base replay
+    unexplained: float  # share of the changed makespan in which host or device waits for an unknown reason
+    replayed_ns: int = 0  # time that `etplus replay` shows, on the recorded timeline
 
     __repr__ = brief
 
@@ -93,25 +78,16 @@ class Intervention:
 class Finding:
     """One conclusion."""
 
-    # Stable, such as "eager-attention".
-    id: str
-    # The problem in a sentence with numbers.
-    title: str
+    id: str  # stable, such as "eager-attention"
+    title: str  # the problem in a sentence with numbers
     where: Where
-    # At least one number.
-    evidence: tuple[Evidence, ...]
-    # Time at stake; None if unknown.
-    cost_ns: int | None
-    # Expected end-to-end gain; None without a replay.
-    gain: Gain | None
-    # `etplus replay --what-if` prints the gain.
-    what_ifs: tuple[str, ...]
-    # "measured", "likely" or "possible".
-    certainty: str
-    # Suggested change.
-    advice: str
-    # Test that the change worked.
-    check: str
+    evidence: tuple[Evidence, ...]  # at least one number
+    cost_ns: int | None  # time at stake; None if unknown
+    gain: Gain | None  # expected end-to-end gain; None without a replay
+    what_ifs: tuple[str, ...]  # `etplus replay --what-if` prints the gain
+    certainty: str  # "measured", "likely" or "possible"
+    advice: str  # suggested change
+    check: str  # test that the change worked
 
     __repr__ = brief
 
@@ -135,13 +111,10 @@ class Candidate:
     check: str
     # Changes that fix the problem, replayed together; () if a replay cannot estimate them.
     interventions: tuple[Intervention, ...] = field(default=())
-    # `low` and `high` bound the time that a fix removes, as a share of what the interventions remove.
-    low: float = 1.0
+    low: float = 1.0  # `low` and `high` bound the time that a fix removes, as a share of what the interventions remove
     high: float = 1.0
-    # Report threshold for the time at stake, as a share of the makespan.
-    least_share: float = 0.01
-    # Report threshold for the replayed gain, as a share of the makespan.
-    least_gain: float = 0.01
+    least_share: float = 0.01  # report threshold for the time at stake, as a share of the makespan
+    least_gain: float = 0.01  # report threshold for the replayed gain, as a share of the makespan
 
     __repr__ = brief
 

@@ -22,7 +22,7 @@ from .eager_attention import in_attention
 from .finding import LIKELY, POSSIBLE, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work, time_on_host
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 from .small_operators import operator_loops
 from .work_items import (
     COPY_WORK,
@@ -45,8 +45,7 @@ _LEAST_SAVED = 0.02
 # Interval of the saved time. Intermediates that backward needs are still written, which saves less. Kernels that
 # also fuse neighboring loads and stores save more.
 _LOW, _HIGH = 0.6, 1.15
-# Minimum operators per parameter; one or two (plain SGD) gain little.
-_OPTIMIZER_OPS = 3
+_OPTIMIZER_OPS = 3  # minimum operators per parameter; one or two (plain SGD) gain little
 _OPTIMIZER_LOW, _OPTIMIZER_HIGH = 0.7, 1.15
 # Share of a looping optimizer's host time that a fused optimizer keeps, because Python still gathers parameters,
 # gradients and states. 0.31 for Adam on a transformer of 28 parameters (PyTorch 2.13).
@@ -58,16 +57,12 @@ _STEP = re.compile(r"Optimizer\.step#")
 class FusableChain:
     """Consecutive items, each of which reads the output of the previous item according to their shapes."""
 
-    # Positions, on one stream.
-    items: tuple[int, ...]
-    # Estimated time of one fused kernel.
-    fused_ns: float
-    # 0 if sizes are unknown.
-    saved_bytes: int
+    items: tuple[int, ...]  # positions, on one stream
+    fused_ns: float  # estimated time of one fused kernel
+    saved_bytes: int  # 0 if sizes are unknown
 
 
-# Operators that do not read their first tensor.
-_WRITES_ONLY = frozenset(WRITES_ONLY.split())
+_WRITES_ONLY = frozenset(WRITES_ONLY.split())  # operators that do not read their first tensor
 
 
 class _Shapes:
@@ -108,10 +103,9 @@ class _Shapes:
         if first < 0 or then < 0:
             return False
         above = int(calls.parent[first])
-        return above >= 0 and above == int(calls.parent[then]) and self._is_operator(above)
-
-    def _is_operator(self, call: int) -> bool:
-        return self.items.trace.name_at(int(self.items.calls.name[call])).startswith("aten::")
+        if above < 0 or above != int(calls.parent[then]):
+            return False
+        return self.items.trace.name_at(int(calls.name[above])).startswith("aten::")
 
     @cached_property
     def on_numbers(self) -> npt.NDArray[np.bool_]:
@@ -153,9 +147,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     return tuple(found)
 
 
-def _continues(
-    items: WorkItems, shapes: _Shapes, chain: list[int], item: int, *, optimizer: bool
-) -> bool:  # fmt: skip
+def _continues(items: WorkItems, shapes: _Shapes, chain: list[int], item: int, *, optimizer: bool) -> bool:
     last = chain[-1]
     if items.lane[last] != items.lane[item] or len(chain) >= _LONGEST:
         return False
@@ -164,8 +156,7 @@ def _continues(
     return shapes.follows(last, item)
 
 
-# Maximum items per chain; compilers also split longer chains.
-_LONGEST = 64
+_LONGEST = 64  # maximum items per chain; compilers also split longer chains
 
 
 def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[FusableChain]:
@@ -185,16 +176,13 @@ def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[Fusable
     return [FusableChain(tuple(chain), fused, saved)]
 
 
-class ElementwiseChains:
+class ElementwiseChains(OfWorstRank):
     """Consecutive elementwise operators that each pass over memory and that one kernel could replace.
 
     The gain is the intermediate bytes at the chain's measured rate plus the removed launches.
     """
 
     id = "elementwise-chains"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -207,7 +195,8 @@ class ElementwiseChains:
         count = sum(len(chain.items) for chain in chains)
         evidence = []
         for names, same in _by_names(items, chains)[:3]:
-            text = f"{_text(items, names)}, {len(same):,} times"
+            shown = " → ".join(names[:5]) + (f" → … ({len(names)} operators)" if len(names) > 5 else "")
+            text = f"{shown}, {len(same):,} times"
             evidence.append(time_of_work(items, text, [at for chain in same for at in chain.items]))
         every = [at for chain in chains for at in chain.items]
         evidence += time_on_host(items, every)
@@ -234,11 +223,6 @@ def _by_names(items: WorkItems, chains: Sequence[FusableChain]) -> list[tuple[tu
     return sorted(found.items(), key=lambda pair: (-sum(items.time(one.items) for one in pair[1]), pair[0]))
 
 
-def _text(items: WorkItems, names: tuple[str, ...]) -> str:
-    shown = " → ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} → … ({len(names)} operators)"
-
-
 def _fused(items: WorkItems, chains: Sequence[FusableChain]) -> tuple[Intervention, ...]:
     kept = [max(chain.items, key=lambda at: (int(items.ns[at]), -at)) for chain in chains]
     gone = set[int]().union(*(chain.items for chain in chains)) - set(kept)
@@ -250,7 +234,7 @@ def _fused(items: WorkItems, chains: Sequence[FusableChain]) -> tuple[Interventi
     )
 
 
-class OptimizerLoop:
+class OptimizerLoop(OfWorstRank):
     """An optimizer that runs several operators per parameter although one fused kernel could update all parameters.
 
     A fused optimizer reads parameter, gradient and state once and writes parameter and state once, in a few launches.
@@ -259,9 +243,6 @@ class OptimizerLoop:
     """
 
     id = "optimizer-loop"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -275,6 +256,8 @@ class OptimizerLoop:
         ns, fused = items.time(mine), self._fused_ns(items, chains)
         if ns - fused < _LEAST_SAVED * items.total_ns:
             return
+        calls = items.trace.calls
+        step_ns = int((calls.end - calls.ts)[matching(calls.name, items.trace.names, _STEP.match)].sum())
         names = Counter(items.label(at) for at in mine)
         what = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         candidate = Candidate(
@@ -282,11 +265,8 @@ class OptimizerLoop:
             f"the optimizer runs {len(mine):,} elementwise operators, one parameter after the other,"
             f" {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(mine)),
-            (
-                time_of_work(items, f"operators of the phase optimizer: {what}", mine),
-                *time_on_host(items, mine),
-            ),
-            max(items.stake_ns(mine), self._step_ns(items) + (ns if items.on_device else 0)),
+            (time_of_work(items, f"operators of the phase optimizer: {what}", mine), *time_on_host(items, mine)),
+            max(items.stake_ns(mine), step_ns + (ns if items.on_device else 0)),
             LIKELY,
             "torch.optim's fused=True (Adam, AdamW, SGD, Adagrad)"
             + (", or foreach=True" if items.on_device else "; foreach=True gains little on a CPU, where it loops, too"),
@@ -295,11 +275,6 @@ class OptimizerLoop:
             else "the phase optimizer has one operator aten::_fused_adam_ (or the like) for each step",
         )
         yield of.candidate(candidate, self._changes(items, mine, fused), _OPTIMIZER_LOW, _OPTIMIZER_HIGH)
-
-    def _step_ns(self, items: WorkItems) -> int:
-        calls = items.trace.calls
-        steps = matching(calls.name, items.trace.names, _STEP.match)
-        return int((calls.end - calls.ts)[steps].sum())
 
     def _changes(self, items: WorkItems, mine: Sequence[int], fused: float) -> tuple[Intervention, ...]:
         trace = items.trace

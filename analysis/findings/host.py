@@ -15,27 +15,23 @@ from ...trace.printable import shortened
 from ...trace.tables import OP
 from ...trace.trace import Trace
 from ..launch_queues import idle_causes
-from .case import Case
 from .finding import LIKELY, MEASURED, Candidate
 from .proofs import quoted
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 
 LATE_START = 0.02  # minimum share of the makespan before the first GPU event
-# A shorter delay is the launch of the first operator, in a recording of any length.
-LEAST_LATE_NS = 1_000_000
+LEAST_LATE_NS = 1_000_000  # A shorter delay is the launch of the first operator, in a recording of any length
 # Minimum share of the makespan after the last GPU event; step ends (metrics, profiler) take some time.
 LATE_FINISH = 0.05
 # Minimum share of the makespan with the device waiting for launches; short waits at step starts are usual.
 HOST_WAIT = 0.1
 FEWEST_LAUNCHES = 10  # fewer launches do not justify a CUDA graph
 SLOW_LAUNCH_NS = 100_000  # launches take 5 to 20 µs
-# Minimum share of the makespan for the device waits of one source line.
-SYNC_WAIT = 0.02
+SYNC_WAIT = 0.02  # minimum share of the makespan for the device waits of one source line
 # Minimum gain of dropping a wait that occurs once per step. Programs need such a wait to detect the end of a step.
 ONCE_GAIN = 0.1
 MOST_LINES = 3  # reported lines, longest wait first
-# Minimum share of the makespan for copies from pageable memory.
-PAGEABLE = 0.02
+PAGEABLE = 0.02  # minimum share of the makespan for copies from pageable memory
 # A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, which is copied twice (CUDA C++ Best Practices
 # Guide, "Pinned Memory"; 8 against 20 GB/s on PCIe 4).
 _PINNED_SHARE = 0.4
@@ -49,13 +45,10 @@ def captures(trace: Trace) -> bool:
     return bool(matching(trace.runtime.name, trace.names, _CAPTURE.search).any())
 
 
-class LateStart:
+class LateStart(OfWorstRank):
     """The device stays idle after the recording begins."""
 
     id = "late-start"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
@@ -83,13 +76,10 @@ class LateStart:
         )  # fmt: skip
 
 
-class LateFinish:
+class LateFinish(OfWorstRank):
     """The host continues long after the last GPU event."""
 
     id = "late-finish"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
@@ -141,13 +131,10 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
     return np.concatenate([*events, np.zeros(0, np.int64)]), np.concatenate([*gaps, np.zeros(0, np.int64)])
 
 
-class LongestGap:
+class LongestGap(OfWorstRank):
     """One wait of the device for the host that exceeds all its other waits for the host together."""
 
     id = "longest-gap"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
@@ -161,17 +148,12 @@ class LongestGap:
         begin = int(trace.gpu.ts[event]) - gap
         why, advice, rows = _cause_of_gap(trace, event, begin)
         idle = max(idle_causes(trace), key=lambda idle: idle.host_wait_ns)
+        waits = f"idle time of stream {idle.stream} for the host, in {idle.host_waits:,} gaps"
         yield Candidate(
             self.id,
             f"the device waits once for {gap / 1e6:,.1f} ms, {gap / of.case.makespan_ns:.1%} of the time: {why}",
             of.where(rows, start_ns=begin - trace.nodes.span.start, end_ns=begin + gap - trace.nodes.span.start),
-            (
-                of.evidence(
-                    f"idle time of stream {idle.stream} for the host, in {idle.host_waits:,} gaps",
-                    idle.host_wait_ns,
-                    "ns",
-                ),
-            ),
+            (of.evidence(waits, idle.host_wait_ns, "ns"),),
             gap,
             MEASURED,
             advice,
@@ -221,13 +203,10 @@ def calls_once(trace: Trace, name: str) -> bool:
     return len(taken) < 2 or bool(taken.max() > 10 * np.median(taken))
 
 
-class LaunchBound:
+class LaunchBound(OfWorstRank):
     """The device waits for launches of the host."""
 
     id = "launch-bound"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, makespan = of.trace, of.case.makespan_ns
@@ -243,27 +222,22 @@ class LaunchBound:
         steps = max(len(trace.steps), 1)
         count = f"{launches / steps:,.0f} launches a step" if len(trace.steps) else f"{launches:,} launches"
         lines = _lines_of_gaps(trace, events, gaps)
+        waits = f"idle time of stream {busiest.stream} for the host, in {busiest.host_waits:,} gaps"
+        launched, query = int((trace.gpu.runtime >= 0).sum()), "select count(launch_ns) from device"
         yield Candidate(
             self.id,
             f"the device waits {waited / 1e6:,.1f} ms for the host's launches, {waited / makespan:.1%} of the time "
             f"({count}){lines}",
             of.where(trace.gpu.source[events], weights=gaps),
             (
-                of.evidence(
-                    f"idle time of stream {busiest.stream} for the host, in {busiest.host_waits:,} gaps",
-                    busiest.host_wait_ns, "ns",
-                ),
-                of.evidence(
-                    "GPU events that calls in the trace launched", int((trace.gpu.runtime >= 0).sum()), "events",
-                    "select count(launch_ns) from device",
-                ),
+                of.evidence(waits, busiest.host_wait_ns, "ns"),
+                of.evidence("GPU events that calls in the trace launched", launched, "events", query),
             ),
             waited,
             MEASURED,
             "launch less: capture the step in a graph (torch.cuda.graph, torch.compile(mode='reduce-overhead')), "
-            "which "
-            f"replaces {count} by one; or fuse (torch.compile), raise the batch size, and move work of the lines named "
-            "out of the step",
+            f"which replaces {count} by one; or fuse (torch.compile), raise the batch size, and move work of the "
+            "lines named out of the step",
             "'host ms' in the idle time of `etplus analyze` falls",
             (of.change("no launch gaps"),),
             low=0.6,
@@ -278,17 +252,14 @@ def _lines_of_gaps(trace: Trace, events: IntColumn, gaps: IntColumn) -> str:
         return ""
     total = sums(code[known], gaps[known], len(table.lines))
     most = [at for at in np.argsort(-total, kind="stable")[:MOST_LINES].tolist() if total[at] > 0.1 * gaps.sum()]
-    parts = [f"{table.lines[at].file}:{table.lines[at].line} ({total[at] / gaps.sum():.0%})" for at in most]
+    parts = [f"{table.lines[at].file_line} ({total[at] / gaps.sum():.0%})" for at in most]
     return f", most before {', '.join(parts)}" if parts else ""
 
 
-class SynchronizingCalls:
+class SynchronizingCalls(OfWorstRank):
     """Calls that block the host until the device finishes."""
 
     id = "synchronizing-calls"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
@@ -379,8 +350,7 @@ def _advice(name: str) -> str:
     if name.endswith(("item", "_local_scalar_dense", "is_nonzero", "tolist", "equal")):
         return (
             "read values of the device less often: sum them on the device and read them every N steps, or read the "
-            "value "
-            "of the step before (copy with non_blocking=True to pinned memory and an event)"
+            "value of the step before (copy with non_blocking=True to pinned memory and an event)"
         )
     if "nonzero" in name or "unique" in name or "masked_select" in name or name.endswith("index"):
         return "its output's size is read by the host: use torch.where or a mask of fixed size, or nonzero_static"
@@ -389,13 +359,10 @@ def _advice(name: str) -> str:
     return "drop the synchronization, or wait for an event of what is needed where it is needed"
 
 
-class PageableCopies:
+class PageableCopies(OfWorstRank):
     """Host-to-device copies from memory that is not pinned."""
 
     id = "pageable-copies"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, gpu = of.trace, of.trace.gpu
@@ -423,9 +390,8 @@ class PageableCopies:
             ),
             taken,
             LIKELY,
-            "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True; "
-            "copy the "
-            "next batch on a stream of its own while this one is worked on",
+            "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True; copy "
+            "the next batch on a stream of its own while this one is worked on",
             "copies are named '(Pinned -> Device)' and their calls return at once",
             (
                 *((of.change("no wait ~Synchronize", calls),) if len(calls) else ()),

@@ -14,29 +14,23 @@ from .eager_attention import in_attention
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import COPY_WORK, NORM_WORK, POINTWISE_WORK, REDUCTION_WORK, SOFTMAX_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
     from .case import Case
 
 _BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
-# Start and tail dominate shorter kernels, which hides the memory rate.
-_LEAST_NS = 20_000
-# Maximum rate over the best rate; caches and clocks cause smaller differences.
-_SLOWER = 0.5
-# Minimum share of the peak bandwidth, if known, that the best rate must reach.
-_LEAST_SHARE_OF_PEAK = 0.5
-# Smaller transfers may come from the last-level cache if its size is unknown.
-_CACHED_BYTES = 64 << 20
+_LEAST_NS = 20_000  # start and tail dominate shorter kernels, which hides the memory rate
+_SLOWER = 0.5  # maximum rate over the best rate; caches and clocks cause smaller differences
+_LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth, if known, that the best rate must reach
+_CACHED_BYTES = 64 << 20  # smaller transfers may come from the last-level cache if its size is unknown
 
 
-# Percentile of an operator's rates used as its best rate; caches may speed up single events.
-_BEST = 80
+_BEST = 80  # percentile of an operator's rates used as its best rate; caches may speed up single events
 # Longest shapes to replay. Each costs a pass over the replay's edges.
 _REPLAYED = 16
-# Minimum slow events per shape; unrecorded effects disturb single events.
-_LEAST_SLOW = 3
+_LEAST_SLOW = 3  # minimum slow events per shape; unrecorded effects disturb single events
 
 
 @dataclass(frozen=True)
@@ -95,13 +89,10 @@ def _beside(items: WorkItems, at: IntColumn) -> npt.NDArray[np.bool_]:
     return found
 
 
-class SlowerThanLike:
+class SlowerThanLike(OfWorstRank):
     """A memory-bound operator that moves bytes at half its rate in other calls, or less."""
 
     id = "slower-than-like-work"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number

@@ -16,10 +16,10 @@ from ..device_memory import DeviceMemory
 from .finding import MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
 from .proofs import quoted, sql
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 
 if TYPE_CHECKING:
-    from .case import Case
+    pass
 
 # Calls that reserve or release driver memory. Except for `cudaMallocAsync` they wait for the device or take the
 # driver's lock.
@@ -29,8 +29,7 @@ _ALLOCATES = re.compile(
 )
 # Minimum share of the makespan on the host. Resulting device waits come on top.
 _LEAST_HOST = 0.005
-# Reserved share at which allocators begin to free and retry, and at which fragments matter.
-_NEARLY_FULL = 0.9
+_NEARLY_FULL = 0.9  # reserved share at which allocators begin to free and retry, and at which fragments matter
 # Minimum unallocated share of reserved memory at the peak; rounding to 2 and 20 MB explains up to a tenth.
 _FRAGMENTED = 0.2
 # Minimum share of the peak that the trace allocates. Serving engines reserve their cache at startup instead.
@@ -38,16 +37,13 @@ _LEAST_OWN = 0.1
 _MB = 1e6
 
 
-class AllocatorCalls:
+class AllocatorCalls(OfWorstRank):
     """The allocator requests or returns driver memory while the device has work; such calls wait for the device.
 
     The gain is the makespan without these calls.
     """
 
     id = "allocator-calls"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -65,31 +61,22 @@ class AllocatorCalls:
         query = f"select sum(duration_ns) from runtime where name in ({', '.join(map(quoted, sorted(names)))})"
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         rows = runtime.source[found]
-        evidence = [
-            Evidence(
-                f"{text}; with those before the first kernel",
-                int((runtime.end - runtime.ts)[of_names].sum()),
-                "ns",
-                sql(case.shell(rank), query),
-            )
-        ]
+        taken, command = int((runtime.end - runtime.ts)[of_names].sum()), sql(case.shell(rank), query)
         candidate = Candidate(
             self.id,
             f"the allocator calls the driver {len(found):,} times while the device has work: {text},"
             f" {ns / 1e6:,.2f} ms",
             place_of(trace, rows),
-            tuple(evidence),
+            (Evidence(f"{text}; with those before the first kernel", taken, "ns", command),),
             ns,
             MEASURED,
-            "warm up with the largest shapes before the steps that count; in every step: sizes that change need"
-            " PYTORCH_ALLOC_CONF=expandable_segments:True or padding, and no torch.cuda.empty_cache(); pinned"
-            " buffers are to be"
-            " kept",
+            "warm up with the largest shapes before the steps that count; in every step: sizes that change need "
+            "PYTORCH_ALLOC_CONF=expandable_segments:True or padding, and no torch.cuda.empty_cache(); pinned buffers "
+            "are to be kept",
             "no cudaMalloc, cudaFree or cudaHostAlloc in the steps",
         )
-        yield of.candidate(
-            candidate, (Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows),), 0.7, 1.1
-        )
+        change = Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows)
+        yield of.candidate(candidate, (change,), 0.7, 1.1)
 
 
 def _while_working(trace: Trace, ts: IntColumn) -> Any:
@@ -99,13 +86,10 @@ def _while_working(trace: Trace, ts: IntColumn) -> Any:
     return (ts > trace.gpu.ts[kernels].min()) & (ts < trace.gpu.end[kernels].max())
 
 
-class MemoryNearlyFull:
+class MemoryNearlyFull(OfWorstRank):
     """The allocator has reserved nearly all device memory, some of it as fragments."""
 
     id = "memory-nearly-full"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -115,7 +99,8 @@ class MemoryNearlyFull:
             if whole is None or not memory.reserves:
                 continue
             reserved = int(memory.reserved.max())
-            if reserved >= _NEARLY_FULL * whole and _held_since(memory) >= _LEAST_OWN * memory.peak_bytes:
+            own = memory.peak_bytes - min(memory.base, memory.peak_bytes)
+            if reserved >= _NEARLY_FULL * whole and own >= _LEAST_OWN * memory.peak_bytes:
                 yield self._candidate(case.shell(rank), trace, memory, reserved, whole)
                 return
 
@@ -149,10 +134,6 @@ class MemoryNearlyFull:
             else "checkpoint the modules that hold most, or a smaller batch; optimizer state: ZeRO or FSDP",
             "the reserved bytes in the table of memory",
         )
-
-
-def _held_since(memory: DeviceMemory) -> int:
-    return memory.peak_bytes - min(memory.base, memory.peak_bytes)
 
 
 def capacity(trace: Trace, memory: DeviceMemory) -> int | None:

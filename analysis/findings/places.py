@@ -19,8 +19,7 @@ from ...trace.trace import Trace
 from .finding import Where
 
 _MOST_ROWS = 20
-# Minimum share of the time at a named place; a smaller share would mislead.
-_MOSTLY = 0.5
+_MOSTLY = 0.5  # minimum share of the time at a named place; a smaller share would mislead
 _T = TypeVar("_T")
 
 
@@ -82,7 +81,7 @@ def _line_of(trace: Trace) -> Callable[[int], str | None]:
 
     def line(entry: int) -> str | None:
         code = int(table.of_entry[entry]) if entry >= 0 else -1
-        return f"{table.lines[code].file}:{table.lines[code].line}" if code >= 0 else None
+        return table.lines[code].file_line if code >= 0 else None
 
     return line
 

@@ -12,25 +12,21 @@ from ...trace.columns import matching
 from .finding import MEASURED, POSSIBLE, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
     from .case import Case
 
-# Minimum share of the trace's time; deliberate float64 sums and losses take less.
-_LEAST_SHARE = 0.05
+_LEAST_SHARE = 0.05  # minimum share of the trace's time; deliberate float64 sums and losses take less
 # float32 time over float64 time: most, usual, least. Halving the width halves bytes and doubles vector lanes.
 _FACTORS = (0.65, 0.5, 0.4)
 
 
-class DoublePrecision:
+class DoublePrecision(OfWorstRank):
     """Operators on float64 tensors: twice the bytes and, on most devices, a fraction of the FLOP/s of float32."""
 
     id = "double-precision"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -56,9 +52,8 @@ class DoublePrecision:
             tuple(evidence),
             ns,
             MEASURED,
-            "find where float64 comes from: arrays of NumPy (torch.from_numpy(x).float()),"
-            " torch.set_default_dtype; cast"
-            " it once, at the input",
+            "find where float64 comes from: arrays of NumPy (torch.from_numpy(x).float()), torch.set_default_dtype; "
+            "cast it once, at the input",
             "the tables of operators by shape and of kernels show float32",
         )
         others = sorted(set(found) - set(products))
@@ -91,8 +86,7 @@ def _in_double(items: WorkItems) -> list[int]:
     ]
     if not any(double):
         return []
-    code = np.where(items.call >= 0, np.append(items.calls.signature, -1)[items.call], -1)
-    found: list[int] = np.flatnonzero(np.append(np.array(double, np.bool_), False)[code]).tolist()
+    found: list[int] = np.flatnonzero(np.append(np.array(double, np.bool_), False)[items.signature_code]).tolist()
     return found
 
 
@@ -106,8 +100,7 @@ def _peak_ratio(case: Case, rank: int) -> float | None:
 
 # bfloat16 time over float32 or TF32 time, for GEMMs and other work: most, usual, least.
 _MIXED_PRODUCTS, _MIXED_OTHERS = (0.8, 0.5, 0.3), (0.9, 0.65, 0.5)
-# Minimum bfloat16 peak over the float32 peak.
-_WORTH = 2.0
+_WORTH = 2.0  # minimum bfloat16 peak over the float32 peak
 # Minimum shares: busy time of the makespan, and float32 GEMMs of the busy time.
 _BUSY, _IN_FLOAT32 = 0.8, 0.3
 

@@ -13,12 +13,9 @@ from ...trace.errors import UsageError
 from .case import Case
 from .finding import Candidate, Finding, Gain
 
-# Candidates that are replayed, most time at stake first.
-MOST_REPLAYS = 18
-# Maximum end of an interval relative to the time at stake.
-_BEYOND = 1.1
-# Number of top findings that are also replayed together.
-TOGETHER = 3
+MOST_REPLAYS = 18  # candidates that are replayed, most time at stake first
+_BEYOND = 1.1  # maximum end of an interval relative to the time at stake
+TOGETHER = 3  # number of top findings that are also replayed together
 
 
 def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Finding]]:

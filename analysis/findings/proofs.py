@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ...trace.trace import Trace
     from .work_items import WorkItems
 
-# Maximum names per command, longest time first; longer lists go unread.
-_MOST_NAMES = 12
+_MOST_NAMES = 12  # maximum names per command, longest time first; longer lists go unread
 
 
 def quoted(text: str) -> str:

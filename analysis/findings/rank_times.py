@@ -36,10 +36,8 @@ class RankTimes:
 
     trace: Trace
     rank: int
-    # As `jobs.rank_communications` returns them.
-    comms: RankCommunications
-    # int64 rows of `trace`.
-    row: IntColumn
+    comms: RankCommunications  # as `jobs.rank_communications` returns them
+    row: IntColumn  # int64 rows of `trace`
     # int64 ns that each communication waits for the last rank of its group; 0 if no other trace shows it.
     wait: IntColumn
 
@@ -105,12 +103,9 @@ class RankTimes:
 class TimesOfJob:
     """All ranks of a case."""
 
-    # One per trace of the case, in order.
-    ranks: tuple[RankTimes, ...]
-    # Collectives that all ranks share and that no rank leaves before all ranks arrive.
-    joint: tuple[Matched, ...]
-    # Clock offset per rank, ns; positive if the clock is ahead.
-    offsets: dict[int, int]
+    ranks: tuple[RankTimes, ...]  # one per trace of the case, in order
+    joint: tuple[Matched, ...]  # collectives that all ranks share and that no rank leaves before all ranks arrive
+    offsets: dict[int, int]  # clock offset per rank, ns; positive if the clock is ahead
 
 
 def job_times(case: Case) -> TimesOfJob:
@@ -136,14 +131,9 @@ def _times(case: Case) -> TimesOfJob:
             waited = arrivals(group, offsets).wait
             for i, rank in enumerate(group.ranks):
                 wait[rank][positions(comms[rank].node, group.node[:, i])] = waited[:, i]
-    return TimesOfJob(
-        tuple(
-            RankTimes(trace, rank, comms[rank], rows[rank], wait[rank])
-            for rank, trace in zip(numbers, case.traces, strict=True)
-        ),
-        tuple(joint),
-        offsets,
-    )
+    pairs = zip(numbers, case.traces, strict=True)
+    ranks = tuple(RankTimes(trace, rank, comms[rank], rows[rank], wait[rank]) for rank, trace in pairs)
+    return TimesOfJob(ranks, tuple(joint), offsets)
 
 
 def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:

@@ -21,8 +21,7 @@ class RankOfCase:
     """A rank."""
 
     case: Case
-    # Index of its trace.
-    number: int
+    number: int  # index of its trace
 
     @property
     def trace(self) -> Trace:
@@ -70,8 +69,7 @@ def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) ->
     """Return the findings of the most affected rank, with the changes of all affected ranks.
 
     Findings of several ranks match by id. If a detector returns an id more than once per rank, line and operator must
-    also
-    match. Titles state the number of affected ranks.
+    also match. Titles state the number of affected ranks.
     """
     found = [list(find(RankOfCase(case, number))) for number in range(len(case.traces))]
     if not any(found):
@@ -92,3 +90,13 @@ def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) ->
 def _same(one: Candidate, other: Candidate, by_place: bool) -> bool:
     place = (one.where.source, one.where.operator) == (other.where.source, other.where.operator)
     return one.id == other.id and (place or not by_place)
+
+
+class OfWorstRank:
+    """Base class of detectors that search each rank and report the most affected one."""
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        raise NotImplementedError

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schemas.communications import comm_rows
-from ...trace.trace import Trace
 from .case import Case
 from .finding import MEASURED, Candidate, Detector, Evidence, Where
 
 INCOMPLETE = "incomplete-recording"
-# With fewer other findings this finding is a note, and without any it is left out: it never ranks first.
-AMONG = 3
+AMONG = 3  # with fewer other findings this finding is a note, and without any it is left out: it never ranks first
 
 
 class IncompleteRecording:
@@ -51,14 +49,10 @@ def _missing(case: Case) -> Iterator[tuple[str, str, str]]:
     if not trace.outputs_recorded and len(trace.calls):
         code = "execution_trace_observer=torch.profiler.ExecutionTraceObserver().register_callback(file)"
         yield "Execution Trace", "which operator needs the result of which", code
-    absent = _other_ranks(case.traces[0], len(case.traces))
+    absent = max((trace.world_size or 1) - len(case.traces), 0) if len(comm_rows(trace)) else 0
     if absent:
         others = f"traces of {absent:,} other rank{'s' * (absent > 1)}"
         yield others, "who waits for whom", "a profiler on every rank, a file for each"
-
-
-def _other_ranks(trace: Trace, given: int) -> int:
-    return max((trace.world_size or 1) - given, 0) if len(comm_rows(trace)) else 0
 
 
 RECORDING: tuple[Detector, ...] = (IncompleteRecording(),)

@@ -18,25 +18,19 @@ from .case import Case
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 
-# Minimum share of decode time that waits for prefill; a tenth is usual.
-WAITS = 0.1
-# Minimum share of a step, and of all steps, before the first kernel; launching takes 1 or 2%.
-FIRST_KERNEL = 0.15
+WAITS = 0.1  # minimum share of decode time that waits for prefill; a tenth is usual
+FIRST_KERNEL = 0.15  # minimum share of a step, and of all steps, before the first kernel; launching takes 1 or 2%
 # Minimum padding share of the tokens in padded steps. Captured sizes grow in steps of 8, so large batches always pad
 # a few tokens.
 PADDED = 0.1
 # Minimum idle share between the first and last device event of graph steps. Engines that schedule during device
 # work stay below.
 GAPS = 0.1
-# Minimum share of decode's device time with a known bound; otherwise a roofline is not meaningful.
-KNOWN = 0.8
-# Usual minimum roofline share of decode; paged attention and small kernels stay below the peak.
-FAR = 0.4
-# Roofline share that engines reach in large-batch decode; the replay scales kernels to it.
-REACHED = 0.7
+KNOWN = 0.8  # minimum share of decode's device time with a known bound; otherwise a roofline is not meaningful
+FAR = 0.4  # usual minimum roofline share of decode; paged attention and small kernels stay below the peak
+REACHED = 0.7  # roofline share that engines reach in large-batch decode; the replay scales kernels to it
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-# Longest steps per phase to replay; gains in further steps are left out.
-_MOST_STEPS = 20
+_MOST_STEPS = 20  # longest steps per phase to replay; gains in further steps are left out
 
 
 class PrefillBlocksDecode:
@@ -63,33 +57,32 @@ class PrefillBlocksDecode:
         trace, file = case.trace, case.shell()
         tokens = len(decode) + len(mixed)
         rows = _rows(trace, [*between, *mixed])
+        waits = (
+            f"{len(between):,} steps of prefill between steps of decode take "
+            f"{in_ms(sum(step.time_ns for step in between))}; {len(mixed):,} mixed steps take "
+            f"{in_ms(sum(step.time_ns for step in mixed))}, {in_ms(usual)} each would be those of decode alone"
+        )
+        alone = f"{len(decode):,} steps of decode take {in_ms(usual)} in the median"
         yield Candidate(
             self.id,
             f"prefill keeps decode waiting for {in_ms(waited)} in {len(between) + len(mixed):,} steps: a request in "
-            f"decode gets a "
-            f"token every {in_ms((decoding + waited) / tokens)} on average, {in_ms(decoding / tokens)} without",
+            f"decode gets a token every {in_ms((decoding + waited) / tokens)} on average, {in_ms(decoding / tokens)} "
+            "without",
             where_of(trace, rows, phase="prefill"),
             (
-                Evidence(
-                    f"{len(between):,} steps of prefill between steps of decode take "
-                    f"{in_ms(sum(step.time_ns for step in between))}; {len(mixed):,} mixed steps take "
-                    f"{in_ms(sum(step.time_ns for step in mixed))}, {in_ms(usual)} each would be those of decode alone",
-                    round(waited), "ns", f"etplus analyze {file}",
-                ),
-                Evidence(
-                    f"{len(decode):,} steps of decode take {in_ms(usual)} in the median", round(usual), "ns",
-                    f"etplus analyze {file} --steps decode",
-                ),
+                Evidence(waits, round(waited), "ns", f"etplus analyze {file}"),
+                Evidence(alone, round(usual), "ns", f"etplus analyze {file} --steps decode"),
             ),
             round(waited),
             MEASURED,
             "let prefill run in smaller pieces beside decode (chunked prefill: vLLM's --max-num-batched-tokens, "
-            "SGLang's "
-            "--chunked-prefill-size), or on another device (disaggregated prefill). The work stays: the gain is that "
-            "of the "
-            "requests in decode",
+            "SGLang's --chunked-prefill-size), or on another device (disaggregated prefill). The work stays: the gain "
+            "is that of the requests in decode",
             "the time for an output token in the table of serving of `etplus analyze` comes near that of decode alone",
-            (*_without(between), *_as_decode(mixed, usual)),
+            (
+                *_without(between),
+                *(Intervention(f"step={step.step} kernel*{usual / step.time_ns:.4g}") for step in _longest(mixed)),
+            ),
             low=0.7,
             high=1.2,
         )  # fmt: skip
@@ -123,26 +116,19 @@ class WaitsForFirstKernel:
         latency = sum(step.latency_ns for step in steps)
         origin = trace.nodes.span.start
         longest = sorted(late, key=lambda each: each[1] - each[2])[:_MOST_STEPS]
+        text = f"time from the start of {len(late):,} steps to their first GPU event, without other GPU work"
         yield Candidate(
             self.id,
             f"{len(late):,} serving steps wait {in_ms(waited)} of {in_ms(latency)} before their first kernel; the "
             "device is idle meanwhile",
             where_of(trace, _rows(trace, steps)),
-            (
-                Evidence(
-                    f"time from the start of {len(late):,} steps to their first GPU event, without other GPU work",
-                    waited, "ns", f"etplus analyze {case.shell()}",
-                ),
-            ),
+            (Evidence(text, waited, "ns", f"etplus analyze {case.shell()}"),),
             waited,
             MEASURED,
             "prepare the next step while this one runs (vLLM's --async-scheduling, SGLang's overlap schedule); a rate "
             "measured between GPU events leaves this time out",
             "the steps' first GPU event starts with them in `etplus report`",
-            tuple(
-                Intervention(f"window={begin - origin}ns-{first - origin}ns cpu*0")
-                for _, begin, first in longest
-            ),
+            tuple(Intervention(f"window={begin - origin}ns-{end - origin}ns cpu*0") for _, begin, end in longest),
             low=0.5,
         )  # fmt: skip
 
@@ -166,29 +152,24 @@ class PaddedBatches:
             at = _events(trace, padded) & (trace.gpu.source >= 0)
             rows = trace.gpu.source[at]
             known = "" if slope is not None else " at most (all steps have one size, which does not tell)"
+            text = (
+                f"{len(padded):,} of {len(steps):,} steps of {phase} are padded to a captured size; the device works "
+            )
+            text += f"{in_ms(device)} for them"
+            evidence = [Evidence(text, device, "ns", f"etplus analyze {file} --steps {phase}")]
+            if slope is not None:
+                text = f"a token more takes {slope / 1e3:,.3f} µs, by a line through steps of other sizes"
+                evidence.append(Evidence(text, round(slope), "ns", f"etplus analyze {file} --json -"))
             yield Candidate(
                 self.id,
                 f"{len(padded):,} steps of {phase} run {size:,} tokens for {tokens:,}: {1 - tokens / size:.0%} is "
-                f"padding, "
-                f"{in_ms(lost)}{known}",
+                f"padding, {in_ms(lost)}{known}",
                 where_of(trace, rows, phase=phase),
-                (
-                    Evidence(
-                        f"{len(padded):,} of {len(steps):,} steps of {phase} are padded to a captured size; the "
-                        f"device works "
-                        f"{in_ms(device)} for them", device, "ns", f"etplus analyze {file} --steps {phase}",
-                    ),
-                    *(
-                        [Evidence(f"a token more takes {slope / 1e3:,.3f} µs, by a line through steps of other sizes",
-                                  round(slope), "ns", f"etplus analyze {file} --json -")]
-                        if slope is not None else []
-                    ),
-                ),
+                tuple(evidence),
                 round(lost),
                 POSSIBLE if slope is None else LIKELY,
                 "capture more sizes near those that occur (vLLM's cudagraph_capture_sizes, SGLang's --cuda-graph-bs), "
-                "or let the "
-                "scheduler fill batches up to one",
+                "or let the scheduler fill batches up to one",
                 "fewer tokens of padding: the annotations' size is that of the batch",
                 (Intervention(f"kernel*{max(1 - lost / max(device, 1), 0):.4g}", rows),),
                 low=0.0 if slope is None else 0.7,
@@ -218,29 +199,20 @@ class GraphGaps:
         if idle < GAPS * (last - first):
             return
         gaps = busy.start[inside][1:] - busy.end[inside][:-1]
-        file = case.shell()
-        before = sum(step.host_before_ns or 0 for step in with_graphs[1:])
+        command, before = f"etplus analyze {case.shell()}", sum(step.host_before_ns or 0 for step in with_graphs[1:])
+        text = f"from the first to the last device event of these steps {in_ms(last - first)}, idle {in_ms(idle)}"
+        between = f"the host takes {in_ms(before)} between the steps: scheduling, sampling, answers"
         yield Candidate(
             self.id,
             f"the device is idle for {in_ms(idle)}, {idle / (last - first):.0%} of the time, between the {launches:,} "
-            f"graphs of "
-            f"{len(with_graphs):,} steps; the longest gap is {in_ms(int(gaps.max(initial=0)))}",
+            f"graphs of {len(with_graphs):,} steps; the longest gap is {in_ms(int(gaps.max(initial=0)))}",
             where_of(trace, gpu.source[mine & (gpu.source >= 0)], start_ns=first - trace.nodes.span.start,
                      end_ns=last - trace.nodes.span.start, kernel=None),
-            (
-                Evidence(
-                    f"from the first to the last device event of these steps {in_ms(last - first)}, idle {in_ms(idle)}",
-                    idle, "ns",
-                    f"etplus analyze {file}",
-                ),
-                Evidence(f"the host takes {in_ms(before)} between the steps: scheduling, sampling, answers",
-                         before, "ns", f"etplus analyze {file}"),
-            ),
+            (Evidence(text, idle, "ns", command), Evidence(between, before, "ns", command)),
             idle,
             MEASURED,
             "prepare the next step while this one runs (vLLM's --async-scheduling, SGLang's overlap schedule), sample "
-            "on the "
-            "device, and capture the whole step as one graph (vLLM: cudagraph_mode=FULL)",
+            "on the device, and capture the whole step as one graph (vLLM: cudagraph_mode=FULL)",
             "idle time of the steps in the table of serving of `etplus analyze` falls",
             (Intervention("cpu*0"),),
             low=0.5,
@@ -248,8 +220,7 @@ class GraphGaps:
         )  # fmt: skip
 
 
-# A gap needs two graphs.
-_FEWEST_GRAPHS = 2
+_FEWEST_GRAPHS = 2  # A gap needs two graphs
 
 
 class DecodeFarFromPeak:
@@ -274,23 +245,17 @@ class DecodeFarFromPeak:
         rate = tokens / time * 1e9 if tokens else 0.0
         at_peak = tokens / max(time - told + least, 1) * 1e9
         speed = f"{rate:,.0f} tokens/s, {at_peak:,.0f} at the roofline" if tokens else "its tokens are not recorded"
-        file = case.shell()
+        text = f"kernels of {in_ms(told)} ({told / max(device, 1):.0%} of the device time of decode) would take "
+        text += f"{in_ms(least)} at the device's peaks"
         yield Candidate(
             self.id,
             f"decode reaches {share:.0%} of its roofline: {speed}",
             where_of(case.trace, rows, phase=DECODE),
-            (
-                Evidence(
-                    f"kernels of {in_ms(told)} ({told / max(device, 1):.0%} of the device time of decode) would take "
-                    f"{in_ms(least)} at "
-                    "the device's peaks", least, "ns", f"etplus analyze {file} --steps decode",
-                ),
-            ),
+            (Evidence(text, least, "ns", f"etplus analyze {case.shell()} --steps decode"),),
             told - least,
             LIKELY,
             "decode more requests at once while memory and latency allow (--max-num-seqs): weights are read once a "
-            "step; "
-            "quantised weights and cache; a faster attention backend (FlashInfer, FlashAttention 3)",
+            "step; quantised weights and cache; a faster attention backend (FlashInfer, FlashAttention 3)",
             "tokens/s of decode and the shares of the peak of its kernels rise",
             (Intervention(f"kernel*{min(share / REACHED, 1):.4g}", rows),),
             low=0.3,
@@ -332,15 +297,14 @@ def _rows(trace: Trace, steps: Sequence[ServingStep]) -> IntColumn:
     return rows[rows >= 0]
 
 
+def _longest(steps: Sequence[ServingStep]) -> list[ServingStep]:
+    return sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]
+
+
 def _without(steps: Sequence[ServingStep]) -> Iterator[Intervention]:
-    for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
+    for step in _longest(steps):
         yield Intervention(f"step={step.step} remove gpu")
         yield Intervention(f"step={step.step} cpu*0")
-
-
-def _as_decode(steps: Sequence[ServingStep], usual: float) -> Iterator[Intervention]:
-    for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
-        yield Intervention(f"step={step.step} kernel*{usual / step.time_ns:.4g}")
 
 
 SERVING: tuple[Detector, ...] = (

@@ -24,16 +24,11 @@ from .places import where_of
 from .proofs import quoted, sql
 from .rank_times import work_keys
 
-# Minimum share of a step's extra time that its causes must explain.
-EXPLAINS = 0.5
-# Minimum steps per phase for outlier detection.
-_FEWEST = 3
-# Maximum names to inspect for causes.
-_MOST_LOOKED_AT = 100
-# Maximum causes per step to report and to change in the replay.
-_MOST_NAMED = 3
-# Longest outlier steps to inspect for causes.
-_MOST_STEPS = 3
+EXPLAINS = 0.5  # minimum share of a step's extra time that its causes must explain
+_FEWEST = 3  # minimum steps per phase for outlier detection
+_MOST_LOOKED_AT = 100  # maximum names to inspect for causes
+_MOST_NAMED = 3  # maximum causes per step to report and to change in the replay
+_MOST_STEPS = 3  # longest outlier steps to inspect for causes
 _NAME = 60
 Flags = npt.NDArray[np.bool_]
 

@@ -21,18 +21,13 @@ from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 # Minimum share of all waiting that a straggler causes. Ranks that are late by chance share it about equally; with
 # two ranks, each causes half.
 OF_ALL_WAITING = 0.6
-# Minimum collectives that the straggler joins last; fewer may be chance.
-FEWEST = 3
-# Minimum share of a rank's lateness that its extra work must explain.
-EXPLAINS = 0.5
-# A rank is late from the first collective with this share of the median wait for it.
-LATE_FROM = 0.5
+FEWEST = 3  # minimum collectives that the straggler joins last; fewer may be chance
+EXPLAINS = 0.5  # minimum share of a rank's lateness that its extra work must explain
+LATE_FROM = 0.5  # A rank is late from the first collective with this share of the median wait for it
 # Minimum share of calls and GPU events, counted by name, that differ before a rank's work is called different.
 UNLIKE = 0.1
-# Minimum share of the recording spent waiting for a rank to report it without a cause.
-UNEXPLAINED = 0.05
-# Maximum causes to change separately in the replay.
-_MOST_NAMED = 3
+UNEXPLAINED = 0.05  # minimum share of the recording spent waiting for a rank to report it without a cause
+_MOST_NAMED = 3  # maximum causes to change separately in the replay
 _NAME = 60
 
 
@@ -74,24 +69,20 @@ class Straggler:
     """A rank that joins collectives last although it has the same work as other ranks."""
 
     id = "straggler"
+    has_other_work = False
 
     def find(self, case: Case) -> Iterator[Candidate]:
         for late in _late_ranks(case):
             extras, unlike = _extras(case, late)
-            if unlike <= UNLIKE:
+            if (unlike > UNLIKE) == self.has_other_work:
                 yield from _candidates(self.id, case, late, extras, unlike)
 
 
-class UnlikeWork:
+class UnlikeWork(Straggler):
     """A rank that joins collectives last and has different or more work than other ranks."""
 
     id = "unlike-work"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        for late in _late_ranks(case):
-            extras, unlike = _extras(case, late)
-            if unlike > UNLIKE:
-                yield from _candidates(self.id, case, late, extras, unlike)
+    has_other_work = True
 
 
 def _late_ranks(case: Case) -> Iterator[_Late]:
@@ -110,16 +101,9 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
         late = cause.wait[cause.wait > 0]
         since = int(np.argmax(cause.wait >= LATE_FROM * float(np.median(late))))
         others = float((cause.wait / np.maximum(cause.others, 1)).sum())
-        yield _Late(
-            k,
-            times.ranks[k].rank,
-            last,
-            len(cause.wait),
-            others,
-            caused / total,
-            int(cause.start[since]) - times.ranks[k].trace.base_time_ns,
-            since,
-        )
+        rank, count = times.ranks[k], len(cause.wait)
+        since_ns = int(cause.start[since]) - rank.trace.base_time_ns
+        yield _Late(k, rank.rank, last, count, others, caused / total, since_ns, since)
 
 
 def _extras(case: Case, late: _Late) -> tuple[list[_LongerOnRank], float]:
@@ -239,11 +223,9 @@ def _interventions(rank: int, causes: list[_LongerOnRank], extras: list[_LongerO
 def _cause(causes: list[_LongerOnRank], wait: float) -> str:
     first = causes[0]
     if first.ns >= EXPLAINS * wait:
-        slower = (
-            f"{first.own_ns / first.usual_ns:.2f} times as long as on the others"
-            if first.usual_ns
-            else "which others lack"
-        )
+        slower = "which others lack"
+        if first.usual_ns:
+            slower = f"{first.own_ns / first.usual_ns:.2f} times as long as on the others"
         return f"{_what(first)} takes {in_ms(first.ns)} longer, {slower}"
     ratio = sum(of.own_ns for of in causes) / max(sum(of.usual_ns for of in causes), 1.0)
     where = "kernels" if first.on_device else "operators"
@@ -259,19 +241,16 @@ def _advice(name: str, causes: list[_LongerOnRank]) -> str:
     if name == UnlikeWork.id:
         return (
             "give the ranks equal work: batches of equal tokens (sort or pack by length), an even split of experts, "
-            "tables or "
-            "layers; move logging, evaluation and checkpoints off that rank's step"
+            "tables or layers; move logging, evaluation and checkpoints off that rank's step"
         )
     if causes and causes[0].on_device:
         return (
             "compare the clocks, temperature and power limit of that rank's device with the others' (nvidia-smi -q -d "
-            "CLOCK), "
-            "and what else runs on it"
+            "CLOCK), and what else runs on it"
         )
     return (
         "look at that line on that rank alone: data loading, logging, a processor that it shares (affinity, NUMA "
-        "node), "
-        "garbage collection"
+        "node), garbage collection"
     )
 
 

@@ -26,8 +26,7 @@ from .find import NO_TIMES, Findings, find_findings
 from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
 from .places import where_of
 
-# Minimum change as a share of A's iteration time; runs of one program differ by about as much.
-LEAST = 0.01
+LEAST = 0.01  # minimum change as a share of A's iteration time; runs of one program differ by about as much
 # Relative difference in launch counts that counts as equal: one step more or less at the ends of a recording.
 SAME_COUNT = 0.05
 # A slowdown is uniform if at least `KERNELS` kernels with `OF_TIME` of the time share one factor within `UNIFORM`.
@@ -38,8 +37,7 @@ LOOKED_FOR = (
     *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
     *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
 )
-# Minimum share of the time that a finding must promise to be missed.
-FOLLOWED = 0.03
+FOLLOWED = 0.03  # minimum share of the time that a finding must promise to be missed
 _TOP = 3
 _NAME = 60
 
@@ -159,19 +157,16 @@ class _Compared:
                 [(f"A: {found.device_a}; B: {found.device_b}", None, "")],
                 "compare recordings of one device to see what a change of the program did",
             )  # fmt: skip
-        for name, one, other in self._settings():
+        settings = [_settings_of(analysis) for analysis in (self.a, self.b)]
+        for name, one, other in ((name, one, settings[1][name]) for name, one in settings[0].items()):
+            if one == other:
+                continue
             yield self.finding(
                 "other-software" if name in _SOFTWARE else "other-settings", f"{name}: {one} in A, {other} in B",
                 [(f"{name}: {one} in A, {other} in B", None, "")],
                 "record both alike; stacks, shapes and memory cost host time themselves" if name in _RECORDED
                 else "compare recordings that differ in one thing",
             )  # fmt: skip
-
-    def _settings(self) -> Iterator[tuple[str, str, str]]:
-        sides = [_settings_of(analysis) for analysis in (self.a, self.b)]
-        for name in sides[0]:
-            if sides[0][name] != sides[1][name]:
-                yield name, sides[0][name], sides[1][name]
 
     @cached_property
     def both(self) -> list[DiffRow]:
@@ -241,8 +236,7 @@ class _Compared:
                   f"{in_ms(sum(come.values()))}", change, "ns"), *([(shapes, None, "")] if shapes else [])],
                 "the shapes differ, and with them what the library chooses" if shapes else
                 "compare versions of the libraries and settings that choose kernels (TF32, cudnn.benchmark, "
-                "deterministic "
-                "algorithms, attention backend, compiled or not)",
+                "deterministic algorithms, attention backend, compiled or not)",
                 ns=change, where=self._where(self.b, new),
             )  # fmt: skip
 
@@ -282,8 +276,7 @@ class _Compared:
                  (f"communication is exposed for {in_ms(exposed[0])} of all of A, {in_ms(exposed[1])} of all of B",
                   exposed[1] - exposed[0], "ns")],
                 "look for streams that wait for each other where they did not: an added synchronization, prefetching "
-                "or "
-                "bucketing that is off",
+                "or bucketing that is off",
                 ns=lost,
             )  # fmt: skip
         idle = (self.found.latency_b - busy_b) - (self.found.latency_a - busy_a)
@@ -293,8 +286,7 @@ class _Compared:
                 [(f"idle for {in_ms(self.found.latency_a - busy_a)} of {in_ms(self.found.latency_a)} in A, "
                   f"{in_ms(self.found.latency_b - busy_b)} of {in_ms(self.found.latency_b)} in B", idle, "ns")],
                 "the host, or what it waits for, became slower: `etplus why` of B says where; recording stacks, "
-                "shapes or "
-                "memory alone does that",
+                "shapes or memory alone does that",
                 ns=idle,
             )  # fmt: skip
 
@@ -317,9 +309,8 @@ class _Compared:
                 if side is not None:
                     own[row.path[-1]][at] += side.self_ns
                     own[row.path[-1]][at + 1] += side.calls
-        for name, (ns_a, count_a, ns_b, count_b) in sorted(own.items(), key=lambda of: (of[1][0] - of[1][2], of[0]))[
-            :_TOP
-        ]:
+        slowest = sorted(own.items(), key=lambda pair: (pair[1][0] - pair[1][2], pair[0]))[:_TOP]
+        for name, (ns_a, count_a, ns_b, count_b) in slowest:
             if ns_b - ns_a < self.least_ns:
                 return
             often = count_b > (1 + SAME_COUNT) * count_a

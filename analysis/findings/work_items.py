@@ -35,42 +35,34 @@ if TYPE_CHECKING:
     FUSED_WORK, FUSED_ATTENTION_WORK,
 ) = range(10)  # fmt: skip
 
-_SOFTMAX_TEXT = "_softmax softmax _safe_softmax _masked_softmax"
-_NORMS_TEXT = "native_layer_norm layer_norm rms_norm _fused_rms_norm native_group_norm group_norm"
-_COPIES_TEXT = "copy_ clone contiguous _to_copy"
+_SOFTMAX = frozenset("_softmax softmax _safe_softmax _masked_softmax".split())
+_NORMS = frozenset("native_layer_norm layer_norm rms_norm _fused_rms_norm native_group_norm group_norm".split())
+_COPIES = frozenset("copy_ clone contiguous _to_copy".split())
 _MORE_POINTWISE_TEXT = (
     "fill_ zero_ native_dropout bernoulli_ masked_fill_ addcmul_ addcdiv_ lerp_ masked_scale _masked_scale"
     " native_dropout_backward hardswish_ sigmoid_ relu_ tanh_ exp_ sqrt_ reciprocal_"
 )
-_SOFTMAX, _NORMS, _COPIES, _MORE_POINTWISE = (
-    frozenset(names.split()) for names in (_SOFTMAX_TEXT, _NORMS_TEXT, _COPIES_TEXT, _MORE_POINTWISE_TEXT)
-)
-_REDUCTION_NAMES = frozenset(
-    [*" ".join(REDUCTIONS).split(), "var", "std", "var_mean", "std_mean", "norm", "cumsum", "_log_softmax"]
-)
+_MORE_POINTWISE = frozenset(_MORE_POINTWISE_TEXT.split())
+_REDUCTION_NAMES = frozenset(f"{' '.join(REDUCTIONS)} var std var_mean std_mean norm cumsum _log_softmax".split())
 _POINTWISE_NAMES = frozenset(f"{POINTWISE} {COMPARISONS}".split()) - _COPIES
-_PRODUCT_NAMES = frozenset(
-    ("mm", "bmm", "matmul", "addmm", "baddbmm", "linear", "addbmm", "mv", "addmv", "_scaled_mm", "_scaled_mm_v2")
-)
+_PRODUCT_NAMES = frozenset("mm bmm matmul addmm baddbmm linear addbmm mv addmv _scaled_mm _scaled_mm_v2".split())
 _ATTENTION_NAMES = frozenset(" ".join(ATTENTION).split())
 # Operators that only return views.
 _VIEWS_TEXT = (
-    "view empty empty_like empty_strided as_strided transpose t permute expand reshape _reshape_alias slice"
-    " select unsqueeze squeeze detach detach_ alias split split_with_sizes chunk unbind narrow view_as"
-    " expand_as resize_ set_ to result_type item _unsafe_view movedim unfold lift_fresh resolve_conj"
-    " resolve_neg empty_permuted stride_ unflatten flatten contiguous_ dropout numpy_T is_nonzero"
-    " _has_compatible_shallow_copy_type new_empty new_empty_strided swapaxes mT diagonal real"
-    " _nested_tensor_size"
+    "view empty empty_like empty_strided as_strided transpose t permute expand reshape _reshape_alias slice select "
+    "unsqueeze squeeze detach detach_ alias split split_with_sizes chunk unbind narrow view_as expand_as resize_ set_ "
+    "to result_type item _unsafe_view movedim unfold lift_fresh resolve_conj resolve_neg empty_permuted stride_ "
+    "unflatten flatten contiguous_ dropout numpy_T is_nonzero _has_compatible_shallow_copy_type new_empty "
+    "new_empty_strided swapaxes mT diagonal real _nested_tensor_size"
 )
 _VIEWS = frozenset(_VIEWS_TEXT.split())
 _LONGEST_NAME = 80
 # Operators that form one piece of work with all their callees, such as `addmm` with its bias copy.
-_WHOLE = frozenset(
-    [
-        *("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_softmax", "_log_softmax"),
-        *("native_layer_norm", "native_batch_norm", "native_dropout", "mkldnn_convolution", "convolution_backward"),
-    ]
+_WHOLE_TEXT = (
+    "mm bmm addmm baddbmm addbmm mv addmv dot _softmax _log_softmax native_layer_norm native_batch_norm native_dropout"
+    " mkldnn_convolution convolution_backward"
 )
+_WHOLE = frozenset(_WHOLE_TEXT.split())
 _WRAPPER = re.compile(r"autograd::engine::|torch::autograd::|\w*Backward\d*$|\w+::\w*Backward\d*$")
 _FUSED = re.compile(r"triton_|_fused_|fused_|multi_tensor_apply|graph_\d+_cpp_fused|cpp_fused", re.IGNORECASE)
 _ON_DEVICE = re.compile(r"DtoD|Device -> Device")
@@ -87,36 +79,21 @@ class WorkItems:
     operators inside.
     """
 
-    # Includes GPU events without a row.
-    trace: Trace
-    # Shell argument that names the trace.
-    shell: str
-    # True if items are GPU events.
-    on_device: bool
-    # int64 number per stream or thread.
-    lane: IntColumn
-    # int64 ns.
-    ts: IntColumn
-    # int64 ns.
-    end: IntColumn
-    # int64 ns, duration of the events or the call.
-    ns: IntColumn
-    # int8, such as POINTWISE_WORK.
-    kind: npt.NDArray[np.int8]
-    # int64 position of the operator in `calls`; −1 for none.
-    call: IntColumn
-    # Calls of the trace, then calls of captured graphs.
-    calls: Calls
-    # int64 offsets of items in `event`, with one extra at the end.
-    first: IntColumn
-    # int64 GPU events or calls.
-    event: IntColumn
-    # int64 time at the device's peaks, with data from memory; −1 if unknown.
-    bound_ns: IntColumn
-    # int64; −1 if unknown.
-    flops: IntColumn
-    # int64; −1 if unknown.
-    bytes: IntColumn
+    trace: Trace  # includes GPU events without a row
+    shell: str  # shell argument that names the trace
+    on_device: bool  # True if items are GPU events
+    lane: IntColumn  # int64 number per stream or thread
+    ts: IntColumn  # int64 ns
+    end: IntColumn  # int64 ns
+    ns: IntColumn  # int64 ns, duration of the events or the call
+    kind: npt.NDArray[np.int8]  # int8, such as POINTWISE_WORK
+    call: IntColumn  # int64 position of the operator in `calls`; −1 for none
+    calls: Calls  # calls of the trace, then calls of captured graphs
+    first: IntColumn  # int64 offsets of items in `event`, with one extra at the end
+    event: IntColumn  # int64 GPU events or calls
+    bound_ns: IntColumn  # int64 time at the device's peaks, with data from memory; −1 if unknown
+    flops: IntColumn  # int64; −1 if unknown
+    bytes: IntColumn  # int64; −1 if unknown
 
     __repr__ = brief
 

@@ -26,7 +26,7 @@ Timed = tuple[float, float, int]  # Median and interquartile range in ns, and th
 
 _ROUND_S = 0.004
 _LONG_S = 0.2  # A call that takes this long in one round is left out of the other rounds.
-_TOO_LARGE, _NOT_ASKED, _SMALL, _NO_TIME = "over --max-bytes", "not among --ops", "below --min-share", "over --budget"
+_TOO_LARGE, _NOT_ASKED, _NO_TIME = "over --max-bytes", "not among --ops", "over --budget"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ class Options:
     """What is measured, and the limits."""
 
     ops: Pattern[str] | None = None  # measure operators with a match in their names; None for all
-    min_share: float = 0.0  # leave out distinct calls with less of all operators' self time
     budget_s: float | None = None  # time for all
     timeout_s: float = 30.0  # time for one call
     threads: int = 0  # of torch, 0 for its own choice
@@ -205,13 +204,10 @@ def _execute(
 
 
 def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[str, str]]:
-    whole = max(sum(distinct.self_ns for distinct in work.distinct.values()), 1)
     wanted, left_out = list[RecordedCall](), dict[str, str]()
     for key, entry in sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0])):
         if options.ops is not None and not options.ops.search(entry.call.schema.op):
             left_out[key] = _NOT_ASKED
-        elif entry.self_ns < options.min_share * whole and entry.recorded:
-            left_out[key] = _SMALL
         elif entry.call.needed_bytes > options.max_bytes:
             left_out[key] = _TOO_LARGE
         else:

@@ -71,13 +71,12 @@ def test_lists_folders_patterns_and_engines_compare_the_same(jobs: tuple[Path, P
 
 def test_the_command(jobs: tuple[Path, Path], tmp_path: Path) -> None:
     a, b = jobs
-    done = run("etplus", "diff", a, b, "--json", tmp_path / "a.json", "--top", "2")
+    done = run("etplus", "diff", a, b, "--json", tmp_path / "a.json")
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     assert "3 ranks compared (0-2)" in text and "only in B, left out: ranks 3" in text
-    files = sorted(b.glob("rank_*.json.gz"))
-    for words in ([a, b / "rank_*.json.gz"], [a, "--versus", *files], [a, b, "--jobs", "2"]):
-        again = call("diff", *words, "--json", tmp_path / "b.json", "--top", "2")
+    for words in ([a, b / "rank_*.json.gz"], [a, b, "--jobs", "2"]):
+        again = call("diff", *words, "--json", tmp_path / "b.json")
         assert again.returncode == 0, again.stderr
         one, other = (read_json(tmp_path / name) for name in ("a.json", "b.json"))
         assert one["ranks"] == other["ranks"] and one["kernels"] == other["kernels"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +11,9 @@ from etplus.analysis.bandwidth import bandwidth_series, copy_bandwidth
 from etplus.analysis.breakdown import stream_use
 from etplus.analysis.launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
 from etplus.analysis.sequences import kernel_sequences
-from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.trace.trace import Trace
-from support import call, shared_trace
+from support import shared_trace
 from traces import REAL, kernel, kineto_of, launch, op, trace_of
 
 Event = tuple[int, int, int | None, int | None]
@@ -181,28 +178,3 @@ def test_causes_are_those_of_hta(name: str) -> None:
         for one in idle_causes(load(shared_trace(f"{name}.json.gz")))
     }
     assert found == {stream: tuple(1000 * us for us in causes) for stream, causes in HTA[name].items()}
-
-
-@pytest.mark.slow
-def test_the_delay_of_the_commands(tmp_path: Path) -> None:
-    """`--consecutive-kernel-delay`: in the numbers, the table and the page; a time without a unit is refused."""
-    trace, page = shared_trace("gpu-pairs/linear.kineto.json.gz"), tmp_path / "page.html"
-    short = 0
-    for events in events_of(load(trace)).values():
-        for (_, before, _, _), (start, _, launched, _) in itertools.pairwise(events):
-            short += start - before if launched is not None and launched <= before and start - before < 1500 else 0
-    assert 0 < short < 7_232_000
-    for option, expected in (((), 7_232_000), (("--consecutive-kernel-delay", "1.5us"), short)):
-        done = call("analyze", trace, "--json", "-", *option)
-        (told,) = json.loads(done.stdout)["traces"]
-        (row,) = told["idle_causes"]
-        assert row["kernel_wait_ns"] == expected
-        assert row["idle_ns"] == told["streams"][0]["idle_ns"]
-    assert "under 1.5 µs" in call("analyze", "--full", trace, "--consecutive-kernel-delay", "1.5us").stdout.decode()
-    small = tmp_path / "small.json"
-    small.write_bytes(kineto_of([op("aten::mm", 0, 20), launch(1, 5), kernel("mm", 1, 9, 5)]))
-    assert call("report", small, "-o", page, "--consecutive-kernel-delay", "2us").returncode == 0
-    for command in (["analyze", small], ["report", small, "-o", page]):
-        done = call(*command, "--consecutive-kernel-delay", "30")
-        assert done.returncode == 2 and b"a time with its unit, such as 30us" in done.stderr
-    assert analyze(load(trace), consecutive_kernel_delay_ns=1500).idle_causes[0].kernel_wait_ns == short

@@ -213,7 +213,7 @@ def test_a_thinned_curve_keeps_its_peak() -> None:
 
 def test_the_command_writes_text_json_and_csv(tmp_path: Path) -> None:
     path = shared_trace("gpu-kineto/h100_bert.json.gz")
-    done = call("analyze", path, "--csv", tmp_path / "tables", "--json", tmp_path / "x.json", "--top", "3")
+    done = call("analyze", path, "--csv", tmp_path / "tables", "--json", tmp_path / "x.json", "--full")
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     assert call("analyze", path).stdout.count(b"memory peak ") == 1

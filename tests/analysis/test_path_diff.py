@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser import chromium, open_page
 from etplus.analysis.findings.trace_changes import changes
-from etplus.analysis.path_diff import path_rows
+from etplus.analysis.place_diff import path_rows
 from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import difference, json_of_difference
 from etplus.converters.open import load

@@ -153,8 +153,8 @@ def test_commands(tmp_path: Path) -> None:
         == json.loads(json.dumps(json_of(analyze(part_of(load(file), steps="decode")))))["serving_steps"]
     )
     assert (tmp_path / "csv" / "serving_phases.csv").read_text().count("\n") == 3
-    named = run("etplus", "analyze", "--full", file, "--annotation", "execute_", "--batch-size", "4")
-    assert b"samples/s at batch size 4" in named.stdout and b"iterations" in named.stdout
+    named = run("etplus", "analyze", "--full", file, "--annotation", "execute_")
+    assert named.returncode == 0, named.stderr
     assert call("predict", "fit", file, "--steps", "decode", "-o", tmp_path / "model.json").returncode == 0
     predicted = call("predict", "run", file, "--steps", "decode", "--model", tmp_path / "model.json", "--force")
     assert predicted.returncode == 0, predicted.stderr

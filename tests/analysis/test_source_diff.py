@@ -8,7 +8,7 @@ from pathlib import Path
 import etplus
 import pytest
 from etplus import link
-from etplus.analysis.source_diff import line_rows
+from etplus.analysis.place_diff import line_rows
 from stack_events import frame, program
 from support import call
 from traces import kineto_of

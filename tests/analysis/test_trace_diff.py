@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.analysis.path_diff import path_rows
+from etplus.analysis.place_diff import path_rows
 from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, regressions
 from etplus.converters.open import load as read_trace

@@ -39,4 +39,4 @@ def test_files_and_folders_are_completed(monkeypatch: pytest.MonkeyPatch, capsys
         for action, (_, how) in zip(one._actions, completed(one), strict=True)
     }
     files = {metavar for metavar, kind in how.items() if kind == "a file"}
-    assert {"FILE", "OUT", "MODEL", "PAGE", "PREFIX"} <= files and how["DIR"] == "a folder" and how["N"] is None
+    assert {"FILE", "OUTPUT", "MODEL", "PAGE", "PREFIX"} <= files and how["DIR"] == "a folder" and how["N"] is None

@@ -17,12 +17,8 @@ def test_texts(tmp_path: Path) -> None:
     cases = [
         "convert plus.json -o job.0.et",
         "convert plus.json -o job.0.et --json -",
-        "convert plus.json step.dot",
-        "convert plus.json step.dot",
+        "convert plus.json -o step.dot",
         "convert plus.json",
-        "convert plus.json kineto.json other.dot",
-        "convert et.json kineto.json",
-        "convert --et-file et.json --kineto-file kineto.json",
         "convert --et-file et.json --kineto-file kineto.json -o of_pair.json --json out.json",
         "convert plus.json -o three.dot --option max-nodes=3",
         "convert plus.json -o few.dot --option max_nodes",

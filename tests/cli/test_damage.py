@@ -98,7 +98,7 @@ def test_what_is_written_carries_it_on(folder: Path) -> None:
     assert call("convert", "--augment", "plus.json", "-o", "augmented.json", cwd=folder).returncode == 0
     assert call("convert", "plus.json", "--out", "a", "--to", "chakra", cwd=folder).returncode == 0
     (chakra,) = folder.glob("a*.et")
-    assert call("convert", chakra, folder / "back.json", "--to", "etplus").returncode == 0
+    assert call("convert", chakra, "-o", folder / "back.json", "--to", "etplus").returncode == 0
     for name in ("augmented.json", "back.json"):
         assert read_json(folder / name)["etplus"]["damage"] == damage
     assert warned(call("replay", chakra).stderr)

@@ -16,13 +16,12 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_texts(tmp_path: Path) -> None:
     cases = [
         "diff kineto.json slow.json",
-        "diff kineto.json slow.json --by-shape --top 3 --total",
+        "diff kineto.json slow.json --by-shape --total",
         "diff kineto.json slow.json --total -o tables.txt --json numbers.json",
         "diff kineto.json slow.json -o page.html",
         "diff kineto.json slow.json --steps 0 --max-regression 5",
         "diff kineto.json",
         "diff kineto.json slow.json --max-regression never",
-        "diff plus.json slow.json --top 0",
-        "diff slow.json kineto.json --max-regression 5% --top 2",
+        "diff slow.json kineto.json --max-regression 5%",
     ]
     check_texts("diff", cases, tmp_path)

@@ -107,7 +107,7 @@ def test_help_as_a_process() -> None:
     [
         ("anlyze x.json", "analyze"),
         ("help rprt", "report"),
-        ("analyze x.json --overhead-s o.json", "--overheads"),
+        ("analyze x.json --summar-y", "--summary"),
         ("link --kineto-file x --ouput=y", "--output"),
         ("link --match sequenc", "sequence"),
     ],

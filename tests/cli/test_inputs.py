@@ -142,7 +142,6 @@ def test_a_kineto_trace_alone(folder: Path, command: str, monkeypatch: pytest.Mo
         ("diff plus.json", "1 trace was given; give 2"),
         ("diff plus.json linked job", "3 traces were given; give 2"),
         ("convert --augment plus.json linked -o out/x.json", "2 traces were given; give 1"),
-        ("convert --augment plus.json", "no output; give it with -o OUTPUT"),
         ("analyze linked --json linked/rank_0.etplus.json", "would replace an input"),
         (f"replay {PAIR} --json et.json", "would replace an input"),
         ("analyze plus.json --json - -o -", "standard output (-) can take one output only"),

@@ -56,7 +56,6 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
         ([job, "--output", tmp_path / "file" / "out"], "file is a file"),
         ([job, "--iteration", "best"], "unknown iteration"),
         ([job, "--manifest", tmp_path / "none.csv"], "no such file"),
-        ([job, "--engine", "dask"], "a scheduler belongs to"),
         ([job, "--scheduler", tmp_path / "none.json"], "none.json"),
         ([job, "--ranks", "3-1"], "must be a list of ranks"),
     ):
@@ -146,7 +145,6 @@ def test_a_folder_and_a_pair_have_options_of_their_own(tmp_path: Path) -> None:
         (("link", job, "--kineto-file", pair[1]), "--kineto-file is for one pair"),
         (("link", *pair, "--dry-run"), "--dry-run is for the folder of a job"),
         (("link", *pair, "--scheduler", "x"), "--scheduler is for the folder of a job"),
-        (("batch", job), "the command 'batch' is now `etplus link FOLDER`"),
     ):
         refused = call(*words)
         assert refused.returncode == 2 and refused.stderr.count(b"\n") == 1 and message in refused.stderr.decode()

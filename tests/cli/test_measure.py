@@ -41,15 +41,14 @@ def test_threads_and_times() -> None:
 def test_options_of_measure() -> None:
     plain, found = (
         options(),
-        options(*["--ops", "mm|conv", "--min-share", "0.1%", "--budget", "60", "--rounds", "1000", "--threads", "2"]),
+        options(*["--ops", "mm|conv", "--budget", "60", "--rounds", "1000", "--threads", "2"]),
     )
-    assert (plain.ops, plain.min_share, plain.budget_s, plain.rounds) == (None, 0, None, Options.rounds)
+    assert (plain.ops, plain.budget_s, plain.rounds) == (None, None, Options.rounds)
     assert found.ops is not None and found.ops.search("aten::mm") and not found.ops.search("aten::add")
-    assert (found.min_share, found.budget_s, found.timeout_s, found.threads) == (0.001, 60, 30, 2)
-    assert found.rounds == 1000 and options("--min-share", "1").min_share == 1 == options("--rounds", "1").rounds
+    assert (found.budget_s, found.timeout_s, found.threads) == (60, 30, 2)
+    assert found.rounds == 1000 and options("--rounds", "1").rounds == 1
     for words, message in (
-        (["--ops", "("], "invalid regular expression"), (["--min-share", "x"], "give a share from 0 to 1"),
-        (["--min-share", "101%"], "give a share from 0 to 1"), (["--min-share=-1"], "give a share from 0 to 1"),
+        (["--ops", "("], "invalid regular expression"),
         (["--budget", "0"], "give seconds above 0"), (["--budget", "inf"], "give seconds above 0"),
         (["--rounds", "0"], "give a number from 1 to 1000"), (["--rounds", "1001"], "give a number from 1 to 1000"),
     ):  # fmt: skip

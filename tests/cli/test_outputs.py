@@ -76,8 +76,7 @@ CASES = {
     "fit --device-spec": "predict fit plus.json --device-spec spec.json -o spec.json",
     "predict --json": "predict run plus.json --model model.json --json plus.json",
     "predict --json model": "predict run plus.json --model model.json --json model.json",
-    "analyze --overheads": "analyze kineto.json --overheads kineto.json",
-    "analyze --overheads, ET+": "analyze plus.json kineto.json --overheads plus.json",
+    "analyze --json, ET+": "analyze plus.json kineto.json --json plus.json",
     "report": "report kineto.json plus.json -o plus.json",
     "report --device-spec": "report kineto.json --device-spec spec.json -o spec.json",
     "augment": "convert --augment kineto.json -o kineto.json",
@@ -149,7 +148,7 @@ def test_train_does_not_replace_its_graphs(inputs: Path) -> None:
     [
         "replay plus.json --json same.json --chrome ./same.json",
         "link --et-file et.json --kineto-file kineto.json --output same.json --report same.json",
-        "analyze kineto.json --csv same --overheads same/kernels.csv",
+        "analyze kineto.json --csv same --json same/kernels.csv",
     ],
 )
 def test_two_outputs_of_one_name(inputs: Path, command: str) -> None:
@@ -167,8 +166,8 @@ def test_two_outputs_on_standard_output(inputs: Path) -> None:
         "link --et-file et.json --kineto-file kineto.json --output new.json --report",
         "convert plus.json --to chrome -o", "replay plus.json --json", "replay plus.json --chrome",
         "predict fit plus.json -o", "predict run plus.json --model model.json --json",
-        "analyze kineto.json --overheads", "analyze kineto.json --csv",
-        "report kineto.json -o", "convert --augment kineto.json", "demo --output",
+        "analyze kineto.json -o", "analyze kineto.json --csv",
+        "report kineto.json -o", "convert --augment kineto.json -o", "demo --output",
         "link . --output",
     ],
 )  # fmt: skip

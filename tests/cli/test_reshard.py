@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -10,39 +9,16 @@ from typing import Any
 import pytest
 from command_texts import check_texts
 from etplus.cli import reshard as module
-from etplus.cli.reshard import _network, _ranks, _text
-from etplus.planning.reshard.layout import Layout
-from etplus.timeline.network import parse_network
-from etplus.trace.errors import UsageError
+from etplus.cli.reshard import _text
 from support import call, linked
 
 
-def test_lists_of_ranks() -> None:
-    layout = Layout(tp=2, dp=4)
-    assert _ranks(None, layout) is None and _ranks("7", layout) == [7]
-    assert _ranks("5,0-2,1", layout) == [0, 1, 2, 5] and _ranks("3-3", layout) == [3]
-    for text in ("a", "1-b", "-1", "", "1,,2", "1--2"):
-        with pytest.raises(UsageError, match="give ranks such as 0,1,60-63"):
-            _ranks(text, layout)
-    for text in ("8", "0-8", "100"):
-        with pytest.raises(UsageError, match="the layout has ranks 0 to 7"):
-            _ranks(text, layout)
-
-
-def network(**options: Any) -> Any:
-    return _network(argparse.Namespace(**{"network": None, "link_bandwidth": None, "link_latency": None} | options))
-
-
-def test_links() -> None:
-    assert network() is None
-    assert network(link_bandwidth=50.0) == parse_network("bandwidth=50.0,latency=0")
-    assert network(link_bandwidth=50.0, link_latency="3us") == parse_network("bandwidth=50.0,latency=3us")
-    assert network(network="bandwidth=25,latency=5us") == parse_network("bandwidth=25,latency=5us")
-    for more in ({"link_bandwidth": 1.0}, {"link_latency": "1us"}):
-        with pytest.raises(UsageError, match="leave --link-bandwidth and --link-latency out"):
-            network(network="bandwidth=25", **more)
-    with pytest.raises(UsageError, match="needs --link-bandwidth"):
-        network(link_latency="1us")
+@pytest.mark.parametrize(
+    ("ranks", "message"), [("a", "must be a list of ranks"), ("8", "the layout has ranks 0 to 7"), ("0-8", "0 to 7")]
+)
+def test_ranks_that_the_layout_lacks(ranks: str, message: str) -> None:
+    done = call("reshard", "none.json", "--tp", "2", "--dp", "4", "--ranks", ranks)
+    assert done.returncode == 2 and message in done.stderr.decode()
 
 
 def test_the_text_of_a_report() -> None:
@@ -83,7 +59,6 @@ def test_texts(tmp_path: Path) -> None:
         "reshard plus.json --to chakra",
         "reshard plus.json --ranks 3",
         "reshard plus.json --use kineto.json --tp 2",
-        "reshard plus.json --link-latency 5us",
         "reshard plus.json --dp 2 --batch 3",
         "reshard plus.json --dp 4 --json -",
         "reshard plus.json --dp 4 -o out --representative",

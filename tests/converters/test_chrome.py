@@ -184,7 +184,7 @@ def test_it_links_with_the_execution_trace_again(tmp_path: Path) -> None:
     et, _ = fixture_pair(NAME)
     plus, converted = linked(NAME).to_dict(), tmp_path / "trace.json"
     linked(NAME).write(tmp_path / "plus.json")
-    done = call("convert", tmp_path / "plus.json", converted, "--to", "chrome")
+    done = call("convert", tmp_path / "plus.json", "-o", converted, "--to", "chrome")
     assert done.returncode == 0, done.stderr
     done = call("link", "--et-file", et, "--kineto-file", converted, "--output-file", tmp_path / "again.json")
     assert done.returncode == 0, done.stderr

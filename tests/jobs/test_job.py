@@ -68,10 +68,10 @@ def test_a_job_of_nothing_is_an_error(source: object, tmp_path: Path, monkeypatc
 def test_tables_are_those_of_the_ranks(folder: Path) -> None:
     job = etplus.load(sorted(folder.glob("rank_*.json.gz")))
     found = job.analyze()
-    assert set(TABLES) <= set(found.tables)
+    assert set(TABLES) <= set(found)
     for rank, trace in job.ranks.items():
         own = tables_of(trace.analyze())
-        for name, rows in found.tables.items():
+        for name, rows in found.items():
             assert [row for row in rows if row["rank"] == rank] == [{"rank": rank, **row} for row in own[name]], name
     frame = found.kernels.to_pandas()
     assert frame.groupby("rank").total_ns.sum().to_dict() == {

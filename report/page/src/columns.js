@@ -4,24 +4,6 @@ import { page } from "./state.js";
 
 /** Key, title, unit and meaning. @type {Record<string, [string, string, string, string][]>} */
 const MADE = {
-  t4: [
-    ["call", "Call", "name", "Runtime call."],
-    ["n", "Calls", "count", "Calls without outliers."],
-    ["mean", "Mean", "ns", "Mean duration."],
-    ["std", "Deviation", "ns", "Standard deviation."],
-    ["outliers", "Outliers", "count", "Much longer calls, which the mean excludes."],
-    ["all", "Mean with outliers", "ns", "Mean duration of all calls."],
-    ["sum", "Sum", "ns", "Sum of all durations."],
-  ],
-  overheads: [
-    ["op", "Operator", "name", "Topmost operator."],
-    ["count", "Count", "count", "Calls."],
-    ["total", "CPU time", "ns", "CPU time with all calls inside."],
-    ["t2", "T2", "ns", "From the operator's start to its first launch."],
-    ["t3", "T3", "ns", "From the end of the operator's last launch to its end."],
-    ["t5", "T5", "ns", "Between two launches; self time of operators without launches."],
-    ["launches", "Launches with", "name", "Runtime calls that launch its GPU events."],
-  ],
   ranks: [
     ["name", "Rank", "text", "Rank."],
     ["file", "File", "name", "File of its trace."],

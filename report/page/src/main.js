@@ -19,7 +19,6 @@ import { kernelsSection } from "./sections/kernels.js";
 import { launchesSection } from "./sections/launches.js";
 import { memorySection } from "./sections/memory.js";
 import { operatorsSection } from "./sections/operators.js";
-import { overheadsSection } from "./sections/overheads.js";
 import { overviewSection, timelineSection, traceSection } from "./sections/overview.js";
 import { pathSection } from "./sections/path.js";
 import { ranksSection } from "./sections/ranks.js";
@@ -32,8 +31,8 @@ import { selectFromAddress } from "./timeline/inspector.js";
 /** In their order on the page; one that has nothing to show returns null. @type {Section[]} */
 const SECTIONS = [
   overviewSection, manySection, timelineSection, findingsSection, jobSection, ranksSection, pathSection, servingSection,
-  traceSection, breakdownSection, operatorsSection, sourceSection, flameSection, kernelsSection, overheadsSection, idleSection,
-  launchesSection, memorySection, communicationSection, tablesSection,
+  traceSection, breakdownSection, operatorsSection, sourceSection, flameSection, kernelsSection, idleSection, launchesSection,
+  memorySection, communicationSection, tablesSection,
 ];
 
 let drawings = 0; // a later drawing cancels the earlier

@@ -6,7 +6,7 @@ import { $, page } from "./state.js";
 /** @type {Record<string, string[]>} */
 const GROUPS = {
   GPU: ["breakdown", "kernels", "idle", "launches"],
-  CPU: ["operators", "source", "flame", "overheads"],
+  CPU: ["operators", "source", "flame"],
   Job: ["job", "axis", "communication"],
   More: ["memory", "serving", "tables"],
 };

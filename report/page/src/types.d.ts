@@ -65,7 +65,6 @@ interface Analysis extends Record<AnalysisTable, Row[]> {
   kernel_labels: Record<string, string>;
   iterations: Row;
   host: Row;
-  overheads: Row;
   damage: string[];
   notes: string[];
   consecutive_kernel_delay_ns: number;

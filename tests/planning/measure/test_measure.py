@@ -292,7 +292,6 @@ def test_commands_without_torch(tmp_path: Path) -> None:
         ("measure x.json --script aten::mm -o r.py --max-bytes 10", b"over --max-bytes"),
         ("measure x.json -o m.json --device tpu", b"give cpu or cuda:N"),
         ("measure x.json -o m.json --ops (", b"invalid regular expression"),
-        ("measure x.json -o m.json --min-share 200%", b"give a share"),
         ("measure x.json -o m.json --budget nan", b"give seconds"),
         ("measure x.json -o m.json --timeout -1", b"give seconds"),
         ("measure x.json -o m.json --rounds 0", b"--rounds 0: give a number from 1"),

@@ -124,9 +124,6 @@ def test_what_is_left_out(worker: FakeWorker) -> None:
         NotExecuted("aten::mm", "no operator schema (recorded without an Execution Trace)", 1, 0.25),
         NotExecuted("aten::mm", "over --max-bytes", 1, 0.25),
     )
-    found = measure(trace_of(mm(), mm(), mm(), mm(16)), options=Options(rounds=1, min_share=0.26))
-    assert found.not_executed == (NotExecuted("aten::mm", "below --min-share", 1, 0.25),)
-    assert measure(trace_of(mm(), mm(16)), options=Options(rounds=1, min_share=0.5)).executed == 1.0
 
 
 def test_the_budget_and_long_calls(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +155,7 @@ def test_shapes_that_were_not_recorded(worker: FakeWorker) -> None:
     """Their own times do not count, but that they are called does."""
     found: Measured = measure(trace_of(mm()), reshaped=[trace_of(mm(16))], options=Options(rounds=1))
     assert [(one.recorded_ns, one.count) for one in found.timings] == [(100_000.0, 1), (None, 1)]
-    only = measure([], reshaped=[trace_of(mm())], options=Options(rounds=1, min_share=2.0))
+    only = measure([], reshaped=[trace_of(mm())], options=Options(rounds=1))
     assert only.executed == 1.0 and [one.recorded_ns for one in only.timings] == [None]
 
 

@@ -322,7 +322,6 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
         (["--tp", "3"], b"tp=3"),
         (["--ranks", "0-9"], b"ranks 0 to 0"),
         (["--network", "bandwidth=0"], b"bandwidth"),
-        (["--link-latency", "5us"], b"--link-bandwidth"),
         (["--from", "tp=x"], b"layout"),
         (["--to", "chakra"], b"-o"),
         (["--sequence-parallel"], b"megatron"),

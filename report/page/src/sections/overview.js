@@ -112,9 +112,6 @@ export function overviewSection(report, rank) {
         )
       : null,
     rate !== null ? tile("Achieved", show(rate, "flop/s"), peak) : null,
-    told.samples_per_second
-      ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`)
-      : null,
     served?.tokens_per_second
       ? tile("Tokens", `${plain(served.tokens_per_second)} /s`, servedNote(analysis.serving_phases))
       : null,
