@@ -28,8 +28,7 @@ IN_MEMORY = "<bytes>"  # file name of in-memory traces in messages
 LAUNCH = "cudaLaunchKernel"
 LAUNCH_NS = 5_000  # CPU time of a launch
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
-# inputs or outputs of a node, as in an ET or as its JSON; None if it has none
-Arguments = dict[str, Any] | orjson.Fragment | None
+Arguments = dict[str, Any] | orjson.Fragment | None  # a node's inputs or outputs, as in an ET or as its JSON
 NodeTensors = tuple[Arguments, Arguments]
 
 
