@@ -110,7 +110,7 @@ def test_every_way_gives_the_same_numbers(
     for way in WAYS:
         if way not in ("ET+", ".et"):
             assert outputs(folder, command, way) == expected, way
-            assert ("linked  " in capsys.readouterr().err) == (way in ("pair", "recordings"))
+            assert ("linked " in capsys.readouterr().err) == (way in ("pair", "recordings"))
     assert outputs(folder, command, ".et").keys() == expected.keys()
 
 
