@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 
 from ..analysis.findings import Evidence, Finding, Findings, Gain, Where
 from ..trace.intervals import union
@@ -12,6 +12,7 @@ from ..trace.printable import printable
 from ..trace.text_tables import first_clause, fitting, in_ms, in_short
 from ..trace.trace import Trace
 
+_FOLDERS = re.compile(r"[^\s(]*[/\\]")
 _LABEL = " " * 8
 _MOST, _DETAILED = 7, 3  # problems on the screen, and problems with title and advice: 24 lines in total
 _SCALED = {
@@ -124,12 +125,13 @@ def gain_range(gain: Gain) -> str:
 
 
 def _short_place(where: Where, room: int) -> str:
-    """Return the most precise known place, cut from the front."""
+    """Return the most precise known place: without folders, then without the function, then cut from the front."""
     rank = "" if where.rank is None else f"rank {where.rank}"
-    place = next(filter(None, (where.source, where.module, where.operator, where.kernel, where.phase)), "")
-    text = printable(", ".join(filter(None, (rank, place))), "?")
-    if where.source and len(text) > room:
-        text = ", ".join(filter(None, (rank, PurePath(place).name)))
+    line = where.place or where.source or ""
+    lines = (line, _FOLDERS.sub("", line), _FOLDERS.sub("", where.source or "")) if line else ()
+    others = next(filter(None, (where.module, where.operator, where.kernel, where.phase)), "")
+    texts = [printable(", ".join(filter(None, (rank, place))), "?") for place in lines or (others,)]
+    text = next((text for text in texts if len(text) <= room), texts[-1])
     return text if len(text) <= room else f"…{text[1 - room :]}"
 
 
@@ -162,9 +164,10 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        printable(text, " "), width, initial_indent=f"{label:<8}", subsequent_indent=_LABEL, break_long_words=True
-    )
+    if label == "show":  # a command, which must run when it is pasted
+        lines = textwrap.wrap(printable(text, " "), width - 10, break_on_hyphens=False, break_long_words=False)
+        return [f"{label:<8}" + f" \\\n{_LABEL}".join(lines)]
+    return textwrap.wrap(printable(text, " "), width, initial_indent=f"{label:<8}", subsequent_indent=_LABEL)
 
 
 def value_text(evidence: Evidence) -> str:
@@ -197,5 +200,12 @@ def gain_text(gain: Gain, makespan_ns: int = 0) -> str:
 def place_text(where: Where) -> str:
     """Return the known parts of the place, from line to kernel."""
     rank = None if where.rank is None else f"rank {where.rank}"
-    known = (rank, where.source, where.module, where.operator, where.kernel, where.phase and f"({where.phase})")
+    known = (
+        rank,
+        where.place or where.source,
+        where.module,
+        where.operator,
+        where.kernel,
+        where.phase and f"({where.phase})",
+    )
     return " > ".join(text for text in known if text)

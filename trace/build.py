@@ -27,7 +27,7 @@ from .node_texts import NO_RECORDS as NO_RECORDS  # what makers of traces need w
 from .node_texts import RecordStore
 from .nodes import NODE_COLUMNS, Nodes
 from .printable import shortened
-from .root_facts import damage_in
+from .root_facts import EtplusSection, damage_in
 from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import Trace
@@ -166,7 +166,7 @@ class TraceBuilder:
         return Trace(
             file=self.file,
             header={} if header is None else header,
-            summary=summary,
+            summary=EtplusSection(summary),
             flat=flat,
             texts=texts,
             nodes=Nodes(structural=as_column(structural), parent_row=parent_row, thread=thread, **columns),
@@ -256,7 +256,7 @@ class TraceBuilder:
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
     """Return a trace that `build` completes on first use; its texts and summary suffice to write it."""
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
-    vars(trace).update(file=file, summary=summary, texts=texts, captured=None, _build=build)
+    vars(trace).update(file=file, summary=EtplusSection(summary), texts=texts, captured=None, _build=build)
     return trace
 
 

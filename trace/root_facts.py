@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -27,6 +27,13 @@ def groups_in(listed: Any) -> dict[str, list[int]]:
         if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
             groups[str(group.get("pg_name"))] = ranks
     return groups
+
+
+class EtplusSection(dict[str, Any]):
+    """The root's `etplus`: how the trace was made."""
+
+    def __call__(self) -> NoReturn:  # the first guess of many users
+        raise TypeError("summary is the section `etplus` of the file, not a function; print `analyze()`")
 
 
 class RootFacts:

@@ -34,6 +34,7 @@ class Where:
     """Known place of a finding; see `where_of`."""
 
     source: str | None = None  # line of user code, "train.py:7"
+    place: str | None = None  # the same for people: a call's line, or the function, "forward (train.py:17)"
     module: str | None = None  # module path
     operator: str | None = None
     kernel: str | None = None

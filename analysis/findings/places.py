@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from ...trace.columns import IntColumn
 from ...trace.intervals import sums
 from ...trace.kinds import GPU, PHASES
 from ...trace.origin import origin_of_rows
+from ...trace.stacks import SourceLine
 from ...trace.tables import OP
 from ...trace.trace import Trace
 from .finding import Where
@@ -48,7 +50,8 @@ def where_of(
     ops = _operators(trace, rows)
     start = trace.nodes.span.start
     found: dict[str, Any] = {
-        "source": _mostly(origin.entry[rows], ns, _line_of(trace)),
+        "source": _mostly(origin.entry[rows], ns, _line_of(trace, attrgetter("file_line"))),
+        "place": _mostly(origin.entry[rows], ns, _line_of(trace, str)),
         "module": _mostly(origin.module[rows], ns, lambda code: _path(trace, code)),
         "operator": _mostly(ops, ns, lambda code: trace.names[code] if code >= 0 else None),
         "kernel": _mostly(trace.nodes.name[rows[on_device]], ns[on_device], trace.names.__getitem__),
@@ -76,12 +79,12 @@ def _operators(trace: Trace, rows: IntColumn) -> IntColumn:
     return np.where(op >= 0, calls.name[np.maximum(op, 0)], -1)
 
 
-def _line_of(trace: Trace) -> Callable[[int], str | None]:
+def _line_of(trace: Trace, text: Callable[[SourceLine], str]) -> Callable[[int], str | None]:
     table = trace.source_table
 
     def line(entry: int) -> str | None:
         code = int(table.of_entry[entry]) if entry >= 0 else -1
-        return table.lines[code].file_line if code >= 0 else None
+        return text(table.lines[code]) if code >= 0 else None
 
     return line
 

@@ -299,7 +299,7 @@ class _Compared:
                 "other-line", f"{row.place} calls other operators ({row.what_changed}): {in_ms(row.change_ns)} more",
                 [(f"A: {what['A'] or 'nothing'}; B: {what['B'] or 'nothing'}", row.change_ns, "ns")],
                 "the program differs there: that is the first place to look",
-                ns=row.change_ns, where=Where(source=f"{row.file}:{row.lines}"),
+                ns=row.change_ns, where=Where(source=f"{row.file}:{row.lines}", place=row.place),
             )  # fmt: skip
 
     def operators(self) -> Iterator[Finding]:
