@@ -1,1 +1,1 @@
-"""Several ranks of a job: linking them as a batch, pairing files, matching collectives, clocks."""
+"""Work with the ranks of a job: link them as a batch, pair files, match collectives, and align clocks."""

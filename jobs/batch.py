@@ -1,4 +1,4 @@
-"""Link all ranks of a job, on several processes or machines, and report on them together."""
+"""Link all ranks of a job on several processes or machines, and report on them together."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, write_bytes
 
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
-_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # `link_many` sets these options of `link` for each rank.
+_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # Options of `link` that `link_many` sets for each rank.
 
 
 @dataclass(frozen=True, repr=False)
 class Batch(Record):
     """The result of `link_many`."""
 
-    report: JobReport  # about the job, also written as job_report.json and job_report.txt
+    report: JobReport  # report on the job, also written as job_report.json and job_report.txt
     output: str  # folder of the reports and the ET+ files
-    now: int  # now, before: number of ranks linked by this run, and by earlier ones
+    now: int  # now, before: number of ranks linked by this run, and by earlier runs
     before: int
 
     @property
     def complete(self) -> bool:
-        """All ranks are linked."""
+        """True if all ranks are linked."""
         return not self.report.failed and not self.report.missing
 
 
@@ -71,17 +71,16 @@ def link_many(
 ) -> Batch:
     """Link all ranks of a job: write `rank_N.etplus.json.gz` (or columns) for each, and a report about the job.
 
-    The report names ranks that fail. Ranks that an earlier, equal run has linked are kept. Call it below `if __name__
-    == "__main__":`, because workers may import the script.
+    The report lists ranks that fail. Ranks already linked by an earlier run with the same inputs and options are kept.
+    Call this function below `if __name__ == "__main__":`, because workers may import the script.
 
     Args:
-        source: folder of the traces, or its URL with fsspec (s3://, gs://, ...).
-        output: folder or URL of the results, "etplus" in `source` by default; columns if it ends in .parquet or
-            .etplus, see docs/reference/columns.md.
-        manifest, et, kineto, ranks: which files to link, see `find_job`.
+        source: folder of the traces, or its fsspec URL (s3://, gs://, ...).
+        output: folder or URL of the results, by default "etplus" in `source`; writes columns if it ends in .parquet or
+        .etplus, see docs/reference/columns.md. manifest, et, kineto, ranks: which files to link, see `find_job`.
         engine, jobs, scheduler: where to link: "processes" (one per core by default), "dask" at an address or a
-            scheduler file, or a `concurrent.futures.Executor` with workers that reach the same files.
-        min_match, min_certain: a rank fails if a smaller share of its ET's ops is linked, or has a certain link.
+        scheduler file, or a `concurrent.futures.Executor` with workers that can access the same files. min_match,
+        min_certain: a rank fails if the share of its ET's ops with a link, or with a certain link, is smaller.
         iteration, progress, graph_captures, provenance, options: as in `link`; all ranks take the "first" iteration.
 
     Raises:
@@ -132,9 +131,9 @@ def find_job(
 
     Args:
         source, output: as in `link_many`.
-        manifest: CSV or JSON file that lists rank, et, kineto, with file names relative to `source`.
+        manifest: CSV or JSON file that lists rank, et and kineto, with file names relative to `source`.
         et, kineto: patterns such as "*step_12*.json" for files of that kind.
-        ranks: the expected ranks; by default 0 to the highest one found.
+        ranks: the expected ranks, by default 0 to the highest rank found.
     """
     folder = open_folder(source)
     if manifest is not None:
@@ -153,7 +152,7 @@ def find_job(
 
 
 def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.PathLike[str] | None) -> None:
-    """Refuse a job if an output would replace an input or cannot be written."""
+    """Raise an error if an output would replace an input or cannot be written."""
     inputs = {file if is_url(file) else task.source.place(file) for task in tasks for file in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
     inputs |= {file for task in tasks for file in task.captures}
@@ -170,7 +169,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
 
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that differ from their defaults, so that a spelled-out default does not change the output."""
+    """Return the options that differ from their defaults, because an explicit default must not change the output."""
     defaults = {field.name: field.default for field in fields(LinkOptions) if field.name not in _OF_A_RANK}
     unknown = sorted(options.keys() - defaults.keys())
     if unknown:
@@ -187,7 +186,7 @@ def _output_folder(source: Folder, output: str | os.PathLike[str] | None) -> str
 
 
 def _inside(root: str, output: str) -> str:
-    """Return the output folder relative to the input folder, "" if it is not inside."""
+    """Return the output folder relative to the input folder, "" if it is outside."""
     if is_url(root) or is_url(output):
         return output.rstrip("/").removeprefix(f"{root}/") if output.startswith(f"{root}/") else ""
     try:
@@ -200,7 +199,7 @@ def _inside(root: str, output: str) -> str:
 def _link_all(
     engine: Engine, tasks: Sequence[RankTask], progress: bool
 ) -> tuple[dict[int, RankState], dict[int, str], int]:
-    """Return the states of linked ranks, the reasons for the others, and the number of ranks linked before."""
+    """Return the states of linked ranks, the reasons why other ranks failed, and the number of ranks linked before."""
     states: dict[int, RankState] = {}
     failures: dict[int, str] = {}
     before = 0

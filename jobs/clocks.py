@@ -1,10 +1,10 @@
-"""Estimate the ranks' clock offsets from the collectives they share, and when data moves.
+"""Estimate the ranks' clock offsets from shared collectives, and when data moves.
 
-A collective in which every rank needs data of every other ends everywhere at about the same time, however late a rank
-arrived. So a clock is ahead by the median distance of its rank's ends from the others' ends. Drift is not modeled.
+A collective in which every rank needs data from every other rank ends on all ranks at about the same time. So a rank's
+clock is ahead by the median difference between its ends and the other ranks' ends. Drift is not modeled.
 
-On the host, ends scatter by milliseconds, because each rank's backend must get a processor first. There all clocks are
-treated as one if no rank leaves a collective before all have arrived.
+On the host, ends scatter by milliseconds, because each rank's backend must first get a processor. If no rank seems to
+leave a host collective before all ranks have arrived, all clocks are assumed to agree.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SYNCHRONIZING = (
 
 
 def synchronizes(kind: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which kinds of collectives no rank can leave before all have arrived."""
+    """Return which collectives no rank can leave before all ranks have arrived, by kind."""
     return np.isin(kind, _SYNCHRONIZING)
 
 
 def synchronizing(matched: Sequence[Matched]) -> list[Matched]:
-    """Return the collectives of two or more ranks that no rank can leave before all have arrived."""
+    """Return the collectives of two or more ranks that no rank can leave before all ranks have arrived."""
     keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
     selected = []
     for group in matched:
@@ -45,10 +45,10 @@ def synchronizing(matched: Sequence[Matched]) -> list[Matched]:
 
 
 def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
-    """Estimate how far each rank's clock is ahead of the lowest rank that collectives (`synchronizing`) and, on the
-    host, `messages` join it with."""
+    """Estimate how far each rank's clock is ahead of the reference rank: the lowest rank connected to it by collectives
+    (`synchronizing`) and, on the host, `messages`."""
     matched = [group for group in matched if len(group.kind)]
-    zero = min((int(group.end.min()) for group in matched), default=0)  # small numbers stay exact in doubles
+    zero = min((int(group.end.min()) for group in matched), default=0)  # doubles represent small numbers exactly
     ends = [group.end - zero for group in matched]
     offset, reference = _along_groups(matched, ends)
     for ranks in _on_one_clock([*matched, *(message for message in messages if len(message.kind))]):
@@ -96,7 +96,7 @@ def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tupl
             continue
         offset[first], reference[first] = 0, first
         waiting = [first]
-        for rank in waiting:  # grows while it is walked
+        for rank in waiting:  # grows during the loop
             for g in sorted(set(groups[rank]) - done, key=lambda g: (-len(matched[g].ranks), g)):
                 done.add(g)
                 members = matched[g].ranks
@@ -116,17 +116,17 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
 class JobTransfers(NamedTuple):
     """Transfers of matched communications."""
 
-    begin: IntColumn  # int64 (n,) ns by the common clock, when the last rank has come, or when a message is sent
+    begin: IntColumn  # int64 (n,) ns on the common clock: arrival of the last rank, or time at which a message is sent
     duration: IntColumn  # int64 (n,) ns
-    seen: npt.NDArray[np.bool_]  # bool (n,), `duration` is a transfer time on the host, seen in the recorded times
+    seen: npt.NDArray[np.bool_]  # bool (n,), `duration` is a transfer time on the host found in the recorded times
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
-    """Return when the data of matched communications moves, equally long on each rank; `offsets` in ns.
-    A kernel on the device runs while it waits, so its shortest duration over the ranks is the transfer. On the host
-    a rank arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start
-    to the first end (two ranks in an all-reduce from 10 to 50 and from 30 to 40 µs: from 30 to 40 µs). A message
-    takes no longer than its sender does."""
+    """Return when the data of matched communications moves, for the same time on each rank; `offsets` are in ns. A
+    device kernel runs while it waits, so the shortest duration over the ranks is the transfer. On the host, a rank
+    arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the
+    first end (30 to 40 µs if two ranks run an all-reduce from 10 to 50 and from 30 to 40 µs). A message takes at most
+    as long as on its sender."""
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     start, end = matched.start - ahead, matched.end - ahead
     last, least = start.max(axis=1), (end - start).min(axis=1)

@@ -1,4 +1,4 @@
-"""Comparison of two traces or jobs."""
+"""Compare two traces or jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
         total: compare whole traces, not average iterations.
 
     Raises:
-        UsageError: two jobs that have no rank in common.
+        UsageError: the two jobs have no rank in common.
 
     Example:
         >>> found = diff(trace, trace.step(1), total=True)
@@ -52,8 +52,8 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
 def compare_jobs(
     a: Job, b: Job, *, by_shape: bool = False, total: bool = False, annotation: str | None = None
 ) -> JobDifference:
-    """Compare two jobs; each rank is summarized where its job is processed (`Job.on`). `annotation` is a part of the
-    name of the annotations that mark iterations."""
+    """Compare two jobs; each rank is summarized where `Job.on` processes its job. `annotation` is part of the name of
+    the annotations that mark iterations."""
     comparison = outer("analysis.job_diff")
     contribution = partial(comparison.compared_rank, annotation=annotation, by_shape=by_shape)
     first, second = (dict(job.map(contribution)) for job in (a, b))

@@ -23,30 +23,30 @@ ENGINES = ("processes", "dask")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Exceptions of a task in a killed or terminated process.
+# Exceptions of tasks whose process was killed or terminated.
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A place where tasks run."""
+    """An executor of tasks."""
 
-    # Makes an executor for a number of simultaneous tasks; its block ends when all have ended.
+    # Makes an executor for a number of concurrent tasks; the `with` block ends after all tasks.
     open: Callable[[int], AbstractContextManager[Executor]]
-    window: int | None = None  # number of tasks to submit at a time, None for all
+    window: int | None = None  # number of tasks to submit at a time, None for all tasks
     reopen: bool = False  # a new executor can replace a broken one
 
 
 def dask_cluster(scheduler: str) -> Engine:
-    """Return an engine of a running Dask cluster. Dask itself reassigns the tasks of a dead worker.
-    The scheduler is an address, "tcp://host:8786", or the path of a scheduler file. UsageError if `distributed` is
-    not installed, or there is no such file; when opened, if no scheduler answers."""
+    """Return an engine that runs on a Dask cluster. Dask itself reassigns the tasks of a dead worker. The scheduler is
+    an address, "tcp://host:8786", or the path of a scheduler file. Raises UsageError if `distributed` is not installed
+    or the file does not exist; opening the engine raises UsageError if no scheduler answers."""
     try:
         client_of: Any = importlib.import_module("distributed").Client
     except ImportError:
         raise UsageError('the engine "dask" needs distributed; try: pip install "etplus[batch]"') from None
 
-    if "://" not in scheduler and not Path(scheduler).is_file():  # Dask would wait for it
+    if "://" not in scheduler and not Path(scheduler).is_file():  # Dask would wait for the file
         raise UsageError(f"{scheduler}: no such file; start a scheduler: dask scheduler --scheduler-file {scheduler}")
 
     @contextmanager
@@ -62,9 +62,9 @@ def dask_cluster(scheduler: str) -> Engine:
 
 
 def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
-    """Return the engine for the options of `link_many`; a UsageError for options that exclude each other."""
+    """Return the engine for the options of `link_many`; raise UsageError for conflicting options."""
     if isinstance(engine, Executor):
-        return Engine(lambda _: nullcontext(engine))  # it stays open
+        return Engine(lambda _: nullcontext(engine))  # the executor stays open
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
     if (engine == "dask") != (scheduler is not None):
@@ -79,9 +79,9 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
 def run_all(
     engine: Engine, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run the function on each task; yield tasks and results or exceptions, as they finish.
-    When a process dies, all tasks that ran at that time run again, alone, after the others. A task that kills its
-    process again is yielded with its `BrokenExecutor`."""
+    """Run the function on each task; yield tasks with results or exceptions as they finish. When a process dies, all
+    tasks that were running are run again after the other tasks, one at a time. If a task kills its process again, it is
+    yielded with its `BrokenExecutor`."""
     waiting, suspects = deque(tasks), deque[Task]()
     while waiting:
         with engine.open(min(engine.window or len(waiting), len(waiting))) as executor:
@@ -119,12 +119,12 @@ def _run(
 def _raised(future: Future[Result]) -> BaseException | None:
     try:
         return future.exception()
-    except BaseException as error:  # canceled, as when the scheduler is gone
+    except BaseException as error:  # canceled, for example because the scheduler is gone
         return error
 
 
 def with_progress(results: Iterator[Any], total: int, label: str, progress: bool) -> Iterator[Any]:
-    """Yield the results, with a progress bar; a `UsageError` concerns all ranks and is raised."""
+    """Yield the results with a progress bar; raise a `UsageError` immediately, because it concerns all ranks."""
     with progress_bar(total, label, progress, unit="rank") as bar:
         for task, result in results:
             if isinstance(result, UsageError):
@@ -136,7 +136,7 @@ def with_progress(results: Iterator[Any], total: int, label: str, progress: bool
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return why a task failed, in words."""
+    """Return a sentence on why a task failed."""
     if isinstance(error, EtplusError):
         return str(error)
     if isinstance(error, (BrokenExecutor, SystemExit, KeyboardInterrupt)):

@@ -1,4 +1,4 @@
-"""The facade of a job: the traces of its ranks, read on demand, and every question about them."""
+"""The `Job` facade: traces of a job's ranks, read on demand, and all questions about them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class ChosenTraces:
-    """The sources of a job, the chosen ranks (None for all), and the function that each trace passes through."""
+    """Sources of a job, the chosen ranks (None for all ranks), and the function applied to each trace."""
 
     sources: tuple[Any, ...]
     ranks: frozenset[int] | None = None
@@ -49,7 +49,7 @@ class ChosenTraces:
 
 @dataclass(frozen=True)
 class Chained:
-    """Two functions of traces, one after the other; unlike a lambda it can be sent to other processes."""
+    """Composition of two functions of traces; unlike a lambda, it can be sent to other processes."""
 
     first: Callable[[Trace], Trace]
     second: Callable[[Trace], Trace]
@@ -61,14 +61,14 @@ class Chained:
 class Job(Suggests):
     """The ranks of a job.
 
-    A rank is read on demand and only the last one is kept, so a question about all ranks needs the memory of the
-    largest rank and of the answer. `on` chooses the machines that read the ranks.
+    Ranks are read on demand, and only the last rank is kept, so a question about all ranks needs memory for the largest
+    rank and the answer. `on` chooses the machines that read the ranks.
 
     Attributes:
-        ranks: traces by rank. notes: sentences about files that a folder left out.
+        ranks: traces by rank. notes: sentences about files in the folder that were skipped.
 
     Raises:
-        UsageError: no trace, or two traces of one rank.
+        UsageError: no trace, or two traces from one rank.
 
     Example:
         >>> job = etplus.load(["et_plus.json.gz"])
@@ -120,7 +120,7 @@ class Job(Suggests):
             raise KeyError(f"no rank {rank}; there are {', '.join(map(str, sorted(self.ranks)))}") from None
 
     def __repr__(self) -> str:
-        return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # naming them would mean reading them
+        return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # ranks would require reading
 
     def _of(self, sources: Iterable[Any]) -> Job:
         return self._with(replace(self._chosen, sources=tuple(sources)))
@@ -154,9 +154,9 @@ class Job(Suggests):
         return self.part(module=name)
 
     def select(self, ranks: str | Iterable[int]) -> Job:
-        """Return some of the ranks, by number or as a text such as "0,3-7"; ranks that the job lacks are left out.
-
-        Columns on disk are read for these ranks only. Files are all read, because only their contents have the rank.
+        """Return some of the ranks, by number or as text such as "0,3-7"; ranks that the job lacks are left out.
+        Columns on disk are read for these ranks only. All trace files are read, because only their contents record the
+        rank.
         """
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
         known, sources = self._chosen.ranks, self._chosen.sources
@@ -165,13 +165,13 @@ class Job(Suggests):
         return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
 
     def choosing(self, choose: Callable[[Trace], Trace]) -> Job:
-        """Return a job that passes its traces through a function when it reads them."""
+        """Return a job that applies a function to each trace that it reads."""
         before = self._chosen.choose
         return self._with(replace(self._chosen, choose=choose if before is None else Chained(before, choose)))
 
     @property
     def name(self) -> str:
-        """The file of the traces, or their common folder, for messages."""
+        """The file of the trace, or the common folder of the traces, for messages."""
         names = list(dict.fromkeys(name_of(source) for source in self._chosen.sources))
         folders = {os.path.dirname(name) for name in names}  # noqa: PTH120
         in_one = len(names) > 1 and len(folders) == 1
@@ -184,12 +184,12 @@ class Job(Suggests):
 
         Args:
             jobs: number of processes, one per core by default.
-            scheduler: address of a Dask cluster, "tcp://host:8786", or the path of its scheduler file; its workers must
-                reach the same files.
-            engine: a `concurrent.futures.Executor` (or an engine of `jobs.engines`) instead.
+            scheduler: address of a Dask cluster, "tcp://host:8786", or path of its scheduler file; its workers must be
+            able to access the same files. engine: a `concurrent.futures.Executor` (or an engine of `jobs.engines`)
+            instead.
 
         Raises:
-            UsageError: options that exclude each other, or Dask is not installed.
+            UsageError: conflicting options, or Dask is not installed.
         """
         if isinstance(engine, Engine):
             return self._with(engine=engine)
@@ -200,7 +200,7 @@ class Job(Suggests):
         """Apply a function to each rank's trace; yield ranks and results in the order of the traces.
 
         Args:
-            function: for other processes, a function of a module or a `functools.partial` of one.
+            function: on other processes, a module-level function or a `functools.partial` of a module-level function.
 
         Example:
             >>> list(etplus.load(["et_plus.json.gz"]).map(len))
@@ -218,8 +218,8 @@ class Job(Suggests):
         self._found = ranks if chosen.ranks is None else None
 
     def summary(self, annotation: str | None = None) -> JobSummary:
-        """Return key numbers, outliers, kernels and stragglers of all ranks, in tables of limited size. `annotation`
-        is a part of the name of the annotations that mark iterations."""
+        """Return key numbers, outliers, kernels and stragglers of all ranks, in tables of limited size. `annotation` is
+        part of the name of the annotations that mark iterations."""
         summaries = outer("analysis.job_summary")
         summary: JobSummary = summaries.job_summary(
             dict(self.map(partial(summaries.rank_contribution, annotation=annotation)))
@@ -227,7 +227,7 @@ class Job(Suggests):
         return summary
 
     def analyze(self, **options: Any) -> JobAnalysis:
-        """Return the tables of `Trace.analyze` of all ranks, each row with its rank."""
+        """Return the tables of `Trace.analyze` for all ranks, each row with its rank."""
         analysis: JobAnalysis = outer("analysis.job_summary").JobAnalysis()
         for rank, tables in self.map(partial(_analysed, options=options)):
             analysis.add(rank, tables)
@@ -256,12 +256,12 @@ class Job(Suggests):
 
     @property
     def collectives(self) -> Table[JobCollective]:
-        """The collectives matched on all ranks of their group, in order of time, with the rank that came last."""
+        """Collectives matched on all ranks of their group, in time order, with the rank that arrived last."""
         return self._collectives[0]
 
     @property
     def stragglers(self) -> Table[RankLateness]:
-        """How often each rank came last, and how long others waited for it; worst first."""
+        """Number of times that each rank arrived last, and how long other ranks waited for it; worst rank first."""
         return self._collectives[1]
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
@@ -281,9 +281,9 @@ class Job(Suggests):
         )
 
     def findings(self) -> Findings:
-        """Return problems on any rank or between ranks, the largest gain first; see docs/reference/findings.md.
+        """Return problems on any rank or between ranks, largest gain first; see docs/reference/findings.md.
 
-        All ranks are replayed together, so all traces are in memory at once.
+        All ranks are replayed together, so all traces are in memory at the same time.
         """
         findings: Findings = outer("analysis.findings.find").find_findings(
             outer("analysis.findings.case").Case(list(self))
@@ -291,13 +291,13 @@ class Job(Suggests):
         return findings
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
-        """Run a SELECT on the tables of all ranks, see docs/reference/columns.md; a UsageError if that fails."""
+        """Run a SELECT on the tables of all ranks, see docs/reference/columns.md; UsageError if the query fails."""
         with outer("analysis.sql").job_tables(self, memory) as tables:
             found: QueryResult = tables.query(query)
             return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all ranks in the format of the suffix; .parquet is a folder of columns."""
+        """Write all ranks in the format of the suffix; .parquet writes a folder of columns."""
         from ..converters.conversion import convert
 
         chosen = self._chosen
@@ -305,12 +305,12 @@ class Job(Suggests):
         convert(chosen.sources if whole else list(self), path)
 
     def plot(self) -> Any:
-        """Draw what the devices of each rank spend their time on; returns matplotlib's axes."""
+        """Plot how the devices of each rank spend their time; return the matplotlib axes."""
         uses = {f"rank {rank}, device {use.device}": use for rank, found in self.map(_device_use) for use in found}
         return outer("report.plots").device_use_axes(uses)
 
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
-        """Write an HTML page about all ranks, see `Trace.write_report`; over 64 ranks, only outliers in detail."""
+        """Write an HTML page about all ranks, see `Trace.write_report`; over 64 ranks, only outliers have details."""
         outer("report.html_page").check_page_name(path)
         pages = outer("report.job_page")
         if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
@@ -323,7 +323,7 @@ class Job(Suggests):
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
-    """Return the job of some traces, a folder, or the files that match a pattern; a UsageError if there are none."""
+    """Return the job of some traces, a folder, or the files that match a pattern; UsageError if there are none."""
     if not isinstance(sources, (str, os.PathLike)):
         return Job(list(sources))
     name = os.fspath(sources)
@@ -341,7 +341,7 @@ def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
 
 
 def names_a_job(source: Any) -> bool:
-    """Return whether a source is several traces: a list, a folder in no format that etplus reads, or a pattern."""
+    """Return whether a source means several traces: a list, a pattern, or a folder that is not a trace itself."""
     if isinstance(source, (list, tuple)):
         return True
     if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, FileRank, InputPair)):
@@ -388,18 +388,18 @@ def load(
 ) -> Trace | Job:
     """Read a trace of any format that etplus knows, or the ranks of a job.
 
-    A list of traces is a job. So are, at run time, a folder, a pattern such as "out/rank*.json.gz", the job_report.json
-    of a linked job, and a Kineto trace that merges several ranks. Anything else is one trace; see
-    `etplus.converters.open.load` for its formats.
+    A list of traces is a job. A folder, a pattern such as "out/rank*.json.gz", the job_report.json of a linked job, or
+    a Kineto trace that merges several ranks also gives a job, although the type checker does not know it. Anything else
+    is one trace; see `etplus.converters.open.load` for the formats.
 
     Args:
-        source: path, "-" for standard input, bytes, binary file object; or several.
-        rank: the rank to read if the source holds several.
-        progress: show a bar for reading that takes over two seconds.
+        source: path, "-" for standard input, bytes, binary file object, or several of these.
+        rank: the rank to read if the source contains several.
+        progress: show a progress bar if reading takes over two seconds.
 
     Raises:
-        TraceFormatError: no trace, or broken beyond recovery.
-        UsageError: several ranks in one file and no `rank`; a folder without traces.
+        TraceFormatError: not a trace, or damaged beyond recovery.
+        UsageError: one file has several ranks and `rank` is not given, or a folder has no traces.
 
     Example:
         >>> load("et_plus.json.gz").kernels.matching("gemm")[2]

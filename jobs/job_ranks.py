@@ -1,4 +1,4 @@
-"""Compare what traces record about rank and job, and find traces that belong to another job."""
+"""Compare the ranks and jobs that traces record, and find traces that belong to another job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RankFacts(NamedTuple):
 
 
 def ranks_of(traces: Sequence[Trace]) -> list[int]:
-    """Return the ranks of the traces if they differ, else their positions."""
+    """Return the ranks of the traces if all ranks differ, else positions."""
     stated = [trace.rank for trace in traces]
     known = [rank for rank in stated if rank is not None]
     return known if len(set(known)) == len(stated) else list(range(len(stated)))
@@ -34,13 +34,13 @@ def ranks_of(traces: Sequence[Trace]) -> list[int]:
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
     """Return the ranks that simulate or replay each process group, and notes for the user.
 
-    Several ranks are treated as the whole job: groups are cut down to them, and a group of unknown ranks consists of
-    its users. WORLD stands for all given ranks. A single rank represents a job with other ranks elsewhere: its groups
-    stay whole.
+    Several ranks are treated as the whole job: groups are reduced to the given ranks, and a group of unknown ranks
+        consists of the ranks that use it. WORLD stands for all given ranks. A single rank represents a job whose other
+        ranks are elsewhere, so its groups remain whole.
 
     Args:
-        used: by given rank, the groups of its communications.
-        world: number of ranks of the job, 0 if unknown.
+        used: by given rank: the groups of its communications.
+        world: number of ranks in the job, 0 if unknown.
 
     Example:
         >>> groups_at_hand({4: [("tp", (4, 5)), ("dp", (0, 4))], 5: [("tp", (4, 5))]}, 8)[0]
@@ -61,7 +61,7 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
-    """Find traces of another job: of another size or backend than most, or recorded at another time. Return, by key,
+    """Find traces of another job: they differ from most traces in job size, backend or recording time. Return by key
     why a trace does not belong, and notes if there is no majority."""
     foreign: dict[int, str] = {}
     notes: list[str] = []
@@ -102,7 +102,7 @@ _REMEDY = "give only the traces of one job, one of each rank"
 
 
 class JobTrace(NamedTuple):
-    """A trace's facts for comparison with other ranks: its rank or None, and a digest that identifies the recording."""
+    """Facts of a trace to compare with other ranks: its rank or None, and a digest that identifies the recording."""
 
     facts: RankFacts
     rank: int | None
@@ -110,13 +110,13 @@ class JobTrace(NamedTuple):
 
 
 def job_trace(trace: Trace) -> JobTrace:
-    """Return the facts that `check_job` compares, without keeping the trace."""
+    """Return the facts that `check_job` compares, without keeping the trace in memory."""
     begin = trace.base_time_ns + trace.span.start if trace.span.length else None
     return JobTrace(RankFacts(trace.file, trace.distributed_info, begin), trace.rank, trace.digest)
 
 
 def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
-    """Refuse traces that cannot be the ranks of one job with a UsageError; return sentences about unchecked facts."""
+    """Raise UsageError if the traces cannot be the ranks of one job; return sentences about unchecked facts."""
     if len(traces) < 2:
         return ()
     _refuse_repeated(traces)

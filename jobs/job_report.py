@@ -1,4 +1,4 @@
-"""The report of a job, as `etplus link FOLDER` writes it: ranks, clocks, collectives over the ranks, stragglers."""
+"""The job report that `etplus link FOLDER` writes: ranks, clocks, collectives across ranks, and stragglers."""
 
 from __future__ import annotations
 
@@ -20,53 +20,53 @@ class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     rank: int  # −1 for files of an unknown rank
     status: Literal["linked", "failed"]
     reason: str = ""  # of the failure
-    et: str = ""  # et, kineto: the input files, below the given folder; "" if missing
+    et: str = ""  # et, kineto: input files, relative to the given folder; "" if missing
     kineto: str = ""
-    output: str = ""  # name of the ET+ file, "" if none was written
-    ops: int = 0  # ops, linked, certain, equivalent: counts of the ET's calls
+    output: str = ""  # name of the ET+ file, "" if no file was written
+    ops: int = 0  # ops, linked, certain, equivalent: numbers of ET calls
     linked: int = 0
     certain: int = 0
     equivalent: int = 0
-    # Wall-clock ns of the first linked call's start and the last one's end, not corrected; None without links.
+    # Wall-clock ns of the first linked call's start and the last linked call's end, not corrected; None without links.
     window_ns: tuple[int, int] | None = None
     iterations: tuple[str, ...] = ()  # labels of the linked iterations
     warnings: tuple[str, ...] = ()  # of the link
 
 
 class ClockOffset(RecordStruct, frozen=True):
-    """How far a rank's clock is ahead of the reference rank's clock."""
+    """Offset of a rank's clock from its reference rank's clock; positive if ahead."""
 
-    rank: int  # rank, reference: ranks joined by collectives share a reference
+    rank: int  # rank, reference: ranks connected by collectives share a reference
     reference: int
     offset_ns: int  # to subtract from the rank's times
-    spread_ns: int  # median distance of single collectives from this offset
+    spread_ns: int  # median deviation of single collectives from this offset
     collectives: int  # number of collectives used
 
 
 class GroupCounts(RecordStruct, frozen=True):
     """The collectives of a process group."""
 
-    name: str  # as in the traces, "" for all ranks
+    name: str  # name in the traces, "" for all ranks
     ranks: tuple[int, ...]  # its linked ranks
     absent: tuple[int, ...]  # its other ranks
     collectives: int  # number of distinct collectives
-    matched: int  # number that match on all ranks
+    matched: int  # number of collectives that match on all ranks
     kinds: dict[str, int]  # count by kind
 
 
 class Mismatch(RecordStruct, frozen=True):
     """A collective that does not match on all ranks of its group."""
 
-    # "missing": some ranks lack it; "size": another size; "order": at another place; "type": another collective.
+    # "missing": some ranks lack it; "size": different size; "order": different position; "type": different collective.
     kind: Literal["missing", "size", "order", "type"]
     group: str  # name of the group, "" for all ranks
     group_ranks: tuple[int, ...]  # its ranks
-    position: int  # place in the group's order of collectives, from 0, on most ranks
+    position: int  # position in the group's order of collectives on most ranks, from 0
     collective: str  # collective, bytes: on most ranks
     bytes: int
     ranks: tuple[int, ...]  # deviating ranks
-    found: tuple[str, ...]  # their collective instead, in words
-    nodes: tuple[tuple[int, int], ...]  # [rank, node id] of the communications on all ranks that have it
+    found: tuple[str, ...]  # description of their collective
+    nodes: tuple[tuple[int, int], ...]  # [rank, node id] of the communication on each rank that has it
 
 
 class Lateness(RecordStruct, frozen=True):
@@ -74,9 +74,9 @@ class Lateness(RecordStruct, frozen=True):
 
     rank: int
     collectives: int  # its matched collectives of two or more ranks
-    last: int  # number at which it arrived last (ties: the lowest rank)
-    caused_ns: int  # sum of the other ranks' waits at these
-    waited_ns: int  # sum of its own waits at the others
+    last: int  # number of collectives at which the rank arrived last (ties: the lowest rank)
+    caused_ns: int  # sum of the other ranks' waits at these collectives
+    waited_ns: int  # sum of its waits at the other collectives
 
 
 class Wait(RecordStruct, frozen=True):
@@ -87,7 +87,7 @@ class Wait(RecordStruct, frozen=True):
     collective: str
     bytes: int
     last: int  # the rank that arrived last
-    waits_ns: tuple[tuple[int, int], ...]  # [rank, ns] of all others
+    waits_ns: tuple[tuple[int, int], ...]  # [rank, ns] of all other ranks
 
 
 class RankPair(RecordStruct, frozen=True):
@@ -95,11 +95,11 @@ class RankPair(RecordStruct, frozen=True):
 
     source: int  # source, target: ranks
     target: int
-    matched: int  # number sent and received with one size
+    matched: int  # number of messages sent and received with equal size
     bytes: int  # total of the matched messages
     unmatched_sends: int = 0  # unmatched_sends, unmatched_receives: number without a partner
     unmatched_receives: int = 0
-    other_size: int = 0  # number of pairs with two sizes
+    other_size: int = 0  # number of pairs with different sizes
     nodes: tuple[tuple[int, int], ...] = ()  # [rank, node id] of communications without a partner of the same size
 
 
@@ -111,7 +111,7 @@ class JobReport(RecordStruct, frozen=True):
     version: str = VERSION
     world_size: int | None = None  # number of ranks according to the traces, None if unknown
     missing: str = ""  # ranks without files, as ranges ("4-7, 9")
-    not_given: str = ""  # ranks of the world beyond the highest given one, as ranges
+    not_given: str = ""  # ranks of the world above the highest given rank, as ranges
     clock_offsets: tuple[ClockOffset, ...] = ()  # see `ClockOffset`
     groups: tuple[GroupCounts, ...] = ()  # groups, mismatches, stragglers, longest_waits, messages: see their classes
     mismatches: tuple[Mismatch, ...] = ()
@@ -128,7 +128,7 @@ class JobReport(RecordStruct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def unmatched(self, rank: int) -> frozenset[int]:
-        """Return ids of a rank's communication nodes that do not match on all other ranks."""
+        """Return the ids of a rank's communication nodes that do not match on all other ranks."""
         lists = [mismatch.nodes for mismatch in self.mismatches] + [message.nodes for message in self.messages]
         return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 
@@ -138,7 +138,7 @@ class JobReport(RecordStruct, frozen=True):
 
 
 def read_job_report(source: Source) -> JobReport:
-    """Read the job_report.json that `etplus link FOLDER` wrote; a TraceFormatError for another file."""
+    """Read the job_report.json that `etplus link FOLDER` wrote; raise TraceFormatError for any other file."""
     report, name = read_struct(source, JobReport, "no job report", "give the job_report.json of etplus link")
     if report.version.partition(".")[0] != VERSION.partition(".")[0]:
         raise TraceFormatError(name, "", f"unknown version {report.version[:20]!r}", "update etplus")

@@ -1,4 +1,4 @@
-"""The report of a job as text of 79 columns."""
+"""The job report as text of 79 columns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, RankResul
 
 _WIDTH = 79
 _LISTED = 20
-_SCREEN = 3  # failed ranks, warnings and notes on the screen
+_SCREEN = 3  # maximum number of failed ranks, warnings and notes on the screen
 _WAITS = 3
 _CLOCKS, _LATE = 8, 12
 
 
 def render(report: JobReport, output: str) -> str:
-    """Return one screen: how much is linked, failed ranks, the straggler, what was written, what to do next."""
+    """Return one screen: the share linked, failed ranks, the straggler, output files, and next steps."""
     good = [rank for rank in report.ranks if rank.status == "linked"]
     ops, linked, certain = (sum(getattr(rank, key) for rank in good) for key in ("ops", "linked", "certain"))
     share = "" if linked == ops else f" of {ops:,}"
@@ -44,7 +44,7 @@ def render(report: JobReport, output: str) -> str:
 
 
 def _collectives(report: JobReport) -> list[str]:
-    """How many collectives match, and the straggler."""
+    """Return the number of matching collectives, and the straggler."""
     if not report.groups:
         return []
     matched, whole = (sum(getattr(group, key) for group in report.groups) for key in ("matched", "collectives"))
@@ -67,7 +67,7 @@ def _labeled(label: str, text: str) -> list[str]:
 
 
 def report_text(report: JobReport) -> str:
-    """Return the report; long lists are cut, the JSON file has all of them."""
+    """Return the report with long lists cut; the JSON file has the full lists."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -94,7 +94,7 @@ def _lines(report: JobReport) -> Iterator[str]:
 
 
 def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
-    """Return the warnings of all ranks, each once with its ranks ("ranks 0-7: ...")."""
+    """Return the warnings of all ranks, each warning once with its ranks ("ranks 0-7: ...")."""
     by_text: dict[str, dict[int, str]] = {}
     for rank in ranks:
         for text in rank.warnings:
@@ -106,7 +106,7 @@ def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
 
 
 def _without_rank(text: str, rank: RankResult) -> str:
-    """Return a warning with general words instead of the rank and its file names."""
+    """Return a warning with placeholders for the rank and its file names."""
     for file, words in ((rank.et, "the Execution Trace"), (rank.kineto, "the Kineto trace")):
         if file:
             text = text.replace(PurePath(file).name, words)

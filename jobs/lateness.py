@@ -1,4 +1,4 @@
-"""Stragglers: the rank that comes last to collectives, and the waits for it. All reports read this module."""
+"""Stragglers: the ranks that arrive last at collectives, and the waits for them. All reports use this module."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ class Arrivals(NamedTuple):
     """Arrivals of r ranks at n collectives."""
 
     come: IntColumn  # int64 ns (n, r), clocks corrected
-    wait: IntColumn  # int64 ns (n, r), for the last rank
+    wait: IntColumn  # int64 ns (n, r), waits for the last rank
     last: IntColumn  # int64 (n,), position of the last rank; ties go to the lowest rank
 
     @property
     def caused(self) -> IntColumn:
-        """int64 ns (n,), the sum of the waits for the last rank."""
+        """Sum of the waits for the last rank, int64 ns (n,)."""
         total: IntColumn = self.wait.sum(axis=1)
         return total
 
 
 def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
-    """Return when each rank came to each collective, and how long it waited there for the last one.
-    A rank waits from the start of its collective to the start of the last one, at most as long as its own takes.
-    `offsets`: ns, how far a rank's clock is ahead."""
+    """Return when each rank arrived at each collective, and how long it waited there for the last rank. A rank waits
+    from the start of its collective to the last rank's start, at most for the duration of its collective. `offsets`:
+    time by which each rank's clock is ahead, in ns."""
     come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     wait = np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
     return Arrivals(come, wait, np.argmax(come, axis=1))
 
 
 def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[Lateness]:
-    """Return how often each rank came last, and how long it waited and made others wait, for `synchronizing` groups."""
+    """Return how often each rank arrived last, how long it waited, and how long others waited, in `synchronizing`
+    groups."""
     numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # as in `Lateness`
     for group in matched:
         arrived = arrivals(group, offsets)
@@ -50,7 +51,7 @@ def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[L
 
 
 def longest_waits(matched: Sequence[Matched], offsets: Mapping[int, int], count: int) -> list[Wait]:
-    """Return the collectives at which all ranks together waited longest."""
+    """Return the collectives with the longest total wait over all ranks."""
     worst: list[tuple[int, Wait]] = []
     for group in matched:
         arrived = arrivals(group, offsets)
@@ -64,7 +65,7 @@ def longest_waits(matched: Sequence[Matched], offsets: Mapping[int, int], count:
 
 
 def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dict[int, int]:
-    """Return each rank's summed lateness against the median rank, ns; negative if early."""
+    """Return each rank's total lateness relative to the median rank, in ns; negative if early."""
     behind: Counter[int] = Counter()
     for group in matched:
         come = arrivals(group, offsets).come
@@ -77,13 +78,13 @@ def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dic
 class CausedWaits(NamedTuple):
     """A rank's collectives in order."""
 
-    wait: IntColumn  # ns, sum of the other ranks' waits for it; 0 if another rank came last
+    wait: IntColumn  # ns, sum of the other ranks' waits for this rank; 0 if another rank arrived last
     others: IntColumn  # number of other ranks
-    start: IntColumn  # wall-clock ns by its own clock
+    start: IntColumn  # wall-clock ns on the rank's clock
 
 
 def caused_waits(rank: int, matched: Sequence[Matched], offsets: Mapping[int, int]) -> CausedWaits:
-    """Return the waits for a rank. The job's first collective is left out: ranks start to record at different times."""
+    """Return the waits for a rank, without the job's first collective: ranks start to record at different times."""
     first = min((int(group.start[:, 0].min()) for group in matched if len(group.start)), default=0)
     parts = [np.zeros((0, 3), np.int64)]
     for group in matched:

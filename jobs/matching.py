@@ -1,4 +1,4 @@
-"""Match collectives and messages over the ranks of a job; mismatches are named with group and place."""
+"""Match collectives and messages across the ranks of a job; mismatches include group and position."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ Kind = Literal["missing", "size", "order", "type"]
 
 @dataclass(frozen=True)
 class Matched:
-    """The collectives that match on all ranks of a group, or the messages from one rank to another."""
+    """Collectives that match on all ranks of a group, or messages from one rank to another."""
 
     group: str  # its name, "" for messages
     ranks: tuple[int, ...]  # (r,); sender and receiver of messages
-    position: IntColumn  # int64 (n,), place in the order of the group
+    position: IntColumn  # int64 (n,), position in the group's order
     kind: IntColumn  # kind, bytes: int64 (n,), of the lowest rank
     bytes: IntColumn
     node: IntColumn  # int64 (n, r), ids
-    start: IntColumn  # start, end: int64 (n, r), wall-clock ns by each rank's own clock
+    start: IntColumn  # start, end: int64 (n, r), wall-clock ns on each rank's clock
     end: IntColumn
-    on_host: npt.NDArray[np.bool_]  # bool (n,), it runs on the host on all ranks
+    on_host: npt.NDArray[np.bool_]  # bool (n,), True if it runs on the host on all ranks
 
 
 def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], list[Mismatch]]:
-    """Match the collectives of every group over its given ranks."""
+    """Match the collectives of each group across its given ranks."""
     matched, counts, mismatches = [], [], []
     for group, members in sorted(_members(ranks).items()):
         rows = {rank: _rows(ranks[rank], group) for rank in members}
@@ -151,7 +151,7 @@ class _Case:
 
 
 def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
-    """Match the n-th message sent from one rank to another with the n-th received, or by number if recorded."""
+    """Match the n-th message sent from one rank to another with the n-th message received, or by recorded number."""
     ends: defaultdict[tuple[int, int], dict[bool, IntColumn]] = defaultdict(dict)
     for rank, comms in ranks.items():
         for kind in distinct(comms.kind[comms.kind < 0]).tolist():
@@ -164,8 +164,8 @@ def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
 
 
 def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return positions of matching messages on both sides, in an order that both sides have.
-    If both sides number their messages uniquely (−1 for none), equal numbers match, else the n-th with the n-th."""
+    """Return positions of matching messages on both sides, in an order common to both sides. If both sides number their
+    messages uniquely (−1 for none), equal numbers match; otherwise the n-th messages match."""
     if all(len(side) and side.min() >= 0 and len(distinct(side)) == len(side) for side in (sent, received)):
         _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
         return left, right
@@ -201,8 +201,8 @@ _MAX_CHOICES = 4_000_000
 class CollectiveSequence:
     """The collectives of a group on one rank, in order; int64 arrays of one length."""
 
-    row: IntColumn  # in the rank's `RankCommunications`
-    kind: IntColumn  # kind, bytes, seq, end: copied from it
+    row: IntColumn  # position in the rank's `RankCommunications`
+    kind: IntColumn  # kind, bytes, seq, end: copied from `RankCommunications`
     bytes: IntColumn
     seq: IntColumn
     end: IntColumn
@@ -222,14 +222,14 @@ class CollectiveSequence:
 
 @dataclass
 class LineUp:
-    """Positions of the common sequence's collectives on a rank."""
+    """A rank's positions for the collectives of the common sequence."""
 
-    at: IntColumn  # int64, position in the rank's own sequence, −1 for none; the same kind and size
-    # By position in the common sequence, an own collective in its place with another kind or size.
+    at: IntColumn  # int64, position of a collective with equal kind and size in the rank's sequence, −1 for none
+    # By position in the common sequence: the rank's collective in its place, if of different kind or size.
     other: dict[int, int] = field(default_factory=dict)
-    # By position in the common sequence, an equal own collective at another place.
+    # By position in the common sequence: the rank's equal collective at a different position.
     moved: dict[int, int] = field(default_factory=dict)
-    # Own positions without a counterpart, with the common position that follows.
+    # Positions of the rank without a counterpart, each with the common position that follows.
     extra: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -282,7 +282,7 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
             continue
         if len(elsewhere):
             ahead = [int(median(b_end[places[elsewhere]] - a_end[elsewhere]))]
-        else:  # by how much the clocks differ is not known: as much as the first or the last ones do, or not at all
+        else:  # the clock difference is unknown: try that of the first collectives, of the last collectives, and zero
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
             ahead = [0, *(int(median(times[1][part] - times[0][part])) for part in ends)]
@@ -293,14 +293,14 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
-    """Pair the shorter column with some of the longer, in order; return the least sum of distances and the pairs."""
+    """Pair the shorter column with part of the longer, in order; return the least sum of distances and the pairs."""
     if len(a) > len(b):
         least, right, left = _nearest(b, a)
         return least, left, right
     spare = len(b) - len(a)
     came = np.zeros((len(a), spare + 1), np.int64)
     total = np.zeros(spare + 1, np.int64)
-    for i, time in enumerate(a.tolist()):  # total[s]: the least for a[:i] if its last element skips s elements of b
+    for i, time in enumerate(a.tolist()):  # total[s]: the least sum for a[:i] if its last element skips s elements of b
         so_far = np.minimum.accumulate(total)
         came[i] = np.maximum.accumulate(np.where(total == so_far, np.arange(spare + 1), 0))
         total = so_far + np.abs(b[i : i + spare + 1] - time)

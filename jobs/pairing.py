@@ -1,4 +1,4 @@
-"""Find the files of a job that belong together: an ET and a Kineto trace for each rank."""
+"""Pair the files of a job: an ET and a Kineto trace for each rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..trace.printable import csv_cell, few, text_of_cell
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_MAX_UNKNOWN = 1024  # More files without a rank are not settled by elimination: it takes quadratic time.
+_MAX_UNKNOWN = 1024  # With more files without a rank, elimination is skipped, because it takes quadratic time.
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class RankFiles:
     et: str = ""
     kineto: str = ""
     problem: str = ""
-    # Names, contents or a manifest give the rank, or no other rank is left. Otherwise both files only share a process
-    # id, or are the only two files.
+    # Names, contents or a manifest give the rank, or only one rank is left. Otherwise the two files only share a
+    # process id, or are the only files.
     settled: bool = True
-    proved: bool = False  # the files of all ranks are there, and their contents leave no other pair for these two
+    proved: bool = False  # the contents of all ranks' files allow no other pair for these two files
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Pairing:
 
     ranks: tuple[RankFiles, ...]  # in order
     missing: tuple[int, ...] = ()  # ranks without files, ascending
-    notes: tuple[str, ...] = ()  # about files that were not taken
-    several_ranks: bool = False  # the folder has files of several ranks, also outside `ranks`
+    notes: tuple[str, ...] = ()  # notes about files that were not used
+    several_ranks: bool = False  # the folder has files of several ranks, including ranks outside `ranks`
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
-        """Return the pairing with these ranks only (None: from 0 to the highest one found)."""
+        """Return the pairing with only these ranks (None: from 0 to the highest rank found)."""
         known = {rank.rank for rank in self.ranks}
         expected = range(max(known, default=-1) + 1) if wanted is None else sorted(set(wanted))
         kept = tuple(rank for rank in self.ranks if wanted is None or rank.rank in expected)
@@ -58,11 +58,11 @@ class Pairing:
 
 
 def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:
-    """Find the pairs in a folder and below, by names and by the beginnings of files.
-    `et` and `kineto` are patterns such as "*step_12*.json" for names or paths of files of that kind; `skip` is a
-    folder inside it to leave out, for outputs."""
+    """Find the pairs in a folder and its subfolders, by names and by the beginnings of files. `et` and `kineto` are
+    patterns such as "*step_12*.json" for names or paths of files of that kind; `skip` is a subfolder for outputs to
+    leave out."""
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
-    with ThreadPoolExecutor(_READERS) as pool:  # waiting for a file system, mostly
+    with ThreadPoolExecutor(_READERS) as pool:  # the threads mostly wait for the file system
         looked = pool.map(lambda name: _look(folder, name, et, kineto), names)
         files = [file for file in looked if file.kind]
     if not files:
@@ -179,10 +179,9 @@ def _fits_rank(file: TraceFile, partner: TraceFile) -> bool:
 
 
 def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
-    """Mark the pairs that the contents of all files prove, regardless of names.
-    An ET fits the Kineto traces that its process groups and its process id allow. If all ranks are there, a pair
-    that occurs in every complete pairing is one process. In containers all process ids are equal, so only groups
-    tell ranks apart."""
+    """Mark the pairs that the contents of all files prove, regardless of names. An ET fits the Kineto traces that its
+    process groups and its process id allow. If all ranks are present, a pair that occurs in every complete pairing is
+    one process. In containers all process ids are equal, so only process groups distinguish ranks."""
     rows = pairing.ranks
     if len(rows) > _MAX_UNKNOWN or [row.rank for row in rows] != [*range(len(rows))] or any(r.problem for r in rows):
         return pairing
@@ -190,7 +189,7 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
         with ThreadPoolExecutor(_READERS) as pool:
             ets = list(pool.map(lambda row: begins_with(*at(folder, row.et), ET), rows))
             kinetos = list(pool.map(lambda row: begins_with(*at(folder, row.kineto), KINETO), rows))
-    except Exception:  # file systems raise various errors; linking reports them
+    except Exception:  # file systems raise various errors, which linking reports later
         return pairing
     if _world_size([*ets, *kinetos]) != len(rows):
         return pairing
@@ -264,7 +263,7 @@ def from_manifest(source: str) -> Pairing:
     """Read a manifest: CSV with the columns rank, et, kineto, or a JSON list of objects with these keys."""
     blob = load(source)
     try:
-        # decoded here and not in schemas/: a manifest is a batch's own input, and may be CSV as well
+        # decoded here and not in schemas/, because a manifest is input only for batches, and may also be CSV
         if blob.data.lstrip().startswith(b"["):
             rows = msgspec.json.decode(blob.data, type=list[_ManifestRow])
         else:

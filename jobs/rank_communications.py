@@ -17,19 +17,19 @@ COLUMNS = COMMUNICATION_COLUMNS
 
 @dataclass(frozen=True)
 class RankCommunications:
-    """The communications of a rank, in order of launches (on the host, of calls)."""
+    """The communications of a rank, in launch order (on the host, in call order)."""
 
     groups: tuple[Group, ...]  # the process groups
     node: IntColumn  # int64, id in the ET+
     kind: IntColumn  # int64, a CollectiveCommType, UNKNOWN, SEND or RECV
     bytes: IntColumn  # int64, as in `message_bytes`, −1 if unknown
     group: IntColumn  # int64, index in `groups`
-    peer: IntColumn  # int64, the other rank of a message, −1 for collectives
-    seq: IntColumn  # int64, the trace's own number, −1 for none
-    start: IntColumn  # start, end: int64, wall-clock ns by the rank's clock; the start is `FoundComm.start_ns`
+    peer: IntColumn  # int64, peer rank of a message, −1 for collectives
+    seq: IntColumn  # int64, number recorded in the trace, −1 for none
+    start: IntColumn  # start, end: int64, wall-clock ns on the rank's clock; the start is `FoundComm.start_ns`
     end: IntColumn
     on_host: IntColumn  # int64, 1 if it runs on the host, else 0
-    times_recorded: bool = True  # see `Trace.times_recorded`; if not, times do not show who waited for whom
+    times_recorded: bool = True  # see `Trace.times_recorded`; if False, times do not show which rank waited
 
     def __len__(self) -> int:
         return len(self.node)
@@ -46,6 +46,6 @@ def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunicati
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
-    """Return the communications of a rank, without messages that have no peer; with `unknown`, also other kinds."""
+    """Return the communications of a rank, except messages without a peer; `unknown` includes other kinds."""
     groups, columns = communication_columns(trace, unknown=unknown)
     return RankCommunications(groups, **dict(zip(COLUMNS, columns, strict=True)), times_recorded=trace.times_recorded)

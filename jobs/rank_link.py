@@ -1,7 +1,7 @@
-"""Link one rank, in any process, unless that is done: link, write, and remember.
+"""Link one rank in any process unless it is already linked: link, write, and save its state.
 
-Next to the outputs, `.etplus-batch/rank_N.json` keeps the sources of the output (size and digest of both inputs and of
-itself, options, version) and the facts for the job report. A rank is done if all of this is unchanged.
+Next to the outputs, `.etplus-batch/rank_N.json` keeps the origin of the output (size and digest of both inputs and of
+the output, options, version) and the facts for the job report. A rank is done if all of these are unchanged.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class RankTask:
     """One rank to link."""
 
     rank: int
-    et: str  # et, kineto: its files in `source`, or URLs
+    et: str  # et, kineto: files of the rank in `source`, or URLs
     kineto: str
     source: Folder  # source, target: folders of inputs and outputs
     target: Folder
-    # min_match, min_certain: the rank fails if a smaller share of the ET's ops is linked, or has a certain link
+    # min_match, min_certain: the rank fails if the share of ET ops with a link, or with a certain link, is smaller
     min_match: float
     min_certain: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)  # arguments of `link`
 
     @property
     def columns(self) -> bool:
-        """The output is columns, not an ET+ file."""
+        """True if the output is columns, not an ET+ file."""
         return PurePath(self.target.root).suffix in SUFFIXES
 
     @property
@@ -66,7 +66,7 @@ class RankTask:
         return files_of(self.rank) if self.columns else [f"rank_{self.rank}.etplus.json.gz"]
 
     def mark(self) -> Mark | None:
-        """Return a value that changes with the output; None if it is incomplete."""
+        """Return a value that changes with the output; None if the output is incomplete."""
         if not self.columns:
             return self.target.mark(self.output)
         marks = [self.target.mark(name) for name in self.outputs]
@@ -76,7 +76,7 @@ class RankTask:
         if not self.columns:
             self.target.write(self.output, trace.write)
         elif not is_url(self.target.root):
-            with transaction(nested=True):  # as `Folder.write` does for one file
+            with transaction(nested=True):  # as `Folder.write` does for a single file
                 write_rank(trace, self.target.root, self.rank)
         else:
             with TemporaryDirectory(prefix="etplus-") as scratch:
@@ -96,26 +96,26 @@ class RankTask:
 
     @property
     def provenance(self) -> list[str]:
-        """Files about its compiled kernels."""
+        """Files about the rank's compiled kernels."""
         given: list[str] | None = self.options.get("provenance")
         folder, base = at(self.source, self.kineto)
         return find_compile_files(folder.place(base)) if given is None else given
 
 
 class RankState(msgspec.Struct):
-    """The remembered facts about a linked rank."""
+    """Saved facts about a linked rank."""
 
-    tool_version: str  # tool_version, options: used to link it
+    tool_version: str  # tool_version, options: used to link the rank
     options: dict[str, Any]
     et: Mark | None  # et, kineto, output: marks of the files, see `Folder.mark`
     kineto: Mark | None
     output: Mark | None
     result: RankResult  # for the job report
     info: dict[str, Any]  # `distributedInfo` of the Kineto trace, {} if it has none
-    # groups, table: its `RankCommunications`, the columns one after the other as little-endian int64
+    # groups, table: `RankCommunications` of the rank, as concatenated little-endian int64 columns
     groups: list[Group]
     table: bytes
-    # Options that made no difference, because the contents of both files say the same.
+    # Options that had no effect, because the contents of both files already give the same facts.
     unused: list[str] = msgspec.field(default_factory=list)
 
     def is_made_of(self, version: str, options: Mapping[str, Any], et: Mark | None, kineto: Mark | None) -> bool:
@@ -129,7 +129,7 @@ class RankState(msgspec.Struct):
 
 
 def link_rank(task: RankTask) -> tuple[RankState, bool]:
-    """Link a rank, unless that is done; return its state, and whether it was done. An EtplusError if that fails."""
+    """Link a rank unless it is already done; return its state, and whether it was done. EtplusError on failure."""
     wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
     before = _read_state(task)
     known = before is not None and before.is_made_of(*wanted) and None not in (*wanted, before.output)
@@ -184,7 +184,7 @@ def _link(task: RankTask) -> Trace:
             return link(*paths, **task.options)
         except UsageError:
             raise
-        except EtplusError as error:  # named as they were found, wherever they lie
+        except EtplusError as error:  # report the names under which the files were found, wherever they are
             text = str(error)
             for path, name in zip(paths, (task.et, task.kineto), strict=True):
                 text = text.replace(str(path), name)
@@ -218,7 +218,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
 
 
 def _read_state(task: RankTask) -> RankState | None:
-    # decoded here: no other program and no other version reads this file
+    # decoded here, because no other program or version reads this file
     try:
         with task.target.open(task.state) as file:
             state = msgspec.json.decode(file.read(), type=RankState)

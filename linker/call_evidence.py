@@ -1,6 +1,6 @@
 """Find contradictions between the two records of the same calls: names, sequence numbers, threads and inputs.
 
-Two runs of one program can have the same ids, names and numbers. Two runs of a sweep differ in the inputs of calls.
+Two runs of one program can have the same ids, names and numbers. Runs of a parameter sweep differ in their inputs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..trace.columns import IntColumn, distinct, distinct_rows, largest, mask_at
 from .calls import TracePair
 from .rank_claims import COMMUNICATION
 
-# Number of linked calls to compare inputs of. Comparing all would take a quarter of the time of linking. The last calls
-# handle the outputs of a model or its last parameters, the first ones nearly everything else.
+# Number of linked calls whose inputs are compared. Comparing all calls would add a quarter to the linking time. The
+# last calls handle the model's outputs or last parameters; the first calls cover nearly everything else.
 _FIRST, _LAST = 384, 128
-# Calls that identify a thread. Fewer can be asynchronous collectives: these end on another thread.
+# Calls that identify a thread; fewer can be asynchronous collectives, which Kineto records on another thread.
 _OF_A_THREAD = 16
 
 
@@ -34,9 +34,8 @@ class Contradiction(NamedTuple):
 def contradictions(
     pair: TracePair, node: IntColumn, call: IntColumn, unlinked: npt.NDArray[np.bool_]
 ) -> Iterator[Contradiction]:
-    """Compare the two records of common calls.
-    `node` and `call` are positions in `pair.nodes` and `pair.calls` of the certain links, in call order; `unlinked`
-    marks the nodes without a link."""
+    """Compare the ET's and Kineto's records of their common calls. `node` and `call` are the positions of the certain
+    links in `pair.nodes` and `pair.calls`, in call order; `unlinked` marks the nodes without a link."""
     if not (pair.et.losses or pair.kineto.losses):
         yield from _calls(pair, node, unlinked)
     if len(node):
@@ -46,9 +45,9 @@ def contradictions(
 
 
 def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
-    """Find calls of the ET in the time of both files that Kineto lacks or names differently: none of 123,725 in 77
-    pairs. Without ids, communication does not count, because Kineto records asynchronous collectives on another
-    thread."""
+    """Find ET calls in the period that both files cover that Kineto lacks or names differently. None of 123,725 calls
+    in 77 recorded pairs is such a call. Without ids, communication calls are ignored, because Kineto records
+    asynchronous collectives on another thread."""
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)
     joined = (ours > 0) & (at >= 0)
@@ -88,7 +87,7 @@ def _numbers(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Cont
 
 
 def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
-    """Check that each thread of the ET has one thread of the Kineto trace to itself."""
+    """Check that each ET thread matches one Kineto thread that no other ET thread matches."""
     thread, other = pair.nodes.thread[node], pair.calls.thread[call]
     if not (np.any(thread[1:] != thread[:-1]) or np.any(other[1:] != other[:-1])):
         return

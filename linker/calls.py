@@ -1,4 +1,4 @@
-"""The calls of both traces, each with its caller: ET nodes by id, Kineto CPU events by time."""
+"""Calls of both traces, each with its caller: ET nodes by id, Kineto CPU events by time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class EtCalls:
     """The ET's calls in order of start: all nodes except process and thread nodes."""
 
     node: IntColumn  # position in the `ExecutionTrace`
-    parent: IntColumn  # position in this table, −1 if the caller is a thread node or not in the file
+    parent: IntColumn  # position in this table, −1 if the caller is a thread node or is missing from the file
     orphan: npt.NDArray[np.bool_]  # the caller's node is missing from the file
     thread: IntColumn  # the ET's thread ordinal (`tid`)
-    name: IntColumn  # code of the name among Kineto's names, −1 if Kineto does not have it
+    name: IntColumn  # code of the name in Kineto's list of names, −1 if Kineto lacks the name
     seq: IntColumn  # sequence number, −1 for none
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class TracePair:
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
-    """Return the ET's calls by id, that is, in order of start. A parent id above the own id (a cycle) is ignored."""
+    """Return the ET's calls by id, that is, in order of start. Ignore parent ids above the call's own id (cycles)."""
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
     ids, parents = et.id[nodes], et.parent[nodes]
@@ -59,7 +59,7 @@ def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
     codes = {name: code for code, name in enumerate(kineto_names)}
     result: IntColumn = np.full(len(et_names), -1, np.int64)
     for i, name in enumerate(et_names):
-        # Kineto drops newlines, turns a backslash into a slash, and calls what is not printable ASCII "unknown"
+        # Kineto drops newlines, turns backslashes into slashes, and records names outside printable ASCII as "unknown"
         spellings = [name, name.replace("\n", "").replace("\\", "/")]
         if not (name.isascii() and name.isprintable()):
             spellings.append("unknown")
@@ -73,5 +73,5 @@ def exclusive_durations(calls: CpuCalls) -> IntColumn:
     parents = calls.parent[children]
     inside = np.minimum(calls.end[children], calls.end[parents]) - calls.ts[children]
     covered = np.zeros(len(calls), np.int64)
-    np.add.at(covered, parents, inside)  # not bincount: its float64 weights are inexact beyond 2**53
+    np.add.at(covered, parents, inside)  # not np.bincount: its float64 weights are inexact beyond 2**53
     return calls.end - calls.ts - covered

@@ -1,14 +1,14 @@
 """Link the kernels of replayed CUDA and HIP graphs to the operators that launched them during capture.
 
-A replay is one launch call with many kernels, and no operator is open when these are launched. A capture holds the
-launch calls, each inside an operator, but no kernels. Both have the kernels' names, in the same order per stream:
+A replay is one launch call with many kernels, and no operator is open during it. A capture contains the launch calls,
+each inside an operator, but no kernels. Both record the kernel names in the same order per stream:
 
     capture   aten::mm{launch gemm}  aten::relu{launch relu}  aten::mm{launch gemm}
     replay    graphLaunch -> gemm relu gemm
 
-1. `_CandidateGraphs.fit` finds the captured graphs that a replay fits: by the order of names (over all, per graph node
-id, per stream), and without names by their number. 2. `_choose` picks one graph per replay: by the batch size of the
-step, then by order in the step. 3. `_with_links` links each kernel to the operator of its launch.
+`_CandidateGraphs.fit` finds the captured graphs that a replay fits: by the order of kernel names (overall, per graph
+node id, or per stream), or by the number of kernels if there are no names. `_choose` picks one graph per replay: by
+the batch size of the step, then by order in the step. `_with_links` links each kernel to the operator of its launch.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _OTHER_RANK = "the captures come from another rank than the trace: no link to th
 def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     """Link the replayed graphs of a trace to the calls of their captures; UsageError if they are linked already.
 
-    A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. It is
+    A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. The link is
     `equivalent` if other captured graphs also fit (another layer or batch size), if only the number of kernels agrees,
-    if a replay without node ids runs on several streams (their order is unknown), or if the captures come from another
-    rank. Captures of other ranks are used only if there are no others.
+    if a replay without node ids runs on several streams (the order between streams is unknown), or if the captures come
+    from another rank. Captures of other ranks are used only if this rank has none.
 
     Example:
         >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP
@@ -67,7 +67,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """Captured graph: positions of its launches in the capture (`at`), and their kernels' codes, −1 if unknown."""
+    """Captured graph: positions of its launches in the capture (`at`), and codes of their kernels, −1 if unknown."""
 
     capture: int
     ordinal: int
@@ -93,7 +93,7 @@ def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
 
 
 class _Fit(NamedTuple):
-    """Captured graphs that a replay fits equally well, and the alignments; `whole`: all names agree in order."""
+    """Captured graphs that a replay fits equally well, and their alignments; `whole`: all names agree in order."""
 
     candidates: tuple[int, ...]
     aligned: tuple[IntColumn, ...]
@@ -158,7 +158,7 @@ class _CandidateGraphs:
 
 def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
     """Return whether kernels and launches have the same grids; None if not recorded on both sides.
-    Some HIP calls and tracers give the grid in threads: grid times block."""
+    Some HIP calls and tracers record the grid in threads: grid times block."""
     captured, ran = graph.grid[launch], replay.grid
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
     if not known.any():
@@ -203,7 +203,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
 
 
 def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
-    """Return the candidates with the step's batch size, else with the next larger one, to which batches are padded."""
+    """Return the candidates with the step's batch size, else with the next larger one (servers pad batches to it)."""
     sizes = [graphs.graphs[i].batch_size for i in fit.candidates]
     if not replay.batch or None in sizes or not sizes:
         return fit
@@ -287,7 +287,7 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
 
 
 def _captured_calls(captures: Sequence[Capture], graphs: list[_Graph]) -> tuple[dict[int, IntColumn], dict[str, Any]]:
-    """Return, by capture, the positions of its calls among all; and the calls, as fields of `CapturedGraphs`."""
+    """Return the positions of each capture's calls in the merged table, and the calls as fields of `CapturedGraphs`."""
     place, names, texts, comm = dict[int, IntColumn](), list[str](), list[bytes](), dict[int, Comm]()
     kind, parent, of_graph = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for number in sorted({graph.capture for graph in graphs}):
@@ -329,7 +329,7 @@ class GraphLaunch:
 
     @cached_property
     def key(self) -> tuple[bytes, ...]:
-        """Launches with equal keys fit the same graphs."""
+        """Key of a launch. Launches with equal keys fit the same graphs."""
         ranks = np.argsort(np.argsort(self.node, kind="stable"), kind="stable")
         return tuple(column.tobytes() for column in (self.codes, self.stream, self.grid, ranks))
 
@@ -339,13 +339,13 @@ class GraphLaunch:
 
     @property
     def node_order(self) -> IntColumn | None:
-        """The events in order of node ids, None if unknown. Ids count up while a graph is captured."""
+        """The events in order of node ids, None if the ids are unknown. Node ids increase while a graph is captured."""
         known = bool(np.all(self.node > 0)) and len(distinct(self.node)) == len(self.node)
         return np.argsort(self.node, kind="stable") if known else None
 
 
 def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
-    """Return all launches of graphs with device events, in order of the calls; adds new names to `names`."""
+    """Return all graph launches that have device events, in call order; add new kernel names to `names`."""
     launching = np.array([_GRAPH_LAUNCH.fullmatch(name) is not None for name in trace.names], np.bool_)
     nodes = trace.nodes
     launches = np.flatnonzero((nodes.kind == RUNTIME) & launching[nodes.name] & (nodes.correlation > 0))
@@ -394,7 +394,7 @@ def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]
 
 
 def _steps(trace: Trace, launches: IntColumn) -> list[tuple[int, tuple[int, ...]]]:
-    """Return `step` and `batch` per launch call; the outermost annotation with a batch size is a step."""
+    """Return `step` and `batch` per launch call; the outermost annotation with a batch size marks the step."""
     sizes = [batch_size_in(name) for name in trace.names]
     ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.nodes.ts[launches]).tolist()
     steps = []

@@ -1,7 +1,7 @@
 """Read captures: which launch calls were captured into which CUDA or HIP graph, and inside which operator.
 
-Nothing runs on the device during capture, so captured launch calls have no kernel. On HIP their arguments hold the
-kernel's name and grid; on CUDA they hold neither.
+Nothing runs on the device during capture, so captured launch calls have no kernel. HIP records the kernel's name and
+grid in the arguments of the launch call; CUDA records neither.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from .join import attach_gpu_events
 from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
 
-# A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these.
+# A Kineto trace of the capture phase, a pair of an ET and a Kineto trace of that phase, or a folder of such files.
 CaptureSource = Source | tuple[Source, Source]
-# `etplus.link`, passed in because it reads captures itself.
+# `etplus.link`, passed as an argument because `link` itself imports this module.
 PairLink = Callable[[Source, Source], Trace]
 
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
-# Calls that become a graph node with device work; during capture they have no device event.
+# Calls that each become a graph node with device work; they have no device event during capture.
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
@@ -59,29 +59,29 @@ _FORWARD = "give the Kineto trace of the run in which the graphs were captured"
 
 @dataclass(frozen=True)
 class Capture:
-    """One trace of a capture phase; launches in order of their calls."""
+    """Trace of a capture phase, with its launches in call order."""
 
     file: str  # the trace's name, without folders
     rank: int | None  # in the job, None if not recorded
-    batch_size: tuple[int | None, ...]  # batch_size, mode: by graph, None and "" if not recorded
+    batch_size: tuple[int | None, ...]  # batch_size, mode: by graph; None and "" if not recorded
     mode: tuple[str, ...]
-    graph: IntColumn  # by launch the ordinal of its graph, ascending
-    kernel: list[str | None]  # by launch its `kernel_key`, None if the capture has no name
-    grid: IntColumn  # (n, 2, 3), by launch its grid and block, −1 if not recorded
-    op: IntColumn  # by launch the position of the innermost call around it, −1 for none
+    graph: IntColumn  # by launch: the ordinal of its graph, ascending
+    kernel: list[str | None]  # by launch: its `kernel_key`, None if the capture has no name
+    grid: IntColumn  # (n, 2, 3), by launch: grid and block, −1 if not recorded
+    op: IntColumn  # by launch: position of the innermost call around it, −1 for none
     name: list[str]  # name, kind, parent: calls around launches, in order; see `CapturedGraphs`
     kind: npt.NDArray[np.int8]
     parent: IntColumn
-    of_graph: IntColumn  # by call the graph that was being captured, −1 for none
-    texts: list[bytes]  # by call a JSON object of its inputs and outputs
-    comm: dict[int, Comm]  # by call, its communication
-    notes: tuple[str, ...] = ()  # sentences about launches and files that were left out
+    of_graph: IntColumn  # by call: the graph that was being captured, −1 for none
+    texts: list[bytes]  # by call: a JSON object with its inputs and outputs
+    comm: dict[int, Comm]  # by call: its communication
+    notes: tuple[str, ...] = ()  # sentences about skipped launches and files
 
 
 def kernel_key(name: str, category: str = "kernel") -> str:
-    """Return the key that device events and launches share: the kernel's name; COPY and FILL for copies and memsets.
+    """Return the key that device events and launches share: the kernel's name, or COPY or FILL for copies and memsets.
 
-    AMD's runtime copies and fills with its own kernels.
+    AMD's runtime implements copies and memsets as kernels.
 
     Example:
         >>> kernel_key("Memset (Device)", "gpu_memset"), kernel_key("gemm"), kernel_key("__amd_rocclr_copyBuffer")
@@ -93,7 +93,7 @@ def kernel_key(name: str, category: str = "kernel") -> str:
 
 
 def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
-    """Read the captures of a file or folder; `notes` of the first one name files without any."""
+    """Read the captures of a file or folder; the first capture's `notes` list the files without captures."""
     found = [(str(name), _read_capture(et, name, link, progress)) for et, name in _files(source)]
     captures = [capture for _, capture in found if capture is not None]
     if not captures:
@@ -106,7 +106,7 @@ def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[C
 
 
 def capture_files(name: str) -> list[str]:
-    """Return the file, or the files of the folder, that a command line names as a capture."""
+    """Return the given file, or the files of the given folder, as sources of captures."""
     path = Path(name)
     return sorted(str(file) for file in path.rglob("*") if file.is_file()) if path.is_dir() else [name]
 
@@ -189,8 +189,8 @@ def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
 def _launches(
     kineto: KinetoTrace, begin: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IntColumn, IntColumn, int]:
-    """Return event rows and graphs of captured launch calls, by graph and call, and how many were left out: those on
-    threads that capture nothing while several other threads do."""
+    """Return the event rows and graphs of captured launch calls, by graph and call, and the number of skipped calls.
+    Calls on a thread that captures nothing are skipped while several other threads capture."""
     events = kineto.events
     calls = np.flatnonzero(events.runtime_mask())
     rows = calls[_launching(events, calls)[events.name[calls]]]
@@ -207,7 +207,7 @@ def _launches(
 
 
 def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which names of runtime calls are launches: by name, or because they record a kernel."""
+    """Return which runtime call names are launches, by the name itself or because such calls record a kernel."""
     codes, first = np.unique(events.name[calls], return_index=True)
     launching = np.zeros(len(events.names), np.bool_)
     for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):
@@ -219,10 +219,10 @@ _OUTSIDE, _SEVERAL = -1, -2
 
 
 def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntColumn, thread: IntColumn) -> IntColumn:
-    """Return the graph being captured when each event begins: the innermost of its thread, else the only one."""
+    """Return the graph being captured when each event begins: the innermost graph of its thread, else the only one."""
     ts, graph = events.ts[rows], np.full(len(rows), _OUTSIDE, np.int64)
     for number, (first, last, own) in enumerate(zip(begin.tolist(), end.tolist(), thread.tolist(), strict=True)):
-        graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # inner ones begin later
+        graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # inner captures begin later
     for at in np.flatnonzero(graph == _OUTSIDE).tolist():
         opened = np.flatnonzero((begin <= ts[at]) & (ts[at] <= end))
         graph[at] = _OUTSIDE if not len(opened) else opened[0] if len(opened) == 1 else _SEVERAL
@@ -230,8 +230,8 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
 
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return the calls around launches and the calls that describe them, the caller of each, and each launch's call.
-    Annotations that say when something was captured (SGLang's, vLLM's, the profiler's steps) are left out."""
+    """Return the calls around launches and the calls that describe them, the caller of each call, and each launch's
+    call. Annotations that only mark the time of capture (by SGLang, vLLM or profiler steps) are left out."""
     names = [parse_capture(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
     every = with_callers(op, calls.parent)
@@ -242,8 +242,8 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
-    """Return calls without launches that show the tensors of an operator around launches (`inside_matters`): with
-    tensors of three dimensions or more, one per form and operator."""
+    """Return calls without launches that show an operator's tensors (`inside_matters`): one call per form and operator,
+    with tensors of three dimensions or more."""
     of_interest = matching(calls.name, events.names, inside_matters)
     of_interest &= mask_at(len(calls), every)
     if not of_interest.any():
@@ -261,7 +261,7 @@ def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntCol
 
 
 def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
-    """Return some calls (−1 for none) and all calls around them, ascending."""
+    """Return the given calls (−1 for none) and all calls around them, ascending."""
     found, at = [ops[:0]], distinct(ops[ops >= 0])
     while len(at):
         found.append(at)
@@ -273,7 +273,7 @@ def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
 def _captured_for(
     kineto: KinetoTrace, calls: CpuCalls, begin: IntColumn, thread: IntColumn
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """Return batch size and mode per graph, from the annotation around it."""
+    """Return the batch size and mode of each graph, from the annotation around its capture."""
     sizes, modes = list[int | None](), list[str]()
     for call in enclosing_call(calls, thread, begin, begin).tolist():
         size, mode = None, ""
@@ -293,7 +293,7 @@ def _key_of_launch(name: str, args: LaunchArgs) -> str | None:
 
 
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
-    """Return inputs and outputs of calls: from the ET if it has the call, else from Kineto without outputs."""
+    """Return the inputs and outputs of calls from the ET; calls that the ET lacks have only Kineto's inputs."""
     pair, match = host_side(kineto, calls)
     node_of_call = scatter(len(calls), match.call, pair.nodes.node)
     nodes = map(whole_sides, pair.et.texts.tensors_of(node_of_call[kept]))
@@ -307,7 +307,7 @@ def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trac
 
 
 def _nodes_of(recorded: Trace, events: IntColumn) -> IntColumn:
-    """Return the node of each Kineto event in a linked trace, −1 for none; nodes come before other rows."""
+    """Return the node linked to each Kineto event, −1 for none; in a linked trace, node rows precede other rows."""
     return positions(recorded.nodes.kineto_event[: np.count_nonzero(recorded.nodes.kind == CPU)], events)
 
 

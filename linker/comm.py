@@ -1,13 +1,13 @@
 """Find the data that communication kernels send: the `comm` object of docs/reference/etplus.md.
 
 Sources, best first: the arguments that Kineto records, the ET's record_param_comms node around the launch, and, for
-all-reduces of serving engines, the first tensor of the operator. The inputs of record_param_comms are in the order of
-its macro: tensors, sequence, group, rank, collective, in split, out split.
+    all-reduces of serving engines, the operator's first tensor. PyTorch's macro fixes the order of record_param_comms
+    inputs: tensors, sequence, group, rank, collective, in split, out split.
 
-A kernel can send and receive several messages (`batch_isend_irecv`). PyTorch registers each with a
-`record_param_comms`, and launches one kernel for all when the batch ends (`nccl:coalesced`). Neither trace records the
-messages of a kernel. Messages registered on a thread since its last launch of a communication are assigned to its next
-launch: inferred from order, not recorded.
+A kernel can send and receive several messages (`batch_isend_irecv`). PyTorch registers each message with a
+`record_param_comms`, and launches one kernel for the whole batch when the batch ends (`nccl:coalesced`). Neither trace
+records which messages a kernel carries. The linker infers this from order: messages registered on a thread since its
+last communication launch belong to the next launch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ..trace.dtypes import itemsize
 from .calls import EtCalls
 from .join import Join
 
-# The node that PyTorch records around every collective.
+# Node that PyTorch records around every collective.
 RECORD_PARAM_COMMS = "record_param_comms"
 # Name of the collective in the `record_param_comms` of `Work.wait`.
 WAIT = "wait"
@@ -59,21 +59,21 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 _STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
-# A kernel without one of the fields is completed from the ET's record_param_comms.
+# Fields that a kernel lacks are filled in from the ET's record_param_comms.
 _FROM_ET = ("collective", "in_nelems", "pg_ranks")
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 # In a type such as "GenericList[Tensor(float)]".
 _DTYPE = re.compile(r"Tensor\(([^)]*)\)")
-# Callers above a launch in which record_param_comms is looked for; bounds the work in a file with endless chains.
+# Number of callers above a launch that are searched for record_param_comms; bounds the work in very deep call trees.
 _MAX_DEPTH = 63
-# Texts of nodes that are in memory at once.
+# Maximum number of node texts in memory at a time.
 _TEXTS = 1024
 
 T = TypeVar("T")
 
 
 def comm_of_kernels(join: Join) -> dict[int, Comm]:
-    """Return each communication kernel's message, by position in `join.gpu_row`; fields without a record are None."""
+    """Return each communication kernel's message, by position in `join.gpu_row`; unrecorded fields are None."""
     et, nodes, events, rows, parents = join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent
     wanted, operator = _communicating(join)
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
@@ -97,7 +97,7 @@ def comm_of_kernels(join: Join) -> dict[int, Comm]:
 
 def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
     """Return the positions in `gpu_row` of communication kernels, and the name code of every event's operator.
-    Kineto writes the same arguments for all kernels of one name and operator, so only the first is read."""
+    Kineto writes the same arguments for all kernels with one name and operator, so only the first kernel is read."""
     et, events, rows, parents = join.et, join.kineto.events, join.gpu_row, join.gpu_parent
     operator = et.name[join.nodes.node[parents]].astype(np.int64)
     operator[parents < 0] = -1
@@ -115,7 +115,7 @@ def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
 
 
 def is_all_reduce(operator: str) -> bool:
-    """Return whether an operator is a serving engine's own all-reduce, without `record_param_comms`.
+    """Return whether an operator is a serving engine's custom all-reduce, which has no `record_param_comms`.
 
     Example:
         >>> [is_all_reduce(name) for name in ("_C_custom_ar::all_reduce", "c10d::allreduce_", "aten::sum")]
@@ -125,7 +125,7 @@ def is_all_reduce(operator: str) -> bool:
 
 
 def reduced_tensor(text: bytes) -> dict[str, Any]:
-    """Return size and dtype of an all-reduce's message from the first tensor of its call; {} without a tensor."""
+    """Return the size and dtype of an all-reduce's message from the first tensor of its call; {} without a tensor."""
     inputs = decode_call(text).inputs
     for shape, kind in zip(inputs.shapes, inputs.types, strict=False):
         found = _DTYPE.fullmatch(kind) if isinstance(kind, str) else None
@@ -142,15 +142,15 @@ def comm_of_tensor(text: bytes) -> Comm:
 
 
 class CommRecord(NamedTuple):
-    """Fields of a `record_param_comms` that pair `Work.wait` with its collective."""
+    """Fields of `record_param_comms` that pair a `Work.wait` with its collective."""
 
-    collective: str  # its name, `WAIT` for `Work.wait`
-    sequence: int | None  # number of the collective within its group
+    collective: str  # name of the collective, or `WAIT` for `Work.wait`
+    sequence: int | None  # sequence number of the collective within its group
     group: str  # name of the process group, "" if unknown (PyTorch before 2.4 writes none for `Work.wait`)
 
 
 def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> list[CommRecord | None]:
-    """Return the nearest `record_param_comms` at or above each node (−1 for none), None without one."""
+    """Return the nearest `record_param_comms` at or above each node (−1 for none); None if the ET has none."""
     return _of_ancestors(et, nodes, positions, _record_of)
 
 
@@ -160,7 +160,7 @@ def _record_of(text: bytes) -> CommRecord | None:
     if at < 0:
         return None
     sequence = values[at - 3] if at >= 3 else None
-    if isinstance(sequence, list) and sequence:  # with whether it is point to point, since PyTorch 2.4
+    if isinstance(sequence, list) and sequence:  # since PyTorch 2.4, the sequence comes with a flag for point-to-point
         sequence = sequence[0]
     group = values[at - 2]
     named = isinstance(group, list) and bool(group) and isinstance(group[0], str)
@@ -170,7 +170,7 @@ def _record_of(text: bytes) -> CommRecord | None:
 def _of_ancestors(
     et: ExecutionTrace, nodes: EtCalls, positions: IntColumn, read: Callable[[bytes], T]
 ) -> list[T | None]:
-    """Apply a function to the text of the nearest record_param_comms at or above each node; None without one."""
+    """Apply a function to the text of each node's nearest record_param_comms at or above it; None without one."""
     is_record = matching(et.name[nodes.node], et.names, RECORD_PARAM_COMMS.__eq__)
     at = np.array(positions, np.int64)
     for _ in range(_MAX_DEPTH):
@@ -179,7 +179,7 @@ def _of_ancestors(
     found = np.flatnonzero((at >= 0) & is_record[at])
     node = nodes.node[at[found]]
     wanted = distinct(node)
-    made: list[T] = []  # in file order, so that each block of the file is decoded once
+    made: list[T] = []  # in file order, to decode each block of the file only once
     for first in range(0, len(wanted), _TEXTS):
         made += map(read, et.texts.of(wanted[first : first + _TEXTS]))
     result: list[T | None] = [None] * len(at)
@@ -218,7 +218,7 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
 
 
 def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
-    """Return the peer of a message, {} if unknown: only in the group of all ranks is its number the rank of the job."""
+    """Return the peer of a message, {} if unknown. The recorded number is a job rank only in the group of all ranks."""
     at = _name_at(inputs)
     peer, group = (inputs.values[at - back] if at >= back else None for back in (1, 2))
     of_all = isinstance(group, list) and len(group) == 2 and (group[0] == "0" or group[1] == "default_pg")
@@ -226,14 +226,14 @@ def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
 
 
 def _strided(start: Any, stride: Any, size: Any) -> list[int] | None:
-    """Return the ranks of a group that PyTorch describes by first rank, stride and size; a stride of −1 is none."""
+    """Return the ranks of a group that PyTorch describes by first rank, stride and size; a stride of −1 means none."""
     if not all(type(value) is int for value in (start, stride, size)) or min(start, stride - 1, size - 1) < 0:
         return None
     return list(range(start, start + stride * size, stride)) if start + stride * size < MAX_RANKS else None
 
 
 def _tensors(value: Any) -> list[list[Any]]:
-    """Return all tensors [tensor, storage, offset, numel, itemsize, device] in a value, nested lists included."""
+    """Return all tensors [tensor, storage, offset, numel, itemsize, device] in a value, including nested lists."""
     found, pending = [], [value]
     while pending:
         item = pending.pop()
@@ -250,8 +250,8 @@ _OF_GROUP = ("dtype", "group_size", "pg_name", "pg_desc", "pg_ranks", "pg_first_
 
 
 def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]:
-    """Add messages to kernels that record none, by position in `join.gpu_row`.
-    Not if the batch has other communications, or several kernels end it: no trace records which has which message."""
+    """Add messages to kernels that record none, by position in `join.gpu_row`. A batch is skipped if it contains other
+    communications or ends with several kernels, because no trace records which kernel carries which message."""
     launched = [i for i in comms if join.gpu_launcher[i] >= 0]
     silent = {i for i in launched if comms[i].in_nelems is None and comms[i].collective in (None, "sendrecv")}
     if not silent:

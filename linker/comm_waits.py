@@ -1,14 +1,15 @@
-"""Find the stream waits around a collective that no record states, from the calls that ask for them.
+"""Infer unrecorded stream waits around collectives from the calls that request the waits.
 
 PyTorch puts two stream waits around each NCCL collective (ProcessGroupNCCL.cpp, `syncStream` and
 `WorkNCCL::synchronizeStream`). Before the launch, NCCL's stream waits for the stream that made the input. Later,
-`Work.wait` makes the stream that reads the output wait for NCCL's stream. Such a wait holds even if it cost no time, so
-times do not show it. The calls do: by their operators, by the sequence number in `record_param_comms`, and else by
-their order on a thread.
+`Work.wait` makes the stream that reads the output wait for NCCL's stream. A wait orders the streams even if it takes no
+time, so times do not reveal it. Calls reveal it by their operators, by the sequence number in `record_param_comms`, or
+else by their order on a thread.
 
-No call names its streams. The waiting stream is assumed to be the one that the thread launches to next, with one
-exception: if a collective is waited for at once, but a later operator is the first to read its tensors, then it was
-issued from a separate stream, as FSDP does to gather parameters ahead. The ET's tensors decide then.
+No call records its streams. The waiting stream is assumed to be the stream that the thread launches to next, with one
+exception. If a thread waits for a collective immediately, but a later operator is the first to read its tensors, then
+the collective was issued from a separate stream, as FSDP does to prefetch parameters. The tensors in the ET then
+identify the waiting stream.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .comm import WAIT, CommRecord, comm_records
 from .gpu_order import GpuOrder
 from .join import Join
 
-# Operators around the launch of a collective; `nccl:` has one colon, the others have two.
+# Operators around the launch of a collective; `nccl:` has one colon, the other prefixes have two.
 _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_param_comms")
 
 
@@ -40,7 +41,7 @@ class _CommCall:
 
     thread: int
     outermost: int  # position in `nodes` of the call's outermost operator, −1 for none
-    begin: int  # begin, launch, end: ns, of that operator and of its first launch
+    begin: int  # begin, launch, end: ns; start of the operator, its first launch, its end
     launch: int
     end: int
     first: int  # first, last: positions in `gpu_row` of its first and last kernel by launch
@@ -49,8 +50,8 @@ class _CommCall:
 
 
 def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:
-    """Return pairs of GPU events (positions in `gpu_row`); the second waits for the first on another stream.
-    `kernels` are positions in `gpu_row`, `waits` positions in `runtime_row` of unexplained stream waits, ascending."""
+    """Return pairs of GPU events (positions in `gpu_row`); the second event waits for the first on another stream.
+    `kernels` are positions in `gpu_row`; `waits` are unexplained stream waits in `runtime_row`, ascending."""
     if not kernels:
         return []
     calls = _comm_calls(linked, gpu, kernels)
@@ -79,7 +80,7 @@ def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: 
 def _waits_by_call(
     linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
-    """Return the collectives that NCCL's stream waits to launch, and thread and time of calls that wait for them."""
+    """Return collectives that launch after a stream wait, and thread and time of the later waits per collective."""
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
     numbered: dict[int, list[int]] = {}
@@ -142,8 +143,8 @@ def _outermost(linked: Join, position: int) -> int:
 def _numbered(
     calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
 ) -> int:
-    """Return the last collective of a number and group launched before a time, preferably without a wait; −1 for none.
-    Groups and directions of messages are counted separately."""
+    """Return the last collective with a number and group launched before a time, preferably without a wait; −1 for
+    none. Numbers are counted separately for each group and direction of messages."""
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
     for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):
@@ -156,9 +157,9 @@ def _numbered(
 
 
 def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pair collectives with the times of waits, one each, in order, as DDP's reducer waits for its buckets.
-    Waits between two launches are for earlier launches, and for the last ones if there are fewer: a stream also
-    covers what was launched before."""
+    """Pair each collective with the time of one wait, in order, as DDP's reducer waits for its buckets. Waits between
+    two launches belong to earlier launches. If there are fewer waits than launches, they belong to the last launches,
+    because waiting for a stream includes its earlier work."""
     bursts: dict[int, list[int]] = {}
     for ts in waits:
         bursts.setdefault(bisect_left(launches, ts), []).append(ts)

@@ -22,8 +22,8 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
-# Calls that neither touch an element nor make storage, whatever their schema says: over half of a trace. They are
-# views, questions about a tensor, and records of autograd and DDP around the calls that do the work.
+# Calls that neither touch an element nor allocate storage, whatever their schema says: over half of a trace. They are
+# views, queries of tensor properties, and autograd and DDP records around the calls that do the work.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
     r"torch(?:::|\.)distributed(?:::|\.)(?:ddp\.)?reducer::\w+|"
@@ -33,11 +33,11 @@ _IDLE = re.compile(
     r"swapaxes_?|swapdims_?|t_?|tensor_split|transpose_?|unbind|unflatten|unfold|unsqueeze_?|view|view_as|"
     r"view_as_complex|view_as_real)"
 )
-# Calls that provide a tensor's storage and touch no element.
+# Calls that allocate a tensor's storage and touch no element.
 _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
 # Calls that read only shape and type of their inputs.
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
-# Calls that write their inputs even if no schema marks them: PyTorch's underscore, and collectives.
+# Calls that write their inputs even if no schema marks them: names with PyTorch's trailing underscore, and collectives.
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
 # Calls that may write all their arguments.
 _WRITES_ALL = re.compile(r"triton_\w+")
@@ -50,7 +50,7 @@ _PIECES_PER_ACCESS = 16
 
 
 class _Accesses(NamedTuple):
-    """Reads and writes of calls in `EtCalls`, each of a piece of a storage; an access begins or ends at each cut."""
+    """Reads and writes by calls in `EtCalls`, each of a piece of storage; accesses begin or end at each cut."""
 
     call: IntColumn
     write: _Flags
@@ -79,7 +79,7 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
 
 
 def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return producers of tensors and their readers in the timeline (`KinetoTrace.data`), if both are linked."""
+    """Return producers of tensors and their readers in the timeline (`KinetoTrace.data`) if both calls are linked."""
     if not len(kineto.data):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     node = scatter(len(kineto.events), calls.row, node_of_call)
@@ -113,8 +113,8 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
 
 
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """Return the arguments that each call's schema marks as written, and the keyword-only ones among them (`out`),
-    as bits. A mark is a "!", rare elsewhere; the string around it is a schema if it names the call's operator."""
+    """Return the arguments that each call's schema marks as written, and the keyword-only arguments among them (`out`),
+    as bits. A "!" marks an argument and is rare elsewhere; a string with it is a schema if it names the operator."""
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
     call_of_node = inverse_positions(len(et), nodes.node)
     known: dict[bytes, tuple[str, int, int]] = {}
@@ -182,7 +182,7 @@ def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _
 
 
 def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Flags:
-    """Return a caller's accesses that its callees make: reads of bytes that a callee touches, and writes."""
+    """Return the caller's accesses that its callees perform: reads of bytes that a callee touches, and writes."""
     group = accesses.piece * len(counting)
     key = group + tree.first[accesses.call]
     until = group + tree.stop[accesses.call]
@@ -195,8 +195,8 @@ def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Fla
 
 
 def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of calls: the last writer of a piece, and a reader.
-    A call reads at its start and has written when its last callee starts, because an ET does not record ends."""
+    """Return pairs of calls: the last writer of a piece, and a reader. An ET does not record ends, so a call is assumed
+    to read at its start and to have written when its last callee starts."""
     size = len(last)
     starts, ends = _moments(last)
     call_at, write_at = np.zeros(2 * size, np.int64), np.zeros(2 * size, np.bool_)

@@ -1,8 +1,8 @@
 """Find the dependencies between linked nodes, and check them against the measured order and against cycles.
 
-Every edge except `sync` leads to an event that starts later, and so does the call tree. A `sync` edge leads to a call
-that waits. The call may start before the event that it waits for. Such a call launches nothing and no edge leads on
-from it, so no cycle can arise. `_check_order` verifies this on the finished edges.
+Every edge except `sync` leads to an event that starts later, and so do the edges of the call tree. A `sync` edge leads
+to a waiting call, which may start before the event that it waits for. Such a call launches nothing and has no outgoing
+edge, so no cycle can arise. `_check_order` verifies this on the finished edges.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ class Dependencies(NamedTuple):
     """All edges, and waits of single nodes."""
 
     edges: IntColumn  # (m, 3): places of source and target (see `Join`), index into EDGE_KINDS; no duplicates
-    # By position in the ET, the place of the op on another thread that a node waits for
+    # By position in the ET: the place of the op on another thread that the node waits for
     inter_thread_dep: dict[int, int]
-    sync_dep: dict[int, list[int]]  # by position in the ET, places of the GPU nodes that must end before a node starts
-    inferred: list[tuple[int, int]]  # the edges that are inferred from calls, tensors or times
-    contradicted: dict[str, int]  # by kind, number of edges left out because the measured order contradicts them
-    # Number of synchronization records without a known stream or event, and of arrows within CUDA graphs without known
-    # nodes
+    sync_dep: dict[int, list[int]]  # by position in the ET: GPU nodes (places) that must end before the node starts
+    inferred: list[tuple[int, int]]  # edges inferred from calls, tensors or times
+    contradicted: dict[str, int]  # by kind: number of edges dropped because the measured order contradicts them
+    # Number of synchronization records without a known stream or event, plus arrows in CUDA graphs without known nodes
     unresolved: int
     clock_skew_ns: int  # see `Waits`; `sync` edges may contradict the measured order by this much
 
     def counts(self) -> dict[str, Any]:
-        """Return the report's counts of edges, by kind, and those left out, inferred or unresolved."""
+        """Return the report's edge counts: by kind, dropped, inferred and unresolved."""
         by_kind = np.bincount(self.edges[:, 2], minlength=len(EDGE_KINDS)).tolist()
         return {
             "edges": {kind: count for kind, count in zip(EDGE_KINDS, by_kind, strict=True) if count},
@@ -76,9 +75,9 @@ class _Edges:
 
 
 def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_groups: dict[int, str]) -> Dependencies:
-    """Find the edges of every kind; LinkError if they could hold a cycle: a defect of this program.
-    `data` are writers and readers in `linked.nodes`, `comm_groups` the process groups of communication kernels by
-    position in `linked.gpu_row`."""
+    """Find the edges of every kind; raise LinkError if they could contain a cycle, which would be a bug in etplus.
+    `data` has writers and readers in `linked.nodes`; `comm_groups` maps positions of communication kernels in
+    `linked.gpu_row` to groups."""
     edges, gpu = _Edges(), GpuOrder.of(linked)
     _add_launches(linked, edges)
     _add_streams(linked, gpu, edges)
@@ -100,7 +99,7 @@ def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_grou
 
 
 def _add_launches(linked: Join, edges: _Edges) -> None:
-    """Add launching call → GPU event, from the runtime call if it is in the window, else from the parent op."""
+    """Add edges from launches to GPU events: from the runtime call if it is in the window, else from the parent op."""
     events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
     place = scatter(len(events) + 1, linked.runtime_row, linked.runtime_places)
     source = np.where(place[launcher] >= 0, place[launcher], linked.nodes.node[linked.gpu_parent])
@@ -131,7 +130,7 @@ def _add_comm(linked: Join, groups: dict[int, str], edges: _Edges) -> None:
 
 
 def _add_threads(linked: Join, edges: _Edges) -> dict[int, int]:
-    """Add the order of top-level ops of a thread and handoffs between threads; return `inter_thread_dep`."""
+    """Add edges between consecutive top-level ops of a thread and for thread handoffs; return `inter_thread_dep`."""
     calls, top = linked.calls, top_level_ops(linked)
     at, ts, end = linked.nodes.node[linked.node_of_call[top]], calls.ts[top], calls.end[top]
     i = np.flatnonzero(calls.thread[top[:-1]] == calls.thread[top[1:]])
@@ -172,7 +171,7 @@ def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]
     tolerance = max(waits.clock_skew_ns, ROUNDING_NS)
     source, call = waits.sync.T
     row = linked.runtime_row[call]
-    launches = mask_at(len(events) + 1, linked.gpu_launcher)  # the last one for launches that are not in the trace
+    launches = mask_at(len(events) + 1, linked.gpu_launcher)  # position −1: launches that are not in the trace
     in_order = (end[source] <= events.end[row] + tolerance) & ~launches[row]
     edges.add("sync", (gpu_at[source], runtime_at[call]), in_order)
     source, call = waits.blocking.T
@@ -210,7 +209,7 @@ _BUSY = 0.5
 
 
 def top_level_ops(linked: Join) -> IntColumn:
-    """Return the linked ops that no other linked op calls (annotations are no ops), by thread and start."""
+    """Return the linked ops that no other linked op calls, by thread and start; annotations are not ops."""
     events, calls = linked.kineto.events, linked.calls
     ops = events.mask(frozenset({"cpu_op"}))[calls.row] & (linked.node_of_call >= 0)
     above = np.where(calls.parent >= 0, nearest(calls.parent, calls.parent, ops), -1)
@@ -218,10 +217,10 @@ def top_level_ops(linked: Join) -> IntColumn:
 
 
 def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return pairs (positions in `top`): last op of a busy thread → first op of a thread that paused meanwhile.
-    The other thread is the busiest thread that finished an op last (`recently_finished`), busy for over half of the
-    pause, and its op ends in the pause. A thread without an earlier call has paused since the first op of the trace.
-    Takes n log n for any number of threads."""
+    """Return pairs (positions in `top`): last op of a busy thread → first op of a thread that paused meanwhile. Among
+    the threads that last finished an op (`recently_finished`), the busiest is taken. It must be busy for over half of
+    the pause, and its op must end in the pause. A thread without an earlier call has paused since the trace's first op.
+    The time is O(n log n) for any number of threads."""
     thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
     first = run_starts(thread)
     if np.count_nonzero(first) < 2:
@@ -240,8 +239,8 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
 
 
 def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of positions in `linked.nodes`: a collective on the host, and the first reader on each thread.
-    A reader that starts while the collective runs is part of it: the backend copies its buffers."""
+    """Return pairs of positions in `linked.nodes`: a collective on the host, and the first reader on each thread. A
+    reader that starts while the collective runs belongs to the collective: the backend is copying its buffers."""
     if not any(map(HOST_COLLECTIVE.fullmatch, linked.et.names)):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     start, end = linked.node_times

@@ -1,9 +1,9 @@
-"""Find what generated the kernels of compiled code and of annotated graphs, from Kineto's arguments and from files.
+"""Find the origins of kernels in compiled code and annotated graphs, from Kineto's arguments and compiler files.
 
-Generated code calls its kernels one after the other, and Inductor numbers these calls (handles) as it writes them. In a
-trace they are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as `graph_0_cpp_fused_…` (with
-`cpp.enable_kernel_profile`), Triton kernels by name, and kernels left to PyTorch as its operators. Only the order tells
-equal kernels apart, so either the whole sequence matches or nothing does.
+Generated code calls its kernels in sequence, and Inductor numbers these calls (handles) as it writes them. In a trace,
+these calls are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as `graph_0_cpp_fused_…` (with
+`cpp.enable_kernel_profile`), Triton kernels by name, and kernels left to PyTorch as its operators. Only their order
+distinguishes equal kernels, so the linker accepts a match only if the whole sequence agrees.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .join import Join
 
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
-# Events per name to read arguments of first; the others are read only if Triton launched one of these.
+# Number of events per name whose arguments are read first; if Triton launched any of these, all are read.
 _SAMPLES = 3
 
 
 @dataclass(frozen=True)
 class CodeOrigins:
-    """Origins of kernels besides recorded Python frames, by place (see `Join`)."""
+    """Origins of kernels in addition to recorded Python frames, by place (see `Join`)."""
 
     kernels: tuple[GeneratedKernel, ...]
     place: IntColumn  # of nodes
-    kernel: IntColumn  # by node the position in `kernels`
-    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # by evidence of `Stacks`, the stacks of places
+    kernel: IntColumn  # by node: position in `kernels`
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # by evidence (see `Stacks`): the stacks of places
     summary: dict[str, Any] | None  # `etplus.compiled`; None without files
 
     __repr__ = brief
@@ -60,7 +60,7 @@ class CodeOrigins:
         return GeneratedKernels(self.kernels, as_positions(rows[order]), self.kernel[order])
 
     def with_frames(self, stacks: Stacks, row: IntColumn) -> Stacks:
-        """Replace recorded stacks of compiled code and of graphs by these."""
+        """Replace the recorded stacks of compiled code and graphs with these stacks."""
         for evidence, of_places in self.stacks.items():
             places = list(of_places)
             of_rows = dict(zip(row[np.array(places, np.int64)].tolist(), of_places.values(), strict=True))
@@ -69,14 +69,14 @@ class CodeOrigins:
 
 
 def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
-    """Find what generated the kernels of a trace, and the source lines that they implement."""
+    """Find the code that generated a trace's kernels, and the source lines that they implement."""
     compiled = match_compiled(join.kineto.events, join.calls, files.graphs) if files.graphs else None
     kernels, calls, codes = _generated_calls(join, compiled)
     node = join.node_of_call[calls]
     linked = node >= 0
     stacks = {COMPILED: {} if compiled is None else _compiled_stacks(join, compiled)}
     written, annotated = _annotated_stacks(join, files.annotations)
-    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler does not tell calls of one name apart
+    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler cannot distinguish calls with one name
     stacks[GRAPH_ANNOTATION] = annotated
     summary = None
     if files.files:
@@ -123,7 +123,7 @@ def _generated_calls(
 
 def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[int, tuple[str, ...]]:
     """Return what Kineto records about the Triton kernel that a call launches, by position in `row`.
-    PyTorch's operators have a namespace. For every other name, a few calls show whether it is a kernel."""
+    PyTorch operators have a namespace. For every other name, a few sampled calls show if it is a kernel."""
     is_op = matching(events.category[row], events.categories, "cpu_op".__eq__)
     plain = is_op & ~matching(name, events.names, lambda text: "::" in text or "#" in text)
     samples = _samples(name, plain)
@@ -143,14 +143,14 @@ def _samples(key: IntColumn, wanted: npt.NDArray[np.bool_]) -> IntColumn:
 
 
 def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Frames, ...]]:
-    """Return, by place, the stacks of everything at or below a call of a kernel."""
+    """Return the stacks of every place at or below a kernel call."""
     if not len(compiled.call):
         return {}
     calls = join.calls
     around = nearest(np.arange(len(calls)), calls.parent, mask_at(len(calls), compiled.call))
     kernel = scatter(len(calls), compiled.call, compiled.kernel)
     of_call = np.where(around >= 0, kernel[around], -1)
-    of_node = np.append(join.of_nodes(of_call), -1)  # a parent −1 gets the last one
+    of_node = np.append(join.of_nodes(of_call), -1)  # a parent of −1 selects this last entry
     parts = [(join.nodes.node, of_node[:-1]), (join.gpu_places, of_node[join.gpu_parent])]
     parts.append((join.runtime_places, of_node[join.runtime_parent]))
     stacks = [kernel.stacks for _, kernel in compiled.kernels]
@@ -165,7 +165,7 @@ def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Fra
 def _annotated_stacks(
     join: Join, annotations: Mapping[int, NodeAnnotation]
 ) -> tuple[dict[int, tuple[Frames, ...]], dict[int, tuple[Frames, ...]]]:
-    """Return, by place of a GPU event, the stacks of Inductor's trace handler, and of its graph annotation."""
+    """Map places of GPU events to stacks, once from Inductor's trace handler and once from graph annotations."""
     events, rows = join.kineto.events, join.gpu_row
     if not len(rows):
         return {}, {}
@@ -194,10 +194,10 @@ def _args_of(events: EventTable, rows: IntColumn) -> Iterable[tuple[list[int], N
 _REGION, _GRAPH = "Torch-Compiled Region: ", "## Call CompiledFxGraph "
 _FORWARD, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
-# Operators of kernels in `torch._inductor.kernel` with another name.
+# Kernels in `torch._inductor.kernel` whose operator has a different name.
 _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
 _BIASED = "extern_kernels.bias_addmm"
-# Why the kernels of a call of a compiled graph are not known.
+# Reasons why the kernels of a compiled graph's call are unknown.
 Refusal = Literal[
     "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
     "its kernels are in another order", "its operators have other shapes", "several graphs fit",
@@ -209,21 +209,21 @@ class GraphCall:
     """Call of a compiled graph."""
 
     call: int  # position among the calls
-    owner: int  # position of the region, or of the backward, that it was called in
+    owner: int  # position of the region or backward that called the graph
     region: str  # name of the region, "" for a backward without its forward in the trace
     backward: bool
-    kernels: IntColumn  # positions of the outermost operators below it, in order
+    kernels: IntColumn  # positions of the outermost operators below the call, in order
 
 
 @dataclass(frozen=True)
 class CompiledCalls:
-    """Kernels that calls belong to."""
+    """Maps calls to generated kernels."""
 
     call: IntColumn  # ascending, positions among the calls
-    kernel: IntColumn  # by call the position in `kernels`
-    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # with the graph that each belongs to
+    kernel: IntColumn  # by call: position in `kernels`
+    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel with its graph
     graph_calls: int  # number of calls of compiled graphs
-    refused: dict[str, int]  # how many are not matched, by reason
+    refused: dict[str, int]  # number of unmatched calls by reason
 
 
 def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:
@@ -233,7 +233,7 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
     made = graph_calls(events, calls)
     for _, siblings in groupby(sorted(made, key=lambda graph: (graph.owner, graph.call)), lambda graph: graph.owner):
         fits = [known.fit(graph_call, events, calls) for graph_call in siblings]
-        several = sum(not isinstance(fit, str) for fit in fits) > 1  # one graph of a region is in the files
+        several = sum(not isinstance(fit, str) for fit in fits) > 1  # the files contain one graph of the region
         for fit in fits:
             if isinstance(fit, str) or several:
                 refused[fit if isinstance(fit, str) else "several graphs fit"] += 1
@@ -252,8 +252,8 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
 
 def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
     """Return the calls of compiled graphs in a trace, in order.
-    A backward belongs to the region of its forward: the last call of a compiled function before it with its sequence
-    number. Autograd gives the number to the node that it makes, so earlier calls with that number made none."""
+    A backward belongs to the region of its forward: the last call of a compiled function before it with the same
+        sequence number. Autograd numbers each node it creates, so earlier calls with that number created none."""
     kinds = np.array([_kind_of(name) for name in events.names], np.int8)[calls.name]
     graphs = np.flatnonzero(kinds == 1)
     if not len(graphs):
@@ -331,7 +331,7 @@ class _Graphs:
             found = self.by_region.get((of.region, of.backward))
             if found:
                 return found
-            again = f"{of.region}_"  # Dynamo compiled it again: 0/0_1
+            again = f"{of.region}_"  # Dynamo compiled the region again: 0/0_1
             regions = [key for key in self.by_region if key[1] == of.backward and key[0].startswith(again)]
             if regions:
                 return [graph for region in regions for graph in self.by_region[region]]
@@ -340,8 +340,8 @@ class _Graphs:
     def _aligned(
         self, graph_call: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls
     ) -> _CompiledFit | None:
-        """Return calls and kernels in the same order, None if the sequences differ. Kernels that never occur in the
-        calls (C++ without `cpp.enable_kernel_profile`) and operators that are no kernels of the graph are left out."""
+        """Return pairs of calls and kernels, None if the sequences differ. Skip kernels that never occur in the calls
+        (C++ without `cpp.enable_kernel_profile`) and operators that are not kernels of the graph."""
         names = [called_as_event(events.names[code]) for code in calls.name[graph_call.kernels].tolist()]
         occurring = set(names)
         kernels = [(_called_as(kernel.name), kernel) for kernel in graph.kernels]
@@ -358,7 +358,7 @@ class _Graphs:
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """Return possible kernels of a graph: all, or those after a shorter backward that its file repeats."""
+        """Return possible kernel lists of a graph: all, or the part after a shorter backward that its file repeats."""
         if not graph.backward:
             return [kernels]
         others = (other for (_, backward), found in self.by_region.items() if backward for other in found)
@@ -369,7 +369,7 @@ class _Graphs:
 
 @lru_cache(maxsize=1 << 14)
 def called_as_event(name: str) -> str:
-    """Return the name by which an event is compared: without the namespace or, for a C++ kernel, its graph.
+    """Return an event's name for comparison: without its namespace or, for a C++ kernel, without the graph prefix.
 
     Example:
         >>> called_as_event("aten::mm"), called_as_event("graph_0_cpp_fused_gelu_1"), called_as_event("triton_poi_0")
@@ -381,7 +381,7 @@ def called_as_event(name: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _called_as(kernel: str) -> str:
-    """Return the name by which a kernel of Inductor's files is compared.
+    """Return the comparison name of a kernel in Inductor's files.
 
     Example:
         >>> _called_as("extern_kernels.addmm"), _called_as("torch.ops.aten.sort.stable"), _called_as("cpp_fused_add_3")

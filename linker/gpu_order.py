@@ -1,7 +1,8 @@
 """Order GPU events: by stream and launch, by launching thread, and within a launch of a CUDA graph.
 
-A trace may draw the dependencies between a graph's nodes (PyTorch 2.15, `CuspyConfig(enable_graph_dependencies=True)`);
-see `schemas.kineto.corrections`. Otherwise forks and joins between the streams of a launch are inferred from times.
+A trace may contain the dependencies between a graph's nodes (PyTorch 2.15,
+`CuspyConfig(enable_graph_dependencies=True)`); see `schemas.kineto.corrections`. Otherwise forks and joins between a
+launch's streams are inferred from times.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from .join import Join
 class GpuOrder:
     """GPU events of a linked trace by stream and launch."""
 
-    stream: IntColumn  # by event a code of its (device, stream)
+    stream: IntColumn  # by event: code of its (device, stream)
     key: list[tuple[int, int]]  # (device, stream) by code
-    launch: IntColumn  # ns, when each was launched, or its own start if unknown
-    free: IntColumn  # ns, when all earlier work of its stream had ended; 0 for the first
-    queue: list[IntColumn]  # by code, positions in order of launch
+    launch: IntColumn  # ns, launch time of each event, or its start if the launch is unknown
+    free: IntColumn  # ns, end of all earlier work on the event's stream; 0 for the first event
+    queue: list[IntColumn]  # by code: positions in order of launch
     queue_launch: list[IntColumn]  # their launch times
 
     @staticmethod
@@ -61,8 +62,8 @@ class GpuOrder:
 
 
 class Submissions:
-    """Launches per thread, by time: they show the stream of a CUDA event without a record, because PyTorch records
-    an event on the stream to which it has just submitted work."""
+    """Launches per thread, by time. They reveal the stream of a CUDA event that has no profiler record, because PyTorch
+    records an event on the stream to which it has just submitted work."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         at = np.flatnonzero(linked.gpu_launcher >= 0)
@@ -74,8 +75,8 @@ class Submissions:
         self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
 
     def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:
-        """Return the code of the stream of an event that a thread recorded at a time, −1 for none: the stream of the
-        thread's last launch or, if that is the stream that waits, the previous one."""
+        """Return the stream code of an event that a thread recorded at a time, −1 for none: the stream of the thread's
+        last launch or, if that stream is the waiting stream, the stream before it."""
         first, stop = np.searchsorted(self._thread, [thread, thread + 1])
         last = int(first + np.searchsorted(self._ts[first:stop], ts)) - 1
         if last < first:
@@ -85,7 +86,7 @@ class Submissions:
         return int(self._stream[before if other else last])
 
 
-# Events and callbacks; an event that waits for them waits for their own dependencies.
+# Event and callback nodes; a GPU event that waits for such a node waits for the node's dependencies.
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
 # Graph work that starts this much later than its stream allows has waited for another stream.
@@ -93,7 +94,7 @@ _LATE_NS = 3_000
 
 
 class GraphOrder(NamedTuple):
-    """Pairs of positions in `gpu_row`: drawn dependencies, and forks and joins inferred from times."""
+    """Pairs of positions in `gpu_row`: recorded dependencies, and forks and joins inferred from times."""
 
     recorded: IntColumn
     inferred: IntColumn
@@ -101,7 +102,7 @@ class GraphOrder(NamedTuple):
 
 
 def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
-    """Find the dependencies between the GPU events of a graph launch; `inferred` holds joins of streams by time."""
+    """Find the dependencies between the GPU events of graph launches; `inferred` has stream joins found by time."""
     arrows, unresolved = _arrows(linked)
     launches = [] if len(arrows) else _launches(linked)
     inferred = [pair for members in launches for pair in _forks_and_joins(linked, gpu, members)]
@@ -109,7 +110,7 @@ def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
 
 
 def _arrows(linked: Join) -> tuple[IntColumn, int]:
-    """Return the event rows that arrows lead from and to, and how many do not lead from node to node."""
+    """Return the source and target event rows of arrows, and the number of arrows that do not connect two nodes."""
     events, flows = linked.kineto.events, linked.kineto.flows
     category = events.categories.index(LAUNCH_FLOW) if LAUNCH_FLOW in events.categories else -1
     drawn = (flows.id >= GRAPH_ARROW) & (flows.category == category)
@@ -146,7 +147,7 @@ def _nearest(linked: Join, nodes: IntColumn, time: IntColumn, flow: IntColumn) -
 
 
 def _between_work(linked: Join, arrows: IntColumn) -> IntColumn:
-    """Return the arrows as pairs of GPU events; arrows through nodes without work become one."""
+    """Return the arrows as pairs of GPU events; a chain of arrows through nodes without work becomes one arrow."""
     work = linked.kineto.events.mask(GPU_CATEGORIES)
     above = lists_by(*arrows[~work[arrows[:, 1]]].T[::-1].tolist())
     direct = arrows[work[arrows].all(axis=1)]
@@ -176,9 +177,9 @@ def _launches(linked: Join) -> list[IntColumn]:
 
 
 def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
-    """Return pairs of events of one launch; the second one waited for the first on another stream.
-    An event that starts late waited for the last event of another stream that had ended by then, after the event's
-    predecessor on its own stream (for the first of a stream: after the launch's first event had begun)."""
+    """Return pairs of events of one launch; the second event waited for the first event on another stream. A late event
+    waited for the last event of another stream that ended before it started and after its predecessor on the same
+    stream ended. For a stream's first event, the start of the launch's first event replaces the predecessor's end."""
     events, rows = linked.kineto.events, linked.gpu_row[members]
     stream = gpu.stream[members]
     if len(distinct(stream)) < 2:

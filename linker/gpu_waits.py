@@ -1,8 +1,8 @@
 """Find the waits for GPU events: by streams for other streams, and by CPU calls for streams, events and copies.
 
-Records of category `cuda_sync` state them, if the profiler was asked for them. Otherwise runtime calls show them:
+The profiler can record these waits in the category `cuda_sync`. Otherwise the linker infers them from runtime calls:
 around collectives by order and operators (`comm_waits`), elsewhere by names and times. Waits without a record are
-marked as inferred. The replay uses these edges and infers no others.
+marked as inferred. The replay uses only these edges for GPU waits.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from .comm_waits import find_comm_waits
 from .gpu_order import GpuOrder, Submissions
 from .join import Join
 
-# A kernel that starts this much later than its launch and its stream allow has waited for something.
+# A kernel that starts this much later than its launch and stream allow must have waited for something.
 _LATE_NS = 5_000
 # The event that a late kernel has waited for ended at most this long before.
 _JUST_ENDED_NS = 30_000
 # Time from the call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000
-# Recorded events that a waiting call can be for, last first. The call waits for the last one that had ended when the
-# call returned. DDP's timers are the first to ask, for the last event (torch/csrc/distributed/c10d/reducer_cuda.cpp,
-# `CudaTimer::measureDifference`).
+# Number of recorded events to consider for a waiting call, last first. The call waits for the last event whose work had
+# ended when the call returned. DDP's timers are the first to wait, for the last event
+# (torch/csrc/distributed/c10d/reducer_cuda.cpp, `CudaTimer::measureDifference`).
 _RECORDS = 16
 _NOTHING = np.zeros(0, np.int64)
 
-# FSDP1 waits in it before an all-gather, for the older of the last two events that it recorded when freeing parameters
+# Before an all-gather, FSDP1 waits here for the older of the last two events that it recorded when freeing parameters
 # (torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`).
 _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 
@@ -53,14 +53,13 @@ _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 class Waits(NamedTuple):
     """Pairs, each an int64 array (m, 2)."""
 
-    event: IntColumn  # GPU event → GPU event of another stream that waits for it (positions in `gpu_row`)
-    sync: IntColumn  # GPU event → position in `runtime_row` of the call that ends when it has ended
+    event: IntColumn  # GPU event → GPU event on another stream that waits for it (positions in `gpu_row`)
+    sync: IntColumn  # GPU event → position in `runtime_row` of the call that returns when the event has ended
     blocking: IntColumn  # GPU event of a blocking copy → position in `runtime_row` of the thread's next call
     released: IntColumn  # GPU event → position in `EtCalls` of the first op after the call that waited
     inferred: set[tuple[int, int]]  # pairs of places without a record
-    unresolved: int  # number of records that name no stream or event of the trace
-    # The most by which a waiting call returned before the event it waited for had ended, because host and device clocks
-    # differ; 0 if none did
+    unresolved: int  # number of records whose stream or event is not in the trace
+    # Maximum time by which a waiting call seems to return before its event ended, because host and device clocks differ
     clock_skew_ns: int
 
 
@@ -78,7 +77,7 @@ def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
 
 
 class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
-    """By thread code: times at which something happens, ascending, and what happens."""
+    """By thread code: ascending times, and the item at each time."""
 
     @staticmethod
     def of(thread: npt.NDArray[np.integer], ts: IntColumn, what: IntColumn) -> _ByThread:
@@ -94,7 +93,7 @@ class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
 
 
 class _Finder:
-    """Gathers the pairs; all lookups are in sorted arrays, so the work is n log n."""
+    """Collects the pairs; all lookups use sorted arrays, so the work is O(n log n)."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         self.linked, self.gpu = linked, gpu
@@ -135,10 +134,10 @@ class _Finder:
         self.copies = (launcher >= 0) & blocks
 
     def _clock_skew(self) -> int:
-        """Return the most by which a waiting call returned before its event had ended, ns; 0 if none did.
-        Synchronous copies to the host cannot return before the copy has ended. Synchronizing calls show it if they
-        took over 20 µs and nothing launched before them ended in the 20 µs before their return, but something did in
-        the 20 µs after."""
+        """Return the maximum time by which a waiting call seems to return before its event ended, ns; 0 for none.
+        Synchronous copies to the host always show this skew, because they cannot return before the copy has ended.
+        Synchronizing calls show it if they took over 20 µs and the work launched before them ended not in the 20 µs
+        before their return but in the 20 µs after."""
         events, linked = self.linked.kineto.events, self.linked
         launcher = linked.gpu_launcher
         copies = synchronous_readback(events.names, events.name[linked.gpu_row], events.name[launcher])
@@ -185,17 +184,17 @@ class _Finder:
         return resolved
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
-        """Return what precedes an event recorded on a stream: the last event launched, and what the stream awaits."""
+        """Return the work before an event recorded on a stream: its last GPU event, and the stream's pending waits."""
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
-        """Return, by stream, the last GPU event that a stream waits for between its last launch and a time."""
+        """Map each stream to its last GPU event that the given stream waits for since its last launch."""
         times, sources = self.carried.get((device, stream), ([], []))
         k = bisect_left(times, ts)
         return sources[k - 1] if k and all(self.gpu.launch[i] < times[k - 1] for i in last) else {}
 
     def _carry(self, device: int, stream: Any, ts: int, sources: list[int]) -> None:
-        """Remember what a stream waits for from a time on, for events recorded there before its next launch."""
+        """Remember the waits of a stream from a time on, for events recorded there before its next launch."""
         if not isinstance(stream, int) or stream < 0:
             return
         before = self._waited_for(device, stream, ts, self._on_stream(device, stream, ts))
@@ -275,8 +274,8 @@ class _Finder:
         return self.by_end[a:b][::-1]
 
     def _infer_pending(self, call: int, on_event: bool) -> None:
-        """Infer what a call waited for, if its stream or event is not recorded: the event that ended last during the
-        call, else the work submitted before, because such a wait holds even if it cost no time."""
+        """Infer what a call without a recorded stream or event waited for: the GPU event that ended last during the
+        call, else the work submitted before the call, because a wait orders work even if it takes no time."""
         for i in self._ended(self._ts(call), int(self.runtime_end[call]) + self.tolerance).tolist():
             if self.gpu.launch[i] < self._ts(call):
                 self._wait_for(call, [i], inferred=True)
@@ -297,7 +296,7 @@ class _Finder:
                 return
 
     def _frees(self, record: int) -> bool:
-        """Return whether an event is recorded behind computation for the host alone: no stream waits for it next."""
+        """Return whether an event is recorded after computation for the host alone: no stream wait follows."""
         events, thread = self.linked.kineto.events, int(self.runtime_thread[record])
         following = self.runtime_of.first(thread, int(self.runtime_end[record]))
         name = "" if following is None else events.names[events.name[self.linked.runtime_row[following]]]
@@ -310,10 +309,9 @@ class _Finder:
         return [found] if found >= 0 else []
 
     def _infer_stream_waits(self, waits: IntColumn) -> None:
-        """Infer which event each late GPU event waited for.
-        Between its launch and the previous one on its stream, some call (`waits`: ns, ascending) made a stream wait.
-        It starts over 5 µs later than its launch and stream allow, at most 30 µs after an event of another stream
-        ended."""
+        """Infer which event each late GPU event waited for. An event is late if it starts over 5 µs later than its
+        launch and stream allow, at most 30 µs after an event on another stream ended. Some call (`waits`: ns,
+        ascending) must have made a stream wait between the previous launch on its stream and its own launch."""
         launched = self.linked.gpu_launcher >= 0
         returned = self.linked.kineto.events.end[self.linked.gpu_launcher]
         submitted = np.where(launched & ~self.copies, np.minimum(returned, self.start), self.gpu.launch)

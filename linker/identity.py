@@ -1,7 +1,7 @@
 """Decide whether the ET and the Kineto trace were recorded in one process at one time.
 
 Ids, names and sequence numbers identify a call only within one process. All ranks of a job run the same program, so
-process id and time do not prove the rank. Containers give the same small process ids to every run.
+process id and time do not prove the rank. Containers assign the same small process ids in every run.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Kind = Literal[
 Weight = Literal["proves", "refutes", "stated", "unknown"]
 
 _ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
-# Containers number their processes from 1, so two runs can share an id below this. After a day, a machine's ids are
-# larger.
+# Containers number their processes from 1, so two runs can share a process id below this. Machines reach larger ids
+# within a day.
 _SMALL_PID = 4096
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 # The ET's time is in whole seconds, rounded down.
 _SLACK_S = 1.0
-# How long after the end of recording each file is last written. The ET is closed at once (0.01 s in measurements); the
-# Kineto trace is exported then.
+# Maximum time between the end of recording and the last write to each file. The ET is closed immediately (measured:
+# 0.01 s); then the Kineto trace is exported.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
-# `start_ts` and `finish_ts` are in whole ms and from another clock than Kineto's times.
+# `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
 _UNVERIFIED = "links are marked unverified"
 _REMEDY = "record with etplus record, which writes an id, or link the whole job with etplus link FOLDER"
@@ -51,7 +51,7 @@ _REMEDY = "record with etplus record, which writes an id, or link the whole job 
 
 @dataclass(frozen=True)
 class StatedRank:
-    """Rank of both files according to the user: from their names or from an option."""
+    """Rank of both files according to the user: from the file names or from an option."""
 
     rank: int
     by: Literal["names", "option"]
@@ -59,31 +59,31 @@ class StatedRank:
 
 @dataclass(frozen=True)
 class Claims:
-    """Claims of both files and the user about the rank, and facts about the files; see `read_claims`."""
+    """Ranks that both files and the user claim, and facts about the files; see `read_claims`."""
 
     et: Claim
     kineto: Claim
     stated: StatedRank | None
-    machine: int  # number of ranks in the timeline if exactly one of them has the ET's process id; otherwise 0
+    machine: int  # number of ranks in the timeline if exactly one rank has the ET's process id; otherwise 0
     timezone: str | None  # time zone of the machine that recorded the ET, according to the user; see `offsets_of`
     # When the ET and the Kineto trace were last written, seconds since the epoch; None if unknown
     modified_s: tuple[float, float] | None
-    whole_job: bool  # the files of all ranks are at hand, and these two fit no others
-    one_of_several: bool = False  # files of other ranks are at hand
+    whole_job: bool  # the files of all ranks are available, and these two fit only each other
+    one_of_several: bool = False  # files of other ranks are available
 
     @property
     def same_run(self) -> bool:
-        """True if both files have the id of one recording."""
+        """True if both files contain the same recording id."""
         return bool(self.et.runs & self.kineto.runs)
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks of the job, the larger one if the files disagree; None if unknown."""
+        """Number of ranks in the job, the larger number if the files disagree; None if unknown."""
         return max(filter(None, (self.et.world_size, self.kineto.world_size)), default=None)
 
     @property
     def several_ranks(self) -> bool:
-        """True if another rank of the job could have recorded one of the files."""
+        """True if another rank of the job could have recorded either file."""
         if self.one_of_several or self.world_size is not None:
             return self.one_of_several or self.world_size != 1
         numbered = self.et.rank or self.kineto.rank or self.stated is not None
@@ -91,7 +91,7 @@ class Claims:
 
     @property
     def agreed(self) -> bool:
-        """Whether neither file contradicts the rank that the user states, if any."""
+        """True unless a file contradicts the rank that the user states."""
         stated, claims = self.stated, (self.et, self.kineto)
         return stated is None or all(claim.ranks is None or stated.rank in claim.ranks for claim in claims)
 
@@ -103,10 +103,10 @@ class _Weighed(NamedTuple):
 
 
 def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | None:
-    """Return the rank of both files according to the user: `rank`, else the rank in both file names.
+    """Return the rank of both files according to the user: `rank` if given, else the rank in both file names.
 
     Raises:
-        UsageError: the names have different ranks and `rank` is not given, or an invalid rank.
+        UsageError: the file names contain different ranks and `rank` is not given, or `rank` is invalid.
 
     Example:
         >>> stated_rank("rank0.et.json", "rank0.kineto.json", None)
@@ -132,7 +132,7 @@ def _name(source: Source) -> str:
 
 
 def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
-    """Return when both files were last written, seconds since the epoch; None if one is no file."""
+    """Return when both files were last written, in seconds since the epoch; None if either source is not a file."""
     try:
         return os.stat(_name(et)).st_mtime, os.stat(_name(kineto)).st_mtime  # noqa: PTH116 (a name may be bytes)
     except (OSError, ValueError):
@@ -140,7 +140,7 @@ def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
 
 
 def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, **facts: Any) -> Claims:
-    """Return the `Claims`; `facts` are its last four fields. TraceFormatError if a file contradicts `stated`."""
+    """Return the `Claims`; `facts` are its last four fields. Raise TraceFormatError if a file contradicts `stated`."""
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
     of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
@@ -162,16 +162,16 @@ def identify(
     certain: tuple[IntColumn, IntColumn],
     unlinked: npt.NDArray[np.bool_],
 ) -> Identity:
-    """Weigh all evidence about the process and the time of both files.
+    """Judge whether one process recorded both files at one time.
 
-    The id of a recording in both files proves everything. Without it, process id and time prove the run if there is one
-    rank, the id is large, and both files record the same about their common calls. If there can be several ranks, both
-    files, or the files of the whole job, must also prove the rank. The user's word does not, because files are renamed.
+    The same recording id in both files proves everything. Without it, process id and time prove the run if there is one
+    rank, the process id is large, and both files agree about their common calls. If there can be several ranks, both
+    files, or all files of the job, must also prove the rank. The user's rank proves nothing, because files get renamed.
 
     Args:
         linked: int64, positions in `pair.calls` of the linked calls.
-        certain: int64, positions in `pair.nodes` and `pair.calls` of links that are certain within one process.
-        unlinked: bool, the nodes without a link.
+        certain: int64, positions in `pair.nodes` and `pair.calls` of the links that are certain if one process recorded
+        both files. unlinked: bool, the nodes without a link.
     """
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
     if not claims.same_run:
@@ -233,7 +233,7 @@ def linked_pids(pair: TracePair, linked: IntColumn) -> list[str]:
 
 
 def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
-    """Weigh whether the linked events are in the ET's window, in all time zones that are possible."""
+    """Judge whether the linked events are in the ET's window, in every possible time zone."""
     et, calls = pair.et, pair.calls
     if et.started_s < 0:
         says = "the ET has no time of recording (time, start_ts, finish_ts), which would prove the run"
@@ -269,8 +269,8 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
 
 
 def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -> bool:
-    """Return whether both files were last written when they were recorded, if local time is `zone` s ahead of UTC. A
-    copy is newer, so a file that was written this early belongs to this run."""
+    """Return whether both files were last written when they were recorded, if local time is `zone` s ahead of UTC.
+    Copies have later times, so a file written this early belongs to this run."""
     if claims.modified_s is None:
         return False
     after_et = claims.modified_s[0] - (et.started_s - zone + et.duration_s)
@@ -328,8 +328,8 @@ def _ranks(claim: Claim) -> str:
 
 _HOUR_S = 3600
 _PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
-# Offsets of local time from UTC, nearest first: whole hours, and the zones of the IANA database that are 15, 30 or 45
-# minutes off, summer time included.
+# Offsets of local time from UTC, smallest first: whole hours, and the 15, 30 and 45-minute offsets of the IANA
+# database, including daylight saving time.
 OFFSETS_S = tuple(
     sorted((int(hours * _HOUR_S) for hours in (*range(-12, 15), *_PARTS_OF_HOURS)), key=lambda s: (abs(s), s))
 )
@@ -348,11 +348,11 @@ def offset_name(offset_s: int) -> str:
 
 
 def offsets_of(name: str, local_s: int) -> frozenset[int]:
-    """Return the offsets of a time zone from UTC, s; two in the hour that ends summer time.
+    """Return the offsets of a time zone from UTC, in s; two offsets in the hour that ends daylight saving time.
 
     Args:
         name: an offset ("UTC-7", "+05:30", "UTC") or a name of the IANA database ("Europe/Berlin").
-        local_s: local time, seconds since the epoch as if it were UTC.
+        local_s: local time in seconds since the epoch, as if local time were UTC.
 
     Raises:
         UsageError: there is no such time zone.

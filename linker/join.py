@@ -1,6 +1,6 @@
-"""Attach GPU events and runtime calls to nodes: GPU event → launching runtime call → innermost linked call open then.
+"""Attach GPU events and runtime calls to nodes: GPU event → launching runtime call → innermost linked call around it.
 
-The launch is found by correlation, else by ac2g flow, else by `External id`.
+The linker finds the launch by correlation, else by ac2g flow, else by `External id`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .match.result import Match
 
 ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
 
-# Wrappers, not operators: their caller is the parent.
+# Names of wrappers; the parent is their calling operator.
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
-# Names of calls that launch one kernel. Launches of graphs, of batches and on several devices launch many.
+# Names of calls that launch one kernel. Graph, batch and multi-device launch calls launch many kernels.
 _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
 
 
@@ -37,14 +37,14 @@ class Attachment:
     row: IntColumn  # row in the `EventTable`
     launcher: IntColumn  # row of the launching runtime call, −1 for none
     method: npt.NDArray[np.int8]  # index into `ATTACH_METHODS`, −1 for none
-    repeated: int  # number of events with a correlation that several calls share
-    shared: npt.NDArray[np.bool_]  # other events have the same launcher, though it launches one kernel only
-    call: IntColumn  # position in `CpuCalls` of the innermost linked call at the launch, −1 if not attached
+    repeated: int  # number of events whose correlation several calls share
+    shared: npt.NDArray[np.bool_]  # several events have this launcher, although such a call launches only one kernel
+    call: IntColumn  # position in `CpuCalls` of the innermost linked call around the launch, −1 if not attached
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
 
 
 def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_]) -> Attachment:
-    """Find launcher and parent of every kernel, copy and memset; `linked` marks the calls with a linked node."""
+    """Find the launcher and parent of every kernel, memcpy and memset; `linked` marks the calls with a linked node."""
     events = kineto.events
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     rows = rows[np.lexsort((rows, events.ts[rows]))]
@@ -67,7 +67,7 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
 def _launching_calls(
     kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_], rows: IntColumn, launcher: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int8]]:
-    """Return the innermost call and the innermost linked call at each launch, and how the launch was found."""
+    """Return the innermost call and the innermost linked call around each launch, and how the launch was found."""
     events = kineto.events
     method = np.where(launcher >= 0, 0, -1).astype(np.int8)
     thread, ts, until = np.full(len(rows), -1, np.int64), events.ts[rows], events.ts[rows]
@@ -130,7 +130,7 @@ def _flow_starts(
 def _launching_ops(
     kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn]:
-    if not kineto.modern:  # in older files the number is the correlation, and equals some unrelated op's by chance
+    if not kineto.modern:  # in older files the number is the correlation, and may equal an unrelated op's id by chance
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     events = kineto.events
     at = positions(events.external_id[calls.row], events.external_id[rows])
@@ -143,15 +143,15 @@ class Join(TracePair):
     """A matched pair with its attachments, as positions in the tables of both traces.
     A row of the trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
-    match: Match  # the call that each of `nodes` is linked to
-    node_of_call: IntColumn  # position in `nodes` of the node linked to each of `calls`, −1 for none
+    match: Match  # by node in `nodes`: its linked call
+    node_of_call: IntColumn  # by call in `calls`: position of its linked node in `nodes`, −1 for none
     attachment: Attachment  # the launch of every GPU event
     gpu_row: IntColumn  # event rows of the attached GPU events, in order of GPU start
-    gpu_parent: IntColumn  # position in `nodes` of its parent
-    gpu_launcher: IntColumn  # event row of the runtime call that launched it, −1 for none
+    gpu_parent: IntColumn  # position of the event's parent in `nodes`
+    gpu_launcher: IntColumn  # event row of the runtime call that launched the event, −1 for none
     runtime_row: IntColumn  # event rows of the runtime calls in the window, in order of start
-    runtime_parent: IntColumn  # position in `nodes` of its innermost linked caller, −1 for none
-    has_storages: bool = True  # the nodes can name storages of tensors; nodes made from a Kineto trace cannot
+    runtime_parent: IntColumn  # position of the call's innermost linked caller in `nodes`, −1 for none
+    has_storages: bool = True  # the nodes record tensor storages; nodes made from a Kineto trace do not
 
     @property
     def gpu_places(self) -> IntColumn:
@@ -163,30 +163,30 @@ class Join(TracePair):
 
     @cached_property
     def data_edges(self) -> tuple[IntColumn, IntColumn]:
-        """Writers and readers of tensors. Finding them is as slow as matching."""
+        """Writers and readers of tensors. Finding them takes as long as matching."""
         if not self.has_storages:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return data_edges(self.et, self.nodes)
 
     @cached_property
     def call_of_node(self) -> IntColumn:
-        """By node, the position of its call in `calls`, −1 for none."""
+        """By node: position of its call in `calls`, −1 for none."""
         return self.of_nodes(np.arange(len(self.calls)))
 
     @cached_property
     def node_times(self) -> tuple[IntColumn, IntColumn]:
-        """By node, its start and end in ns, −1 if it is not linked."""
+        """By node: its start and end in ns, −1 if not linked."""
         return self.of_nodes(self.calls.ts), self.of_nodes(self.calls.end)
 
     def of_nodes(self, values: IntColumn) -> IntColumn:
-        """Return for each of `nodes` the value of its call, −1 if it is not linked."""
+        """Return the value of each node's call, −1 for unlinked nodes."""
         at = np.flatnonzero(self.node_of_call >= 0)
         return scatter(len(self.nodes), self.node_of_call[at], values[at])
 
 
 def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
-    """Attach GPU events and runtime calls to the nodes of linked calls. If there is no ET (`alone`), the process
-    adopts events without an operator, and no runtime call is left out."""
+    """Attach GPU events and runtime calls to the nodes of linked calls. If there is no ET (`alone`), events without an
+    operator go to the process node, and all runtime calls are kept."""
     calls, at = pair.calls, np.flatnonzero(match.call >= 0)
     node_of_call = scatter(len(calls), match.call[at], at)
     attachment = attach_gpu_events(pair.kineto, calls, node_of_call >= 0)
@@ -222,6 +222,6 @@ def adopt_unattached(
 def linked_caller(
     pair: TracePair, node_of_call: IntColumn, thread: npt.NDArray[np.int32], ts: IntColumn, end: IntColumn
 ) -> IntColumn:
-    """Return the position in `nodes` of the innermost linked call around each event, −1 for none."""
+    """Return the position of the innermost linked call around each event in `nodes`, −1 for none."""
     op = enclosing_call(pair.calls, thread.astype(np.int64), ts, end, node_of_call >= 0)
     return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])

@@ -1,9 +1,9 @@
 """Make an Execution Trace from the CPU calls and annotations of a Kineto trace, for users who have no ET.
 
 The nodes follow ET schema 1.1.1. Fields that Kineto does not record (outputs, tensor ids, forward parents) are empty;
-`nodes_from` in the file tells readers that this does not mean "none". The process node adopts GPU work that no operator
-launched. A capture of Nsight Systems may begin in the middle of the program: GPU work without a recorded launch then
-stays unattached.
+The field `nodes_from` warns readers that an empty field means "not recorded". GPU work that no operator launched is
+attached to the process node. An Nsight Systems capture may begin in the middle of the program; GPU work without a
+recorded launch then remains unattached.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .match.result import Match
 _SCHEMA = "1.1.1-chakra.0.0.4"
 _ROOT = "[pytorch|profiler|execution_trace|%s]"
 _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['
-# Nodes per block of texts; a larger block needs more memory.
+# Number of nodes per block of text; larger blocks need more memory.
 _BLOCK = 1024
 _NODE_NUMBERS = ("id", "parent", "rf_id", "seq_id", "scope", "tid")
 _NODE = (
@@ -43,7 +43,7 @@ _NODE = (
 
 
 def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
-    """Return the trace with an ET made from its calls, and a match with a certain link for each call."""
+    """Return the trace with an ET made from its calls, and a match that links each call with certainty."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
     note = "no ET was given: the nodes are the CPU calls of the Kineto trace"

@@ -1,4 +1,4 @@
-"""Build the trace of a join: rows for ET nodes, GPU events and runtime calls, their ids, and their records."""
+"""Build the linked trace from a join: rows for ET nodes, GPU events and runtime calls, with their ids and records."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Numbering:
     """Ids of the rows by place (see `Join`), and the order of the rows."""
 
     id: IntColumn
-    # Places in row order, parents before children: Chakra's converter drops a `ctrl_deps` entry if it has not read the
-    # node yet
+    # Places in row order, parents before children, because Chakra's converter drops `ctrl_deps` on nodes that it has
+    # not read
     order: IntColumn
     is_new: bool = False  # ET nodes have new ids
 
@@ -90,10 +90,10 @@ class Numbering:
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:
-    """Return the nodes by id, or by depth and id if an id is below its parent's. PyTorch never writes such ids."""
+    """Return the nodes by id, or by depth and id if a node's id is below its parent's, unlike in PyTorch's files."""
     by_id = np.argsort(et.id, kind="stable")
     parent = positions(et.id[by_id], et.parent[by_id])
-    if np.all(parent <= np.arange(len(parent))):  # the root is its own parent
+    if np.all(parent <= np.arange(len(parent))):  # the root has itself as parent
         return by_id
     parent = np.where(parent == np.arange(len(parent)), -1, parent)
     return by_id[np.argsort(depths(parent), kind="stable")]
@@ -129,7 +129,7 @@ def linked_trace(
 
 
 def _has_whole_us(join: Join) -> bool:
-    """Return whether all times are whole µs, as before 2024; readers of such files also expect integers in ET+."""
+    """Return whether all times are whole µs, as before 2024; tools for such files expect integers in ET+."""
     if join.kineto.modern:
         return False
     times = join.kineto.events.ts, join.kineto.events.dur, join.kineto.memory.ts
@@ -166,11 +166,11 @@ class LinkedRows:
     et: ExecutionTrace
     events: EventTable
     numbers: Numbering
-    event: IntColumn  # by place the row in `events`, −1 for a node that is not linked
-    parent: IntColumn  # by place the position in `et` of the parent of GPU events and runtime calls, −1 for none
-    link: npt.NDArray[np.int8]  # by ET node the certainty of its link
+    event: IntColumn  # by place: row in `events`, −1 for unlinked nodes
+    parent: IntColumn  # by place: position in `et` of the parent of a GPU event or runtime call, −1 for none
+    link: npt.NDArray[np.int8]  # by ET node: certainty of its link
     exclusive: IntColumn  # ns, by ET node
-    doubtful: IntColumn  # places of GPU events that share a launch of one kernel
+    doubtful: IntColumn  # places of GPU events that share a single-kernel launch
     waiting: IntColumn  # ET nodes that wait for an operator on another thread
     waits_for: IntColumn  # ids of the operators
     left: IntColumn  # event rows of GPU events without a row
@@ -241,7 +241,7 @@ class LinkedRows:
         return self.events.index[self.left]
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
-        """Return one of `GIVEN_COLUMNS` for some rows; `tid` of runtime calls has codes of `tids`."""
+        """Return one of `GIVEN_COLUMNS` for some rows; `tid` contains codes of `tids` for runtime calls."""
         place, kind, field = self.numbers.places(rows), self.kind[rows], GIVEN_COLUMNS[name]
         values = np.full(len(rows), field.none or 0, field.dtype)
         if name == "id":
@@ -255,7 +255,7 @@ class LinkedRows:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])
             values[at] = self._of_events(name, event[at])
-        if name == "dur":  # negative in unfinished calls; in a GPU event it says that the times are wrong
+        if name == "dur":  # negative in unfinished calls; in GPU events it shows that the times are wrong
             values = np.where(kind == GPU, values, np.maximum(values, 0))
         if name == "parent":
             at = np.flatnonzero(self.parent[place] >= 0)
@@ -287,7 +287,7 @@ class LinkedRows:
         return getattr(events, _EVENT_COLUMN.get(name, name))[event]  # type: ignore[no-any-return]
 
     def _new_ids(self, ids: IntColumn) -> IntColumn:
-        """Return ids of ET nodes as they are in the file; with `renumber` 0 for a node that is not in it."""
+        """Return the ids of ET nodes in the file; with `renumber`, 0 for nodes that the file lacks."""
         if not self.numbers.is_new:
             return ids
         at = positions(self.et.id, ids)
@@ -313,20 +313,20 @@ class LinkedRows:
 # Columns that ET nodes take from the ET or from their link.
 _OF_NODES = frozenset("parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split())
 _EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
-# Columns that come from Kineto's events, and the kinds of rows that have them.
+# Columns that come from Kineto's events, with the kinds of rows that have each column.
 _OF_EVENTS = (
     dict.fromkeys(("ts", "dur", "kineto_event"), _EVERY)
     | dict.fromkeys(("name", "correlation"), _LATER)
     | dict.fromkeys(("category", "exclusive", "stream", "device"), _GPU)
     | {"tid": _RUNTIME}
 )
-# Names in the `EventTable` that differ.
+# Columns with a different name in the `EventTable`.
 _EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
 
 
 def _memory(join: Join, numbers: Numbering) -> MemoryEvents:
-    """Return all memory events in order of time, each with the innermost linked call around it: memory that is held
-    in the ET's window may have been allocated before."""
+    """Return all memory events in time order, each with the innermost linked call around it. Events before the ET's
+    window are included, because memory in use during the window may have been allocated earlier."""
     memory = join.kineto.memory
     order = np.argsort(memory.ts, kind="stable")
     memory = MemoryTable(*(getattr(memory, field.name)[order] for field in fields(memory)))

@@ -1,7 +1,7 @@
-"""Add nodes for collectives on the host that Kineto has and the ET lacks, made from the issuing call and the event.
+"""Add nodes for host collectives that Kineto records and the ET lacks, made from the issuing call and Kineto's event.
 
-A host backend (Gloo, MPI) ends a collective on its own thread, often after the ET observer was stopped. The ET then has
-the `c10d::` call but not the collective, and the rank would seem to communicate less than its peers.
+A host backend (Gloo, MPI) ends a collective on its own thread, often after the ET observer was stopped. The ET then
+contains the `c10d::` call but not the collective, and the rank would seem to communicate less than its peers.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ..trace.kinds import CERTAIN, EQUIVALENT
 from .calls import TracePair, et_calls
 from .match.result import Match
 
-# Attribute of a node made here; its value names the sources.
+# Attribute that marks the nodes made here; its value lists their sources.
 MADE_OF = "made_of"
 _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)
 _MOST_NAMED = 4
 _NO_LIMIT = 2**63
 _TYPE = re.compile(r"Tensor\([^)]*\)")
-# Tensor and storage id, at the beginning of a tensor.
+# Tensor and storage id, the first two elements of a tensor.
 _PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
 
 # Value, shape and type.
@@ -54,7 +54,7 @@ class _Lost(NamedTuple):
 
 
 class _Issued(NamedTuple):
-    """Positions in `CpuCalls` of a collective and its issuing call, and whether numbers prove the pair."""
+    """Positions of a collective and its issuing call in `CpuCalls`, and whether numbers prove the pair."""
 
     run: int
     call: int
@@ -62,8 +62,8 @@ class _Issued(NamedTuple):
 
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
-    """Return the pair with a node for every collective on the host if the ET has its issuing call.
-    The node has the link of the call, but at most EQUIVALENT if order alone identifies the call."""
+    """Return the pair with a node for every host collective whose issuing call is in the ET. The node gets the
+    certainty of the call's link, but at most EQUIVALENT if only order identifies the call."""
     lost = list(_lost(pair, found))
     if not lost:
         return pair, found
@@ -114,8 +114,8 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
 
 def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
     """Return collectives and their issuing calls, in the order of the collectives.
-    Kineto numbers calls as they begin (`Record function id`), and a collective when it is issued: by the last call
-    before it. Without numbers, the order of times must do."""
+    Kineto numbers calls when they begin (`Record function id`) and collectives when they are issued, so the last call
+    with a lower number issued the collective. Without numbers, the pairing uses start times."""
     calls, names = pair.calls, pair.kineto.events.names
     issuing = outermost_calls(calls.parent, calls.name, names, np.ones(len(calls), np.bool_))
     numbers = pair.rf_ids[1]
@@ -145,13 +145,13 @@ def _in_order(
 
 
 def _is_there(unlinked: Sequence[tuple[int, str]], call: int, name: str) -> bool:
-    """Return whether the ET may have a call's collective after all: unlinked, before the next unlinked call."""
+    """Return whether the ET may contain a call's collective as an unlinked node before the next unlinked call."""
     later = islice(unlinked, bisect_right(unlinked, call, key=itemgetter(0)), None)
     return next((other == name for _, other in later if other == name or other.startswith(_CALL)), False)
 
 
 def _ids_in(et: ExecutionTrace) -> set[int]:
-    """Return the ids of nodes and numbers that may be ids of tensors and storages: one counter counts them all."""
+    """Return all node ids, tensor ids and storage ids, because PyTorch draws all of them from one counter."""
     used = set(et.id.tolist())
     for block in range(et.texts.block_count):
         for text in et.texts.cut(block)[1]:
@@ -160,8 +160,8 @@ def _ids_in(et: ExecutionTrace) -> set[int]:
 
 
 def _free(used: Container[int], low: int, high: int, least: int) -> int:
-    """Return the first unused number between two, else the first after `least`.
-    There is one between the neighbors' numbers unless these began in another order than they were issued."""
+    """Return the first unused number between two numbers, else the first unused number after `least`. The neighbors'
+    numbers leave an unused number between them unless they began in a different order than they were issued."""
     number = next(id for id in count(low + 1) if id not in used)
     return number if number < high else next(id for id in count(least + 1) if id not in used)
 
@@ -201,8 +201,8 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
 
 
 def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
-    """Return the tensors of the issuing call that have the shapes in Kineto's event; without shapes, all that the
-    call reads: its second input, `(outputs, inputs, ...)`, or its first if the second has no tensors."""
+    """Return the issuing call's tensors that have the shapes in Kineto's event. Without shapes, return all tensors that
+    the call reads: in its second input, `(outputs, inputs, ...)`, or in its first if the second has no tensors."""
     values, extents, types, *_ = decode_call(call).inputs
     each = [list(_tensors(*argument)) for argument in zip(values, extents, types, strict=False)]
     read = each[1] if len(each) > 1 and each[1] else each[0] if each else []
@@ -213,7 +213,7 @@ def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
 
 
 def _tensors(value: Any, shape: Any, kind: Any) -> Iterator[_Tensor]:
-    """Yield the tensors in an input of a call, each with shape and type; nested lists are flattened."""
+    """Yield the tensors in a call's input, each with its shape and type; nested lists are flattened."""
     if not isinstance(value, list) or not isinstance(kind, str):
         return
     if kind.startswith("Tensor("):

@@ -2,8 +2,8 @@
 
 Common names are `rank-3.et.json.gz`, `pytorch_et_3.json`, and the names of PyTorch's `tensorboard_trace_handler`:
 `worker3_step_12.1694128201545.pt.trace.json` and `host_4711.1694128201545.pt.trace.json` (worker name, or host and
-process id, then a time stamp in ms). Kineto writes `distributedInfo` before `traceEvents`; an ET's process groups are
-in its first node.
+process id, then a timestamp in ms). Kineto writes `distributedInfo` before `traceEvents`; an ET's process groups are in
+its first node.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINETO: Final[Kind] = "Kineto trace"
 _NO_TRACE = re.compile(r"\.etplus\.json|_plus\.json|\.comm_groups\.json|\.links\.json")
 _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[._-]?trace)(?![a-z])")
 _KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
-# A local rank is not the rank in the job.
+# Excludes local ranks, which are not the rank in the job.
 _RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
 _RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})")
 _NUMBERED = re.compile(r"\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
@@ -44,7 +44,7 @@ _NOT_STEM = re.compile(r"\.(?:json|sqlite|pftrace)(?:\.gz)?$|\.\d{10,20}(?=\.)|(
 _SEPARATORS = re.compile(r"[._\-]*/[._\-]*|[._\-]+")
 
 _JSON = (".json", ".json.gz")
-# Recorded timelines that are not JSON: exports of Nsight Systems, Perfetto traces.
+# Timelines in other formats than JSON: Nsight Systems exports and Perfetto traces.
 _TIMELINES = (".sqlite", ".sqlite.gz", ".pftrace", ".pftrace.gz")
 _NSYS = (".sqlite", ".sqlite.gz")
 
@@ -66,15 +66,15 @@ class TraceFile:
     name: str  # below the folder
     kind: Kind  # ET or KINETO; "" for neither
     named: int | None = None  # rank in its name ("rank3"), None for none
-    inside: int | None = None  # rank in its contents: `distributedInfo`, or process groups that only one rank is in
-    maybe: int | None = None  # a number in its name that may be the rank
-    process: int = -1  # a number in its name that may be the process id, -1 for none
-    stem: str = ""  # its name without the parts that distinguish the two kinds
+    inside: int | None = None  # rank in its contents: `distributedInfo`, or process groups with only one common rank
+    maybe: int | None = None  # number in its name that may be the rank
+    process: int = -1  # number in its name that may be the process id, −1 for none
+    stem: str = ""  # its name without the parts that distinguish ETs from Kineto traces
     ranks: frozenset[int] | None = None  # ranks that its contents allow, None if unknown
     world_size: int | None = None  # number of ranks of the job in its contents, None if unknown
-    pid: int = -1  # process id in it, -1 if unknown
-    settled: bool = True  # names or contents give the rank, not merely a process id or the lack of other files
-    shared: bool = False  # it has several ranks: an export of Nsight Systems or a merged Kineto trace
+    pid: int = -1  # process id in its contents, −1 if unknown
+    settled: bool = True  # the name or contents give the rank, not just a process id or a lack of other files
+    shared: bool = False  # it contains several ranks: an Nsight Systems export or a merged Kineto trace
 
     @property
     def rank(self) -> int | None:
@@ -83,12 +83,12 @@ class TraceFile:
 
     @property
     def evidence(self) -> int:
-        """Quality of that evidence: 3 name, 2 inside, 1 a number in the name, 0 none."""
+        """Quality of the evidence for the rank: 3 name, 2 contents, 1 a number in the name, 0 none."""
         return next((3 - i for i, rank in enumerate((self.named, self.inside, self.maybe)) if rank is not None), 0)
 
 
 def file_rank(path: str) -> int | None:
-    """Return the rank in a file's name, or in its folder's name if that is nothing but a rank.
+    """Return the rank in a file's name, or in its folder's name if the folder is named only after a rank.
 
     Example:
         >>> file_rank("job/step_7.rank3.et.json.gz"), file_rank("job/rank_3/et.json"), file_rank("rank3_tuning/et.json")
@@ -102,7 +102,7 @@ def file_rank(path: str) -> int | None:
 
 
 def number_before_suffix(path: str) -> int | None:
-    """Return the number just before ".et" or ".json" in a file's name, as converters write it.
+    """Return the number that converters write just before ".et" or ".json" in a file's name.
 
     Example:
         >>> number_before_suffix("out/trace.3.et"), number_before_suffix("trace.et")
@@ -113,7 +113,7 @@ def number_before_suffix(path: str) -> int | None:
 
 
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
-    """Identify a file; open it only if its name is not enough, or if it can have several ranks."""
+    """Identify a file; open the file only if its name is not enough or it can contain several ranks."""
     lower = name.lower()
     if not kind and (_NO_TRACE.search(lower) or not lower.endswith((*_JSON, *_TIMELINES))):
         return TraceFile(name, "")
@@ -136,7 +136,7 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
 
 
 def kind_inside(file: str | os.PathLike[str]) -> Kind:
-    """Return the kind of a file by its contents alone; "" if unclear or unreadable; linking reports it."""
+    """Return the kind of a file from its contents; "" if unclear or unreadable, which linking reports later."""
     if is_nsys(file):
         return KINETO
     if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only
@@ -163,7 +163,7 @@ def _has_several_ranks(folder: Folder, name: str) -> bool:
 
 
 def is_merged(folder: Folder, name: str) -> bool:
-    """Return whether a file has the Kineto traces of several ranks; reads it."""
+    """Read a file and return whether it contains the Kineto traces of several ranks."""
     from ..schemas.kineto.processes import processes_of
     from ..schemas.kineto.read_kineto import read_kineto
 
@@ -190,13 +190,13 @@ def _stem(name: str) -> str:
 
 
 def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
-    """Identify rank and process of a file by its first megabyte."""
+    """Identify a file's rank and process from its first megabyte."""
     _, claim, pid = _look_inside(folder, name, kind, search=False)
     return TraceFile(name, kind, inside=claim.rank, ranks=claim.ranks, world_size=claim.world_size, pid=pid)
 
 
 def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
-    """Return kind, claim and process id from a file's beginning; `search` looks for `distributedInfo` in all of it."""
+    """Return the kind, claim and process id from a file's beginning; `search` finds `distributedInfo` anywhere."""
     seen, first, pid = b"", True, -1
     try:
         with folder.open(name) as file:

@@ -51,19 +51,18 @@ class LinkOptions:
     """Options that decide the result of `link`.
 
     Attributes:
-        annotation: part of the name of the annotation that ends an iteration; None finds one.
-        match: "auto", or one of `etplus.linker.match.METHODS` alone.
-        exact_match: use only ids, sequence numbers and call order, no tree matching.
-        strict: leave ambiguous nodes unlinked, and refuse broken files.
-        iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
+        annotation: part of the name of the annotation that ends an iteration; None detects the annotation.
+        match: "auto", or a single method from `etplus.linker.match.METHODS`.
+        exact_match: use only ids, sequence numbers and call order; skip tree matching.
+        strict: leave ambiguous nodes unlinked and reject broken files.
+        iteration: the choice between equal placements: "first", "last", "median" or an ordinal from 0.
         renumber: number nodes as the original trace_link.py does.
-        data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
-        rank: rank of both files in the job, if their names do not have it. It proves nothing: links in a job of several
-            ranks are certain only if both files record the rank, or with `whole_job`.
-        timezone: time zone of the machine that recorded the ET in local time: "UTC-7", "Europe/Berlin".
-        whole_job: by process ids and process groups, these two of the job's files fit no others;
-            `etplus.jobs.batch.link_many` finds this out.
-        one_of_several: the files are from one of several ranks. Links are then certain only if the rank is proved.
+        data_dependencies: add edges from the last writer of a tensor to its reader; linking takes about 40% longer.
+        rank: rank of both files in the job, if the file names lack it. This option proves nothing: in a job of several
+        ranks, links are certain only if both files record the rank, or with `whole_job`. timezone: time zone of the
+        machine that recorded the ET in local time: "UTC-7", "Europe/Berlin". whole_job: process ids and process groups
+        show that these two files fit no other files of the job; `etplus.jobs.batch.link_many` sets it. one_of_several:
+        the job has several ranks. Links are then certain only if the files prove their rank.
 
     Raises:
         UsageError: an unknown method, iteration or time zone.
@@ -119,17 +118,16 @@ def link(
 
     Args:
         et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET, the CPU
-            calls of the Kineto trace become the nodes, and only `annotation` matters. An export of Nsight Systems can
-            replace the Kineto trace. If a file has several ranks, the linker takes the ET's process, `rank`, or the
-            rank of a `ProcessRank` or `NsysRank`.
-        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job,
-        one_of_several: see `LinkOptions`.
-        jobs: processes that read large files; the result does not depend on it.
-        progress: show bars on a terminal if a step takes over two seconds.
-        graph_captures: sources for `read_captures`. Kernels of replayed CUDA and HIP graphs are linked to their
+        calls of the Kineto trace become the nodes, and only `annotation` applies. An Nsight Systems export can replace
+        the Kineto trace. In a file with several ranks, the linker takes the ET's process, `rank`, or the rank of a
+        `ProcessRank` or `NsysRank`. annotation, match, exact_match, strict, iteration, renumber, data_dependencies,
+        rank, timezone, whole_job, one_of_several: see `LinkOptions`. jobs: number of processes that read large files;
+        does not change the result. progress: show a progress bar on a terminal for each step that takes over two
+        seconds. graph_captures: sources for `read_captures`. Kernels of replayed CUDA and HIP graphs are linked to
+        their
             operators; see docs/reference/captured_graphs.md.
-        provenance: files that PyTorch's compiler wrote about its kernels, see docs/reference/compiled.md; None takes
-            the files next to the Kineto trace that are named after it.
+        provenance: files that PyTorch's compiler wrote about its kernels, see docs/reference/compiled.md; None uses
+            files next to the Kineto trace that are named after it.
 
     Raises:
         TraceFormatError: a malformed file, a file of another rank, or a capture without graphs.
@@ -161,7 +159,7 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
     """Read the capture phase of a job.
 
     Args:
-        sources: Kineto traces; tuples of an ET (for inputs and outputs) and a Kineto trace; or folders of these.
+        sources: Kineto traces, tuples of an ET (for inputs and outputs) and a Kineto trace, or folders of traces.
 
     Raises:
         TraceFormatError: a file cannot be read, or no graph is captured in it.
@@ -199,7 +197,7 @@ def _link(
 def trace_of_kineto(
     kineto: KinetoTrace, annotation: str | None = None, provenance: Sequence[Source] | None = None
 ) -> Trace:
-    """Build a trace from a Kineto trace alone (read with `modules=True` for module paths): its calls become the nodes.
+    """Build a trace whose nodes are the calls of a Kineto trace (read it with `modules=True` to get module paths).
 
     Example:
         >>> from etplus.schemas.kineto.read_kineto import read_kineto
@@ -226,7 +224,7 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
     launched_before = np.count_nonzero(join.attachment.method < 0)
     if not len(join.gpu_row) or not launched_before:
         return trace
-    from .repetition import SHORTEST_RUN, find_repetition  # few traces have work that was launched before them
+    from .repetition import SHORTEST_RUN, find_repetition  # few traces contain work launched before the trace began
 
     return find_repetition(trace) if launched_before >= SHORTEST_RUN else trace
 
@@ -234,8 +232,8 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
 def read_timeline(
     source: Source | Blob[Text], *, modules: bool = True, strict: bool = False, progress: bool = False, **process: Any
 ) -> KinetoTrace:
-    """Read a Kineto trace or an export of Nsight Systems, with `modules` also module paths. If it has several ranks,
-    `process` (`rank`, or `et_pid` and `et_rank`) chooses one, else UsageError."""
+    """Read a Kineto trace or an Nsight Systems export; `modules` adds module paths. If the file has several ranks,
+    `process` must choose one (`rank`, or `et_pid` and `et_rank`), else UsageError."""
     if isinstance(source, ProcessRank):
         if source.timeline is not None:
             return source.timeline
@@ -251,8 +249,8 @@ def read_timeline(
 def read_pair(
     et: Source, kineto: Source, *, rank: int | None = None, strict: bool, progress: bool
 ) -> tuple[ExecutionTrace, KinetoTrace]:
-    """Read an ET and the timeline of its process, or of `rank` if the timeline has several.
-    Two gzipped files are unpacked at the same time. Parsing forks processes, so no thread may still run then."""
+    """Read an ET and the timeline of its process, or of `rank` if the timeline has several ranks. Two gzipped files are
+    unpacked in parallel threads, which must end before parsing, because parsing forks processes."""
     opened: Source | Blob[Text] = kineto
     if isinstance(kineto, ProcessRank) or nsys.is_nsys(kineto):
         et_text = open_text(et, progress=progress)
@@ -273,7 +271,7 @@ def _is_gzipped(source: Source) -> bool:
 
 
 def compile_files(kineto: KinetoTrace, given: Sequence[Source] | None) -> CompileFiles:
-    """Read the given files of PyTorch's compiler, else those named after the trace (a broken one is a warning)."""
+    """Read the given files of PyTorch's compiler, else those named after the trace; skip broken ones with a warning."""
     if given is not None:
         return read_compile_files(given)
     readable = list[str]()

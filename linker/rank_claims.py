@@ -2,8 +2,8 @@
 
 An ET does not record its rank. When the observer starts, `torch.profiler` records the process groups of the process as
 an annotation `## process_group:init ##`: a JSON list with `pg_name`, `pg_desc`, `group_size` and `ranks` (empty for the
-group of all ranks). `record_param_comms` (NCCL and similar backends) has the rank within its group; for rooted
-collectives and messages that input is the root or the peer.
+group of all ranks). `record_param_comms` (NCCL and similar backends) records the rank within the group; for rooted
+collectives and messages, it records the root or the peer instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..schemas.execution_trace.arguments import PROCESS_GROUPS, CallRecord, deco
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 
-if TYPE_CHECKING:  # the readers take long to import, and who only names files needs neither
+if TYPE_CHECKING:  # the readers are slow to import, and identifying files by name needs neither reader
     from ..schemas.execution_trace.read_et import ExecutionTrace
     from ..schemas.kineto.read_kineto import KinetoTrace
 
@@ -38,23 +38,23 @@ _NOT_ROOTED = (
 )  # fmt: skip
 # Position of the peer in the inputs of `c10d::send` and `c10d::recv_`.
 _PEER_AT = 2
-# Nodes of one name that are read. Each is evidence alone, and an ET can hold a million.
+# Maximum number of nodes read per name. A single node is evidence, and an ET can contain a million.
 _NODES_READ = 256
 _MAX_LISTED = 1 << 16
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Rank and job of a process according to one file."""
+    """Rank and job size of a process according to one file."""
 
-    ranks: frozenset[int] | None = None  # ranks that the process can have, None if unknown
+    ranks: frozenset[int] | None = None  # possible ranks of the process, None if unknown
     world_size: int | None = None  # number of ranks of the job, None if unknown
-    communicates: bool = False  # calls or kernels of the file communicate with other processes
+    communicates: bool = False  # calls or kernels in the file communicate with other processes
     runs: frozenset[str] = frozenset()  # ids of recordings, from annotations of `etplus.recording`
 
     @property
     def rank(self) -> int | None:
-        """The rank, if only one is possible."""
+        """The rank if only one rank is possible."""
         return next(iter(self.ranks)) if self.ranks is not None and len(self.ranks) == 1 else None
 
 
@@ -65,7 +65,7 @@ def _recordings(names: Iterable[str]) -> Claim:
 
 
 def group_ranks(groups: Iterable[Any]) -> Claim:
-    """Return what the process groups of a process say about its rank.
+    """Return the rank and job size that follow from a process's process groups.
 
     Args:
         groups: objects with `ranks`, `pg_desc` and `group_size` (ET) or `pg_size` (`distributedInfo.pg_config`).
@@ -139,9 +139,9 @@ def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
 
 
 def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
-    """Return rank and number of ranks from a `record_param_comms` node of schema 1.0.2 or later.
-    Its inputs have in a row: group name and description, rank in the group, name of the collective. In older schemas
-    a number that does not identify the group replaces the name."""
+    """Return the rank and the number of ranks from a `record_param_comms` node of schema 1.0.2 or later. Three
+    successive inputs are the group (name and description), the rank in the group, and the collective. In older schemas,
+    a number that does not identify the group replaces the first input."""
     values = node.inputs.values
     for group, rank, name in zip(values, values[1:], values[2:], strict=False):
         if isinstance(group, list) and len(group) == 2 and _is_rank(rank) and isinstance(name, str):

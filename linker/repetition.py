@@ -1,20 +1,20 @@
-"""Find, for GPU events launched before the recording, the same work in a later iteration.
+"""Find the same work in a later iteration for GPU events that were launched before the recording.
 
 Kernels at the beginning of a trace may have been launched before the profiler started. Nothing records their operator,
-but in a trace of several iterations the same sequence of kernels occurs again, with launches. Example of one stream;
-letters are symbols (equal for equal kernel, launch size and message), and capitals are events without a launch:
+but in a trace of several iterations the same sequence of kernels occurs again, with launches. The following example
+shows one stream; equal letters have equal kernel, launch size and message, and capitals are events without a launch:
 
     D E F G H I J K | a b c d e f g h i j k | a b c d e f g h i j k
 
-1. `_sequences` gives each event its symbol and puts the streams one after the other, with a separator in between. 2.
-`_find_pairs` looks for the longest run of symbols around each capital that also occurs among small letters. The run `d
-… k` of length 8 occurs twice. The counterpart of F is the first f, at the same offset in the first occurrence; if the
-operators of the two f differ, F is ambiguous. Lengths go down: …, 20, 16, 14, 12, 10, 8. All runs of one length are
-compared at once by number: the number of a run of 16 follows from the numbers of its halves (Karp, Miller and Rosenberg
-1972), and of a run of 20 from two runs of 16 that overlap. 3. `_trial` checks that the trace repeats itself: it hides
-the launches of the first small letters, pairs these events with later ones, and compares the operators. This gives the
-length from which runs are reliable. 4. `_accepted` keeps the pairs that are long enough, unambiguous, and of similar
-duration.
+`_sequences` gives each event its symbol and concatenates the streams with separators in between. `_find_pairs` looks
+for the longest run of symbols around each capital that also occurs in lowercase. The run `d … k` of length 8 occurs
+twice. The counterpart of F is the first f, at the same offset in the first occurrence; if the operators of the two f
+differ, F is ambiguous. The search tries decreasing lengths: …, 20, 16, 14, 12, 10, 8. Each run has a number, which is
+equal for equal runs of one length. The number of a run of 16 follows from the numbers of its halves (Karp, Miller and
+Rosenberg 1972), and the number of a run of 20 from two overlapping runs of 16. `_trial` checks that the trace
+repeats itself: it hides the launches of the first lowercase events, pairs these events with later events, and compares
+the operators. The result is the minimum length of reliable runs. `_accepted` keeps pairs with long enough runs,
+unambiguous operators, and similar durations.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from ..trace.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
-# Shorter runs recur by chance: a layer repeats two or three kernels within an iteration. Fewer events than this without
-# a launch are not worth building the tables of the trace.
+# Shorter runs recur by chance: a layer repeats two or three kernels within an iteration. With fewer events without a
+# launch, the search is skipped, because building the trace's tables costs more than it gains.
 SHORTEST_RUN = 8
-# Neighbors on either side of an event that must be in its run (fewer at the ends of a stream). An event at the edge of
-# a run has context on one side only.
+# Number of neighbors on either side of an event that must be in its run (fewer at the ends of a stream). An event at
+# the edge of a run has context on only one side.
 _MARGIN = 2
-# Occurrences of a run to compare operators of, evenly spaced; bounds the work for frequent runs.
+# Number of evenly spaced occurrences of a run whose operators are compared; bounds the work for frequent runs.
 _CANDIDATES = 8
-# Shares of the known launches that a trial hides. A trace of few iterations repeats only a small share of itself, so
-# smaller shares follow until a trial is conclusive.
+# Shares of the known launches that trials hide, in this order, until a trial is conclusive. A trace of few iterations
+# repeats only a small share of itself.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
-# Share of a trial's pairs that must have the right operator for a run length to count. With a lower share, kernels
-# would be attributed to wrong operators.
+# Minimum share of a trial's pairs with the correct operator for a run length to be accepted. With a lower share,
+# kernels would be attributed to wrong operators.
 _MIN_RIGHT = 0.99
-# Share of its hidden events that a conclusive trial must pair.
+# Minimum share of its hidden events that a conclusive trial pairs.
 _MIN_REPEATED = 0.5
-# Pairs of a conclusive trial; one wrong pair of fewer is already over 3%.
+# Minimum number of pairs in a conclusive trial; with fewer pairs, a single wrong pair exceeds 3%.
 _MIN_TRIED = 32
-# Without a conclusive trial only runs of this length count, and only if they hold this share of the unknown events.
+# Without a conclusive trial, only runs this long are used, and only if they contain this share of the unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
-# Durations that differ by more than this factor and by more than 10 µs are of different work. Short kernels vary by
-# more than the factor, and communication kernels wait for other ranks.
+# Durations that differ by more than this factor and by more than 10 µs come from different work. The durations of short
+# kernels vary by more than the factor. Communication kernels are exempt, because they wait for other ranks.
 _TIMES, _NEAR_NS = 4, 10_000
 
 
 def find_repetition(trace: Trace) -> Trace:
-    """Return the trace with counterparts of the GPU events launched before it, also in its file and report."""
+    """Return the trace with counterparts of GPU events launched before it began, also in its file and report."""
     events = _sequences(trace)
     if not events.unknown.any():
         return trace
@@ -76,10 +76,10 @@ def find_repetition(trace: Trace) -> Trace:
 
 @dataclass(frozen=True)
 class _Sequences:
-    """All GPU events, stream by stream in order of start, with a separator after each stream."""
+    """All GPU events by stream and start, with a separator after each stream."""
 
     event: IntColumn  # position among the device events (rows, then `Trace.unattached`), −1 for a separator
-    symbol: IntColumn  # equal for interchangeable events of one stream. Each separator has its own negative symbol.
+    symbol: IntColumn  # equal for interchangeable events of one stream. Each separator has a unique negative symbol.
     operator: IntColumn  # equal for equal operators with equal shapes, −1 if no operator is known
     module: IntColumn  # name code of the innermost module around the launch, −1 for none
     dur: IntColumn
@@ -120,7 +120,7 @@ def _sequences(trace: Trace) -> _Sequences:
 
 
 def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return operator and module of some calls (−1 for none); see `_Sequences`."""
+    """Return the operator and module of some calls (−1 for none); see `_Sequences`."""
     calls, has = trace.calls, call >= 0
     operator, module = np.full((2, len(call)), -1, np.int64)
     operator[has] = distinct_rows(calls.name[call[has]], calls.signature[call[has]])[1]
@@ -130,8 +130,8 @@ def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
-    """Return codes of the launch arguments that all unknown events of a kind have.
-    On ROCm the grid and block of a kernel come from its launch call, so kernels without a launch lack them."""
+    """Return codes of the launch arguments that all unknown events of a kind have. On ROCm a kernel's grid and block
+    come from its launch call, so kernels without a launch lack both."""
     table = StringTable()
     code = table.codes([work_args(text) for text in args]).astype(np.int64)
     variants, variant = distinct_rows(kind, code, unknown.astype(np.int64))
@@ -148,8 +148,8 @@ def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
 
 
 class _Pairs(NamedTuple):
-    """By place: the counterpart (−1 for none), the length of the run that holds both, and whether other occurrences of
-    the run have another operator, or another module, at this place."""
+    """By place: the counterpart (−1 for none), the length of the run that contains both events, and whether other
+    occurrences of the run have a different operator or module at this place."""
 
     partner: IntColumn
     length: IntColumn
@@ -168,7 +168,7 @@ def _find_pairs(events: _Sequences) -> _Pairs:
             if count <= 0 or not unpaired.any():
                 continue
             run: npt.NDArray[np.integer] = number[:count]
-            if longer > length:  # two runs of the power of two that overlap
+            if longer > length:  # two overlapping runs of a power of two
                 run = distinct_rows(run, number[longer - length :][:count])[1]
             runs = _repeated_runs(surroundings, longer, run, unpaired)
             if runs is not None:
@@ -177,8 +177,8 @@ def _find_pairs(events: _Sequences) -> _Pairs:
 
 
 class _Surroundings(NamedTuple):
-    """By place: events of the same stream before and after it; separators and unknown events before it, with the total
-    at the end."""
+    """By place: number of events of the same stream before and after the place, and number of separators and unknown
+    events before the place, with the total at the end."""
 
     before: IntColumn
     after: IntColumn
@@ -200,7 +200,7 @@ def _surroundings(events: _Sequences) -> _Surroundings:
 
 
 def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple[int, npt.NDArray[np.int32]]]:
-    """Return lengths, powers of two up to the longest run with a match, and the number of the run at each place."""
+    """Return run lengths (powers of two up to the longest match), each with the number of the run at each place."""
     length, numbered = 1, list[tuple[int, npt.NDArray[np.int32]]]()
     number: npt.NDArray[np.int32] = np.unique(symbol, return_inverse=True)[1].reshape(-1).astype(np.int32)
     while len(symbol) >= 2 * length:
@@ -215,11 +215,11 @@ def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple
 
 
 class _RepeatedRuns(NamedTuple):
-    """Runs of one length with unknown events that also occur among known events."""
+    """Runs of one length that contain unknown events and also occur among known events."""
 
     length: int
     matched: Mask  # such a run begins at this place
-    starts: IntColumn  # begins of the occurrences among known events, grouped by run
+    starts: IntColumn  # start positions of the occurrences among known events, grouped by run
     # first, times: by place, position in `starts` of the run's first occurrence, and number of occurrences
     first: IntColumn
     times: IntColumn
@@ -244,8 +244,8 @@ def _repeated_runs(
 def _pair_by_runs(
     events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, surroundings: _Surroundings
 ) -> None:
-    """Pair unknown events in repeated runs of a length. An event can be part of several such runs: the nearest
-    runs on either side of the run that has the event in its middle must agree."""
+    """Pair unknown events in repeated runs of a length. An event can be part of several repeated runs: the nearest runs
+    on either side of the run that is centered on the event must agree."""
     size = len(runs.matched)
     places = np.arange(size)
     earlier = np.maximum.accumulate(np.where(runs.matched, places, -1))
@@ -275,14 +275,14 @@ def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: 
 
 
 class _Trial(NamedTuple):
-    """Result of pairing events with known launches, as if the launches were unknown.
-    The earlier half of the pairs shows which symbols vary; only the later half, without these, is counted."""
+    """Result of pairing events with known launches, as if the launches were unknown. The earlier half of the pairs
+    shows which symbols vary; only later pairs with other symbols are counted."""
 
-    length: IntColumn  # by later pair its run length
-    right: Mask  # its operator is right
+    length: IntColumn  # by later pair: its run length
+    right: Mask  # the operator is correct
     conclusive: bool  # enough events were paired
     varies: IntColumn  # symbols with different operators in repetitions
-    same_modules: bool  # modules are also right
+    same_modules: bool  # modules are also correct
     counts: dict[str, int]  # for the report
 
 
@@ -296,7 +296,7 @@ def _trial(events: _Sequences) -> _Trial:
 
 
 def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
-    """Hide the launches of the first events, a share of all but at most `most`, pair them, and compare operators."""
+    """Hide the launches of the first events (a share, at most `most` events), pair them, and compare operators."""
     launched = np.sort(events.launched[events.event >= 0])
     count = min(max(most, _MIN_TRIED), int(len(launched) * share))
     hidden = (events.event >= 0) & (events.launched < launched[count]) if count else np.zeros(len(events.event), bool)
@@ -316,13 +316,13 @@ def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
 
 
 def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
-    """Return the run length from which pairs count; more than there are events if none counts."""
+    """Return the minimum run length of reliable pairs; if no pair is reliable, more than the number of events."""
     never = len(events.event) + 1
-    if not trial.conclusive:  # then the whole sequence must occur again
+    if not trial.conclusive:  # in this case, the whole sequence must occur again
         long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
         return _LONG_RUN if trial.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown) else never
     order = np.argsort(-trial.length, kind="stable")
-    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # right pairs among those at least as long
+    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # share of correct pairs down to each length
     if len(share) < _MIN_TRIED // 4:
         return never
     if share[-1] >= _MIN_RIGHT:

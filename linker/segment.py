@@ -16,11 +16,11 @@ from ..trace.printable import shortened
 from .calls import EtCalls
 from .match.result import Match
 
-# The default of the original trace_link.py.
+# Default of the original trace_link.py.
 DEFAULT_ANNOTATION = DATA_LOADER
 _MAX_NAMES = 8
 _LONGEST_NAME = 60
-# An iteration with a smaller share of the linked calls only touches the window at its edge.
+# An iteration with a smaller share of the linked calls only touches the edge of the window.
 _STRAY = 0.05
 
 
@@ -32,21 +32,21 @@ class Iterations:
     end: IntColumn
     label: list[str]  # name in the trace ("ProfilerStep#7"), or ordinal
     marker: IntColumn  # event rows of the annotations; empty if the annotation ends an iteration
-    annotation: str = ""  # name that marks the iterations, "" for none
+    annotation: str = ""  # name of the annotations that mark iterations, "" for none
     notes: tuple[str, ...] = ()  # sentences for the report
 
     def __len__(self) -> int:
         return len(self.start)
 
     def of(self, ts: IntColumn) -> IntColumn:
-        """Return the ordinal of the iteration at each time (ns), −1 before the first."""
+        """Return the ordinal of the iteration at each time (ns), −1 before the first iteration."""
         return np.searchsorted(self.start, ts, side="right") - 1
 
 
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
-    """Find iterations: by the requested annotation, else as `trace.steps` does, from start to start.
-    Any event with the requested annotation in its name ends an iteration, as in the original trace_link.py. An
-    annotation that does not occur is ignored with a note."""
+    """Find iterations by the requested annotation, else from start to start of steps, as `trace.steps` does. Any event
+    with the requested annotation in its name ends an iteration, as in the original trace_link.py. An annotation that
+    does not occur is ignored, with a note."""
     events = kineto.events
     annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
     annotations = annotations[np.argsort(events.ts[annotations], kind="stable")]
@@ -67,7 +67,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
 
 
 def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotation: str) -> Iterations:
-    """Return iterations that end with an annotation; the time after the last annotation is another iteration."""
+    """Return iterations that end with an annotation; the time after the last annotation is one more iteration."""
     ends = distinct(kineto.events.end[rows])
     start, end = np.append(calls.ts.min(), ends), np.append(ends, calls.end.max())
     keep = end > start
@@ -76,7 +76,7 @@ def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotati
 
 
 def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: Iterations) -> dict[str, Any]:
-    """Return the report's `windows`: sequence numbers and times of both sides, linked iterations, and notes."""
+    """Return the report's `windows`: sequence numbers and times on both sides, linked iterations, and notes."""
     linked = np.flatnonzero(found.call >= 0)
     call = found.call[linked]
     windows: dict[str, Any] = {
@@ -121,7 +121,7 @@ def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[i
 
 
 def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None, sure: bool) -> list[str]:
-    """Name the linked iterations; `sure`: they are the ET's own, in one place, with the same sequence numbers."""
+    """Describe the linked iterations; `sure`: only one place fits, and its sequence numbers are the ET's."""
     total = len(iterations)
     numbers = f" (sequence numbers {sequence[0]}–{sequence[1]})" if sequence else ""
     if not covered or len(covered) == total:

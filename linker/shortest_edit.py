@@ -1,4 +1,4 @@
-"""A shortest edit script between two sequences: their common elements, in order."""
+"""Shortest edit script between two sequences: their common elements, in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 
-# The search stops after this many insertions and deletions; time and memory grow with their square.
+# The search stops after this many insertions and deletions; time and memory grow with the square of this number.
 _MAX_DIFFERENCES = 500
 
 
@@ -24,19 +24,19 @@ class CallOrder:
 
     @staticmethod
     def of_names(name: IntColumn) -> CallOrder:
-        """Return calls without numbers, to compare by name alone."""
+        """Return the calls without numbers, to compare only names."""
         return CallOrder(name, np.full(len(name), -1, np.int64))
 
     def slice(self, begin: int, end: int, step: int = 1) -> CallOrder:
-        """Return the calls from begin to end, backwards with step −1 (both ends counted from the front)."""
+        """Return the calls from begin to end; step −1 reverses them (both ends are counted from the front)."""
         part = slice(begin, end)
         return CallOrder(self.name[part][::step], self.seq[part][::step])
 
 
 def shortest_edit(pattern: CallOrder, text: CallOrder, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
     """Return the positions matched by a shortest edit script from the start of both sides (Myers 1986, greedy).
-    O(length · differences). Everything after more than 500 insertions and deletions is left out. With `whole` both
-    sides must be used up; otherwise the script ends when either side does."""
+    Takes O(length · differences). Everything after more than 500 insertions and deletions is left out. With `whole`,
+    the script covers both sides completely; otherwise it ends when either side ends."""
     n, m = len(pattern), len(text)
     a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()
     furthest = {1: 0}

@@ -1,7 +1,7 @@
-"""Run a program with a recorder in each of its Python processes, and collect what they leave.
+"""Run a program with a recorder in each of its Python processes, and collect the traces.
 
 The recorder (`hook/`) starts from a `sitecustomize` on PYTHONPATH. Each process that imports PyTorch writes its traces
-and a status. When the program has ended, the traces get the names of their ranks.
+and a status. When the program has ended, the traces are renamed after their ranks.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 
 @dataclass(frozen=True)
 class RecordingWindow:
-    """Part of a program to record: steps `first` to `last` counted from 0 or, if `by_time`, seconds after the import
-    of PyTorch. `otherwise` has the seconds to record if no step was seen by then."""
+    """Part of a program to record: steps `first` to `last`, counted from 0, or, with `by_time`, seconds after the
+    import of PyTorch. `otherwise` has the seconds to record if no step was seen by then."""
 
     first: float
     last: float
@@ -48,9 +48,9 @@ class RecordingWindow:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Result of a recorded program. `status` is the exit status, 128 + N after signal N. `ranks` have a pair of traces.
-    `notes` explain incomplete recordings. If `call_lines`, Python stacks have the lines of calls, not only of
-    functions."""
+    """Result of a recorded program. `status` is the exit status, or 128 + N after signal N. `ranks` are the ranks with
+    a pair of traces. `notes` explain incomplete recordings. With `call_lines`, Python stacks also have the lines of
+    calls."""
 
     status: int
     ranks: tuple[int, ...]
@@ -65,7 +65,7 @@ def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan:
 
     Args:
         command: the program and its arguments.
-        folder: an existing folder; files with these names are replaced.
+        folder: an existing folder; files with the same names are replaced.
         plan: what to record.
 
     Raises:
@@ -115,7 +115,7 @@ def _limits() -> Callable[[], None] | None:
     kind = resource.RLIMIT_DATA
     try:
         wanted = resource.prlimit(os.getppid(), kind)
-    except (AttributeError, OSError):  # no Linux, or a parent of someone else
+    except (AttributeError, OSError):  # not Linux, or a parent of a different user
         hard = resource.getrlimit(kind)[1]
         wanted = (hard, hard)
 
@@ -145,7 +145,7 @@ def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     before: dict[int, Any] = {}
     try:
         for number in (getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as in `nohup`; the program inherits that
+            if signal.getsignal(number) != signal.SIG_IGN:  # as in `nohup`; the program inherits this setting
                 with contextlib.suppress(ValueError):  # only the main thread can set handlers
                     before[number] = signal.signal(number, forward)
         yield hand_on
@@ -173,7 +173,7 @@ def _has_call_lines(version: str) -> bool:
 def _processes(scratch: Path) -> dict[str, dict[str, Any]]:
     processes: dict[str, dict[str, Any]] = {}
     for path in sorted(scratch.glob("*.status.json")):
-        with contextlib.suppress(ValueError):  # the process was killed as it wrote
+        with contextlib.suppress(ValueError):  # the process was killed while writing
             processes[path.name.partition(".")[0]] = json.loads(path.read_bytes())
     return processes
 

@@ -1,4 +1,4 @@
-"""Record a matching pair of traces from a training loop, and link it when the loop is over."""
+"""Record a matching pair of traces from a training loop, and link the pair when the loop ends."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from .hook.observers import annotate_run, knows_option, make_observer, make_prof
 
 _COPY_BLOCK = 1 << 20
 _TRACKED = "provenance_tracking_to_timeline"
-"""The option of `torch._inductor.config.trace` with which Inductor keeps kernel information."""
+"""Option of `torch._inductor.config.trace` that makes Inductor keep kernel information."""
 
 
 class Recording:
-    """A recording in progress, as `record` yields it.
+    """A recording in progress, yielded by `record`.
 
     Attributes:
         rank: the rank in the file names.
         et_path, kineto_path, etplus_path: the three files of this rank.
         graphs_et_path, graphs_kineto_path: the two files of the capture phase, with ``graphs=True``.
-        kernel_information_path: Inductor's information about its kernels; exists if it compiled any.
-        steps_needed: number of calls of `step` that end the window.
-        steps: number of calls so far.
-        finished: the window is over and both traces are on disk; a loop that runs only to be recorded can stop.
-        result: the linked trace, after the block has ended (None before, and with ``link=False``).
+        kernel_information_path: Inductor's information about its kernels; exists if Inductor compiled any kernels.
+        steps_needed: number of `step` calls after which the window ends.
+        steps: number of `step` calls so far.
+        finished: the window is over and both traces are on disk, so a loop that runs only for the recording can stop.
+        result: the linked trace after the block has ended; None before, and with ``link=False``.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Recording:
     def step(self) -> None:
         """Mark the end of an iteration, like ``profiler.step()``.
 
-        With ``graphs=True`` the first call marks the end of the capture phase. A fork of the process ignores it.
+        With ``graphs=True``, the first call marks the end of the capture phase. Forks of the process ignore this call.
         """
         if self.in_fork:
             return
@@ -75,7 +75,7 @@ class Recording:
 
     @property
     def in_fork(self) -> bool:
-        """Return if this process is a fork of the recorded one."""
+        """Return whether this process is a fork of the recorded process."""
         return os.getpid() != self._pid
 
     def _mark_begin(self) -> None:
@@ -151,7 +151,7 @@ class Recording:
                 if information:
                     with open_output(self.kernel_information_path) as file:
                         file.write(information)
-            if not information:  # a file of an earlier recording would be about other kernels
+            if not information:  # a file from an earlier recording would describe different kernels
                 self.kernel_information_path.unlink(missing_ok=True)
             self.finished = True
 
@@ -241,22 +241,22 @@ def record(
                 recording.step()
 
     writes ``rank-0.et.json.gz``, ``rank-0.kineto.json.gz`` and ``rank-0.etplus.json.gz`` to ``traces``, and replaces
-    earlier ones. Both traces have an annotation with a random id, which proves that they are from one recording.
+    earlier files. Both traces contain an annotation with a random id, which proves that they come from one recording.
 
     Args:
         out_dir, name: folder for the files, and first part of their names (``NAME.rank-0.et.json.gz``).
-        wait, warmup, active: number of iterations that are skipped, warm up the profiler, and are recorded.
+        wait, warmup, active: number of iterations that are skipped, that warm up the profiler, and that are recorded.
         activities: `torch.profiler.ProfilerActivity` values; None: CPU, and CUDA with synchronization records.
         record_shapes, with_stack, profile_memory: as in `torch.profiler.profile`.
-        all_threads: have Kineto record all threads, if this PyTorch can; the Execution Trace always has them.
-        link, compress: False writes no ET+ file, or plain files.
-        graphs: also record what runs before the first ``step()`` as ``rank-0.graphs.…``, and link replays of the CUDA
-            or HIP graphs captured there; see docs/reference/captured_graphs.md.
-        provenance: save Inductor's information about compiled kernels; see docs/reference/compiled.md.
+        all_threads: make Kineto record all threads if this PyTorch can; the Execution Trace always has all threads.
+        link: False writes no ET+ file. compress: False writes files without gzip.
+        graphs: also record the work before the first ``step()`` as ``rank-0.graphs.…``, and link replays of CUDA or HIP
+        graphs captured there; see docs/reference/captured_graphs.md. provenance: save Inductor's information about
+        compiled kernels; see docs/reference/compiled.md.
 
     Raises:
         UsageError: PyTorch is missing, the numbers make no window, the name is a path, another Execution Trace is being
-            recorded, or the loop ended before the window did. Incomplete files are removed.
+            recorded, or the loop ended before the window. Incomplete files are removed.
     """
     options = _profile_options(wait, warmup, active, activities, all_threads)
     options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}

@@ -1,4 +1,4 @@
-"""Replays the graph of a trace: baseline, what-ifs, critical path, several ranks on a network."""
+"""Replay a trace as a graph: baseline, what-ifs, critical path, and several ranks on a network."""
 
 from __future__ import annotations
 

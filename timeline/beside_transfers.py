@@ -1,7 +1,7 @@
-"""How much longer host work takes during transfers.
+"""Slowdown of host work during transfers.
 
 A collective on the host (Gloo, MPI) competes with its rank's operators for the processor. The slowdown is estimated
-from operators with equal name and shapes that ran both with and without a transfer. Example: `aten::mm` of one shape
+from operators with equal names and shapes that ran both with and without a transfer. Example: `aten::mm` of one shape
 takes 2 ms alone and 3 ms during a transfer: the slowdown is 1.5.
 """
 
@@ -20,17 +20,17 @@ from ..trace.index import Row
 from ..trace.intervals import Intervals, sums, union
 from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
-# An operator ran alone if transfers covered a smaller share of its time.
+# An operator counts as running alone if transfers cover a smaller share of its time.
 _HARDLY = 0.1
-# Fewer equal operators do not show how evenly they run.
+# Minimum number of equal operators that show how evenly they run.
 _SEVERAL = 3
 
-# Operators with one name and shapes, in ns: durations if they ran alone, else (duration, time covered by a transfer).
+# Operators with equal name and shapes, in ns: durations if they ran alone, else (duration, time covered by a transfer).
 EqualWork = tuple[list[int], list[tuple[int, int]]]
 
 
 def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
-    """Return the time that operators and transfers shared, and how long that work takes alone, ns."""
+    """Return the time in which operators ran during transfers, and the time that this work takes alone, in ns."""
     taken = lost = 0
     for alone, beside in groups:
         if alone and beside:
@@ -41,7 +41,8 @@ def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
 
 
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
-    """Return the first and last decile, by time, of operators over the median of equal ones; (1, 1) if too few."""
+    """Return the first and last decile (weighted by time) of durations over the median of equal operators; else (1,
+    1)."""
     groups = [np.array(alone, np.float64) for alone, _ in equal_operators(graph) if len(alone) >= _SEVERAL]
     if not groups:
         return 1.0, 1.0
@@ -54,7 +55,7 @@ def unevenness(graph: ReplayGraph) -> tuple[float, float]:
 
 
 def with_time_beside(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with the measured `SharedTransfers.beside`; unchanged without transfers on the host."""
+    """Return the graph with measured `SharedTransfers.beside`; unchanged without transfers on the host."""
     if (shared := graph.shared) is None:
         return graph
     return replace(graph, shared=replace(shared, beside=time_beside(equal_operators(graph))))
@@ -72,7 +73,7 @@ def equal_operators(graph: ReplayGraph) -> list[EqualWork]:
 
 
 def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
-    """Yield name and shapes, own time, and time during transfers per operator with known shapes."""
+    """Yield name and shapes, self time, and time during transfers for each operator with known shapes."""
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
@@ -88,7 +89,7 @@ def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
 
 
 def plain_work(graph: ReplayGraph) -> dict[int, float]:
-    """Map edges of host work to the share of their time that they take without transfers."""
+    """Map edges of host work to their duration without transfers, as a share of the measured duration."""
     assert graph.shared is not None
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0))
@@ -99,7 +100,7 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
 
 
 def undisturbed_lags(graph: ReplayGraph) -> IntColumn:
-    """Return the lags of all edges, with host work at its duration without transfers."""
+    """Return the lags of all edges, using the duration without transfers for host work."""
     lag = graph.edges.lag.astype(np.float64)
     if graph.shared is not None and graph.shared.slowdown > 1:
         plain = plain_work(graph)
@@ -115,7 +116,7 @@ def transfer_edges(graph: ReplayGraph) -> IntColumn:
 
 
 def time_covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """For edges of host work: measured ns covered by transfers of their rank, and total ns."""
+    """By edge of host work: measured ns covered by transfers of its rank, and total ns."""
     edges, measured = graph.edges, graph.measured
     rank = graph.rank_of_row[graph.row[edges.target[work]]]
     until = measured[edges.target[work]]

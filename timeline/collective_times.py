@@ -1,27 +1,28 @@
-"""Time of a collective on links of given bandwidths and latencies, by its algorithm and its library.
+"""Time of a collective on links with given bandwidths and latencies, by algorithm and library.
 
-docs/reference/network.md has the formulas. Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md), steps
-Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. On a ring, an
-all-to-all's data passes the ranks between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc). On a tree an
-all-reduce takes 2 (S/B + log₂N · L), broadcast and reduce half of that, other kinds their time on a ring.
+docs/reference/network.md has the formulas. Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md). Steps
+follow Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. On a ring,
+all-to-all data passes through the ranks in between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc). On a tree,
+an all-reduce takes 2 (S/B + log₂N · L), a broadcast or reduce half as long. Other kinds use a ring.
 
 **Several levels**: one phase per level, as ASTRA-sim does with `"collective-optimization": "localBWAware"`. A
-reduce-scatter leaves each rank its part for the next level, an all-gather is the reverse, an all-reduce both.
-Broadcast, reduce and all-to-all pass all data on each level.
+reduce-scatter leaves each rank its part for the next level, an all-gather is the reverse, and an all-reduce does both.
+Broadcast, reduce and all-to-all send all data on each level.
 
-**Gloo** (pytorch/gloo) has no levels: its slowest link sets the time of a step. All-reduce, reduce and all-gather run
-on rings (allreduce.cc, reduce.cc, allgather.cc); PyTorch's reduce-scatter is an all-reduce (ProcessGroupGloo.cpp). A
-broadcast runs on a binomial tree (broadcast.cc) whose ranks forward data only after they have all of it: with d = log₂N
-the root's link is busy for d · S/B, its first child's for (d − 1) · S/B, and so on. All-to-all sends to all at once
-(alltoall.cc); a barrier takes log₂N steps (barrier.cc).
+**Gloo** (pytorch/gloo) has no levels: the slowest link determines the time of a step. All-reduce, reduce and all-gather
+run on rings (allreduce.cc, reduce.cc, allgather.cc); PyTorch's reduce-scatter is an all-reduce (ProcessGroupGloo.cpp).
+A broadcast runs on a binomial tree (broadcast.cc). A rank of the tree forwards data only after it has all data: with d
+= log₂N, the root's link is busy for d · S/B, the link of its first child for (d − 1) · S/B, and so on. All-to-all sends
+to all ranks at the same time (alltoall.cc); a barrier takes log₂N steps (barrier.cc).
 
 **NCCL** 2.28.3 (src/graph/tuning.cc, `ncclTopoTuneModel` and `ncclTopoGetAlgoTime`) uses the fastest of three protocols
-on a ring, for an all-reduce also on a tree. L is a step of LL, the protocol with the lowest latency: 5.0 µs between
-nodes and 0.6 µs on NVLink. `_Protocol` has steps (`hwLatencies`), starts (`baseLatencies`), shares of the bandwidth,
-and `treeCorrectionFactor`; `llMaxBws` (Hopper, Intel) limits LL; steps of Simple on a ring between nodes take 1.4 times
-as long ("plateau effect"). A ring visits all ranks of a node before it leaves it (`nInterSteps`). Each NIC has a ring,
-so the links of all ranks of a node carry the data that leaves it. A tree is a chain in the node and `log2i` of the
-nodes deep. Broadcast and reduce take all steps of a chain. Not modeled: NVLS, CollNet, PAT, channel limits.
+on a ring or, for an all-reduce, also on a tree. L is the step time of LL, the protocol with the lowest latency: 5.0 µs
+between nodes and 0.6 µs on NVLink. `_Protocol` has step times (`hwLatencies`), start times (`baseLatencies`), bandwidth
+shares, and `treeCorrectionFactor`. `llMaxBws` (Hopper, Intel) limits LL; on a ring between nodes, steps of the protocol
+Simple take 1.4 times as long ("plateau effect"). A ring visits all ranks of a node before leaving the node
+(`nInterSteps`). Each NIC has a ring, so all ranks of a node share its outgoing data. A tree is a chain within each node
+and `log2i(nodes)` deep. Broadcast and reduce take all steps of a chain. Not modeled: NVLS, CollNet, PAT, channel
+limits.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ..schemas.comm_types import CollectiveCommType as Type
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]
 
-# Kinds with the size of one rank's part.
+# Kinds whose recorded size is one rank's part.
 SHARDS: Final = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})
 _CHAINS = frozenset({Type.BROADCAST, Type.REDUCE})
 _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
@@ -46,14 +47,14 @@ _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
 
 
 class _Protocol(NamedTuple):
-    """One of NCCL's protocols, with values for a ring and a tree, or for a node and between nodes.
+    """NCCL protocol, with values for rings and trees, or inside and between nodes.
 
     Attributes:
         base_ns: start of a collective.
-        between, inside: a step over L, between nodes and inside a node.
-        least_ns: shortest step of a ring in a node, if the ring leaves the node.
+        between, inside: step time divided by L, between nodes and inside a node.
+        least_ns: minimum time of a ring's step inside a node if the ring leaves the node.
         share, on_tree: share of the bandwidth.
-        tree_tenths: tenths of that for 64 bytes and each doubling; all of it for larger sizes.
+        tree_tenths: tenths of `on_tree` for 64 bytes and each further doubling; larger sizes reach all ten.
     """
 
     base_ns: tuple[float, float]
@@ -98,7 +99,7 @@ _SIMPLE = _Protocol(
 )
 _TREE_SHARE, _PLATEAU = 0.92, 1.4
 _LL_BANDWIDTH = {1: 141.0, 2: 39.0}
-# The most GB/s of LL, by number of nodes.
+# Maximum GB/s of LL for more nodes than `_LL_BANDWIDTH` lists.
 _LL_BANDWIDTH_OF_MORE = 20.4
 
 
@@ -107,8 +108,8 @@ class LevelSpan(NamedTuple):
 
     Attributes:
         ranks: members on this level; on outer levels, units of the level below.
-        in_node: inside a node; only NCCL's protocols need it.
-        hops: links that a step passes on a ring topology; 0 on others.
+        in_node: the level is inside a node; only NCCL's protocols need this.
+        hops: number of links that a step passes on a ring topology; 0 on other topologies.
     """
 
     ranks: int
@@ -120,9 +121,9 @@ class LevelSpan(NamedTuple):
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
-    """Return the ns of a collective when all ranks are ready; see the module's docstring.
-    `size` has the bytes of one rank's input (see `message_bytes`), `spans` the levels, inner ones first; without
-    any, the result is 0. A library replaces the levels' algorithms."""
+    """Return the duration of a collective in ns after all ranks are ready; see the module's docstring. `size` is the
+    bytes of one rank's input (see `message_bytes`); `spans` are the levels, inner levels first. Without levels the
+    result is 0. A library overrides the algorithms of the levels."""
     if not spans:
         return 0.0
     spans = [span._replace(latency_ns=span.latency_ns * max(span.hops, 1)) for span in spans]
@@ -172,7 +173,7 @@ def _nccl_ns(kind: int, whole: float, spans: Sequence[LevelSpan]) -> float:
     for below, span in pairwise(spans):
         together *= below.ranks
         bandwidth = min(bandwidth, span.bandwidth * together)
-    if kind == Type.ALL_TO_ALL:  # messages to all others at once; most of them leave the node
+    if kind == Type.ALL_TO_ALL:  # messages to all other ranks at the same time; most leave the node
         outer, passed = spans[-1], whole * (ranks - 1) / ranks / bandwidth
         units = prod(span.ranks for span in spans[:-1])
         return max(whole * (ranks - units) / ranks / outer.bandwidth, passed) + outer.latency_ns
@@ -218,5 +219,5 @@ def _nccl_speed(speed: float, by: _Protocol, nodes: int) -> float:
 
 
 def _depth(ranks: int) -> int:
-    """log2, rounded up."""
+    """Return log2, rounded up."""
     return (ranks - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Constants of the replay, fitted to a trace: launch latency, stream gap, limit of the launch queue."""
+"""Constants of the replay, fitted to a trace: launch latency, stream gap, and launch queue limit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
-# A waiting call returns at most this long after the work that it waited for; a longer delay is an unknown wait. If a
-# GPU event starts later after the work that its stream waited for, something else delayed it.
+# A waiting call returns at most this long after the work that it waited for; a longer delay is an unknown wait. A GPU
+# event that starts later than this after the work that its stream waited for was delayed by something else.
 SYNC_RETURN_NS = 10_000
-# Upper limits of launch latency and gap: no device is slower; more is waiting for other work.
+# Upper limits of launch latency and gap: no device is slower; longer delays are waits for other work.
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
 
 
@@ -25,12 +25,12 @@ class Constants:
     """Fitted values that replace single measured latencies in the replay.
 
     Attributes:
-        launch_latency_ns: from the start of a launching call to the start of its work on an idle stream.
-        gap_ns: between two GPU events that are queued on a stream.
-        event_gap_ns: from the end of GPU work to work that waited for it on another stream.
-        sync_return_ns: limit, from the end of GPU work to the return of the call that waits for it.
-        queue_limit: outstanding launches at which a launching call blocks; None if unknown.
-        clock_skew_ns: how early waiting calls return by the host's clock; changes no lag.
+        launch_latency_ns: time from the start of a launching call to the start of its work on an idle stream.
+        gap_ns: time between two queued GPU events on a stream.
+        event_gap_ns: time from the end of GPU work to the start of work that waited for it on another stream.
+        sync_return_ns: maximum time from the end of GPU work to the return of the call that waits for it.
+        queue_limit: number of outstanding launches at which a launching call blocks; None if unknown.
+        clock_skew_ns: time by which waiting calls seem to return early, by the host's clock; does not change lags.
     """
 
     launch_latency_ns: int
@@ -43,7 +43,7 @@ class Constants:
     __repr__ = brief
 
     def caps(self) -> dict[int, int]:
-        """Map kinds of edges to the limit of their capped lags, ns."""
+        """Map edge kinds to the limits of their capped lags, in ns."""
         return {
             LAUNCH: self.launch_latency_ns,
             STREAM: self.gap_ns,
@@ -56,8 +56,8 @@ class Constants:
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
     """Fit the constants to GPU events of one rank (`counted` rows); 0 without GPU events or without start times.
 
-    The launch latency is the median over events on idle streams. A stream's first event counts only if there are
-    no others, because modules are loaded for it. The gap is the median over events launched while their predecessor
+    The launch latency is the median over events on idle streams. A stream's first event is used only if there are no
+    other events, because it includes module loading. The gap is the median over events launched while their predecessor
     ran.
 
     Example:
@@ -87,7 +87,7 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
 
 
 def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...]:
-    """Return one entry per rank, also for a single rank."""
+    """Return one `Constants` per rank, also for a single rank."""
     return (constants,) if isinstance(constants, Constants) else tuple(constants)
 
 
@@ -108,7 +108,7 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
-    """Return for each point the measured source time of its edge of a kind; −1 if none."""
+    """Return, by point, the measured source time of its edge of the given kind; −1 if none."""
     edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
     found[edges.target] = graph.measured[edges.source]
     return found

@@ -37,9 +37,9 @@ class CriticalPath(Suggests):
     """A longest path.
 
     Attributes:
-        edge: int64, its edges in order of time.
-        by_kind: ns by kind of edge, the largest first.
-        by_op: ns by (kind, name) of kernels, calls, and unknown waits, the largest first.
+        edge: int64, edges of the path in time order.
+        by_kind: ns by edge kind, largest first.
+        by_op: ns by (kind, name) of kernels, calls, and unknown waits, largest first.
         by_source, by_phase: ns by source line ("train.py:7") and phase; only in `Trace.critical_path`.
     """
 
@@ -63,7 +63,7 @@ class CriticalPath(Suggests):
         return render(title, ["kind", "ms", "share"], rows, 80)
 
     def to_pandas(self) -> Any:
-        """Return a DataFrame of ns by kind and name, the largest first; waits and gaps have the name ""."""
+        """Return a DataFrame of ns by kind and name, largest first; waits and gaps have the name ""."""
         named = Counter[str]()
         for (kind, _), ns in self.by_op.items():
             named[kind] += ns
@@ -74,12 +74,13 @@ class CriticalPath(Suggests):
 
     @property
     def length_ns(self) -> int:
-        """The sum of its edges: the makespan of the replay."""
+        """Sum of the path's edges: the makespan of the replay."""
         return sum(self.by_kind.values())
 
 
 def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
-    """Return the edges of a longest path, traced back from a point (default: the last end) by the lowest points."""
+    """Return the edges of a longest path, traced back from a point (default: the last end); ties go to the lowest
+    point."""
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)
@@ -87,7 +88,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
-    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # beginning of the run of points
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # start of the run of points
     before_head, head_of = before.tolist(), head.tolist()
     point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []
@@ -101,8 +102,8 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
 
 def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:
     """Return the longest path of a replay; see `binding_edges`.
-    With `between` (an annotation as in `call_between`) the path leads from its start to the last end of the work
-    that it calls and launches. An edge across the start counts from there."""
+    With `between` (an annotation as in `call_between`) the path leads from the annotation's start to the last end of
+    the work that it calls and launches. An edge that crosses the start is clipped to it."""
     edges, first, last = replay.graph.edges, 0, None
     if between is not None:
         first, last = _ends_between(replay, between)
@@ -143,7 +144,7 @@ def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
 
 
 def with_origins(path: CriticalPath, replay: Replay, trace: Trace) -> CriticalPath:
-    """Return the path with the source lines and phases of its work."""
+    """Return the path with times by source line and phase."""
     edges, origin, table = replay.graph.edges, origin_of_rows(trace), trace.source_table
     edge = path.edge[np.isin(edges.kind[path.edge], (HOST, DURATION, COMM))]
     sources, phases = Counter[str](), Counter[str]()
@@ -160,15 +161,15 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
-    """Return ns of GPU work on the busiest stream and of host work on the busiest thread: no makespan is shorter.
-    Host work counts with its duration without transfers; waits for collectives do not count."""
+    """Return the ns of GPU work on the busiest stream and of host work on the busiest thread: no makespan is shorter.
+    Host work has its duration without transfers; waits for collectives are excluded."""
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
     rank = graph.rank_of_row[row]
     stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
-    on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # the host's collectives overlap
+    on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # collectives on the host overlap
     on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & on_device
-    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # of gaps the overlaps alone
+    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # only overlaps (negative gaps)
     host = (edges.kind == HOST) & (edges.source > 0) & ~pauses_during_transfers(graph)
     return {
         "busiest stream": _largest(rank, stream, work, on_stream),
@@ -183,13 +184,13 @@ def _largest(rank: IntColumn, lane: npt.NDArray[np.integer], ns: IntColumn, whic
 
 @dataclass(frozen=True)
 class CriticalChain:
-    """The edges of a critical path in order, as columns of one length.
+    """Edges of a critical path in order, as columns of equal length.
 
     Attributes:
         kind: indices into `kinds`, the names of the kinds of edges.
-        ns: int64, the edge's part of the makespan; negative if a kernel overlaps its predecessor.
-        row: int64, row of the `Trace` that the edge works for, else of the row that it leads to; −1 if none.
-        work: bool, the edge is work of its row, not a wait or a latency.
+        ns: int64, contribution to the makespan; negative if a kernel overlaps its predecessor.
+        row: int64, `Trace` row whose work the edge is, else the row that the edge leads to; −1 if none.
+        work: bool, True if the edge is work of its row, False for waits and latencies.
         start, end: int64 ns on the trace's clock, measured.
     """
 
@@ -224,7 +225,7 @@ def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalCha
     if result is None:
         return None
     graph = result.graph
-    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # rows of the graph in the trace
+    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # maps graph rows to trace rows
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.nodes.ts[graph.trace.nodes.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))

@@ -1,4 +1,4 @@
-"""The replay graph of a rank: chains of its threads, what delays device work, and who waits for it."""
+"""Build the replay graph of a rank: thread chains, delays of device work, and waits for device work."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ from .thread_edges import handoffs, host_chains, without_backend_work, without_p
 
 # Own time of a synchronizing call, ns; the rest of its duration is waiting.
 SYNC_COST_NS = 3_000
-# A call that takes this many times the median did something else first (loaded a module, staged a copy, grew a pool).
+# A call that takes this many times the median did something else first, such as loading a module or staging a copy.
 _SLOW = 3
 # Calls at the queue's limit take at least this multiple of the time of calls below it.
 _LONGER = 1.5
-# Fewer blocked launches, or a smaller share of all launches, show no limit: a queue that is long at times has no
-# plateau.
+# Minimum limit, number of blocked launches, and share of all launches that prove a limit: a queue that is only long at
+# times has no plateau.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
-# Own time of a call that waits, and how constant its return after the queue had room must be (as a share of its
-# duration) if no call is seen that does not wait.
+# Own time of a waiting call, and maximum spread of its return after the queue had room (as a share of its duration);
+# used if every call waits.
 _OWN_NS, _CONSTANT = 3_000, 0.25
-# Calls return some µs after the queue has room; more short kernels may start in this time.
+# Calls return a few µs after the queue has room; this many further short kernels may start in the meantime.
 _NEAR_LIMIT = 8
 
 
 @dataclass(frozen=True)
 class LaunchQueue:
-    """The launch queue's limit as the trace shows it; None if no call was seen to wait.
+    """Launch queue limit found in the trace; None if no call waits.
 
     Attributes:
-        edges: from the start of GPU work to the end of the call that returns because this work left the queue.
+        edges: each from the start of GPU work to the end of the call that returns because this work left the queue.
         blocked: rows of the calls that waited.
         typical_ns: median duration of the other calls.
     """
@@ -70,11 +70,11 @@ class LaunchQueue:
 
 
 def find_queue(points: GraphEvents) -> LaunchQueue:
-    """Find the limit: a number of outstanding launches at which many calls return late, and which is never exceeded.
+    """Find the limit: a number of outstanding launches that is never exceeded and at which many calls return late.
     Counts launches per stream and per device and takes the sharper limit. Work leaves the queue when it starts."""
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
-    call, first = first_places(points.launcher[launched])  # of a graph launch the first event
+    call, first = first_places(points.launcher[launched])  # the first event of a graph launch
     calls = trace.nodes.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
     duration = trace.nodes.dur[call]
@@ -90,7 +90,7 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
 def _limit_of(
     points: GraphEvents, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
 ) -> LaunchQueue | None:
-    """Return the limit per stream or device; None if no call waits for it."""
+    """Return the limit per stream or device; None if no call waits."""
     trace = points.trace
     nodes = trace.nodes
     order = np.lexsort((nodes.ts[call], lane[work]))
@@ -114,7 +114,7 @@ def _limit_of(
     if np.count_nonzero(at_limit) < max(_LEAST_BLOCKED, _LEAST_SHARE * len(call)):
         return None
     source, target = [], []
-    for calls, before_count, leaving in queues:  # a launch waits for what left the queue `limit` places before
+    for calls, before_count, leaving in queues:  # a launch waits until the work `limit` places before it starts
         place = np.arange(len(calls)) + before_count - limit
         source.append(points.start[leaving[place[place >= 0]]])
         target.append(points.end[calls[place >= 0]])
@@ -123,7 +123,7 @@ def _limit_of(
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
         typical = int(median(duration[below]))
         waits = median(duration[at_limit]) > _LONGER * typical
-    else:  # all calls are similar: they wait if they return at a constant time after there was room
+    else:  # all calls are similar: they wait if they return at a constant time after the queue had room
         typical = _OWN_NS
         early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
         waits = late_ns - early_ns <= _CONSTANT * median(duration[at_limit])
@@ -133,7 +133,7 @@ def _limit_of(
 def with_submissions(
     points: GraphEvents, chains: Edges, queue: LaunchQueue, waits: Edges
 ) -> tuple[GraphEvents, Edges, IntColumn]:
-    """Add to each slow launching call a point at which it submits its work; also return where launches count from."""
+    """Add to each slow launching call the point at which it submits work; also return the start points of launches."""
     trace = points.trace
     nodes = trace.nodes
     submitted = points.start.copy()
@@ -143,10 +143,10 @@ def with_submissions(
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(trace), np.int64)
     early[call] = np.minimum(nodes.dur[call] - queue.typical_ns, nodes.ts[gpu] - nodes.ts[call])
-    count = len(points.measured)  # a number for each pair of points: source * count + target
+    count = len(points.measured)  # code of each pair of points: source * count + target
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
-    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a copy's call ends with the copy, or with its stream
+    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a copy's call ends with the copy or with its stream
     early[call[blocking & busy]] = 0
     slow = call[(nodes.dur[call] > _SLOW * queue.typical_ns) & (nodes.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
@@ -163,8 +163,8 @@ def with_submissions(
 
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
-    """Return edges from launches to the start of their work; for a graph launch only to the first event.
-    A stream's first event keeps its own latency: modules are loaded, clocks rise."""
+    """Return edges from launches to the start of their work; for a graph launch only to the first event. A stream's
+    first event keeps its measured latency, which includes module loading and rising clocks."""
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
     edges = points.edges(LAUNCH, submitted[points.launcher[gpu]], points.start[gpu])
@@ -174,7 +174,7 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
 
 def stream_edges(points: GraphEvents) -> Edges:
     """Return edges from each GPU event to the next one on its stream.
-    An event without a launch in the trace keeps its own gap. If it is its stream's first, it is pinned to its start."""
+    An event without a launch in the trace keeps its measured gap; a stream's first such event keeps its start."""
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
     edges = points.edges(STREAM, points.end[np.maximum(before, 0)], points.start[gpu])
@@ -185,7 +185,7 @@ def stream_edges(points: GraphEvents) -> Edges:
 
 def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
     """Return edges from the end of GPU events to the calls that wait for them, except copies (see `blocking_copies`).
-    They lead to the end of a synchronizing call, else to the start of the call after the wait."""
+    An edge leads to the end of a synchronizing call, else to the start of the call after the wait."""
     trace = points.trace
     nodes = trace.nodes
     source, target = points.timed_edges("sync")
@@ -223,7 +223,7 @@ def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edg
 
 
 def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
-    """Limit calls that waited to their own cost; calls that found nothing pending keep their time."""
+    """Limit calls that waited to their own cost; calls with nothing to wait for keep their time."""
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
@@ -234,16 +234,16 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
 
 
 def event_waits(points: GraphEvents) -> Edges:
-    """Return edges from GPU events to events of other streams that wait for them, in a CUDA graph or not."""
+    """Return edges from GPU events to events on other streams that wait for them, including events in CUDA graphs."""
     source, target = points.timed_edges("event", "graph")
     lanes = points.trace.nodes.stream_lane
-    apart = lanes[source] != lanes[target]  # the others follow each other on their stream
+    apart = lanes[source] != lanes[target]  # other events follow each other on their stream
     edges = points.edges(EVENT, points.end[source[apart]], points.start[target[apart]], capped=True)
     return edges.take(edges.lag >= -ROUNDING_NS)
 
 
 def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
-    """Return which `sync` edges are guesses: no record states them, and what they wait for had already ended."""
+    """Return which `sync` edges are guesses: unrecorded waits for work that had already ended."""
     trace = points.trace
     source, target = points.timed_edges("sync")
     over = trace.nodes.end[source] <= trace.nodes.ts[target]
@@ -253,7 +253,7 @@ def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
 
 
 def has_assumed_waits(trace: Trace) -> bool:
-    """Return whether some waits of the host are guesses; see `assumed_waits`."""
+    """Return whether some host waits are guesses; see `assumed_waits`."""
     return bool(np.any(trace.nodes.timed)) and bool(assumed_waits(GraphEvents.of(trace)).any())
 
 
@@ -267,17 +267,17 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
-# A wait is unknown if it is longer than both 20 µs and two launch latencies: latencies spread by as much (30 µs above a
+# A wait is unknown if it exceeds both 20 µs and two launch latencies, because latencies vary that much (30 µs above a
 # median of 16 on a 2080 Ti).
 _LEAST_NS, _LATENCIES = 20_000, 2
-# A synchronizing call that finds nothing pending takes up to this long (65 µs on MI250).
+# Maximum duration of a synchronizing call with nothing to wait for (65 µs on MI250).
 _IDLE_SYNC_NS = 100_000
 
 
 def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
-    """Add an edge for each wait that the other edges, with fitted constants, do not explain.
-    The edge starts at the latest predecessor and keeps the measured lag. At such a wait, the latency of a stream's
-    first event and the time of a synchronizing call that found nothing are capped by their constants."""
+    """Add an edge for each wait that the other edges, with fitted constants, do not explain. The edge starts at the
+    latest predecessor and keeps the measured lag. At an unknown wait, constants cap the latency of a stream's first
+    event and the time of a synchronizing call with nothing to wait for."""
     constants = fit_constants(graph)
     if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
         note = "no launch latency is fitted: no launch to an idle stream began its work within 1 ms"
@@ -291,12 +291,12 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
         _LEAST_NS, _LATENCIES * constants.launch_latency_ns
     )
     late[edges.target[edges.kind == QUEUE]] = False
-    if graph.shared is not None:  # they wait for a thread of their backend
+    if graph.shared is not None:  # host collectives wait for a backend thread
         late[graph.start[graph.shared.rows]] = False
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
-    binding = binding[run_starts(edges.target[binding])]  # of several the lowest source
+    binding = binding[run_starts(edges.target[binding])]  # the lowest source of several
     source, target = edges.source[binding], edges.target[binding]
     waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
     shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))
@@ -306,7 +306,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
-    """Return the lags that count: launches at most the latency, long synchronizing calls their own cost."""
+    """Return the lags without waits: launches take at most the latency, long synchronizing calls their own cost."""
     edges = graph.edges
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
@@ -317,7 +317,7 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
 
 
 def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
-    """Build the replay graph of one rank; `assumed_waits`: keep waits that only the order of calls suggests.
+    """Build the replay graph of one rank; `assumed_waits` keeps waits that only the order of calls suggests.
 
     Raises:
         ConvertError: no row of the trace has a time.
@@ -357,7 +357,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
 
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
-    """Return the graph with its points in order. A note counts edges that are left out to avoid a cycle."""
+    """Return the graph with its points in order. A note reports the number of edges left out to avoid a cycle."""
     measured = points.measured
     order = topological(measured, edges)
     if order is None:

@@ -1,6 +1,6 @@
-"""Changes of a replay graph: other times, rows removed, waits dropped, work launched at once, fused, or overlapped.
+"""Changes of a replay graph: scale times, remove rows, drop waits, and launch together, fuse or overlap work.
 
-A `Change` applies to any graph with the same edges and other lags.
+A `Change` applies to every graph with the same edges, even if its lags differ.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Change = Callable[[ReplayGraph], ReplayGraph]
 def scale(
     graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False, during: Span | None = None
 ) -> Change:
-    """Multiply the times of some rows: host work of calls, GPU events, communications.
-    `gaps`: also scale host work between calls and the rest of pauses, before these rows or (True) on their ranks.
-    `during`: only host work that ends in this span, ns as in `ReplayGraph.measured`."""
+    """Multiply the times of the given rows: host work of calls, GPU events, and communications.
+    `gaps`: also scale host work between calls, and pauses, before the given rows or (True) on the ranks of `rows`.
+    `during`: scale only host work that ends in this span, in ns as in `ReplayGraph.measured`."""
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU
-    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not its work
+    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not host work
     host = rows & ~not_host_work
     selected = np.append(host | (rows & not_host_work & ~host.any()), False)
     which = selected[edges.owner]
@@ -52,7 +52,7 @@ def of_their_ranks(graph: ReplayGraph, rows: Rows) -> Rows:
 
 
 def remove(graph: ReplayGraph, rows: Rows) -> Change:
-    """Let rows and their launches take no time and wait for nothing; the work around them stays in order."""
+    """Let the given rows and their launches take no time and wait for nothing; the work around them keeps its order."""
     owned = np.flatnonzero(np.append(rows, False)[graph.edges.owner])
     before = _edges_before(graph, rows, LAUNCH, STREAM)
     waits = _edges_before(graph, rows, SYNC, QUEUE, UNKNOWN)
@@ -61,7 +61,7 @@ def remove(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
-    """Return edges of a backward call's own time next to recomputed rows: the Python of a checkpoint."""
+    """Return edges of a backward call's self time next to recomputed rows: the Python code of a checkpoint."""
     edges, phase = graph.edges, np.append(_phases(graph), -1)
     recomputed = np.append(rows & (phase[:-1] == RECOMPUTATION), False)
     touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
@@ -79,7 +79,7 @@ def _edges_before(graph: ReplayGraph, rows: Rows, *kinds: int) -> IntColumn:
 def set_latency(
     graph: ReplayGraph, kind: int, latency_ns: int, constants: Constants | Sequence[Constants], on: Rows
 ) -> Change:
-    """Give launches (LAUNCH) or queued GPU events (STREAM) another latency; shorter ones shrink in proportion."""
+    """Set the latency of launches (LAUNCH) or queued GPU events (STREAM); shorter latencies shrink in proportion."""
     launch = _edges_before(graph, on, kind)
     launch = launch[graph.edges.capped[launch]]
     caps = np.array([fitted.caps()[kind] for fitted in of_ranks(constants)], np.int64)
@@ -100,7 +100,7 @@ def without_queue(graph: ReplayGraph, on: Rows) -> Change:
 
 
 def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
-    """Let GPU events take `bounds` (ns per row at the device's peaks, −1 if unknown) over a share, if shorter."""
+    """Let GPU events take `bounds` (ns per row at the device's peaks, −1 if unknown) divided by a share, if shorter."""
     known = np.append(rows & (bounds >= 0), False)
     edge = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
     least = np.rint(bounds[graph.edges.owner[edge]] / share)
@@ -114,13 +114,13 @@ def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) ->
 
 
 def without_waits(graph: ReplayGraph, rows: Rows) -> Change:
-    """Let calls wait for nothing on a device or unknown; they keep their own time."""
+    """Remove the device waits and unknown waits of calls; the calls keep their own time."""
     waits = _edges_before(graph, rows, SYNC, UNKNOWN)
     return lambda graph: graph.without(waits)
 
 
 def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
-    """Launch all GPU events of a step with its first event per stream, like a captured graph; waits remain."""
+    """Launch all GPU events of a step with its first event on each stream, like a captured graph; waits remain."""
     edges = graph.edges
     launches = _edges_before(graph, rows, LAUNCH)
     if not len(launches):
@@ -137,7 +137,7 @@ def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> IntColumn:
-    """Return edges of host work from the end of a thread's first launch in a step to the end of its last one."""
+    """Return edges of host work from the end of a thread's first launch in a step to the end of its last launch."""
     edges = graph.edges
     thread = graph.column("thread")
     rows, lane = distinct_rows(graph.rank_of_row[call], thread[call], step)
@@ -148,7 +148,7 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
     edge = _edges_before(graph, np.ones(len(graph.start), np.bool_), HOST, HANDOFF)
     row, when = graph.row[edges.target[edge]], graph.measured[edges.target[edge]]
     is_between = np.zeros(len(edge), np.bool_)
-    order = np.lexsort((first, lanes[1], lanes[0]))  # the spans of a thread do not overlap: steps follow each other
+    order = np.lexsort((first, lanes[1], lanes[0]))  # spans on one thread do not overlap, because steps are consecutive
     spans = {key: order[places] for key, places in grouped(lanes[0, order], lanes[1, order])}
     for key, edges_of_thread in grouped(graph.rank_of_row[row], thread[row]):
         own_spans = spans.get(key, order[:0])
@@ -159,7 +159,7 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
 
 
 def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
-    """Merge neighboring GPU events on a stream in a step into one event that takes `factor` times their time."""
+    """Merge neighboring GPU events on a stream in a step into one event with `factor` times their total duration."""
     edges = graph.edges
     step, follows = _steps(graph), _edges_before(graph, rows, STREAM)
     source, target = graph.row[edges.source[follows]], graph.row[edges.target[follows]]
@@ -173,7 +173,7 @@ def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
 
 
 def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
-    """Return calls that launch, directly or in callees, only these events."""
+    """Return the calls that launch only these events, directly or in callees."""
     edges = graph.edges
     launches = np.flatnonzero((edges.kind == LAUNCH) & (graph.row[edges.source] >= 0))
     call, event = graph.row[edges.source[launches]], graph.row[edges.target[launches]]
@@ -191,9 +191,9 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 
 
 def overlapped(rows: Rows) -> Change:
-    """Let GPU events run in parallel with all others of their step, until the optimizer.
-    The optimizer, later steps, and calls that wait for the stream still wait for them: a best case, because others
-    may need the results sooner."""
+    """Let GPU events run in parallel with all other GPU events of their step, until the optimizer. The optimizer, later
+    steps, and calls that wait for the stream still wait for them. This is a best case, because other work may need the
+    results sooner."""
     return partial(_overlapped, rows)
 
 
@@ -219,7 +219,7 @@ def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
 
 
 def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
-    """Return, by row of a GPU event, the last selected event on its stream up to itself; −1 if none."""
+    """Return, by row of a GPU event, the last selected event on its stream up to and including this row; −1 if none."""
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     lane = graph.column("stream_lane")
     gpu = gpu[np.lexsort((graph.measured[graph.start[gpu]], lane[gpu], graph.rank_of_row[gpu]))]

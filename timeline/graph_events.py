@@ -1,4 +1,4 @@
-"""Points of a trace before they are in order, and queries about its rows that several rules share."""
+"""Points of a trace before they are put in order, and queries about rows that several rules use."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .replay_graph import ORDER, Edges
 
 @dataclass(frozen=True)
 class GraphEvents:
-    """Start of the window (point 0), starts and ends of timed rows, submissions of slow launches.
+    """Points: start of the window (point 0), starts and ends of timed rows, submissions of slow launches.
 
     Attributes:
         start, end: int64, points of each row, −1 for rows without a time.
         row: int64, row of each point, −1 for the start of the window.
         measured: int64 ns after the start of the window, per point.
-        launcher: int64, the row that launched each row, −1 if none.
+        launcher: int64, row that launched each row, −1 if none.
     """
 
     trace: Trace
@@ -34,7 +34,7 @@ class GraphEvents:
 
     @staticmethod
     def of(trace: Trace) -> GraphEvents:
-        """Number the points: 2k + 1 and 2k + 2 for the k-th timed row."""
+        """Return the points of a trace, numbered 2k + 1 and 2k + 2 for the k-th timed row."""
         nodes = trace.nodes
         rows = np.flatnonzero(nodes.timed)
         start, end, launcher = (np.full(len(trace), -1, np.int64) for _ in range(3))
@@ -78,17 +78,17 @@ class GraphEvents:
         return Edges.of(kind, source, target, self.between(source, target), capped=capped)
 
     def in_order(self, source: IntColumn, target: IntColumn) -> Edges:
-        """Return ORDER edges without a lag; drops pairs against the measured order."""
+        """Return ORDER edges without a lag; drop pairs against the measured order."""
         agree = self.between(source, target) >= 0
         return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
 
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
-        """Return source and target rows of the trace's edges of some kinds, if both have a time."""
+        """Return source and target rows of the trace's edges of the given kinds if both rows have a time."""
         source, target, _ = self.trace.edges_of(*kinds).T
         known = self.trace.nodes.timed[source] & self.trace.nodes.timed[target]
         return source[known], target[known]
 
     def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:
-        """Add points; also return their numbers."""
+        """Return the points with the new points added, and the numbers of the new points."""
         more = replace(self, row=np.concatenate([self.row, row]), measured=np.concatenate([self.measured, measured]))
         return more, np.arange(len(self.row), len(more.row))

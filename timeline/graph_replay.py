@@ -1,4 +1,4 @@
-"""Replay: when every call and GPU event of a graph starts and ends, given the durations of work.
+"""Replay: compute when each call and GPU event of a graph starts and ends from the durations of work.
 
 graph = build_graph(load("et_plus.json")) constants = fit_constants(graph) print(replay(graph, constants).makespan_ns)
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Waits that nothing in the trace explains and that a replay keeps as measured; `ns` is covered by at least one."""
+    """Waits that nothing in the trace explains; a replay keeps them as measured. `ns` is the length of their union."""
 
     count: int
     ns: int
@@ -37,7 +37,7 @@ class Unexplained:
 
 @dataclass(frozen=True)
 class Replay(Suggests):
-    """A predicted timeline: ns after the start of the window per point, and the lag that each edge counted."""
+    """A predicted timeline: the time of each point, in ns after the start of the window, and the lag of each edge."""
 
     graph: ReplayGraph
     time: IntColumn
@@ -60,17 +60,17 @@ class Replay(Suggests):
 
     @cached_property
     def answer_range(self) -> AnswerRange | None:
-        """Range of the makespan on another network, else None; takes more replays when first asked."""
+        """Range of the makespan on another network, else None; the first access runs further replays."""
         return None if self._range is None else self._range()
 
     @cached_property
     def untraced(self) -> UntracedAnswer | None:
-        """Step time without the recorder, for traces of `etplus record`, else None; computed when first asked."""
+        """Step time without the recorder, for traces of `etplus record`, else None; computed on first access."""
         return None if self._untraced is None else self._untraced()
 
     @cached_property
     def start(self) -> IntColumn:
-        """int64 ns after the start of the window, per trace row; −1 without a time."""
+        """Start of each trace row: int64 ns after the start of the window; −1 without a time."""
         return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
 
     @cached_property
@@ -79,7 +79,7 @@ class Replay(Suggests):
 
     @cached_property
     def makespan_ns(self) -> int:
-        """From the first start to the last end."""
+        """Time from the first start to the last end."""
         return int(self.time.max() - self.time[1:].min())
 
     @property
@@ -96,7 +96,7 @@ class Replay(Suggests):
 
     @cached_property
     def unexplained(self) -> Unexplained:
-        """Unknown waits, each counted from the time at which nothing else holds its target back."""
+        """Unknown waits, each from the time at which nothing else delays its target."""
         edges = self.graph.edges
         waits = mask_at(len(self.time), edges.target[edges.kind == UNKNOWN])[edges.target]
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
@@ -108,14 +108,14 @@ class Replay(Suggests):
 
 
 def relative_error(predicted_ns: float, measured_ns: float) -> float:
-    """Predicted over measured, less 1; 0 if nothing was measured."""
+    """Predicted time over measured time, minus 1; 0 if nothing was measured."""
     return predicted_ns / measured_ns - 1 if measured_ns else 0.0
 
 
 def replay(
     graph: ReplayGraph, constants: Constants | Sequence[Constants], *, durations: IntColumn | None = None
 ) -> Replay:
-    """Replay a graph; `durations` (int64 ns per row) replace the graph's own, see `ReplayGraph.with_durations`.
+    """Replay a graph; `durations` (int64 ns per row) replace the graph's durations, see `ReplayGraph.with_durations`.
 
     Example:
         >>> from etplus import build_graph, fit_constants

@@ -1,8 +1,8 @@
 """Collectives that run on the host (Gloo, MPI), on threads of their backend, and what waits for them.
 
-Such a collective starts after the call that issued it, when a backend thread is free. It is waited for by, in this
-order: the operator that reads its result (tensors of the ET), the operator in which it ended (`wait_tensor`), and what
-its caller did next (not for sends). A long pause in which it ended is a wait; time after its end remains.
+A host collective starts after the call that issued it, when a backend thread is free. The replay takes the first of
+these as waiting for it: the operator that reads its result (from ET tensors), the operator in which it ended
+(`wait_tensor`), and its caller's next work (not for sends). A long pause in which it ended is a wait up to its end.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, ReplayGraph, Sha
 from .shared_links import Links, share_alone
 from .thread_edges import host_chains, without_backend_work
 
-# A caller can resume before the recorded end: the backend thread marks the collective as done and loses the processor
+# A caller can resume before the recorded end: the backend thread marks the collective as done, then loses the processor
 # to the caller for up to a time slice.
 _LATE_END_NS = 5_000_000
-# A collective that ends at most this long before a pause ends has ended the pause.
+# A collective that ends at most this long before the end of a pause has ended the pause.
 _JUST_BEFORE_NS = 1_000_000
 # Delay from a call to its collective's start if no recorded collective shows it.
 _DISPATCH_NS = 250_000
 # Threads of a process group (PyTorch: `Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
-# Operators of a library compute, unless they belong to torch.distributed. Autograd nodes that PyTorch generates compute
-# as well; their names end in a digit ("AddmmBackward0"), unlike those of an `autograd.Function` ("_AllReduceBackward").
+# Library operators compute, unless they belong to torch.distributed. So do the autograd nodes that PyTorch generates:
+# their names end in a digit ("AddmmBackward0"), but not those of an `autograd.Function` ("_AllReduceBackward").
 _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGrad$", re.ASCII)
 
 
 def with_settled_ends(trace: Trace) -> Trace:
-    """End each collective where its caller resumed, if that is before the recorded end.
+    """End each collective when its caller resumed, if the caller resumed before the recorded end.
     The longest pause that ends up to 5 ms before the collective is the wait for it, unless another collective ended
     just before the pause did, or the collective's end lies in a longer pause."""
     points = GraphEvents.of(trace)
@@ -80,7 +80,7 @@ def with_settled_ends(trace: Trace) -> Trace:
 
 
 def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return threads, begins and ends (ns) of long pauses outside operators, or in operators that wait."""
+    """Return the threads, starts and ends (ns) of long pauses outside operators, or in operators that wait."""
     trace, _ = without_backend_work(trace)
     points, chains = host_chains(GraphEvents.of(trace))
     paused, first = _pauses(points, chains), int(trace.nodes.ts[trace.nodes.timed].min())
@@ -89,9 +89,9 @@ def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) -> IntColumn:
-    """Return chain edges in which a thread pauses for long: outside operators, in `wait_tensor`, or in an operator
-    that waits for a collective of its thread: one that issues collectives or does not compute (an
-    `autograd.Function`, "c10d::…"), if they cover most of the time between two of its callees."""
+    """Return chain edges with long pauses of a thread: outside operators, in `wait_tensor`, or in an operator that
+    waits for a collective of its thread. Such an operator issues collectives or does not compute (an
+    `autograd.Function`, "c10d::…"), and collectives cover most of the time between two of its callees."""
     trace, owner = points.trace, np.maximum(chains.owner, 0)
     waits = matching(trace.nodes.name[owner], trace.names, WAIT.fullmatch)
     long = (chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS)
@@ -118,7 +118,7 @@ def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) ->
 
 
 def pauses_during_transfers(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Return long pauses that the graph has as host work and that transfers of the rank mostly cover: perhaps waits."""
+    """Return long pauses that the graph models as host work, but that may be waits: transfers mostly cover them."""
     edges = graph.edges
     long = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.lag > _LATE_END_NS))
     if graph.shared is None or not len(long):
@@ -215,7 +215,7 @@ def _shared(
 
 
 def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> int:
-    """Return how many threads run a group's collectives: the most at once, at least the usual number."""
+    """Return the number of threads that run a group's collectives: the peak in parallel, at least the usual number."""
     most = int(max((np.count_nonzero((begin <= ns) & (end > ns)) for ns in begin.tolist()), default=1))
     held = asked[1:] + _LATE_END_NS < end[:-1]
     if most == 1 and held.any() and np.all(begin[1:][held] >= end[:-1][held]):

@@ -1,4 +1,4 @@
-"""Iterations of a trace: their times, outliers among them, and the prediction of one iteration from the others."""
+"""Iterations of a trace: their times, outliers, and the prediction of one iteration from the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .graph_replay import relative_error, replay
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 _LEAST = 3
-# Kinds of edges that take their lags from other iterations.
+# Kinds of edges whose lags come from other iterations.
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 
 
@@ -33,8 +33,8 @@ class MarkedIterations:
     """Iterations of a trace.
 
     Attributes:
-        mark: int64, row of the annotation that begins each.
-        of_row: int64, the iteration in which each row was called or launched, −1 if none.
+        mark: int64, row of the annotation that begins each iteration.
+        of_row: int64, iteration in which each row was called or launched, −1 if none.
         steps: the annotations enclose their iterations (ProfilerStep).
     """
 
@@ -60,7 +60,8 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration since the host had begun it and the device had finished those before."""
+        """Return the ns of each iteration, from when the host has begun it and the device has finished the earlier
+        ones."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
@@ -70,7 +71,7 @@ class MarkedIterations:
 
 
 def find_iterations(trace: Trace) -> MarkedIterations:
-    """Find iterations by annotations, else by the repetition of kernels; ConvertError for fewer than three."""
+    """Find iterations by annotations, else by repeated kernels; raise ConvertError for fewer than three."""
     nodes = trace.nodes
     calls = np.flatnonzero(nodes.timed & (nodes.kind == CPU))
     rows = calls[nodes.scope[calls] == ANNOTATION_SCOPE]
@@ -95,7 +96,7 @@ def find_iterations(trace: Trace) -> MarkedIterations:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The prediction of one iteration from the others; `unknown` is the share of its edges without a counterpart."""
+    """Prediction of one iteration from the others; `unknown` is the share of its edges without a counterpart."""
 
     label: str
     index: int
@@ -113,7 +114,7 @@ class HeldOut:
 
     @property
     def outlier(self) -> Outlier | None:
-        """Why this iteration differs from the others, None if it does not."""
+        """Reason why this iteration differs from the others, None if it does not."""
         return next((outlier for outlier in self.set_apart if outlier.iteration == self.index), None)
 
     @property
@@ -150,8 +151,8 @@ def held_out_graph(
 ) -> tuple[ReplayGraph, float]:
     """Replace the lags of one iteration by medians of the same edges in the others; also return the share without one.
     Edges are the same if they lead to the same point of the same call: equal names from the thread down and equal
-    ordinal. Without a counterpart the median of the kind and name counts, else 0. Sums of medians are less than the
-    median of sums (by 8% on a real trace), so host and device times are scaled by this ratio."""
+        ordinal. An edge without a counterpart gets the median of its kind and name, else 0. A sum of medians is less
+        than the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio."""
     edges = graph.edges
     row = graph.row[edges.target]
     iteration = np.where(row >= 0, iterations.of_row[np.maximum(row, 0)], -1)
@@ -179,7 +180,8 @@ def held_out_graph(
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """Return the median over iterations of their lags over their usual lags, given both and the iteration per edge."""
+    """Return the median over iterations of total lag over total usual lag, given lag, usual lag and iteration by
+    edge."""
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
         lags, sums = (np.bincount(iteration, weights=ns) for ns in (lag, usual))
@@ -226,11 +228,11 @@ def _medians(
     return keys[place] == key, ((low + high) // 2)[place]
 
 
-# A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD is a normal deviation.
+# A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD estimates the standard deviation.
 _DEVIATIONS = 3.5 * 1.4826
-# Smaller differences from the median are no outliers, even among very regular iterations.
+# Smaller differences from the median are not outliers, even among very regular iterations.
 _LONGER = 0.2
-# An iteration with other work differs in at least this share of calls, counted by name.
+# An iteration with different work differs in at least this share of calls, counted by name.
 _OTHER_WORK = 0.1
 
 
@@ -246,7 +248,7 @@ class Outlier(msgspec.Struct, frozen=True):
 
 
 def warm_up(set_apart: Sequence[Outlier]) -> int:
-    """Return how many iterations are set apart at the beginning."""
+    """Return the number of iterations that are set apart at the beginning."""
     numbers = {outlier.iteration for outlier in set_apart}
     return next(count for count in range(len(numbers) + 1) if count not in numbers)
 
@@ -259,9 +261,9 @@ def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
 
 
 def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
-    """Return the iterations that predict nothing about the others: their counts of calls and GPU events by name
-    differ by over 10% from the medians, or their time by over 20% and 3.5 normal deviations. If that is half of
-    them, there are none."""
+    """Return the outliers: iterations whose counts of calls and GPU events by name differ by over 10% from the medians,
+    or whose time differs by over 20% and 3.5 standard deviations. If half of the iterations differ, none is an
+    outlier."""
     other_work = _other_work(trace, of_row, len(times))
     is_similar = other_work <= _OTHER_WORK
     if 2 * np.count_nonzero(is_similar) <= len(times):
@@ -282,19 +284,19 @@ def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Seq
 
 
 def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:
-    """Return how much each iteration's counts by name differ from the usual counts, over the sum of these."""
+    """Return the difference of each iteration's counts by name from the usual counts, as a share of the usual total."""
     which = (of_row >= 0) & (trace.nodes.scope != ANNOTATION_SCOPE)
     rows = np.flatnonzero(which & np.isin(trace.nodes.kind, (CPU, GPU)))
     keys, which = distinct_rows(distinct_rows(trace.nodes.name[rows])[1], of_row[rows])
     (name, iteration), counts = keys.T, np.bincount(which, minlength=len(keys))
     usual = _median_counts(name, counts, count)
-    present = np.abs(counts - usual[name]) - usual[name]  # a name that is missing differs by its usual count
+    present = np.abs(counts - usual[name]) - usual[name]  # a missing name differs by its usual count
     differs: npt.NDArray[np.float64] = np.bincount(iteration, weights=present, minlength=count) + usual.sum()
     return differs / max(float(usual.sum()), 1.0)
 
 
 def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.NDArray[np.float64]:
-    """Return by name the median count over all iterations; a missing entry counts as 0."""
+    """Return the median count per name over all iterations; a missing entry is 0."""
     order = np.lexsort((counts, name))
     first = np.flatnonzero(np.diff(name[order], prepend=-1))
     missing = iterations - np.diff(np.append(first, len(name)))
@@ -306,7 +308,7 @@ def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.N
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """Tenth percentile, median, and ninetieth percentile: step times in ns, or their ratios to the mean."""
+    """10th percentile, median, and 90th percentile: step times in ns, or ratios to the mean."""
 
     p10: float
     p50: float
@@ -323,7 +325,7 @@ def percentiles(values: Sequence[float] | IntColumn) -> Percentiles:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step times of a trace in ns, without outliers (`set_apart`); `warm_up` counts the outliers at the beginning."""
+    """Step times of a trace in ns, without outliers (`set_apart`); `warm_up` is the number of initial outliers."""
 
     count: int
     warm_up: int
@@ -343,7 +345,7 @@ class StepTimes:
         }
 
     def to_lines(self) -> list[str]:
-        """Return two or three lines of text, to be wrapped."""
+        """Return two or three lines of unwrapped text."""
         begin = f"{self.warm_up} at the beginning as warm-up" if self.warm_up else ""
         others = len(self.set_apart) - self.warm_up
         later = f"{others} {'others' if begin else 'of them'}" if others else ""

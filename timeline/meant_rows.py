@@ -1,4 +1,4 @@
-"""Rows that a what-if selects: by kind and name, and by part of the work."""
+"""Rows that a what-if selects by kind and name, and by part of the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Within:
-    """A part of the work to which a what-if is restricted: a key of `PARTS` and a name (or a part of it)."""
+    """Part of the work that restricts a what-if: a key of `PARTS` and a whole or partial name."""
 
     key: str
     value: str
@@ -45,14 +45,14 @@ def check_part(part: Within) -> None:
 
 
 def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = False, stream: int = -1) -> Rows:
-    """Return the rows that a target of `GRAMMAR` selects; "op" and "call" (any kind) include all rows below."""
+    """Return the rows that a target of `GRAMMAR` selects; "op" and "call" (any kind) include callees and launches."""
     parts = []
     for trace in graph.traces:
         wanted = np.array([known == name if exact else name in known for known in trace.names], np.bool_)
         named = wanted[trace.nodes.name] if name else np.ones(len(trace), np.bool_)
         categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
         category = np.array([category in categories for category in trace.categories], np.bool_)[trace.nodes.category]
-        # communications with known metadata, and those on the host
+        # communications with known metadata, and communications on the host
         rows = comm_rows(trace)
         communicates = mask_at(len(trace), [*trace.comm, *rows[trace.nodes.kind[rows] != GPU].tolist()])
         of_kind = {

@@ -1,4 +1,4 @@
-"""Communications on another network: their times by algorithm, kind, size, and number of ranks."""
+"""Times of communications on another network, by algorithm, kind, size, and number of ranks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .replay_graph import COMM, ReplayGraph
 
 
 def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> ReplayGraph:
-    """Return the graph with the times that its communications take on a network.
+    """Return the graph with the communication times that a network would give.
 
     A communication of coupled ranks begins when its last rank is ready. A graph of one rank assumes that the other
-    ranks are ready. Communications of an unknown kind, size, or group keep their measured time, and so do groups of
-    which only one rank is given, and messages with ranks that are not given; notes count them. UsageError if no
-    communication is known, or the timeline gets longer than 146 years.
+    ranks are ready. These communications keep their measured time, and notes count them: unknown kind, size, or group;
+    groups with only one given rank; messages with ranks that are not given. Raises UsageError if no communication is
+    known, or if the timeline becomes longer than 146 years.
     """
     network = as_recorded(graph, network)
     network = network if at == "times" else network.at(at)
@@ -49,7 +49,7 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
             if cut and not (comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1):
                 continue
             given = members.get(comm.group) if cut or group_size(trace, comm) is None else None
-            # messages of one kernel go at the same time
+            # a kernel sends its messages at the same time
             estimates[row] = max(estimates[row], estimate_ns(network, trace, comm, given, rank=rank))
     estimates = _same_on_all_ranks(graph, estimates)
     known = int(np.count_nonzero(estimates[rows] >= 0))
@@ -67,7 +67,7 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
 
 
 def as_recorded(graph: ReplayGraph, network: Network) -> Network:
-    """Return the network with Gloo's algorithms if it names none and all communications on the host are Gloo's."""
+    """Return the network with Gloo's algorithms if it specifies none and Gloo runs all communications on the host."""
     backends = {
         trace.name_of(Row(comm.row)).partition(":")[0]
         for trace in graph.traces
@@ -93,7 +93,7 @@ def _notes(graph: ReplayGraph, network: Network, known: int, unknown: int, *, cu
 def estimate_ns(
     network: Network, trace: Trace, comm: FoundComm, ranks: Sequence[int] | None = None, *, rank: int | None = None
 ) -> int:
-    """Return the ns of a communication on a network; −1 if its kind, size, or group is not known."""
+    """Return the duration of a communication on a network in ns; −1 if its kind, size, or group is unknown."""
     size = 0 if comm.kind == Type.BARRIER else comm.bytes
     if comm.kind is None or size is None:
         return -1
@@ -101,7 +101,7 @@ def estimate_ns(
         rank = trace.rank if rank is None else rank
         members: Sequence[int] | int | None = 2 if rank is None or comm.peer < 0 else (rank, comm.peer)
     else:
-        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # a number means consecutive ranks
+        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # a number stands for consecutive ranks
     if members is None:
         return -1
     return min(network.transfer_ns(comm.kind, size, members), MAX_NS)

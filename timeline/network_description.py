@@ -28,7 +28,7 @@ _EXAMPLE = "for example bandwidth=25,latency=5us: GB/s and latency of one rank, 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Measured time over the formula, for communications of more than `over_bytes` up to the kind's next class."""
+    """Measured over modeled time, for communications larger than `over_bytes`, up to the kind's next class."""
 
     kind: int
     over_bytes: int
@@ -45,9 +45,9 @@ class NetworkLevel:
     """Links within units of consecutive ranks, such as NVLink inside nodes.
 
     Attributes:
-        ranks: size of a unit; ranks 0 to ranks − 1 are the first unit.
-        topology: "full" links each two ranks. On a "ring" a message takes the latency of each link on its way, and
-            collectives use ring algorithms.
+        ranks: number of ranks in a unit; ranks 0 to ranks − 1 are the first unit.
+        topology: "full" links every pair of ranks. On a "ring", a message takes the latency of every link on its path,
+            and collectives use ring algorithms.
     """
 
     ranks: int
@@ -66,11 +66,11 @@ class Network:
     """A network that connects all ranks.
 
     Attributes:
-        bandwidth: GB/s (bytes per ns) of a rank in one direction; with levels, between units.
+        bandwidth: GB/s (bytes per ns) per rank in one direction; with levels, between units.
         latency_ns: per step.
-        algorithm: of collectives if `library` is None; a library ("gloo", "nccl") chooses its own.
-        efficiency: measured time over the formula.
-        levels: faster links within units of ranks, smallest units first.
+        algorithm: algorithm of collectives if `library` is None; a library ("gloo", "nccl") chooses the algorithm
+        itself. efficiency: measured time over the formula's time. levels: faster links inside units of ranks, smallest
+        units first.
 
     Example:
         >>> from etplus.schemas.comm_types import CollectiveCommType
@@ -89,13 +89,13 @@ class Network:
     __repr__ = brief
 
     def transfer_ns(self, kind: int, size: int, ranks: int | Sequence[int], at: At = "times") -> int:
-        """Return the ns of a communication when all ranks are ready; 0 for a group of one rank.
+        """Return the duration of a communication in ns after all ranks are ready; 0 for a group of one rank.
 
         Args:
             kind: a CollectiveCommType, SEND, or RECV.
             size: bytes of one rank's input, as in `message_bytes`.
-            ranks: a number means consecutive ranks; for a message, two ranks in different units.
-            at: the end of the efficiency's range to use.
+            ranks: a number stands for consecutive ranks or, for a message, two ranks in different units.
+            at: which value of the efficiency's range to use.
         """
         if kind in (SEND, RECV):
             bandwidth, latency_ns = self._link(() if isinstance(ranks, int) else ranks)
@@ -106,7 +106,7 @@ class Network:
         return round(ns * (1 if measured is None else getattr(measured, at)))
 
     def spans(self, ranks: int | Sequence[int]) -> list[LevelSpan]:
-        """Return how ranks span the levels, inner levels first. If units differ in size, the largest counts."""
+        """Return how ranks span the levels, inner levels first. If units differ in size, the largest unit is used."""
         if not self.levels:
             count = ranks if isinstance(ranks, int) else len(ranks)
             return [LevelSpan(count, self.bandwidth, self.latency_ns, self.algorithm)] if count > 1 else []
@@ -142,7 +142,7 @@ class Network:
         return max(known, key=lambda entry: entry.over_bytes, default=None)
 
     def at(self, end: Literal["low", "high"]) -> Network:
-        """Return the network with the least or the largest efficiencies as usual ones."""
+        """Return the network with the low or high end of each efficiency as its usual value."""
         return replace(self, efficiency=tuple(replace(e, times=getattr(e, end)) for e in self.efficiency))
 
     def run_by(self, library: Library) -> Network:
@@ -167,7 +167,7 @@ class Network:
 
 
 def _hops(around: int, places: Sequence[int]) -> int:
-    """Return the most links between neighbors of some places on a ring; at least 1."""
+    """Return the maximum number of links between neighboring places on a ring; at least 1."""
     return max(1, *(min(abs(b - a), around - abs(b - a)) for a, b in pairwise([*places, places[0]])))
 
 
@@ -178,7 +178,7 @@ _FILES = (".json", ".json.gz", ".yml", ".yaml")
 def parse_network(text: str) -> Network:
     """Parse "bandwidth=25,latency=5us,algorithm=ring" (GB/s; µs by default), or read a JSON or YAML file.
 
-    Only the bandwidth is required. "library=gloo" replaces the algorithm. FILE#NAME chooses one of a file's networks.
+    Only the bandwidth is required. "library=gloo" replaces the algorithm. FILE#NAME chooses a network from a file.
 
     Raises:
         UsageError: an unknown or repeated key or value.

@@ -1,4 +1,4 @@
-"""Network files, JSON or YAML: written by hand, or fitted to a calibration or to a job's own communications."""
+"""Network files (JSON or YAML), written by hand, or fitted to a calibration or to a job's communications."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from .rank_coupling import join_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
 _FORMAT: Final = "etplus-network"
-# Bandwidth and latency of hosts are fitted to larger transfers: small ones take the time that threads wait for a
-# processor.
+# Host bandwidth and latency are fitted to larger transfers, because small transfers mostly measure how long threads
+# wait for a processor.
 _LEAST_BYTES = 256 << 10
-# Borders between classes of size, bytes.
+# Borders between size classes, in bytes.
 _CLASSES = (64 << 10, 1 << 20)
 _KINDS = {
     "all_reduce": Type.ALL_REDUCE, "all_gather": Type.ALL_GATHER, "reduce_scatter": Type.REDUCE_SCATTER,
@@ -54,7 +54,7 @@ Bytes = Annotated[
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measured time of one kind of communication over the formula; see `Efficiency`."""
+    """Measured time over the formula's time for one kind of communication; see `Efficiency`."""
 
     kind: CommunicationKind
     over_bytes: Bytes
@@ -64,7 +64,7 @@ class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Links within units of consecutive ranks; see `NetworkLevel`."""
+    """Links inside units of consecutive ranks; see `NetworkLevel`."""
 
     ranks: Annotated[int, Meta(ge=2, le=MAX_RANKS, description="consecutive ranks of a unit")]
     bandwidth: Bandwidth
@@ -75,7 +75,7 @@ class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 class DescribedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A network: see `Network`; `kinds` are its efficiencies."""
+    """A network in a file; see `Network`. `kinds` are its efficiencies."""
 
     bandwidth: Bandwidth
     latency_ns: Latency = 0.0
@@ -86,7 +86,7 @@ class DescribedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Networks by name, as `etplus predict fit --network` writes them. A file may also contain a single network."""
+    """Networks by name, as `etplus predict fit --network` writes them. A file can also contain a single network."""
 
     networks: dict[str, DescribedNetwork]
     format: Literal["etplus-network"] = _FORMAT
@@ -103,7 +103,7 @@ class Sample(NamedTuple):
 
 
 def read_network(path: Source, name: str | None = None) -> Network:
-    """Read one network of a JSON or (by its suffix) YAML file; `name` chooses one of several."""
+    """Read a network from a JSON or (by suffix) YAML file; `name` chooses one of several networks."""
     content, file = _decoded(path)
     networks = content if isinstance(content, dict) and "networks" in content else {"networks": {"": content}}
     if networks.get("format", _FORMAT) != _FORMAT:
@@ -131,12 +131,12 @@ def _decoded(path: Source) -> tuple[Any, str]:
         raise _invalid(blob.name, error) from None
 
 
-# YAML is slow to read: longer files are cut here and fail to parse. Bytes.
+# Size limit in bytes: YAML is slow to read, so longer files are cut here and fail to parse.
 _MOST_YAML = 1 << 20
 
 
 def _invalid(file: str, error: object) -> TraceFormatError:
-    text = " ".join(str(error).split())  # YAML errors have several lines
+    text = " ".join(str(error).split())  # YAML errors span several lines
     return TraceFormatError(file, "", f"invalid network ({text})", "docs/reference/network.md has the fields")
 
 
@@ -156,7 +156,7 @@ def _network_of(given: DescribedNetwork, file: str) -> Network:
 
 
 def described(network: Network) -> DescribedNetwork:
-    """Return a network in the form of its file; `read_network` restores it."""
+    """Return a network in the form of its file, which `read_network` reads."""
     algorithm = None if network.library is not None else network.algorithm
     levels = tuple(DescribedLevel(**asdict(level)) for level in network.levels)
     kinds = tuple(KindTimes(_NAMES[e.kind], e.over_bytes, e.times, e.low, e.high) for e in network.efficiency)
@@ -191,8 +191,8 @@ def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.Path
 
 
 def read_calibration(path: Source) -> dict[str, list[Sample]] | None:
-    """Return the times of collectives by network name; None if the file is not a calibration.
-    The file is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`."""
+    """Return the times of collectives by network name; None if the file is not a calibration. Its form is `{"settings":
+    {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`."""
     try:
         calibration, _ = read_struct(path, _Calibration, "no calibration", "")
         return {name: list(_samples(kinds, calibration.settings["ranks"])) for name, kinds in calibration.rates.items()}
@@ -222,7 +222,7 @@ def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterab
 
 
 def fit_network(samples: list[Sample], library: Library | None = "gloo") -> DescribedNetwork:
-    """Fit bandwidth and latency to all-reduces (else the kind with most bytes), and each kind's efficiency."""
+    """Fit bandwidth and latency to all-reduces (else to the kind with most bytes), and an efficiency to each kind."""
     sent: dict[int, int] = defaultdict(int)
     for sample in samples:
         sent[sample.kind] += sample.size
@@ -247,7 +247,7 @@ def fit_network(samples: list[Sample], library: Library | None = "gloo") -> Desc
 
 
 def _spread(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Return the median of ratios, and limits that four of five further ratios are expected to keep."""
+    """Return the median of ratios, and limits that should contain four of five further ratios."""
     ratios, least = (np.array(values) for values in zip(*pairs, strict=True))
     beyond = max(0.1 - 0.9 / len(pairs), 0.0)
     return float(np.median(ratios)), float(np.quantile(least, beyond)), float(np.quantile(ratios, 1 - beyond))
@@ -257,7 +257,7 @@ _ROUNDS = 20
 
 
 def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
-    """Return bandwidth and latency (not negative) that minimize squared relative errors, by Gauss-Newton steps."""
+    """Return the nonnegative bandwidth and latency that minimize squared relative errors, by Gauss-Newton steps."""
     took = np.array([sample.ns for sample in samples], np.float64)
 
     def relative(slope: float, latency: float) -> Floats:
@@ -280,7 +280,7 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
     return Network(1 / slope, latency, library=library)
 
 
-# Step of the numeric derivative: a millisecond, because transfers are whole ns.
+# Step of the numeric derivative in ns: large, because transfer times are whole ns.
 _STEP_NS = 1e6
 Floats = npt.NDArray[np.float64]
 
@@ -294,9 +294,9 @@ def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
 
 
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
-    """Return one sample per communication of known kind, size, and group.
-    A sample lasts until its last rank is done, without waits for ranks and, on the host, without the shares of other
-    transfers. In the trace of a single rank, waiting cannot be told from transferring."""
+    """Return one sample per communication of known kind, size, and group. A sample lasts until its last rank is done,
+    without waits for ranks and, on the host, without the shares of other transfers. The trace of a single rank does not
+    separate waits from transfers."""
     graphs = [build_graph(trace) for trace in traces]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     edges, shared = graph.edges, graph.shared
@@ -323,7 +323,7 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
 
 
 def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
-    """Map edges of transfers to the time that a rank takes by itself after them, ns."""
+    """Map edges of transfers to the additional time that the rank takes alone afterwards, in ns."""
     edges = graph.edges
     arrival = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (edges.source > 0) & (edges.lag > 0)
     into = np.full(len(graph), -1, np.int64)

@@ -1,4 +1,4 @@
-"""The replay graph of a trace without start times, ordered again whenever durations change."""
+"""Replay graph of a trace without start times; its order is computed again whenever durations change."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from .replay_graph import (
     renumbered,
 )
 
-# Graph edge kinds by trace edge kinds; other kinds become ORDER.
+# Maps trace edge kinds to graph edge kinds; other kinds become ORDER.
 _KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": EVENT, "sync": SYNC}
 
 
 def predicted_graph(trace: Trace) -> ReplayGraph:
-    """Return the graph of one rank without start times. A call has a third point: the end of its own work."""
+    """Return the graph of one rank without start times. Each call has a third point, the end of its own work."""
     nodes = trace.nodes
     points = GraphEvents.of(trace)
     calls, gpu = (np.flatnonzero(nodes.timed & (nodes.kind == kind)) for kind in (CPU, GPU))
@@ -66,7 +66,7 @@ def _at_once(kind: int, source: IntColumn, target: IntColumn) -> Edges:
 
 
 def scheduled(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with streams and threads that take ready rows by id; unchanged if times were recorded."""
+    """Return the graph with streams and threads that run ready rows in id order; unchanged if times were recorded."""
     lane = _lanes(graph)
     rows = np.flatnonzero(lane >= 0)
     if not len(rows):
@@ -86,7 +86,7 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
     rows = rows[np.lexsort((place[graph.start[rows]], lane[rows]))]
     follows = np.flatnonzero(~run_starts(lane[rows]))
     in_turn = _at_once(STREAM, free[rows[follows - 1]], graph.start[rows[follows]])
-    order = np.concatenate([[0], schedule.order[schedule.order != 0]])  # nothing leads to the beginning
+    order = np.concatenate([[0], schedule.order[schedule.order != 0]])  # no edge leads to the start of the window
     return renumbered(replace(graph, edges=Edges.joined([edges, in_turn])), order)
 
 

@@ -1,4 +1,4 @@
-"""Ranks of a job as one graph: a collective starts when its last rank is ready and ends on all together."""
+"""Couple ranks in one graph: a collective starts when its last rank is ready and ends on all ranks together."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .shared_links import share_alone
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """A collective of several ranks, or a message (the sender comes first).
+    """A collective of several ranks, or a message (sender first).
 
     Attributes:
         rank, row: indices of the graphs, and the communication's row in each trace.
-        transfer_ns: after all are ready; see `transfers`.
-        own_ns: additional time of each rank alone, on the host.
-        early_ns: how long before its recorded start each rank was ready.
-        sent_ns: of a message on the host, the sender's part; −1 if the sender was done before the receiver came.
+        transfer_ns: duration after all ranks are ready; see `transfers`.
+        own_ns: additional time that each rank takes alone, on the host.
+        early_ns: time from when each rank was ready to its recorded start.
+        sent_ns: sender's part of a message on the host; −1 if the sender ended before the receiver started.
     """
 
     rank: tuple[int, ...]
@@ -52,7 +52,7 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class AllRendezvous:
-    """All points where ranks wait for each other; `begin_ns` has the traces' starts on one clock."""
+    """All collectives and messages between ranks; `begin_ns`: starts of the traces on a common clock."""
 
     found: tuple[Rendezvous, ...]
     begin_ns: tuple[int, ...]
@@ -60,18 +60,18 @@ class AllRendezvous:
 
 
 def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
-    """Return one graph of several ranks; the sides of a collective wait for each other.
+    """Return one graph of several ranks in which the ranks of a collective wait for each other.
 
-    Clocks are adjusted so that collectives end together. Each rank's end follows after the transfer, on the host also
-    after the rank's additional time.
+    Clocks are adjusted so that collectives end together. Each rank ends after the transfer and, on the host, after its
+    additional time.
     """
     if len(graphs) < 2:
         raise UsageError("give the files of two ranks or more")
-    graphs = [without_turns(graph) for graph in graphs]  # one rank's order can contradict another rank's
+    graphs = [without_turns(graph) for graph in graphs]  # orders of different ranks can contradict each other
     traces = [graph.trace for graph in graphs]
     joined = find_rendezvous(traces)
     rendezvous, offset = joined.found, joined.begin_ns
-    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # a rank's own beginning is the common one
+    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # each rank's start becomes the common start
     first_row = np.cumsum([0, *(len(trace) for trace in traces)])
     start, end = (
         np.concatenate([_moved(getattr(graph, name), by) for graph, by in zip(graphs, shift, strict=False)])
@@ -98,7 +98,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
 def _shared(
     graphs: Sequence[ReplayGraph], rendezvous: Sequence[Rendezvous], first_row: IntColumn, met_at: IntColumn
 ) -> SharedTransfers | None:
-    """Return the shared resources of all ranks' communications on the host; a transfer involves several ranks."""
+    """Return the shared resources of communications on the host of all ranks; a transfer involves several ranks."""
     own = [graph.shared for graph in graphs]
     parts = [(part, row) for part, row in zip(own, first_row.tolist(), strict=False) if part is not None]
     if not parts:
@@ -117,7 +117,7 @@ def _shared(
         alone[places], moved[places] = part, m.transfer_ns
         for k in places:
             links[k] = all_links
-        if m.message and m.sent_ns < 0:  # the data went to a buffer: it moves when the receiver takes it
+        if m.message and m.sent_ns < 0:  # the data went to a buffer, and moves when the receiver takes it
             links[places[0]], alone[places[0]] = (), 1.0
     queue = np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)])
     workers = tuple(workers for part, _ in parts for workers in part.workers)
@@ -130,7 +130,7 @@ def _moved(numbers: IntColumn, by: int) -> IntColumn:
 
 
 def _own_edges(graph: ReplayGraph, met: Sequence[int], shift: int, first_row: int, offset: int) -> Edges:
-    """Return a rank's edges in the numbers of the coupled graph, without durations of matched collectives."""
+    """Return a rank's edges with point numbers of the coupled graph, without durations of matched collectives."""
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
     source, owner = np.where(from_begin, 0, edges.source + shift), _moved(edges.owner, first_row)
@@ -171,7 +171,7 @@ def _join(
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
-    """Match the communications of ranks as linking a job does, and compare their clocks."""
+    """Match the communications of ranks in the same way as when linking a job, and compare the ranks' clocks."""
     index = {rank: k for k, rank in enumerate(ranks_of(traces))}
     comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)
@@ -179,7 +179,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     recorded = all(trace.times_recorded for trace in traces)
     clocks = clock_offsets(synchronizing(collectives) or collectives, messages) if recorded else []
     offsets = {clock.rank: clock.offset_ns for clock in clocks}
-    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by the id of the node
+    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by node id
     for trace in traces:
         communicating = comm_rows(trace)
         rows.append(dict(zip(trace.nodes.id[communicating].tolist(), communicating.tolist(), strict=True)))
@@ -208,7 +208,7 @@ def _rendezvous(
     chosen: IntColumn,
     offsets: Mapping[int, int],
 ) -> list[Rendezvous]:
-    """Return the matched communications that at least two ranks have."""
+    """Return the matched communications with at least two ranks."""
     ranks = tuple(index[rank] for rank in matched.ranks)
     if len(set(ranks)) < 2:
         return []
@@ -218,7 +218,7 @@ def _rendezvous(
     own = np.maximum(matched.end - ahead - arrived[:, None], 0)
     own[~moved.seen] = 0
     duration, sent = moved.duration.copy(), np.full(len(matched.kind), -1, np.int64)
-    if len(ranks) == 2:  # a receiver on the host has its message when the data is there, whenever the sender was done
+    if len(ranks) == 2:  # a host receiver has its message when the data arrives, even if the sender ended before
         there = matched.on_host & (matched.kind < 0)
         came = (matched.start - ahead).max(axis=1)
         done = matched.end - ahead - came[:, None]

@@ -1,7 +1,7 @@
-"""The replay graph: points in time, and edges that keep them apart.
+"""The replay graph: points in time, and edges with minimum times between points.
 
-Every timed row has two points, its start and its end. An edge says that a point comes at least `lag` after another, so
-a replay is a longest path. A host thread is a chain: the time between two boundaries of calls is host work of the
+Every timed row has two points, its start and its end. An edge requires its target point at least `lag` after its source
+point, so a replay is a longest path. A host thread is a chain: the time between two call boundaries is host work of the
 innermost open call.
 """
 
@@ -22,7 +22,7 @@ from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .topological_order import issue_order
 
-# Values of `Edges.kind`. GONE marks edges that a change removed: they count for nothing and are on no path.
+# Values of `Edges.kind`. GONE marks removed edges, which have no effect and are never on a path.
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
 # Names of edge kinds in tables.
 LINK_KINDS = (
@@ -33,12 +33,12 @@ LINK_KINDS = (
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges between points, as columns of one length.
+    """Edges between points, as columns of equal length.
 
     Attributes:
-        lag: int64 ns, measured: the least time from source to target.
-        owner: int64, row whose time the lag is (HOST, DURATION); −1 if none.
-        capped: the lag counts only up to the fitted constant of its kind (`Constants`).
+        lag: int64 ns, measured minimum time from source to target.
+        owner: int64, row whose time the lag represents (HOST, DURATION); −1 if none.
+        capped: bool, the fitted constant of the edge's kind limits the lag (`Constants`).
     """
 
     source: IntColumn
@@ -91,17 +91,17 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-# Lag of an edge that does not count: earlier than any point.
+# Lag of a removed edge: earlier than any point.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
-# With fewer heads per span than this, visiting each head is faster.
+# With fewer heads per span than this, visiting each head separately is faster.
 _SHORT_SPAN = 24
 
 
 class Runs:
-    """The order of a graph's points, for longest paths with any lags. Sources have lower numbers than targets.
-    Most points only follow the previous point: such a run is a sum, represented by its first point, the head. A head
-    with one edge follows another run; of a chain of these only the first head, the base, is visited."""
+    """The order of a graph's points, for longest paths with any lags. Sources have lower numbers than targets. Most
+    points only follow the previous point. They form a run, which is a sum represented by its first point, the head. A
+    head with one incoming edge follows another run; of a chain of runs, only the first head, the base, is visited."""
 
     def __init__(self, edges: Edges, points: int) -> None:
         source, target = edges.source, edges.target
@@ -132,7 +132,7 @@ class Runs:
         self._length = np.diff(self._head, append=points)
 
     def longest(self, lag: IntColumn) -> IntColumn:
-        """int64 ns, the longest path to each point; `lag` is `NEVER` for an edge that does not count."""
+        """Return the longest path to each point, int64 ns; `lag` is `NEVER` for removed edges."""
         after = np.zeros(self._points, np.int64)
         after[self._point] = lag[self._edge]
         np.cumsum(after, out=after)
@@ -147,10 +147,10 @@ class Runs:
 
 
 class _Joins:
-    """Heads with several edges.
-    The edge from the highest head is a head's main edge. Heads that follow each other by main edges form a span, if
-    all their other edges come from heads before the span, like events of a stream between two waits of the host for
-    it. Times in a span are then a running maximum, minus the sum of the main edges."""
+    """Heads with several incoming edges. The edge from the highest head is a head's main edge. Heads connected by main
+    edges form a span if all their other edges come from heads before the span. An example is a stream's events between
+    two host waits for the stream. Times in a span are then a running maximum of the other edges, relative to the sum of
+    main edges."""
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
         # edges are sorted by target; heads without an edge are at 0
@@ -163,7 +163,7 @@ class _Joins:
         from_highest = np.flatnonzero((before == highest[join]) & (before >= 0))[::-1]
         main = scatter(len(first), join[from_highest], from_highest)
         heir = scatter(len(first) + 1, highest[::-1], numbers[::-1])
-        main[heir[highest] != numbers] = -1  # the first of several heads that follow a head is in its span
+        main[heir[highest] != numbers] = -1  # only the first of several heads that follow a head continues its span
         beside = np.ones(len(source), np.bool_)
         beside[main[main >= 0]] = False
         side = np.flatnonzero(beside)
@@ -181,7 +181,7 @@ class _Joins:
         self._begin = np.flatnonzero(run_starts(np.array(window)[order], np.array(chain)[order]))
 
     def times(self, least: IntColumn) -> IntColumn:
-        """int64 ns, the longest path to each head."""
+        """Return the longest path to each head, int64 ns."""
         step, ends, first_side = least[self._main], least[self._side], self._first_side
         begin = distinct(np.append(self._begin, np.flatnonzero((step < NEVER // 2) & (self._main >= 0))))
         if len(begin) * _SHORT_SPAN > len(step):
@@ -213,23 +213,23 @@ class _Joins:
         return np.array(time, np.int64)
 
 
-# Less time of repeated operators shows nothing. Two threads that share a processor halve it; a driver's thread may
-# share it as well.
+# Minimum ns of repeated operators for a slowdown, and maximum slowdown: two threads that share a processor take twice
+# as long, and a driver thread may share it, too.
 _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 
 
 @dataclass(frozen=True)
 class SharedTransfers:
-    """Communications on the host. They share the links of their ranks and the threads of their backend.
+    """Communications on the host, which share the links of their ranks and the threads of their backend.
 
     Attributes:
-        rows: int64, their rows.
-        links: the directions of links in use, per row; see `shared_links.Links`.
-        alone: float64, the time that each would take alone over the lag of its edge.
+        rows: int64, rows of the communications.
+        links: directions of links in use, per row; see `shared_links.Links`.
+        alone: float64, time of each communication when alone over the lag of its edge.
         queue: int64, index into `workers` (numbers of threads); −1 for messages.
-        gap_ns: int64, delay from a free thread to the start of each, if it has to wait for a thread.
-        moved_ns: int64, recorded time in which its data moved; a sender's span can end later.
-        beside: ns of operators during a transfer of their rank, and the ns that they would have taken without.
+        gap_ns: int64, delay from a thread becoming free to the start of a communication that waits for a thread.
+        moved_ns: int64, recorded time of the data transfer; a sender's span can end later.
+        beside: ns of operators during a transfer of their rank, and ns that they would have taken without the transfer.
     """
 
     rows: IntColumn
@@ -255,12 +255,12 @@ class ReplayGraph:
     """Points and edges of one rank, or of several coupled ranks. Point 0 is the start of the window, at 0 ns.
 
     Attributes:
-        traces: one per rank; row numbers count through all of them.
+        traces: one per rank; rows are numbered across all traces.
         row: int64, row of each point, −1 if none. A row has a start, an end, and (slow launches) a submission.
         start, end: int64, points of each row, −1 for rows without a time.
         measured: int64 ns, recorded time of each point.
         edges: sorted by target; every edge leads to a higher point.
-        queue_limit: outstanding launches, None if no call was seen to wait.
+        queue_limit: number of outstanding launches at which calls wait, None if no call waits.
     """
 
     traces: tuple[Trace, ...]
@@ -280,7 +280,7 @@ class ReplayGraph:
 
     @property
     def trace(self) -> Trace:
-        """The trace of a graph of one rank, the first of several."""
+        """The trace of a one-rank graph, or the first trace of several ranks."""
         return self.traces[0]
 
     @property
@@ -289,12 +289,12 @@ class ReplayGraph:
 
     @cached_property
     def ranks(self) -> list[int]:
-        """Ranks of the traces, else their places."""
+        """Ranks of the traces, else their positions."""
         return [k if trace.rank is None else trace.rank for k, trace in enumerate(self.traces)]
 
     @cached_property
     def first_row(self) -> IntColumn:
-        """int64, the traces' first rows, and the number of all rows."""
+        """int64, first row of each trace, and the total number of rows."""
         return np.cumsum([0, *(len(trace) for trace in self.traces)])
 
     @cached_property
@@ -315,28 +315,28 @@ class ReplayGraph:
 
     @property
     def durations(self) -> IntColumn:
-        """int64 ns per row: GPU time, or a call's own time without callees and waits; 0 for rows without a time."""
+        """int64 ns per row: GPU time, or a call's self time without waits; 0 for rows without a time."""
         edges, is_owned = self.edges, self.edges.owner >= 0
         return sums(edges.owner[is_owned], edges.lag[is_owned], len(self.start))
 
     def with_latencies(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
-        """Replace the lags; UsageError if their sum exceeds 146 years, the limit of int64 ns."""
+        """Replace the lags; raise UsageError if their sum exceeds 146 years, the limit for int64 ns."""
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError(_TOO_LONG)
         return self._alike(replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64))))
 
     def of_trace(self, trace: Trace) -> ReplayGraph:
-        """Replace the trace by another one with the same rows."""
+        """Replace the trace with another trace that has the same rows."""
         return self._alike(replace(self, traces=(trace,)))
 
     def _alike(self, other: ReplayGraph) -> ReplayGraph:
-        """Keep properties that depend on points and edges, but not on lags."""
+        """Keep cached properties that depend on points and edges, but not on lags."""
         derived = ("ranks", "first_row", "rank_of_row", "runs")
         other.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
         return other
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
-        """Replace the times of rows (int64 ns; negative ones stay); host work keeps its proportions."""
+        """Replace the times of rows (int64 ns; negative values keep the old time); host work keeps its proportions."""
         edges, own = self.edges, self.durations
         owner = np.maximum(edges.owner, 0)
         wanted = np.where(edges.owner >= 0, np.asarray(durations, np.int64)[owner], -1)
@@ -347,7 +347,7 @@ class ReplayGraph:
 
     def scaled(self, edges: npt.NDArray[np.bool_] | IntColumn, factor: float) -> ReplayGraph:
         """Multiply the lags of some edges (a mask, or positions)."""
-        lag, changed = self.edges.lag.copy(), np.rint(self.edges.lag[edges] * factor)  # in which no time overflows
+        lag, changed = self.edges.lag.copy(), np.rint(self.edges.lag[edges] * factor)  # floats do not overflow
         lag[edges] = 0
         if factor > 1 and np.abs(lag).sum(dtype=np.float64) + np.abs(changed).sum() >= MAX_NS:
             raise UsageError(_TOO_LONG)
@@ -355,7 +355,7 @@ class ReplayGraph:
         return self._alike(replace(self, edges=replace(self.edges, lag=lag)))
 
     def without(self, edges: IntColumn) -> ReplayGraph:
-        """Remove edges. They become GONE to keep `runs` valid, if each of their targets keeps another edge."""
+        """Remove edges. If each target keeps another edge, removed edges become GONE, which keeps `runs` valid."""
         kind = self.edges.kind.copy()
         kind[edges] = GONE
         marked = replace(self.edges, kind=kind, capped=self.edges.capped & (kind != GONE))
@@ -376,7 +376,7 @@ def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
 
 
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
-    """Return points in an order in which every edge leads forward, the window's start first; None for a cycle."""
+    """Return the points in topological order, the window's start first; None if there is a cycle."""
     order = np.argsort(measured, kind="stable")
     place = inverse_positions(len(order), order)
     if np.all(place[edges.source] < place[edges.target]):

@@ -1,7 +1,7 @@
-"""Traces replayed in one call (several as the ranks of a job), and the range of the answer on another network.
+"""Replay one trace, or several traces as the ranks of a job, and find the range of the answer on another network.
 
-A recording leaves some things open: how evenly the host works, how fast transfers are. Each is set to both ends of its
-range, one at a time. The effects add up as independent errors do (root of the sum of squares).
+A recording leaves some quantities uncertain, such as host work and the speed of transfers. Each quantity is set to both
+ends of its range, one at a time. The effects add up like independent errors (root of the sum of squares).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from .replay_graph import HOST, ReplayGraph
 from .untraced import UntracedAnswer, untraced_answer
 from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
-# Spread of transfers in a job against a calibration on free processors. It is `_TURNS` if ranks take
-# turns on processors, because the backend's threads then wait as well.
+# Spread of transfer times in a job relative to a calibration on free processors. If ranks take turns on processors, the
+# spread is `_TURNS`, because the backend's threads also wait.
 _BANDWIDTH = 0.15
-# Spread of a step's host work from run to run: on shared processors, with ranks that take turns, and with a device.
+# Spread of a step's host work from run to run: usually, if ranks take turns on processors, and with a device.
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
-# Ranks take turns on processors if the slowest tenth of equal operators takes this many times the fastest.
+# Ranks take turns on processors if the slowest tenth of equal operators takes this many times as long as the fastest.
 _UNEVEN = 1.8
 _PLENTY = 10**9
-# Gloo's all-to-all over the formula with the bandwidth of all-reduces: messages had up to 1.7 times that bandwidth, and
-# all-gathers down to 0.67 times, on links of four speeds (shared calibration gloo-2).
+# Range of Gloo's all-to-all time over the formula with all-reduce bandwidth. On links of four speeds, messages had up
+# to 1.7 times the all-reduce bandwidth, and all-gathers had as little as 0.67 times (shared calibration gloo-2).
 _ALL_TO_ALL = (0.6, 1.5)
 
 
 @dataclass(frozen=True)
 class AnswerRange:
-    """Range of a what-if's answer, with reasons; it held for about four of five jobs recorded on several networks."""
+    """Range of a what-if's answer, with reasons; contains about four of five jobs recorded on several networks."""
 
     low_ns: int
     high_ns: int
@@ -65,12 +65,12 @@ class AnswerRange:
 def replay_ranks(
     traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None, bounds: Bounds | None = None
 ) -> Replay:
-    """Predict the timeline of one trace, or of all ranks of a job; of a selection without its enclosing calls.
+    """Predict the timeline of one trace or of all ranks of a job; a selection is replayed without its enclosing calls.
 
     Args:
         what_ifs: such as "kernel*0.5", applied in order.
-        network: such as "bandwidth=25,latency=5us", applied first; the result then has an `answer_range`.
-        bounds: for changes to a share of the device's peaks, see `etplus.analysis.kernel_peaks.row_bounds`.
+        network: such as "bandwidth=25,latency=5us", applied first; adds an `answer_range` to the result.
+        bounds: needed for changes relative to the device's peaks; see `etplus.analysis.kernel_peaks.row_bounds`.
 
     Raises:
         ConvertError: no row of a trace has a time.
@@ -96,8 +96,8 @@ def replay_changed(
     before: Replay | None = None,
 ) -> Replay:
     """Replay a graph with changes; `before` is the replay without changes, if known.
-    `answer_range` and `untraced` of the result are computed when first asked for. Untraced steps on another network
-    are not estimated: estimates held for 3 of 12 recorded jobs."""
+    `answer_range` and `untraced` of the result are computed on first access. Untraced steps on another network are not
+    estimated, because estimates were correct for only 3 of 12 recorded jobs."""
 
     def changed(graph: ReplayGraph) -> ReplayGraph:
         return apply_what_ifs(graph, changes, constants, bounds)
@@ -137,7 +137,7 @@ def answer_range(
 
 
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
-    """Yield the answers with one open thing at either end, and its name."""
+    """Yield the answers with one uncertain quantity at either end of its range, and the name of the quantity."""
     low, high = answer(graph, end="low"), answer(graph, end="high")
     yield low, high, "measured times of communications over the formula"
     kinds = {comm.kind for trace in graph.traces for comm in find_communications(trace)}
@@ -169,7 +169,7 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
 
 
 def _spread(graph: ReplayGraph) -> tuple[float, str]:
-    """Return by how much the host's work differs from run to run, and why."""
+    """Return how much host work differs from run to run, as a share, and why."""
     if np.any(graph.column("kind") == GPU):
         return _DEVICE_WORK, "as in another run"
     low, high = unevenness(graph)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
-# Base errors above which what-ifs are marked as unreliable, and refused.
+# Errors of the unchanged replay above which what-ifs are marked as unreliable or refused.
 UNRELIABLE, REFUSED = 0.01, 0.05
 
 
 @dataclass(frozen=True)
 class BaseError:
-    """Errors of a replay without changes, over the measured makespan; `kernel_starts` is None without GPU events."""
+    """Errors of a replay without changes over the measured makespan; `kernel_starts` is None without GPU events."""
 
     makespan: float
     kernel_starts: float | None
@@ -76,7 +76,7 @@ class BaseError:
 
     @property
     def doubt(self) -> str:
-        """The error of the replay and its consequence for changes; "" if it is reliable."""
+        """The error of the replay and its consequence for changes; "" if the replay is reliable."""
         if self.reliable:
             return ""
         starts = "" if self.kernel_starts is None else f", its kernel starts by {self.kernel_starts:.1%}"
@@ -97,7 +97,7 @@ def start_error_ns(replay: Replay) -> float | None:
 
 @dataclass(frozen=True)
 class LaneTime:
-    """A stream or thread ("stream 7", "thread 1") and the ns in which it ran anything but annotations."""
+    """A stream or thread ("stream 7", "thread 1") and its busy time in ns, without annotations."""
 
     name: str
     busy_ns: int
@@ -111,11 +111,11 @@ class Summary:
     """A replay next to the measurement; times in ns.
 
     Attributes:
-        before_ns, path_before: without the what-ifs; `base` is the error without them.
-        exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, summed over ranks.
+        before_ns, path_before: makespan and critical path without the what-ifs; `base` is the error without what-ifs.
+        exposed_ns, measured_exposed_ns: time during which only communication kernels ran, summed over ranks.
         span: range of the answer on another network.
         untraced: step time without the recorder, if it was measured.
-        recorded: whether start times were recorded; else text and JSON leave out measured values and errors.
+        recorded: start times were recorded. If False, text and JSON omit measured values and errors.
     """
 
     files: tuple[str, ...]

@@ -13,14 +13,14 @@ from .critical import CriticalPath
 from .replay_summary import Summary
 
 _US = 1e3
-_OPERATORS = 5  # of the critical path, on the screen
-_LEAST = 0.001  # share of the path below which a kind is left out
+_OPERATORS = 5  # number of critical path entries on the screen
+_LEAST = 0.001  # kinds with a smaller share of the path are left out
 _LANES = 8
 _NOTE = " " * 7
 
 
 def render(found: Summary, width: int = 80) -> str:
-    """Return one screen: the answer, the error of the replay, the critical path, notes."""
+    """Return one screen: the answer, the replay's error, the critical path, and notes."""
     lines = textwrap.wrap(_answer(found), width)
     if found.span is not None:
         lines.append(f"likely between {in_short(found.span.low_ns)} and {in_short(found.span.high_ns)}")
@@ -40,7 +40,7 @@ def render(found: Summary, width: int = 80) -> str:
 
 
 def render_full(found: Summary, width: int = 80) -> str:
-    """Return everything: constants, busy times, both critical paths, bounds, steps, notes."""
+    """Return all tables: constants, busy times, both critical paths, bounds, steps, and notes."""
     lines = [line for part in _parts(found, width) for text in part for line in text.split("\n")]
     return "\n".join(rewrap(lines, width, " " * 11))
 

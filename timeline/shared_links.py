@@ -1,19 +1,20 @@
-"""Replay of communications on the host. They share the links of their ranks and queue for threads of their backend.
+"""Replay of communications on the host, which share the links of their ranks and queue for backend threads.
 
-The duration of a transfer depends on other transfers, so the points of the graph are visited in order of time, in a
-discrete-event simulation: a point is reached, a transfer ends, host work during transfers ends.
+The duration of a transfer depends on other transfers, so a discrete-event simulation visits the points of the graph in
+time order. Its events are: a point is reached, a transfer ends, or host work during transfers ends.
 
-- Transfers under way on one link get equal shares of it, as TCP flows do. Messages from one rank to another use one
-  connection and follow each other.
+- Concurrent transfers share a link equally, as TCP flows do. Messages from one rank to another use one connection, one
+message after another.
 - A collective begins when a thread of its process group is free, in order of issue (PyTorch, ProcessGroupGloo.cpp: a
-  queue that by default two threads serve; MPI has one thread).
+queue for two threads by default; MPI has one thread).
 - Host work takes `slowdown` times as long during a transfer of its rank.
 
-Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads the first has the link alone until 4
-ms. Then each has half of it: the first ends at 16 ms, the second, alone from then on, at 20 ms.
+Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads, the first all-reduce has the link
+    alone until 4 ms. Then each gets half of the link. The first ends at 16 ms; the second then has the link alone and
+    ends at 20 ms.
 
-When shares change, the ends of transfers are planned again. Older events stay in the heap and are ignored, because they
-do not match the planned time.
+When shares change, the ends of transfers are planned again. Outdated events remain in the heap and are ignored, because
+they do not match the planned time.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from .replay_graph import ReplayGraph, SharedTransfers
 
 # Directions of links: 2 × rank for sending, 2 × rank + 1 for receiving.
 Links = tuple[int, ...]
-# Kinds of events; at equal times, work and transfers end before points are reached. Their keys are an edge of host
-# work, the point at which a transfer began, and a point.
+# Kinds of events; at equal times, work and transfers end before points are reached. The keys of these kinds are an edge
+# of host work, the start point of a transfer, and a point.
 _WORK, _TRANSFER, _POINT = range(3)
 
 
 def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]) -> npt.NDArray[np.float64]:
-    """Return the time that each recorded transfer would have taken alone over its duration; 1 for an empty one.
+    """Return the time that each recorded transfer would have taken alone over its duration; 1 for empty transfers.
 
     Example:
         Two transfers of 4 ns on one link; the second begins when the first is halfway:
@@ -61,17 +62,17 @@ def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]
 
 
 def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return times of points, and lags, as simulated."""
+    """Return the simulated times of points, and the simulated lags."""
     return _LinkTimeline(graph, lag).run()
 
 
 class _Flows:
-    """Transfers under way, and messages that wait for an earlier one on their connection (Gloo: tcp/pair.cc, `tx_`)."""
+    """Active transfers, and messages that wait for earlier messages on their connection (Gloo: tcp/pair.cc, `tx_`)."""
 
     def __init__(self) -> None:
-        self.links: dict[int, Links] = {}  # of the transfers that move data
-        self.on_link: defaultdict[int, int] = defaultdict(int)  # how many of them use each link
-        self.connection: dict[Links, deque[int]] = {}  # messages in order, the first one moves
+        self.links: dict[int, Links] = {}  # links of the transfers that move data
+        self.on_link: defaultdict[int, int] = defaultdict(int)  # number of these transfers per link
+        self.connection: dict[Links, deque[int]] = {}  # messages in order; the first message moves
         self.waiting: dict[int, Links] = {}
 
     def begin(self, flow: int, links: Links) -> None:
@@ -104,13 +105,13 @@ class _Flows:
 
 
 def _is_message(links: Links) -> bool:
-    """Return whether data goes one way between two ranks: two directions of different ranks."""
+    """Return whether data goes in one direction between two ranks: the links are directions of two different ranks."""
     return len(links) == 2 and links[0] // 2 != links[1] // 2
 
 
 @dataclass
 class _Threads:
-    """Threads of a process group's backend; `waiting` is a heap of (time of issue, start point) without a thread."""
+    """Threads of a process group's backend; `waiting` is a heap of waiting collectives (issue time, start point)."""
 
     free: int
     waiting: list[tuple[int, int]] = field(default_factory=list)
@@ -118,7 +119,7 @@ class _Threads:
 
 @dataclass
 class _Transfer:
-    """A transfer under way, with an edge per participating rank; `due` is −1 while it waits for its connection."""
+    """An active transfer, with an edge per participating rank; `due` is −1 while it waits for its connection."""
 
     edges: list[int]
     left_ns: float
@@ -126,7 +127,7 @@ class _Transfer:
 
 
 class _HostWork:
-    """Host work of one rank that runs now, and the number of the rank's transfers under way."""
+    """Current host work of one rank, and the number of the rank's active transfers."""
 
     def __init__(self, slowdown: float) -> None:
         self.transfers = 0
@@ -166,7 +167,7 @@ class _LinkTimeline:
         self.held = set[int]()
         self.threads = [_Threads(workers) for workers in shared.workers]
         self.flows, self.moved_until = _Flows(), 0
-        self.transfers: dict[int, _Transfer] = {}  # by the point at which it began
+        self.transfers: dict[int, _Transfer] = {}  # by start point
         self.plain = plain_work(graph) if shared.slowdown > 1 else {}
         self.work_due: dict[int, int] = {}
         number = {rank: k for k, rank in enumerate(graph.ranks)}
@@ -250,7 +251,7 @@ class _LinkTimeline:
         self._plan(links)
 
     def _finish_transfer(self, point: int, now: int) -> None:
-        """End the transfer's edges; ranks that needed less than the slowest one ended earlier."""
+        """End the transfer's edges; ranks that needed less time than the slowest rank ended earlier."""
         self._move_data(now)
         links = self.flows.links[point]
         self._occupy(links, -1, now)

@@ -1,4 +1,4 @@
-"""Host threads as chains of points: boundaries of nested calls in order, with the host work between them."""
+"""Host threads as chains of points: boundaries of nested calls in order, with host work between them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BESIDE_QUERY = re.compile(
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
-    """Return the trace without the times of threads that only query events (`cudaEventQuery`) and sleep, and notes."""
+    """Return the trace without times of threads that only query events (`cudaEventQuery`) and sleep, and notes."""
     nodes = trace.nodes
     rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
     lane = distinct_rows(nodes.thread[rows])[1]
@@ -49,10 +49,9 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
-    """Return HOST edges: each boundary of a thread's calls after the previous boundary.
-    The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
-    (times rounded to µs, asynchronous work) end in order of their nesting; the returned points have the effective
-    end."""
+    """Return HOST edges from each boundary of a thread's calls to the next boundary. The lag is host work of the
+    innermost open call, the `owner`. Calls that overlap without nesting (times rounded to µs, asynchronous work) end in
+    nesting order; the returned points have these effective ends."""
     trace = points.trace
     rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)
     order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
@@ -70,7 +69,7 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
     trace, count = points.trace, len(order)
     parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
-    ends = 1 - np.diff(depth, prepend=-1, append=0)  # how many calls end before each one starts, and after the last
+    ends = 1 - np.diff(depth, prepend=-1, append=0)  # calls that end before each call, and after the last
     before = np.repeat(np.arange(count + 1), ends)
     deeper = np.arange(count) - np.repeat(np.cumsum(ends) - ends, ends)
     by_depth = np.argsort(depth, kind="stable")
@@ -85,9 +84,8 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
 
 
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
-    """Return edges for waits of a thread for another thread, and the chains without these pauses as host work.
-    Handoffs come from the trace and from bursts in long pauses; else a late thread follows another thread's last
-    point."""
+    """Return edges for waits between threads, and chains in which these waits are no longer host work. Handoffs come
+    from the trace and from bursts in long pauses; else a late thread follows another thread's last point."""
     pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()
     kind[pauses] = ORDER
@@ -103,7 +101,7 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
 
 
 def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
-    """Return pauses that the trace's handoffs end, and the points that end them."""
+    """Return pauses that handoffs in the trace end, and the points that end these pauses."""
     trace = points.trace
     source, target = points.timed_edges("thread_handoff")
     in_order = points.between(points.end[source], points.start[target]) >= 0
@@ -122,7 +120,7 @@ def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]
 
 
 def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Find forks and joins: long pauses of a thread during which another thread, idle before and after, works."""
+    """Find forks and joins: long pauses of a thread during which another thread works that is idle before and after."""
     trace = points.trace
     open_op = (chains.owner >= 0) & (trace.nodes.scope[chains.owner] != ANNOTATION_SCOPE)
     pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)
@@ -143,7 +141,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Spans in which a thread is always in some operator, and the rows that begin and end them."""
+    """Spans during which a thread is always in an operator, and the rows that begin and end these spans."""
 
     thread: IntColumn
     start: IntColumn

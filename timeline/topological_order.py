@@ -1,4 +1,4 @@
-"""Order of issue and cycles of a dependency graph, given as two index columns."""
+"""Issue order and cycles of a dependency graph that is given as two index columns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
-    """Return nodes, each after all that it waits for (Kahn's algorithm), without those on or behind a cycle.
-    `source` and `target` have an entry per edge: ``target`` waits for ``source``. `lowest_first` takes the lowest
-    ready node next, as simulators do; else the node that became ready last."""
-    if lowest_first and bool(np.all(source < target)):  # ids rise along all dependencies, as they are to be numbered
+    """Return each node after all nodes that it waits for (Kahn's algorithm); leave out nodes on or behind a cycle.
+    `source` and `target` have an entry per edge: ``target`` waits for ``source``. With `lowest_first`, the lowest ready
+    node is next, as in simulators; otherwise, the node that became ready last is next."""
+    if lowest_first and bool(np.all(source < target)):  # numbers already rise along all dependencies
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     after = array("q", target[by_source].astype(np.int64).tobytes())
@@ -42,12 +42,12 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
 
 
 def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
-    """Return one cycle, given the result of `issue_order`; each node waits for the previous one."""
+    """Return a cycle, given the result of `issue_order`; each node waits for the previous node. [] without a cycle."""
     left = ~mask_at(count, order)
     if not left.any():
         return []
     inside = left[source] & left[target]
-    # Every node that was left over waits for another one of them; following the lowest must come back.
+    # Every leftover node waits for another leftover node, so always following the lowest of these must return.
     waits_for = np.full(count, count, dtype=np.int64)
     np.minimum.at(waits_for, target[inside], source[inside])
     seen: dict[int, int] = {}

@@ -1,8 +1,8 @@
-"""The timeline without the recorder: each event gives back what recording it cost.
+"""Estimate the timeline without the recorder by removing the recording cost of each event.
 
 Recording an operator costs time in two places: before its start, in its caller's time, and at its end, in its own time.
-Operators that compute nothing show both in the trace itself. If `etplus record` timed steps before the window, the
-host work that is left is then scaled until a step takes as long; pauses in which nothing was recorded keep their time.
+    Operators that compute nothing show both costs in the trace. If `etplus record` timed steps before the window, the
+    remaining host work is then scaled until a step takes equally long; pauses without recorded events keep their time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .constants import Constants
 from .graph_replay import Replay, replay
 from .replay_graph import HOST, ReplayGraph
 
-# Operators and autograd nodes that compute nothing: their own time is a dispatch (0.4 µs) and recording.
+# Operators and autograd nodes that compute nothing: their self time is a dispatch (0.4 µs) and recording.
 _TRIVIAL = re.compile(
     r"aten::(?:as_strided|_?(?:unsafe_)?view|_reshape_alias|detach|alias|t|transpose|permute|resolve_conj|resolve_neg"
     r"|expand|select|slice|unsqueeze|squeeze|linear|matmul|reshape|flatten|to|item|_local_scalar_dense|lift_fresh"
@@ -33,25 +33,25 @@ _TRIVIAL = re.compile(
 )
 _DISPATCH_NS, _CALL_NS = 400, 200
 _FEWEST = 20
-# Of a usual operator: its arguments, and the Python frames around it.
+# Number of arguments of a typical operator, and of Python frames around it.
 _USUAL_ARGUMENTS, _FRAMES = 4, 3
-# A time over its expectation by this factor is not recording: the operator allocated, or was interrupted.
+# A time longer than expected by this factor is not recording: the operator allocated memory or was interrupted.
 _MOST = 5.0
-# Costs in the trace's small operators, which run from a warm cache, times these: usual, least, and most. Measured on
-# programs whose parts were timed without a profiler (`benchmarks/findings.py --gains`).
+# Factors for costs found in the trace's small operators, which run from a warm cache: usual, least, and most. Measured
+# on programs that were also timed without a profiler (`benchmarks/findings.py --gains`).
 _SHARES = (1.5, 1.2, 2.0)
-# The same without a step that was timed before the window, and without operators that show the costs.
+# The same factors if no step was timed before the window, and if no operators show the costs.
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
-# Host time of at least 1 ms in which nothing is recorded: a sleep, I/O, or Python. The recorder does not prolong it.
+# Minimum host time without recorded events that is a sleep, I/O, or Python work, which the recorder does not prolong.
 PAUSE_NS = 1_000_000
-# A time that is so many times the median of its kind, and longer by so much, was interrupted.
+# A time was interrupted if it exceeds the median of its kind by this factor and by this many ns.
 _INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
-# Less of the makespan is not corrected.
+# A smaller share of the makespan is not corrected.
 _LITTLE = 0.02
-# What is left of the host's work is scaled within these bounds, to meet the untraced step.
+# Bounds of the factor that scales the remaining host work to match the untraced step.
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
 _ROUNDS = 3
-# Work on a CPU differs by so much from run to run, as a share of a gain and of the step; work of a device does not.
+# CPU work differs by this much from run to run, as shares of a gain and of the step; device work does not.
 _UNEVEN, _UNEVEN_STEP = 0.25, 0.005
 _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}) frame_ns=(\d{1,9})", re.ASCII)
 
@@ -61,12 +61,12 @@ class RecordingCosts:
     """Costs of recording, in ns per event.
 
     Attributes:
-        inside: at the end of an operator, in its own time; `argument` for each argument in addition.
-        outside: before the start of an operator, in its caller's time.
-        annotation: likewise, before an annotation.
-        frames: before an operator that Python called, for the Python frames around it.
-        runtime: in the own time of a runtime call.
-        fitted: costs of operators are those in the trace.
+        inside: cost at the end of an operator, in its own time. argument: additional cost per argument.
+        outside: cost before the start of an operator, in its caller's time.
+        annotation: cost before the start of an annotation, in its caller's time.
+        frames: cost before an operator called from Python, for the Python frames around the operator.
+        runtime: cost in a runtime call's self time.
+        fitted: the costs of operators were fitted to the trace.
     """
 
     inside: float
@@ -78,7 +78,7 @@ class RecordingCosts:
     fitted: bool = False
 
     def of_rows(self, trace: Trace) -> tuple[IntColumn, IntColumn]:
-        """Return for each row what recording costs before its start, and within its own time, in ns."""
+        """Return the recording cost of each row before its start, and within its own time, in ns."""
         calls, before, within = trace.calls, np.zeros(len(trace)), np.zeros(len(trace))
         is_op = calls.kind == OP
         from_python = is_op & ~np.append(is_op, False)[calls.parent]
@@ -91,7 +91,7 @@ class RecordingCosts:
 def recording_costs(trace: Trace) -> RecordingCosts:
     """Return the costs of recording the events of a trace.
 
-    Those of operators are fitted to the operators that compute nothing, if the trace has enough of them.
+    Costs of operators are fitted to the operators that compute nothing if the trace has enough of these.
     """
     return trace.once(_recording_costs)
 
@@ -118,7 +118,7 @@ def _recording_costs(trace: Trace) -> RecordingCosts:
 
 
 def _usual_costs(trace: Trace) -> RecordingCosts:
-    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with or without Execution Trace
+    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with or without an Execution Trace
     annotation, frame = 2 * sum(kinds), 300
     measured = next(filter(None, map(_COSTS.fullmatch, trace.names)), None)
     if measured is not None:
@@ -139,12 +139,12 @@ def _arguments(trace: Trace) -> IntColumn:
 
 
 def without_recording(graph: ReplayGraph, share: float = _SHARES[0], *, typical: bool = False) -> ReplayGraph:
-    """Take from the host's work what recording cost, times `share`, but leave what a dispatch takes.
+    """Subtract the recording cost times `share` from host work, but keep at least the time of a dispatch.
 
-    Times between the same two kinds of events give back the same share of themselves: single times are disturbed.
+    All times between the same two kinds of events shrink by the same share, because single times are noisy.
 
     Args:
-        typical: first shorten times that are far longer than others of their kind: other programs interrupted them.
+        typical: first shorten times that are far longer than usual for their kind: other programs interrupted them.
     """
     edges = graph.edges
     row, owner = graph.row[edges.target], np.maximum(edges.owner, 0)
@@ -179,7 +179,7 @@ def _signatures(trace: Trace) -> IntColumn:
 
 
 def pauses(graph: ReplayGraph) -> IntColumn:
-    """Return the edges of host time, in no operator or runtime call, in which nothing is recorded for 1 ms or more."""
+    """Return the edges of host time of 1 ms or more outside operators and runtime calls, without recorded events."""
     edges = graph.edges
     calls = np.append((graph.column("kind") != GPU) & (graph.column("scope") != ANNOTATION_SCOPE), False)
     long = (edges.kind == HOST) & (edges.lag >= PAUSE_NS) & (edges.source > 0)
@@ -188,7 +188,7 @@ def pauses(graph: ReplayGraph) -> IntColumn:
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
-    """Return the untraced step, the mean over the ranks; None if a rank does not say."""
+    """Return the mean untraced step over the ranks; None if a rank does not record it."""
     found = [step for trace in traces if (step := untraced_step(trace.names)) is not None]
     if not found or len(found) < len(traces):
         return None
@@ -197,7 +197,7 @@ def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
 
 
 def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> tuple[Replay, ...]:
-    """Replay the timeline without recording: with the usual costs, the least and the most; () if they were little."""
+    """Replay the timeline without the usual, the least and the most recording costs; () if recording cost little."""
     graph, step = base.graph, untraced_step_of(base.graph.traces)
     rows = _step_rows(graph)
     recorded = _host_step_ns(base, rows)
@@ -224,7 +224,7 @@ def _at_pace(
         done = replay(graph.scaled(work, scale), constants)
         scales.append(scale)
         times.append(_host_step_ns(done, rows) or 0.0)
-        slope = (times[-1] - times[0]) / scale  # a step is a sum of the scaled work and what waits for devices
+        slope = (times[-1] - times[0]) / scale  # a step is the scaled work plus waits for devices
         if slope <= 0:
             break
         scale = float(np.clip((host_ns - times[0]) / slope, _LEAST_SCALE, _MOST_SCALE))
@@ -233,7 +233,7 @@ def _at_pace(
 
 @dataclass(frozen=True)
 class UntracedAnswer:
-    """Step time without the recorder, ns: measured before the window, and expected with the changes."""
+    """Step time without the recorder in ns: measured before the window, and expected with the changes."""
 
     measured_ns: int
     usual_ns: int
@@ -241,7 +241,7 @@ class UntracedAnswer:
     high_ns: int
 
     def to_lines(self) -> list[str]:
-        """Return text for a terminal, under a label of eleven columns."""
+        """Return text for a terminal, with a label of eleven columns."""
         times = self.measured_ns, self.usual_ns, self.low_ns, self.high_ns
         measured, usual, low, high = (f"{ns / 1e6:,.3f}" for ns in times)
         first = f"untraced   a step took {measured} ms before recording"
@@ -254,7 +254,7 @@ class UntracedAnswer:
 def untraced_answer(
     base: Replay, constants: Sequence[Constants], *changes: Callable[[ReplayGraph], ReplayGraph]
 ) -> UntracedAnswer | None:
-    """Return the untraced step time, with each of the changes of the graph; None if the traces do not say it.
+    """Return the untraced step time with a change of the graph (`changes`: its variants, usual first); None if unknown.
 
     Example:
         >>> graph = etplus.build_graph(trace)
@@ -281,12 +281,12 @@ def untraced_answer(
 def gain_range(
     gains: Sequence[float], graph: ReplayGraph, *, low: float = 1.0, high: float = 1.0, doubt: float = 0.0
 ) -> tuple[float, float]:
-    """Return the interval of a gain: independent doubts add up as the root of the sum of squares.
+    """Return the interval of a gain; independent errors add up as the root of the sum of squares.
 
     Args:
-        gains: shares of the timelines, the usual one first.
-        low, high: least and most that a change takes away, as shares of the time that it takes away in the replay.
-        doubt: of the replay itself, as a share of the gain.
+        gains: gain as a share of each timeline, the usual timeline first.
+        low, high: least and most time that a change saves, as shares of the time that it saves in the replay.
+        doubt: error of the replay itself, as a share of the gain.
     """
     usual = gains[0]
     size = max(abs(usual), 1e-9)
@@ -298,7 +298,7 @@ def gain_range(
 
 
 def recording_note(base: Replay, corrected: Replay) -> str:
-    """Say by how much recording slowed the host, and how gains correct it."""
+    """Return a sentence on how much recording slowed the host, and how gains account for it."""
     graph, step = base.graph, untraced_step_of(base.graph.traces)
     operators = sum(int(np.count_nonzero(trace.calls.kind == OP)) for trace in graph.traces)
     taken = sum(int(part.sum()) for trace in graph.traces for part in _cost_of_rows(trace)) * _SHARES[0]

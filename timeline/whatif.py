@@ -1,4 +1,4 @@
-"""What-ifs: functions from a replay graph to a changed one, and their text form in commands."""
+"""What-ifs: functions that change a replay graph, and their text form in commands."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ _MOST = 1e6
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One change, parsed; applies to rows in all parts of `within`.
+    """One parsed change, which applies to the rows in all parts of `within`.
 
     Attributes:
-        rank: the only rank that it changes, None for all.
+        rank: the only rank to change, None for all ranks.
         action: "scale", "bound", "remove", "no wait", "no launch gaps", "fuse", "overlap", "latency", or "queue".
         target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream", "launch_latency", "gap", or "call".
-        exact: `name` is the whole name, not a part; "" fits any.
+        exact: `name` must be the whole name, not a part; the name "" matches any name.
         value: factor, share of the bound, or ns.
     """
 
@@ -92,7 +92,7 @@ class WhatIf:
 
 
 def parse_what_if(text: str) -> WhatIf:
-    """Parse one of the forms of `GRAMMAR`; raise UsageError for any other text."""
+    """Parse one form of `GRAMMAR`; raise UsageError for any other text."""
     text_left, rank = text.strip(), None
     within: list[Within] = []
     while True:
@@ -139,7 +139,7 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"unknown what-if {text!r}; for example 'kernel:name~gemm*0.5', 'cpu*0', 'remove op:aten::copy_'")
 
 
-# Returns int64 ns per row of the graph: a GPU event's time at the device's peaks, −1 if unknown.
+# Returns int64 ns per graph row: a GPU event's time at the device's peaks, −1 if unknown.
 Bounds = Callable[[], IntColumn]
 
 
@@ -162,9 +162,9 @@ def find_change(
     *,
     rows: IntColumn | None = None,
 ) -> Change:
-    """Return a function that makes a change in a graph, and in any graph with the same edges and other lags.
-    `rows` replaces those that target, rank, and restrictions select. Raises UsageError if the change touches
-    nothing."""
+    """Return a function that applies a change to this graph, and to any graph with the same edges, whatever its lags.
+    `rows` overrides the rows that target, rank, and restrictions select. Raises UsageError if the change affects no
+    row."""
     if rows is None:
         meant = _on_rank(graph, what_if)
         for part in what_if.within:

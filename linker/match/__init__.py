@@ -22,17 +22,17 @@ __all__ = ["METHODS", "match_calls"]
 # The methods, best evidence first.
 METHODS = ("ids", "sequence", "shift", "tree")
 
-# With a smaller share of equal names, the ids are from two runs and overlap by chance.
+# If a smaller share of names is equal, the ids come from two runs and overlap by chance.
 _MIN_AGREEMENT = 0.99
-# A match that covers this share of the calls that can have a partner ends the search.
+# The search ends with the first match that covers this share of the calls that can have a partner.
 _ENOUGH = 0.5
 
 
 def match_calls(
     pair: TracePair, claims: Claims, *, method: str, exact: bool, strict: bool, iteration: str
 ) -> tuple[Match, Identity, list[str]]:
-    """Match by one method, or by the best that works ("auto"). Also return whether both files are from one process,
-    and a sentence about each method that was tried."""
+    """Match by one method, or by the best method that works ("auto"). Also return whether both files come from one
+    process, and a sentence about each method tried."""
     considered: list[str] = []
     found = unmatched(len(pair.nodes))
     for attempt in _attempts(pair, method, exact, iteration):
@@ -81,7 +81,7 @@ def _is_enough(pair: TracePair, found: Match) -> bool:
 
 
 def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
-    """Give the reason for unlinked calls before and after the window, and on threads that were not profiled."""
+    """Set the reason for unlinked calls before and after the window, and on threads that were not profiled."""
     linked = found.call >= 0
     if not linked.any():
         return found
@@ -96,8 +96,8 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
 
 
 def match_ids(pair: TracePair) -> Match:
-    """Join calls by ids that are not 0 and unique on both sides; the names must be equal.
-    Every link is `CERTAIN` here; `identity` judges whether both files are from one process."""
+    """Join calls by nonzero ids that are unique on both sides; the names must be equal. Every link is `CERTAIN` at
+    first; `identity` judges later whether both files come from one process."""
     (rf_id, event_id), nodes, calls = pair.rf_ids, pair.nodes, pair.calls
     if not (rf_id > 0).any() or not (event_id > 0).any():
         side = "the Kineto trace" if (rf_id > 0).any() else "the ET"

@@ -1,22 +1,22 @@
-"""Find every place of an ET thread (the pattern) in a Kineto thread (the text), and the links that it leaves open.
+"""Find every place where an ET thread (the pattern) fits a Kineto thread (the text), and mark its uncertain links.
 
-A thread is a list of calls with a name and perhaps a sequence number. Kineto often recorded more iterations than the
-ET, and either side may lack calls. Example; numbers are below the calls that have one:
+A thread is a list of calls with a name and perhaps a sequence number. Kineto often records more iterations than the ET,
+and either side may lack calls. In this example, sequence numbers are below their calls:
 
     pattern      b c d b b e
                  7     8
     text       a b c x d b b b e f
                  7       8
 
-1. Anchors: calls with a name and number that occur once on both sides, here b7 and b8 (`unique_anchors`). They fix one
-   place (`candidates_by_sequence`).
-2. Without anchors the order of names must do (`candidates_by_order`): the whole pattern as a substring, else runs of
-   64, 16 or 4 names that both sides have. Each run votes for its diagonal (text minus pattern position), and each
-   diagonal with many votes is a place. Its middle run serves as the anchor.
+1. Anchors: calls whose name and number occur once on both sides, here b7 and b8 (`unique_anchors`). Anchors fix one
+place (`candidates_by_sequence`).
+2. Without anchors, `candidates_by_order` uses the order of names: the whole pattern as a substring, else runs of 64, 16
+or 4 names that both sides have. Each run votes for its diagonal (text minus pattern position), and each diagonal with
+many votes is a place. The diagonal's middle run serves as the anchor.
 3. `align_at_anchors` places the calls between anchors: one by one along a diagonal, else from both ends of the gap
    inwards, and the rest by a shortest edit script. Here c and d are placed on either side of x.
-4. `_unsure` marks calls that could be elsewhere. All placed calls of a gap are embedded as early and as late as their
-   order allows; a call with two positions is unsure. Here the third b of the pattern can be either of two in the text.
+4. `_unsure` marks calls that could be elsewhere. It places all calls of a gap as early and as late as their order
+allows; a call with two possible positions is unsure. Here the pattern's third b fits two calls in the text.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ from ..shortest_edit import CallOrder, shortest_edit
 # Evidence for a place: numbers that differ (another iteration), names alone, numbers that agree.
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 
-# Share of the calls between the first and the last placed one that must be placed. Two different programs with similar
-# layers reach three quarters.
+# Minimum share of placed calls between the first and the last placed call. Two different programs with similar layers
+# reach three quarters.
 _MIN_DENSITY = 0.8
-# Share of the shorter side that must be placed if the threads run one program. Less can be one repeated layer.
+# Minimum share of the shorter side that must be placed. A smaller share can be one repeated layer.
 _MIN_OVERLAP = 0.3
-# Share of the names of either side that the other side has, if the threads run one program.
+# Minimum share of common names on either side if both threads run one program.
 _MIN_COMMON_NAMES = 0.95
-# Share of the calls with numbers in both threads that must be placed: every program counts from 0.
+# Minimum share of placed calls among calls with numbers in both threads: every program numbers its calls from 0.
 _MIN_AGREEMENT = 0.8
-# Share of numbered pairs with the most frequent offset. Another iteration of the same program has one offset, another
-# program has any.
+# Minimum share of numbered pairs with the most frequent offset. Another iteration of the same program has one constant
+# offset; the offsets of another program vary.
 _MIN_STEADY = 0.5
-# Names of the runs that vote for diagonals. Long runs are rare, so they are tried first.
+# Lengths of the runs that vote for diagonals. Long runs rarely recur by chance, so they are tried first.
 _RUN_LENGTHS = (64, 16, 4)
-# Places that are tried; each costs an alignment of the whole thread.
+# Maximum number of places to try; each place costs an alignment of the whole thread.
 _MAX_DIAGONALS = 64
-# Votes are counted in bands of this width or 5% of the pattern, since each lacking call moves the diagonal by one.
+# Votes are counted in bands this wide, or 5% of the pattern, because each missing call shifts the diagonal by one.
 _MIN_BAND = 32
-# Occurrences of a run that vote if it is not unique in the pattern; bounds the pairs.
+# Maximum number of occurrences that vote for a run that is not unique in the pattern; bounds the number of pairs.
 _MAX_REPEATS = 32
-# A place competes with the best one if it has this share of its calls.
+# A place competes with the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98
 _MAX_OCCURRENCES = 4096
-# How many calls further a call before the first or after the last anchor may be displaced if nothing is lacking.
+# Extra distance, in calls, that a call before the first or after the last anchor may be displaced.
 _SPARE = 8
 _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """By call of the pattern, its position in the text."""
+    """Position in the text, by call of the pattern."""
 
     at: IntColumn  # −1 for none; otherwise ascending
-    unsure: npt.NDArray[np.bool_]  # the call could as well be linked to a neighbor with the same name
-    anchors: int = 0  # how many pairs sequence numbers fixed
+    unsure: npt.NDArray[np.bool_]  # the call could also be linked to a neighbor with the same name
+    anchors: int = 0  # number of pairs that sequence numbers fix
 
     @property
     def matched(self) -> int:
@@ -83,9 +83,9 @@ class CandidateAlignment:
 
     alignment: Alignment
     evidence: int  # DISAGREE, NAMES or NUMBERS
-    distinct: int  # how many different sequence numbers agree
-    offset: int | None  # Kineto's sequence numbers minus the ET's if that is one constant, else None
-    steady: float = 1.0  # share of the pairs with numbers that have the most frequent offset
+    distinct: int  # number of distinct sequence numbers that agree
+    offset: int | None  # Kineto's sequence numbers minus the ET's if the difference is constant, else None
+    steady: float = 1.0  # share of numbered pairs with the most frequent offset
 
     @property
     def matched(self) -> int:
@@ -93,7 +93,7 @@ class CandidateAlignment:
 
 
 def candidates_by_sequence(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
-    """Return the place that equal names and sequence numbers fix; at most one."""
+    """Return the place that equal names and sequence numbers determine; at most one."""
     i, j = unique_anchors(pattern, text)
     if not len(i):
         return []
@@ -106,7 +106,7 @@ def candidates_by_sequence(pattern: CallOrder, text: CallOrder) -> list[Candidat
 
 
 def candidates_by_order(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
-    """Return all about equally good places in which the names have the same order, whole or with gaps."""
+    """Return all similarly good places with the names in the same order, with or without gaps."""
     alignments = _whole(pattern, text) or _with_gaps(pattern, text)
     most = max((alignment.matched for alignment in alignments), default=0)
     places = [_judged(pattern, text, alignment) for alignment in alignments if alignment.matched >= _NEARLY * most]
@@ -139,7 +139,7 @@ def _whole(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
 
 
 def occurrences(pattern: IntColumn, text: IntColumn) -> list[int]:
-    """Return the positions at which a list of names occurs whole in another one, at most 4096; linear time."""
+    """Return up to 4096 positions where one list of names occurs completely in another list; linear time."""
     if not len(pattern) or len(pattern) > len(text) or int(max(pattern.max(), text.max())) > _LAST_CHAR - _FIRST_CHAR:
         return []
     needle, hay = _as_text(pattern), _as_text(text)
@@ -187,7 +187,7 @@ _NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntColumn, IntColumn]:
-    """Return positions of equal runs of names: all runs that are unique in the pattern, else the rarest run."""
+    """Return pairs of positions with equal runs of names: all runs unique in the pattern, else the rarest run."""
     if len(pattern) < length or len(text) < length:
         return _NO_PAIRS
     ours, theirs = _hashes(pattern, length), _hashes(text, length)
@@ -204,7 +204,7 @@ def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntC
         key = keys[at[shared[counts[at[shared]] == rarest][0]]]
         left, right = np.flatnonzero(ours == key)[:_MAX_REPEATS], np.flatnonzero(theirs == key)[:_MAX_REPEATS]
         i, j = np.repeat(left, len(right)), np.tile(right, len(left))
-    same = pattern[i] == text[j]  # hashes can be equal by chance
+    same = pattern[i] == text[j]  # two different runs can have equal hashes
     return i[same], j[same]
 
 
@@ -222,7 +222,7 @@ def _is_dense(alignment: Alignment) -> bool:
 
 
 def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
-    """Return whether two windows overlap: at either end one side is used up, and at least a share is common."""
+    """Return whether two windows overlap: one side ends at either end of the match, and enough calls are common."""
     placed = np.flatnonzero(alignment.at >= 0)
     before = min(int(placed[0]), int(alignment.at[placed[0]]))
     after = min(len(alignment.at) - 1 - int(placed[-1]), size - 1 - int(alignment.at[placed[-1]]))
@@ -234,12 +234,12 @@ def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
 
 
 def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of calls with a name and sequence number that occur once per side, in one common order."""
+    """Return pairs of calls whose name and sequence number occur once per side, in an order common to both sides."""
     left, right = np.flatnonzero((pattern.seq >= 0) & (pattern.name >= 0)), np.flatnonzero(text.seq >= 0)
     if not len(left) or not len(right):
         return _NO_PAIRS
     top = int(max(pattern.seq.max(), text.seq.max())) + 1
-    if top > 2**40 or int(text.name.max()) > 2**22:  # name and number would not fit into one int64
+    if top > 2**40 or int(text.name.max()) > 2**22:  # name and number would not fit in one int64
         return _NO_PAIRS
     keys, at, counts = np.unique(pattern.name[left] * top + pattern.seq[left], return_index=True, return_counts=True)
     others, other_at, other_counts = np.unique(
@@ -273,7 +273,7 @@ def _longest_increasing(values: IntColumn) -> IntColumn:
 
 
 class _Stretch(NamedTuple):
-    """Calls `begin:end` of the pattern, and calls `low:high` of the text among which they are."""
+    """Calls `begin:end` of the pattern, and calls `low:high` of the text that contain them."""
 
     begin: int
     end: int
@@ -300,7 +300,7 @@ def align_at_anchors(pattern: CallOrder, text: CallOrder, i: IntColumn, j: IntCo
 
 
 def align_from(pattern: CallOrder, text: CallOrder, i: int, j: int) -> Alignment:
-    """Align both ways from one pair of calls that is assumed to be right; either side may end first."""
+    """Align in both directions from one pair of calls that is assumed to be correct; either side may end first."""
     alignment = align_at_anchors(pattern, text, np.array([i]), np.array([j]))
     return Alignment(alignment.at, alignment.unsure)
 
@@ -348,11 +348,11 @@ def _fits(pattern: CallOrder, text: CallOrder) -> npt.NDArray[np.bool_]:
 
 
 def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which calls could, by name and number, be elsewhere between their neighboring anchors."""
+    """Return which calls could be elsewhere between their neighboring anchors, by name and number."""
     unsure = np.zeros(len(pattern), np.bool_)
     gaps = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
     for a, b in pairwise(anchors.tolist()):
-        if gaps[a] != gaps[b]:  # calls without a gap have one place only
+        if gaps[a] != gaps[b]:  # calls without a gap have only one place
             stretch = _Stretch(a + 1, b, int(at[a]) + 1, int(at[b]))
             unsure[_undecided(pattern, text, at, stretch)] = True
             unsure[_displaceable(pattern, text, at, stretch)] = True
@@ -378,8 +378,8 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
 
 
 def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
-    """Return the placed calls without numbers if both sides have calls left over: the sides may then be of different
-    iterations, and only numbers tell them apart."""
+    """Return the placed calls without numbers if both sides have calls left over. The sides may then show different
+    iterations, which only numbers can distinguish."""
     ours = np.arange(stretch.begin, stretch.end)
     placed = ours[at[ours] >= 0]
     left_over = len(placed) < stretch.high - stretch.low and np.any((at[ours] < 0) & (pattern.name[ours] >= 0))
@@ -387,14 +387,14 @@ def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Str
 
 
 def _behind_gap(at: IntColumn, outwards: IntColumn) -> IntColumn:
-    """Return the placed calls behind the first gap, on the way out from the outermost anchor: no anchor holds them."""
+    """Return the placed calls beyond the first gap outside the outermost anchors; no anchor fixes these calls."""
     gaps = np.flatnonzero(np.abs(np.diff(at[outwards])) != 1)
     behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]
     return behind[at[behind] >= 0]
 
 
 def _displaceable(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
-    """Return the placed calls that have another position, in the text or the other way round in the pattern."""
+    """Return the placed calls with an alternative position in the text or, seen from the text, in the pattern."""
     placed = stretch.begin + np.flatnonzero(at[stretch.begin : stretch.end] >= 0)
     ours, theirs = _members(pattern, placed), _members(text, at[placed])
     moves = np.zeros(len(placed), np.bool_)

@@ -1,7 +1,7 @@
-"""Match by sequence numbers and by call order: the methods sequence and shift, thread by thread.
+"""Match by sequence numbers and call order, thread by thread: the methods sequence and shift.
 
-An ET thread can fit several Kineto threads, and several iterations of one. `place_threads` takes one place per thread,
-the threads with the best evidence first, and calls its links certain only if nothing else fits as well.
+An ET thread can fit several Kineto threads, and several iterations of one Kineto thread. `place_threads` takes one
+place per thread, starting with the best evidence. Links are certain only if no other place fits as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .result import REASONS, Match
 
 
 def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place ET threads by (name, sequence number) pairs that also occur in a Kineto thread."""
+    """Place ET threads by pairs of name and sequence number that also occur in a Kineto thread."""
     found = place_threads(nodes, calls, steps, candidates_by_sequence, iteration, "sequence")
     if not found.linked:
         return found.noting("sequence: no sequence number of the ET occurs with the same name in the Kineto trace")
@@ -32,7 +32,7 @@ def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration:
 
 
 def match_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place each ET thread by the order of its names; sequence numbers only judge the places."""
+    """Place each ET thread by the order of its names; sequence numbers only rank the places."""
     return _noted(place_threads(nodes, calls, steps, candidates_by_order, iteration, "shift"))
 
 
@@ -54,9 +54,9 @@ def _noted(found: Match) -> Match:
 
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
-    """Pair calls that a method left over in the linked window, if both sides have equally many with a name: the k-th
-    in call order with the k-th in time, never certain. The ET records asynchronous collectives on their caller's
-    thread, Kineto on their worker's."""
+    """Pair leftover calls in the linked window if both sides have equally many calls with a name: the k-th in call
+    order with the k-th in time, never certain. The ET records asynchronous collectives on the caller's thread, Kineto
+    on the worker thread."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
         return found
@@ -81,15 +81,15 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
 # Finds the places of an ET thread (first) in a Kineto thread (second).
 Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 
-# A place is as good as the best one if it has this share of its calls.
+# A place is as good as the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98
-# A place with gaps, or in another thread, casts doubt on the taken one if it has this share of its calls.
+# A place with gaps, or in another thread, casts doubt on the chosen place if it has this share of its calls.
 _RIVAL = 0.9
-# Share of an ET thread that identifies the Kineto thread it uses up whole.
+# Minimum share of an ET thread that identifies a Kineto thread if all calls of the Kineto thread are matched.
 _MOST = 0.5
-# Two threads run the same program if this share of the calls of one has a name that the other has.
+# Two threads run the same program if this share of one thread's calls has names that occur in the other thread.
 _SAME_PROGRAM = 0.8
-# Two threads are compared only if this share of the shorter one has common names.
+# Two threads are compared only if this share of the shorter thread has names that occur in both.
 _MIN_COMMON = 0.3
 
 
@@ -139,12 +139,12 @@ def place_threads(
 ) -> Match:
     """Place every ET thread in a Kineto thread.
 
-    A thread's links are certain if sequence numbers prove its only best place, or if names do because both traces are
-    used up whole, and if no other thread of either side fits as well.
+    A thread's links are certain if it has a single best place, no other thread on either side fits as well, and the
+    place is proved: by sequence numbers, or by names if all calls of both traces are matched.
 
     Args:
-        steps: codes of the names that count an iteration (ProfilerStep#7).
-        iteration: which of equal places to take: "first", "last", "median" (by total duration) or an ordinal.
+        steps: codes of names that number an iteration (ProfilerStep#7).
+        iteration: the choice between equal places: "first", "last", "median" (by total duration) or an ordinal.
     """
     threads = _CallThreads.of(nodes, calls)
     ours, candidates = threads.ours, _all_candidates(threads, place)
@@ -174,7 +174,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
     result: list[list[_Candidate]] = []
     for t, own in enumerate(threads.ours):
         pattern, names = CallOrder(nodes.name[own], nodes.seq[own]), np.bincount(nodes.name[own] + 1, minlength=width)
-        names[0] = 0  # those that Kineto does not have
+        names[0] = 0  # the names that Kineto lacks
         found = []
         for k, (a, b) in enumerate(theirs):
             if np.minimum(names, counts[k]).sum() < _MIN_COMMON * min(len(own), b - a):
@@ -190,7 +190,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
 
 
 def _best(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates with the best evidence and nearly the most calls; a place of few calls is chance."""
+    """Return the candidates with the best evidence and nearly the most calls; few calls can fit by chance."""
     most = max((c.place.matched for c in candidates), default=0)
     large = [c for c in candidates if 2 * c.place.matched >= most]
     evidence = max((c.place.evidence for c in large), default=0)
@@ -221,11 +221,11 @@ def _place_one(
 
 
 def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
-    """Return whether a candidate is as good as the taken one; only a gapless place competes with a gapless one."""
+    """Return whether a candidate is as good as the chosen place; only a gapless place competes with a gapless place."""
     if candidate.place.evidence < taken.place.evidence:
         return False
     enough = candidate.place.matched >= _RIVAL * taken.place.matched
-    if candidate.ours != taken.ours:  # two ET threads are not one Kineto thread, wherever in it they fit
+    if candidate.ours != taken.ours:  # two ET threads cannot be the same Kineto thread, even at different places
         return enough and (candidate.gapless or not taken.gapless)
     if taken.gapless:
         return candidate.gapless and candidate.place.matched >= taken.place.matched
@@ -234,9 +234,9 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
 
 def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
     """Return whether another ET thread with the same program could be the profiled one.
-    Sequence numbers are counted per thread, so they do not tell such threads apart. The other thread is ruled out if
-    its own numbers prove another Kineto thread. It is also ruled out if it has no place and most of this ET thread
-    uses up its Kineto thread whole."""
+    Each thread counts its own sequence numbers, so they do not distinguish such threads. The other thread is ruled out
+    if its numbers prove a different Kineto thread. It is also ruled out if it has no place and most of this ET thread
+    matches every call of its Kineto thread."""
     taken = state.chosen[t][0]
     whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)
     names = threads.nodes.name[threads.ours[t]]
@@ -252,7 +252,7 @@ def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
 
 
 def _violations(threads: _CallThreads, state: _Search, candidate: _Candidate) -> int:
-    """Count a candidate's calls that are not between their linked neighbors in time, as in call order."""
+    """Count a candidate's calls that are outside the time between their linked neighbors in call order."""
     linked = np.flatnonzero(state.call >= 0)
     if not len(linked):
         return 0
@@ -276,9 +276,9 @@ def _choose(candidates: list[_Candidate], iteration: str) -> _Candidate:
 
 def _is_proof(taken: _Candidate, whole: bool) -> bool:
     """Return whether a place is proved.
-    Sequence numbers prove it if several agree; one number can recur in every iteration, because inference does not
-    count. Names recur in every iteration, so they prove it only if both traces are used up whole and contain the
-    profiler's numbered step."""
+    Sequence numbers prove a place if several agree; a single number can recur in every iteration, because inference
+    does not increment it. Names recur in every iteration, so they prove a place only if all calls of both traces are
+    matched and both contain the profiler's numbered step."""
     if taken.place.evidence == NUMBERS and taken.place.distinct > 1:
         return True
     return taken.place.evidence >= NAMES and whole

@@ -1,4 +1,4 @@
-"""Result of every matching method, and the closed list of reasons why a node is unlinked."""
+"""The result type of all matching methods, and the complete list of reasons why a node is unlinked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 
-# Why a node is unlinked; `Match.reason` is an index, 0 for a linked one.
+# Reasons why a node is unlinked; `Match.reason` is an index into the list, 0 for linked nodes.
 REASONS = tuple(
     "linked;not in the Kineto trace;name differs from the event with its id;id is not unique;"
     "outside the profiled window;thread not profiled;ambiguous (--strict)".split(";")
@@ -27,7 +27,7 @@ REASONS = tuple(
 class Match:
     """Links of the ET's calls to Kineto's CPU calls."""
 
-    call: IntColumn  # by call of `EtCalls` the position in `CpuCalls`, −1 for none
+    call: IntColumn  # by call of `EtCalls`: position in `CpuCalls`, −1 for none
     link: npt.NDArray[np.int8]  # UNLINKED, EQUIVALENT or CERTAIN
     reason: npt.NDArray[np.int8]  # index into `REASONS`
     method: str = ""  # the method that made the links, "" for none
@@ -54,7 +54,7 @@ _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
-    """Return the match with every link at most `EQUIVALENT` that is not proved to be one call of one process."""
+    """Return the match with links demoted to `EQUIVALENT` unless both sides are provably one call of one process."""
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, EQUIVALENT).astype(np.int8))
     if found.method != "ids":
@@ -79,8 +79,8 @@ def _demote_other_ids(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
-    """Demote links of calls with a sequence number on one side only, if both traces have numbers.
-    None of 88,120 recorded calls has one in the ET alone, only autograd's evaluate_function has one in Kineto alone."""
+    """Demote links of calls with a sequence number on only one side, if both traces have numbers. Of 88,120 recorded
+    calls, none has a number only in the ET, and only autograd's evaluate_function has a number only in Kineto."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     ours, theirs = nodes.seq[linked], calls.seq[found.call[linked]]
     if not (nodes.seq >= 0).any() or not (calls.seq >= 0).any():
@@ -90,9 +90,9 @@ def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
-    """Demote links of a call and a caller if only one trace says that one calls the other: either link may be wrong.
-    Of 88,120 recorded calls 273 are such, all of asynchronous communication or below calls that raised: the ET's
-    caller is the last node begun and not yet ended, on any thread."""
+    """Demote the links of a call and its caller if only one trace records the calling relation: either link may be
+    wrong. This affects 273 of 88,120 recorded calls, all in asynchronous communication or below calls that raised: the
+    ET's caller is the last node begun and not yet ended, on any thread."""
     is_linked = found.call >= 0
     linked = np.flatnonzero(is_linked)
     node_of_call = scatter(len(calls), found.call[linked], linked)
@@ -105,6 +105,6 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
 
 
 def _below_orphans(nodes: EtCalls) -> npt.NDArray[np.bool_]:
-    """Return which calls have an outermost known caller without its own caller in the ET."""
+    """Return which calls have an outermost known caller whose own caller is missing from the ET."""
     outermost = nearest(np.arange(len(nodes)), nodes.parent, nodes.parent < 0)
     return nodes.orphan[outermost]

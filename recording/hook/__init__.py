@@ -1,1 +1,1 @@
-"""Code in a recorded program that may lack etplus: imports only the standard library and PyTorch."""
+"""Code that runs in the recorded program, which may lack etplus: imports only the standard library and PyTorch."""

@@ -1,4 +1,4 @@
-"""Time what recording one event costs: the program's events give it back when gains are estimated."""
+"""Measure the cost of recording one event, which gain estimates later subtract from the program's events."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from .observers import make_observer, make_profiler
 
 _CALLS, _ROUNDS = 40, 3
-_OPERATORS = 3  # of Tensor.t(): aten::t, aten::transpose, aten::as_strided
+_OPERATORS = 3  # operators in Tensor.t(): aten::t, aten::transpose, aten::as_strided
 
 
 def measured_costs(torch: Any, path: Path) -> str:
     """Return ``etplus.costs operator_ns=… annotation_ns=… frame_ns=…``, as `timeline.untraced` reads it. `path` is a
-    file for an Execution Trace that is not kept."""
+    file for a temporary Execution Trace."""
     tensor = torch.zeros(2, 2)
 
     def annotation() -> None:
@@ -42,7 +42,7 @@ def measured_costs(torch: Any, path: Path) -> str:
 
 
 def _least_ns(call: Callable[[], Any]) -> float:
-    """Return the shortest mean time of a call over some rounds: other programs only make it longer."""
+    """Return the shortest mean time of a call over some rounds, because other programs only make calls longer."""
     means = []
     for _ in range(_ROUNDS):
         begin = time.perf_counter_ns()

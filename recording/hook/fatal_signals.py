@@ -1,7 +1,7 @@
 """Save the traces when a signal ends the program within its window.
 
-Without a handler of the program, SIGTERM ends Python at once and skips what runs at exit. torchrun sends SIGTERM to all
-ranks when one has failed or when it is stopped itself.
+If the program has no handler, SIGTERM ends Python immediately and skips exit handlers. torchrun sends SIGTERM to all
+ranks when one rank has failed or when torchrun itself is stopped.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 GRACE_SECONDS = 20
-"""Time for writing the traces; launchers kill 30 seconds after SIGTERM."""
+"""Seconds for writing the traces; launchers kill a process 30 seconds after SIGTERM."""
 _FATAL = ("SIGTERM", "SIGHUP")
 
 
 class FatalSignals:
-    """Handles fatal signals without a handler of the program, from `watch` to `unwatch`.
-    Python runs a handler on the main thread between two instructions. A call that never returns (a collective whose
-    peers are gone) would block it, so a thread ends the process after `GRACE_SECONDS`. `save` writes the traces; it
-    takes the signal and runs on the main thread. `lost` takes the signal if the traces could not be written in time."""
+    """Handles fatal signals that the program does not handle, from `watch` to `unwatch`. Python runs a handler on the
+    main thread between two instructions. A call that never returns (a collective whose peers are gone) would block the
+    handler, so a thread ends the process after `GRACE_SECONDS`. `save` receives the signal and writes the traces on the
+    main thread. `lost` receives the signal if the traces were not written in time."""
 
     def __init__(self, save: Callable[[int], None], lost: Callable[[int], None]) -> None:
         self._save, self._lost = save, lost
@@ -37,7 +37,7 @@ class FatalSignals:
         self._knows_forks = False
 
     def watch(self) -> None:
-        """Handle the signals; does nothing outside the main thread, as Python refuses handlers there."""
+        """Handle the signals; do nothing outside the main thread, because Python refuses handlers there."""
         if os.name != "posix" or threading.current_thread() is not threading.main_thread():
             return
         self._pid = os.getpid()
@@ -49,14 +49,14 @@ class FatalSignals:
             self._limit_time()
 
     def unwatch(self) -> None:
-        """Leave the signals to the system again, except those that the program handles by now."""
+        """Return the signals to the system, except signals that the program handles by now."""
         with contextlib.suppress(ValueError):  # not the main thread, so `watch` did nothing
             self._drop_handlers()
             self._drop_wakeup()
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Delay a signal until the block ends, in which the profiler changes its state."""
+        """Delay signals until the end of the block, in which the profiler changes its state."""
         self._depth += 1
         try:
             yield
@@ -82,7 +82,7 @@ class FatalSignals:
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        if before != -1:  # the program's own event loop wakes up by it, so that it is not stuck
+        if before != -1:  # wakes up the program's event loop
             signal.set_wakeup_fd(before, warn_on_full_buffer=False)
             os.close(read_end)
             os.close(write_end)
@@ -110,7 +110,7 @@ class FatalSignals:
                 ):
                     return
             self._lost(number)
-            ctypes.CDLL(None).signal(number, None)  # Python sets handlers on the main thread only
+            ctypes.CDLL(None).signal(number, None)  # Python sets handlers only on the main thread
             os.kill(os.getpid(), number)
         finally:
             os.close(read_end)
@@ -123,7 +123,7 @@ class FatalSignals:
 
     def _leave_wakeup(self) -> None:
         now = signal.set_wakeup_fd(-1)
-        if now != self._wakeup:  # the program has set its own meanwhile
+        if now != self._wakeup:  # meanwhile, the program has set a handler
             signal.set_wakeup_fd(now)
 
     def _drop_wakeup(self) -> None:

@@ -1,4 +1,4 @@
-"""Stop PyTorch's observers in forks of a recorded process, without touching the parent's files."""
+"""Stop PyTorch's observers in forks of a recorded process without touching the parent's files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class _AtWork(NamedTuple):
-    """The only observer of this process, and the descriptors of its open file."""
+    """The process's only observer, and the descriptors of its open file."""
 
     torch: Any
     observer: Any
@@ -37,17 +37,17 @@ def _descriptors(path: Path) -> list[int]:
     wanted, found = path.stat(), []
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):  # noqa: PTH208
-            with contextlib.suppress(OSError, ValueError):  # the descriptor of the listing itself is closed by now
+            with contextlib.suppress(OSError, ValueError):  # the listing's own descriptor is already closed
                 if os.path.samestat(os.fstat(int(name)), wanted):
                     found.append(int(name))
     return found
 
 
 def _end_config_thread() -> None:
-    """End the thread in which libkineto waits for a new configuration, before a fork."""
+    """Before a fork, end the thread in which libkineto waits for a new configuration."""
     if _at_work is None or sys.platform != "linux" or "KINETO_USE_DAEMON" in os.environ:
         return
-    with contextlib.suppress(Exception):  # a PyTorch that does not export these functions
+    with contextlib.suppress(Exception):  # this PyTorch does not export these functions
         library = ctypes.CDLL(str(Path(_at_work.torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         instance = library._ZN9libkineto12ConfigLoader8instanceEv
         end_thread = library._ZN9libkineto12ConfigLoader10stopThreadEv
@@ -60,23 +60,23 @@ def _stop_in_child() -> None:
     if _at_work is None or not _at_work.observer._registered:
         return
     torch, observer, descriptors = _at_work
-    observer._registered = False  # else its end would complete the parent's file
+    observer._registered = False  # otherwise its destructor would complete the parent's file
     with contextlib.suppress(Exception), _nowhere(descriptors):
         torch._C._profiler._remove_execution_trace_observer()
         _drop_profiler(torch)
 
 
 def _drop_profiler(torch: Any) -> None:
-    """Drop the profiler and what it has recorded."""
+    """Drop the profiler and its recorded events."""
     autograd = torch.autograd
     if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # it waits or warms up
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python's part was not stopped
+        warnings.simplefilter("ignore")  # the Python tracer was not stopped
         if autograd._profiler_enabled():  # in this thread
             try:
                 autograd._disable_profiler_legacy(torch._C._autograd._ProfilerDisableOptions(True, False))
-            except RuntimeError:  # a scope of the program has put its own state on top
+            except RuntimeError:  # a scope in the program has put another state on top
                 sys.setprofile(None)
                 autograd._enable_record_function(False)
                 return

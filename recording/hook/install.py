@@ -1,4 +1,4 @@
-"""Start the recorder when the program imports PyTorch; its plan is in the variable ETPLUS_RECORD."""
+"""Start the recorder when the program imports PyTorch; its plan is in the environment variable ETPLUS_RECORD."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ VARIABLE = "ETPLUS_RECORD"
 
 
 def install() -> None:
-    """Have PyTorch's import start the recorder."""
+    """Make the import of PyTorch start the recorder."""
     plan = json.loads(os.environ[VARIABLE])
     Path(plan["folder"], "started").touch()
     sys.meta_path.insert(0, _WaitForTorch(plan))
 
 
 class _WaitForTorch:
-    """A module finder that handles the first import of `torch` only."""
+    """Module finder that handles only the first import of `torch`."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = plan

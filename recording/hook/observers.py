@@ -1,4 +1,4 @@
-"""Start and stop PyTorch's two observers together; shared by `record` and by the recorder inside a program."""
+"""Start and stop PyTorch's two observers together; used by `record` and by the recorder inside a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTICE = re.compile(
     rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
     rb"|^ERROR:.*gpuGetDeviceCount failed"
 )
-"""The last one comes from builds for a GPU on a machine without a driver."""
+"""GPU builds print the last notice on a machine without a driver."""
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def without_notices(folder: Path) -> Iterator[None]:
 
 
 def rank_of(torch: Any) -> int:
-    """Return the rank of the process group if there is one, else the variable RANK, else 0."""
+    """Return the rank in the process group if there is a group, else the environment variable RANK, else 0."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())
@@ -55,10 +55,10 @@ def rank_of(torch: Any) -> int:
 
 
 def run_annotation(run: str, rank: int) -> str:
-    """Return the name of the annotation that proves that two files are from one recording.
+    """Return the name of the annotation that proves that two files come from one recording.
 
     Args:
-        run: an id that no other recording has: letters, digits, "-".
+        run: a unique id of the recording: letters, digits, "-".
 
     Example:
         >>> run_annotation("8a5b", 3)
@@ -73,19 +73,19 @@ def annotate_run(torch: Any, rank: int) -> None:
 
 
 def annotate(torch: Any, name: str) -> None:
-    """Write an annotation of no duration into both files."""
+    """Write an annotation with zero duration into both files."""
     with torch.profiler.record_function(name):
         pass
 
 
 def knows_option(torch: Any, name: str) -> bool:
-    """Return whether this PyTorch has an experimental option of its profiler."""
+    """Return whether this PyTorch's profiler has an experimental option."""
     return name in (torch._C._profiler._ExperimentalConfig.__init__.__doc__ or "")  # pybind11's signature
 
 
 def profile_options(torch: Any, activities: list[Any] | None = None, *, all_threads: bool = True) -> dict[str, Any]:
-    """Return the profiler arguments that this PyTorch knows. `activities` None: CPU, and CUDA (with
-    synchronizations) if there is a GPU. `all_threads`: record all threads; the Execution Trace always does."""
+    """Return the profiler arguments that this PyTorch supports. `activities` None: CPU, and CUDA (with
+    synchronizations) if there is a GPU. `all_threads`: record all threads, as the Execution Trace always does."""
     cpu, cuda = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
     if activities is None:
         activities = [cpu, cuda] if torch.cuda.is_available() else [cpu]
@@ -96,18 +96,18 @@ def profile_options(torch: Any, activities: list[Any] | None = None, *, all_thre
 
 
 def make_observer(torch: Any, path: Path) -> Any:
-    """Return an observer that will write to `path`; None if the process already has one."""
+    """Return an observer that will write to `path`; None if the process already has an observer."""
     observer = torch.profiler.ExecutionTraceObserver()
     observer.register_callback(str(path))
     if path.exists():
         keep_out_of_forks(torch, observer, path)
         return observer
-    observer._registered = False  # else its destructor would unregister the other one
+    observer._registered = False  # otherwise its destructor would unregister the other observer
     return None
 
 
 def make_profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
-    """Return a profiler that starts and stops `observer` with itself, so that both see the same calls."""
+    """Return a profiler that also starts and stops `observer`, so that both see the same calls."""
     profile: Any = torch.profiler.profile
     if "execution_trace_observer" in inspect.signature(profile.__init__).parameters:
         return profile(execution_trace_observer=observer, **options)

@@ -1,8 +1,8 @@
-"""Find the steps of the program around it, and record a window of them with both of PyTorch's observers.
+"""Find the steps of the surrounding program, and record a window of steps with both of PyTorch's observers.
 
-The plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each the first and the last. `otherwise`
-has seconds to record if no step was seen by then. Each process writes `PID.et.json`, `PID.kineto.json` (`PID.time.…`
-for `otherwise`) and its progress as `PID.status.json`. Nothing raises into the program or prints.
+The plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each a first and a last. `otherwise` has
+    the seconds to record if no step was seen by then. Each process writes `PID.et.json`, `PID.kineto.json`
+    (`PID.time.…` for `otherwise`) and its progress as `PID.status.json`. It never prints or raises into the program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIME = "seconds"
 
 
 class StepRecorder:
-    """Counts the steps of this process and records a window of them."""
+    """Counts the steps of this process and records a window of steps."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._folder = Path(plan["folder"])
@@ -42,19 +42,19 @@ class StepRecorder:
         self._costs = ""
         self._kind = ""
         self._hooks = StepHooks(self._step_ended)
-        self._thread: int | None = None  # only its forward passes count, and it records
+        self._thread: int | None = None  # only this thread's forward passes are counted, and this thread records
         self._profiler: Any = None
-        self._step: Any = None  # the annotation of the step, within the window
+        self._step: Any = None  # annotation of the current step in the window
         self._observer: Any = None
         self._otherwise: list[float] | None = plan.get("otherwise")
-        self._provisional = False  # what is being recorded is `otherwise`
+        self._provisional = False  # the current recording is `otherwise`
         self._callbacks: list[Any] = []
         self._signals = FatalSignals(self._interrupted, self._lost)
         self._over = self._complete = False
         self._status: dict[str, Any] = {"state": "waiting", "reason": ""}
 
     def arm(self) -> None:
-        """Register the hooks, or report why that is impossible."""
+        """Register the hooks, or report why the hooks cannot be registered."""
         words = [word for word in sys.orig_argv[1:4] if not word.startswith("-")]
         self._status["launcher"] = "RANK" not in os.environ and any(map(_LAUNCHERS.search, words))
         with self._reporting():
@@ -170,7 +170,7 @@ class StepRecorder:
             return 0
 
         call = _CALLBACK(call_back)
-        self._callbacks.append(call)  # must live while it can be called
+        self._callbacks.append(call)  # must live as long as it can be called
 
         def later() -> None:
             time.sleep(seconds)
@@ -193,7 +193,7 @@ class StepRecorder:
             self._fail("the program itself was profiling when the window began")
             return
         self._thread = threading.get_ident()
-        with contextlib.suppress(Exception), without_notices(self._folder):  # the recording does without
+        with contextlib.suppress(Exception), without_notices(self._folder):  # the recording works without costs
             self._costs = measured_costs(torch, self._path("costs"))
         self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:
@@ -205,7 +205,7 @@ class StepRecorder:
             done, first, last, action = self._done, self._first, self._last, torch.profiler.ProfilerAction
 
             def schedule(number: int) -> Any:
-                step = number if number >= done else done  # the profiler asks for step 0 when it is made
+                step = number if number >= done else done  # the profiler requests step 0 on creation
                 if step < first:
                     return action.WARMUP
                 return action.RECORD if step < last else action.RECORD_AND_SAVE if step == last else action.NONE
@@ -214,7 +214,7 @@ class StepRecorder:
         self._profiler = make_profiler(torch, self._observer, options)
         if not by_time:
             self._profiler.step_num = self._done
-            self._profiler.record_steps = False  # its own annotation would contain what the recorder does at a boundary
+            self._profiler.record_steps = False  # its own annotation would include the recorder's work at a boundary
         self._signals.watch()
         with self._signals.deferred(), without_notices(self._folder):
             self._profiler.start()
@@ -311,7 +311,7 @@ class StepRecorder:
         return self._folder / f"{os.getpid()}{time}.{what}.json"
 
     def _fail(self, reason: str) -> None:
-        if self._provisional:  # no more than an offer
+        if self._provisional:  # a failure of `otherwise` is not reported
             self._end_provisional()
             return
         self._status |= {"state": "failed", "reason": reason}

@@ -1,4 +1,4 @@
-"""Run by Python at start-up of a recorded program: makes the recorder wait for PyTorch, then runs what it shadows."""
+"""Python runs this file when a recorded program starts. It sets up the recorder, then runs the file that it shadows."""
 
 import importlib
 import importlib.util
@@ -33,7 +33,7 @@ def _run_shadowed() -> None:
 
 
 if __name__ == "sitecustomize":
-    # Child processes, such as torchrun's workers, find this folder through PYTHONPATH; the program need not see it.
+    # Child processes, such as torchrun's workers, find this folder through PYTHONPATH, but the program need not see it.
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != _HERE]  # noqa: PTH100
     if "ETPLUS_RECORD" in os.environ:
         _load_recorder()

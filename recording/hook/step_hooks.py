@@ -1,4 +1,4 @@
-"""Find the steps of a program: calls of `Optimizer.step()`, or, without an optimizer, outermost calls of modules."""
+"""Find the steps of a program: calls of `Optimizer.step()` or, without an optimizer, outermost module calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on mo
 
 
 class _StepEnd(dict):  # type: ignore[type-arg]
-    """Keyword arguments of `Optimizer.step()`; the destructor runs when the step has returned."""
+    """Keyword arguments of `Optimizer.step()`; their destructor runs when the step has returned."""
 
     ended: Callable[[], None] | None = None
 
@@ -30,8 +30,8 @@ class StepHooks:
         self._step_over = step_over
         self._optimizer_hooks: list[Any] = []
         self._module_hooks: list[Any] = []
-        self._optimizer: Any = None  # weak; only its steps count
-        self._others: dict[int, int] = {}  # steps of other optimizers since its last one
+        self._optimizer: Any = None  # weak reference; only this optimizer's steps are counted
+        self._others: dict[int, int] = {}  # steps of other optimizers since this optimizer's last step
         self._local = threading.local()
 
     def add(self) -> None:
@@ -43,7 +43,7 @@ class StepHooks:
             optimizer.register_optimizer_step_pre_hook(self._before_step),
             optimizer.register_optimizer_step_post_hook(self._after_step),
         ]
-        # torch.compile warns of hooks on all modules; ours do nothing in compiled code.
+        # torch.compile warns about global module hooks; these hooks do nothing in compiled code.
         warnings.filterwarnings("ignore", _OF_HOOKS)
         always = {"always_call": True}
         if "always_call" not in inspect.signature(module.register_module_forward_hook).parameters:
@@ -71,7 +71,7 @@ class StepHooks:
             return None
         self._drop_module_hooks()
         kwargs = _StepEnd(kwargs)
-        self._local.step = kwargs  # until `_after_step`; a step that raises does not count
+        self._local.step = kwargs  # until `_after_step`; a step that raises is not counted
         return args, kwargs
 
     def _after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -97,7 +97,7 @@ class StepHooks:
         if _is_compiling(torch):
             return
         self._local.depth = depth = getattr(self._local, "depth", 0) + 1
-        if depth == 1 and _optimizer_exists(torch):  # before anything is compiled with hooks in it
+        if depth == 1 and _optimizer_exists(torch):  # before any code is compiled with hooks
             self._drop_module_hooks()
 
     def _after_forward(self, *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Time some steps before the window, to show the cost of recording."""
+"""Time some steps before the window to show the cost of recording."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from typing import Any
 
 MOST = 5
-"""Steps before the window that are timed at most."""
+"""Maximum number of timed steps before the window."""
 _FEWEST = 2
 _ONE_STEP = 0.6
-"""If one step takes this share of all, a compilation or an evaluation was timed as well."""
+"""If one step takes this share of the total time, it includes a compilation or an evaluation."""
 
 
 class UntracedSteps:
-    """Steps between two points at which the device is idle, so their time includes all device work.
+    """Steps between two points at which the device is idle, so that their time includes all device work.
 
     Example:
         >>> steps = UntracedSteps(window=9)
@@ -26,7 +26,7 @@ class UntracedSteps:
     """
 
     def __init__(self, window: int) -> None:
-        """`window`: steps that are done when the observers start."""
+        """`window`: number of steps done when the observers start."""
         self._first, self._window = max(window - MOST, 1), window
         self._ends: list[int] = []
         self._drained = 0
@@ -44,7 +44,8 @@ class UntracedSteps:
 
     def annotation(self) -> str:
         """Return ``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few
-        were timed. `step_ns` is the mean with the device work after the last step, `host_ns` the median of the host."""
+        were timed. `step_ns` is the mean including the device work after the last step; `host_ns` is the host's
+        median."""
         took = [end - begin for begin, end in itertools.pairwise(self._ends)]
         if len(took) < _FEWEST or not self._drained or (len(took) > _FEWEST and max(took) > _ONE_STEP * sum(took)):
             return ""
