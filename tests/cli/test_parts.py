@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -102,7 +103,7 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
         lambda part, _: without_enclosing(part).replay().makespan_ns,
     ),
     "report": (
-        lambda file, words, out: call("report", file, "-o", out, *words).returncode or out.read_bytes(),
+        lambda file, words, out: call("report", file, "-o", out, *words).returncode or without_choice(out.read_bytes()),
         lambda part, out: part.write_report(out) or out.read_bytes(),
     ),
     "convert": (
@@ -129,6 +130,11 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
         lambda part, out: augmented_ids(whole_augmented(out)) & set(part.nodes.id[part.gpu.source].tolist()),
     ),
 }  # fmt: skip
+
+
+def without_choice(page: bytes) -> bytes:
+    """Remove the chosen part from the commands on a page: the library does not know which options choose it."""
+    return re.sub(rb"(etplus \w+) --[^\"]*? (\S*trace\.json)", rb"\1 \2", page)
 
 
 def by_kernel(part: Trace) -> list[tuple[str, int, int]]:
