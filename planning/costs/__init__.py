@@ -1,4 +1,4 @@
-"""Predict times with fitted cost models: of kernels, operators, whole traces."""
+"""Predict the time of kernels, operators and whole traces with fitted cost models."""
 
 from __future__ import annotations
 

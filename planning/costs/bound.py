@@ -1,4 +1,4 @@
-"""The least time of work on a device: its FLOPs and bytes at the device's peaks."""
+"""Minimum time of an operator or GPU event: its FLOPs and bytes at the device's peak rates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NS_PER_S = 1e9
 
 
 class Bound(NamedTuple):
-    """Two lower bounds of the time of a task, ns; the greater one holds."""
+    """Lower bounds on the time of a task, in ns: compute time and memory time."""
 
-    compute: float  # FLOPs over the peak for the dtype
-    memory: float  # bytes over the bandwidth
+    compute: float  # FLOPs divided by the peak rate for the dtype
+    memory: float  # bytes divided by the bandwidth
 
     @property
     def ns(self) -> float:
@@ -23,9 +23,9 @@ class Bound(NamedTuple):
 
 
 def times_at_peak(task: Task, device: Device) -> Bound:
-    """Return FLOPs over the peak and bytes over the bandwidth of device memory; 0 for unknown amounts.
+    """Return FLOPs / peak rate and bytes / device memory bandwidth, in ns; 0 if FLOPs or bytes are unknown.
 
-    A dtype without a peak in the record has the peak of float32.
+    If the device record has no peak for the dtype, the peak for float32 is used.
     """
     peak = device.peak_flops(task.dtype) or device.peak_flops("float32")
     compute = task.flops / peak if task.flops and peak else 0.0
@@ -33,15 +33,15 @@ def times_at_peak(task: Task, device: Device) -> Bound:
 
 
 def device_of(task: Task, devices: Mapping[str, Device]) -> Device | None:
-    """Return the record of a task's device; the first of two with equal peaks ("X or Y")."""
+    """Return the record of a task's device. If the device is ambiguous ("X or Y"), return the first candidate."""
     return devices.get(task.device) or devices.get(task.device.partition(" or ")[0])
 
 
 def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
-    """Return the least time of a GPU event; None if neither its FLOPs nor its bytes are known, or its device is not.
+    """Return the minimum time of a GPU event; None if its device is unknown, or both its FLOPs and its bytes are.
 
-    Bytes that fit the last cache may come from it, at its bandwidth. An operator's FLOPs and bytes belong to its main
-    kernel; nothing is known about its other kernels.
+    Data that fits in the last-level cache may be read at the cache's bandwidth. An operator's FLOPs and bytes are
+    attributed to its main kernel, so its other kernels have no bound.
 
     Example:
         >>> from etplus.analysis.devices import Device
@@ -53,7 +53,7 @@ def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
     if device is None or not task.main:
         return None
     compute, memory = times_at_peak(task, device)
-    if device.peak_flops(task.dtype) is None:  # no peak is known to hold but the highest one
+    if device.peak_flops(task.dtype) is None:  # only the highest known peak is a safe limit
         compute = (task.flops or 0) / max(device.tflops.values(), default=float("inf")) / 1e3
     if task.bytes:
         memory = device.least_ns(task.bytes)

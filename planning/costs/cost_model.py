@@ -12,33 +12,33 @@ from .task import Estimate, Task
 
 
 class CostModel(Protocol):
-    """Predicts the time of work from the times of equal or similar work.
+    """Predicts the time of a task from measured times of equal or similar tasks.
 
-    A package adds one for GPU events by an entry point of the group `etplus.cost_models`. Its value is a class with
-    these methods; a class that inherits from this one needs only `fit` and `predict`.
+    A package can add a cost model for GPU events with an entry point in the group `etplus.cost_models`. The entry point
+    is a class with these methods; a subclass of `CostModel` needs only `fit` and `predict`.
     """
 
     @classmethod
     @abstractmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-        """Return a model of measured tasks; `devices` are records by name."""
+        """Return a model fitted on measured tasks; `devices` maps names to device records."""
 
     @abstractmethod
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task; None if the model does not serve it: then the next model is asked."""
+        """Return the time of a task; None if this model cannot predict it, so that the next model is tried."""
 
     def state(self) -> Any:
-        """Return a JSON-ready state for the model file; None to fit the model again on the tasks in the file."""
+        """Return JSON-ready data for the model file; None if the model is fitted again when the file is read."""
         return None
 
     @classmethod
     def restored(cls, state: Any, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-        """Return the model of a state; the other arguments as in `fit`."""
+        """Rebuild a model from its stored state. The other arguments are the same as for `fit`."""
         return cls.fit(measured, devices)
 
 
 class FromMeasured(CostModel):
-    """A model that is made of measured tasks alone."""
+    """A model built from measured tasks alone."""
 
     @abstractmethod
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:

@@ -1,4 +1,4 @@
-"""Durations of the edges of a replay graph at the same place of other iterations or traces."""
+"""Durations of replay-graph edges, looked up at the same place in other iterations or traces."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _HASH_BYTES = 8
 
 
 class EdgeLatencies(msgspec.Struct, frozen=True):
-    """Medians of times, ns."""
+    """Median times in ns."""
 
-    # By place: names and shapes of the calls from the thread down, ordinal in the iteration, device
+    # A place is the names and shapes of the calls on the stack, the ordinal in the iteration, and the device
     places: dict[str, int]
-    # Least duration of collectives, without waiting, by kind, size and group (`transfer_key`)
+    # Minimum duration of collectives (without waiting) by kind, size and group (`transfer_key`)
     transfers: dict[str, int] = {}
-    # host_ratio, device_ratio: time of iterations over the sum of the medians of their places. A sum of medians is less
-    # than the median of sums if times are skewed or written in whole µs.
+    # host_ratio, device_ratio: iteration time / sum of the medians of its places. The sum of the medians is less than
+    # the median of the sums if times are skewed or rounded to µs.
     host_ratio: float = 1.0
     device_ratio: float = 1.0
-    collectives: dict[str, int] = {}  # median duration of collectives on the host, waiting included
+    collectives: dict[str, int] = {}  # median duration of CPU collectives, including waiting time
 
     __repr__ = brief
 
@@ -50,42 +50,42 @@ class EdgeLatencies(msgspec.Struct, frozen=True):
 class Places:
     """Places of the edges that a model predicts."""
 
-    edges: IntColumn  # GPU events and collectives; own times of operators if there are no GPU events
+    edges: IntColumn  # GPU events and collectives; operator self times if there are no GPU events
     place: list[str]  # keys of `EdgeLatencies`
     iteration: IntColumn  # one per edge
 
 
 @dataclass(frozen=True)
 class EdgeLags:
-    """Times of the predicted edges of one trace, kept by a fit on many ranks."""
+    """Times of the predicted edges in one trace. A fit on many ranks keeps these times instead of the traces."""
 
-    place: list[str]  # keys of `EdgeLatencies`; equal ones are one object
+    place: list[str]  # keys of `EdgeLatencies`; equal keys are the same object
     lag: IntColumn
     iteration: IntColumn
-    host: npt.NDArray[np.bool_]  # own times of operators
+    host: npt.NDArray[np.bool_]  # True for operator self times
     on_device: bool  # the trace has GPU events
-    transfers: list[tuple[str, int, bool]]  # key, ns, and whether it is on the host, of collectives and messages
+    transfers: list[tuple[str, int, bool]]  # key, ns and on_host, per collective or message
 
 
 @dataclass(frozen=True)
 class Chosen:
     """Chosen iterations of a trace."""
 
-    of_row: IntColumn  # by row its iteration, −1 for rows outside
+    of_row: IntColumn  # iteration of each row, −1 if the row is not in a chosen iteration
     index: IntColumn  # the chosen iterations
-    split: MarkedIterations | None = None  # all marked iterations, if any is left out; None for the whole trace
-    set_apart: tuple[Outlier, ...] = ()  # requested iterations that differ from the others; left out
+    split: MarkedIterations | None = None  # all marked iterations; None if the whole trace is chosen
+    set_apart: tuple[Outlier, ...] = ()  # outliers among the requested iterations; not chosen
 
 
 def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
-    """Choose iterations of a trace; a trace without marked iterations is one iteration.
+    """Choose iterations of a trace; a trace without marked iterations is treated as a single iteration.
 
     Args:
-        wanted: "0-19" or "7", from 0 and inclusive, or a phase such as "decode"; None for the whole trace.
+        wanted: "0-19" or "7" (zero-based, inclusive), or a phase such as "decode"; None for the whole trace.
 
     Raises:
-        UsageError: not such a text, no such iterations, or all of them differ from the others.
-        ConvertError: iterations are wanted, but none are marked.
+        UsageError: `wanted` is invalid, matches no iterations, or matches only outliers.
+        ConvertError: `wanted` is given, but the trace has no marked iterations.
     """
     try:
         found = find_iterations(trace)
@@ -108,11 +108,11 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
 
 
 def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
-    """Return the keys of the edges of a graph of one rank that a model predicts.
+    """Return the predicted edges in the graph of one rank, with their keys.
 
     Args:
-        trace: the graph's, or the same with other shapes.
-        of_row: int64, by row its iteration, −1 to leave its edges out.
+        trace: the trace of the graph, or the same trace with new shapes.
+        of_row: iteration of each row (int64); −1 excludes the edges of the row.
     """
     edges, recorded = graph.edges, graph.trace
     priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(recorded.nodes.kind == GPU)))
@@ -136,7 +136,7 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
 
 
 def _paths(recorded: Trace, trace: Trace) -> list[str]:
-    """Hash the names and shapes from the outermost call down to each row, without numbers in annotations."""
+    """Hash the names and shapes on the call stack of each row, ignoring digits in annotations."""
     labels = [""] * len(recorded)
     for call, row in enumerate(trace.calls.source.tolist()):
         signature = trace.signature_of(CallIndex(call))
@@ -175,7 +175,7 @@ def edge_lags(graph: ReplayGraph, at: Places) -> EdgeLags:
 
 
 def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
-    """Return medians of the lags of several traces, and times of iterations over their sums."""
+    """Return the median lags over several traces, and the ratio of iteration time to the sum of medians."""
     by_place, by_key = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     transfers: dict[str, int] = {}
     for part in parts:
@@ -192,12 +192,12 @@ def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
 
 
 def transfer_key(comm: Comm) -> str:
-    """Return a key of kind, size and group."""
+    """Return a key made from the kind, size in bytes, and group size of a collective."""
     return f"{comm.collective} {comm.bytes} {comm.group_size}"
 
 
 def host_collective_keys(trace: Trace) -> dict[int, str]:
-    """Map rows of collectives and messages on the host to kind, size and group; unknown sizes are left out."""
+    """Map rows of CPU collectives and messages to kind, size and group size; unknown sizes are skipped."""
     return {
         comm.row: f"{trace.name_of(Row(comm.row))} {comm.bytes} {len(comm.group[1]) or trace.world_size}"
         for comm in find_communications(trace)
@@ -206,7 +206,7 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
 
 
 def _ratio(parts: Sequence[EdgeLags], middle: dict[str, int], *, on_host: bool) -> float:
-    """Return the time of operators (else GPU events) of iterations over the sum of their medians."""
+    """Return the ratio of iteration time to the sum of medians, for operator times (`on_host`) or GPU times."""
 
     def lags() -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
         for part in parts:

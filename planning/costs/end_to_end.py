@@ -1,6 +1,6 @@
-"""Predict the time of a trace, or of iterations of it, with durations from a fitted model.
+"""Predict the time of a whole trace or of selected iterations, with durations from a fitted model.
 
-Fitting also calibrates the model: one factor for host work, and the errors on traces that it was not fitted on.
+Fitting also calibrates the model: it finds a correction factor for CPU time, and the errors on held-out traces.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from .pricing import OpRow, PricedKernel, half_width, interval
 from .rank_job import Host, RankJob
 from .task import Task
 
-Times = Sequence[Sequence[float]]  # By rank, ns of its GPU events
+Times = Sequence[Sequence[float]]  # GPU event times of each rank, ns
 
-WIDEST = 2.0  # An 80% interval wider than this factor is refused: the two ends suggest opposite decisions.
-_SURE = 1.25  # A prediction is marked if an end of its interval is farther than this factor from it.
-_MUCH = 0.1  # Share of unknown work from which it is the weakest link, and a prediction is not reliable.
-# With a smaller predicted share of the critical path, the end-to-end time is a copy of the recording.
+WIDEST = 2.0  # Wider 80% intervals are refused, because their two ends suggest opposite decisions.
+_SURE = 1.25  # If an end of the interval is farther than this factor from the prediction, the weakest link is given.
+_MUCH = 0.1  # If a larger share of the work is unknown, the prediction is not reliable.
+# If less of the critical path is predicted, the end-to-end time is mostly a copy of the recording.
 _LEAST_PREDICTED = 0.5
 _NAME = 40
-# Parts that traces are dealt into, and number of traces that errors are learned from: a job's ranks are similar.
+# Number of folds, and maximum number of held-out traces: the ranks of a job are similar, so more add little.
 _FOLDS, _MOST_HELD_OUT = 6, 128
 
 
 class KernelTotal(NamedTuple):
-    """Time of all GPU events, ns: measured, predicted, and the ends of the 80% interval."""
+    """Total time of all GPU events in ns: measured, predicted, and both ends of the 80% interval."""
 
     measured: int
     predicted: int
@@ -66,49 +66,48 @@ class Prediction:
     iterations: int
     predicted_ns: int
     measured_ns: int
-    baselines: dict[str, int]  # predictions without a model, by name
-    rows: tuple[OpRow, ...]  # by operator, the longest measured first
-    unknown: float  # share of the edges with work that the model does not know; they keep their recorded times
+    baselines: dict[str, int]  # predictions by simple methods, for comparison
+    rows: tuple[OpRow, ...]  # per operator, longest measured time first
+    unknown: float  # share of edges that the model cannot predict; these edges keep their recorded times
     base: BaseError  # error of the replay of the measured times
-    from_model: float = 1.0  # share of the predicted critical path that comes from the model; the rest is as recorded
-    kernel_total: KernelTotal | None = None  # None without GPU events
-    changed: bool = False  # the measured time belongs to other shapes or another device
+    from_model: float = 1.0  # predicted share of the critical path; the rest keeps its recorded time
+    kernel_total: KernelTotal | None = None  # None if the trace has no GPU events
+    changed: bool = False  # the trace was measured with different shapes or on a different device
     notes: tuple[str, ...] = field(default=())
-    shapes: tuple[Reshaped, ...] = ()  # by rank, how its shapes were re-derived for other sizes
-    # Predicted and measured ns if collectives do not wait for absent ranks, but take the least time of equal
-    # collectives in the fitted traces. None without collectives, for several ranks, and if `changed`.
+    shapes: tuple[Reshaped, ...] = ()  # one per rank: the shapes derived for the new sizes
+    # Predicted and measured ns if no collective waits for absent ranks: each takes the minimum time of equal
+    # collectives in the fitted traces. None if there are no collectives or several ranks, or if `changed`.
     without_waiting: tuple[int, int] | None = None
-    set_apart: tuple[Outlier, ...] = ()  # iterations that are not predicted, because they differ from the others
-    # Shares of the time by source: measured here, from traces, modeled, recorded
+    set_apart: tuple[Outlier, ...] = ()  # outlier iterations, which are not predicted
+    # Share of the time per source: measured here, from traces, modeled, recorded
     sources: Mapping[str, float] = field(default_factory=dict)
-    kernels: tuple[PricedKernel, ...] = ()  # GPU events, equal events in one row, the longest predicted first
+    kernels: tuple[PricedKernel, ...] = ()  # one row per distinct GPU event, longest predicted time first
     low_ns: int = 0  # low_ns, high_ns: ends of the 80% interval
     high_ns: int = 0
-    steps: StepTimes | None = None  # predicted and measured times of an iteration, with the spread of the fitted traces
-    weakest_link: str | None = None  # why an interval reaches over 25% from the prediction, None if it does not
-    untraced: UntracedAnswer | None = None  # time of a step without a profiler, for traces that `etplus record` made
+    steps: StepTimes | None = None  # predicted and measured time per iteration, with the spread in the fitted traces
+    weakest_link: str | None = None  # reason for an interval that extends over 25% from the prediction, else None
+    untraced: UntracedAnswer | None = None  # step time without the profiler, for traces from `etplus record`
 
     __repr__ = brief
 
     @property
     def limited_by_host(self) -> bool:
-        """True if GPU events are predicted, but most of the critical path is recorded host time."""
+        """True if GPU events are predicted, but most of the critical path is recorded CPU time."""
         return self.kernel_total is not None and self.from_model < _LEAST_PREDICTED
 
     @property
     def forced(self) -> bool:
-        """True if the interval is so wide that the prediction is given only on request."""
+        """True if the interval is too wide to show the prediction without `--force`."""
         return not self.limited_by_host and (not self.predicted_ns or self.high_ns > WIDEST * self.low_ns)
 
     @property
     def reliable(self) -> bool:
-        """True if the interval reaches at most 25% from the prediction, and a tenth of GPU time at most is
-        unfamiliar."""
+        """True if the interval is within 25% of the prediction, and at most 10% of the GPU time is unfamiliar."""
         return self.weakest_link is None and self.share_unfamiliar <= _MUCH
 
     @property
     def share_unfamiliar(self) -> float:
-        """Share of the predicted GPU time that differs from everything in the fitted traces."""
+        """Share of the predicted GPU time in events that resemble no event in the fitted traces."""
         return _unfamiliar(self.kernels)
 
     @property
@@ -118,11 +117,11 @@ class Prediction:
 
     @property
     def ratio(self) -> float:
-        """Predicted over measured, 0 if nothing was measured."""
+        """Ratio of predicted to measured time; 0 if nothing was measured."""
         return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/predict.md."""
+        """Return a JSON-ready dict; docs/reference/predict.md describes its keys."""
         total = self.kernel_total
         return {
             "file": self.file, "iterations": self.iterations,
@@ -150,32 +149,32 @@ def _unfamiliar(rows: Sequence[PricedKernel]) -> float:
 
 @dataclass(frozen=True)
 class _EndToEnd:
-    """End-to-end time with its interval, ns."""
+    """End-to-end time and its interval, in ns."""
 
     ns: int
     low: int
     high: int
-    factor: float  # calibration, included in the times
-    # own, host, gpu, waits: half widths in log time: of the replay with recorded times, of host work with other than
-    # recorded times, of GPU events, and of waiting in collectives
+    factor: float  # calibration factor; the times already include it
+    # Half widths in log time: own for a replay of the recorded times, host for changed CPU times, gpu for GPU events,
+    # waits for waiting in collectives
     own: float
     host: float
     gpu: float
     waits: float
-    speed: float  # log of the ratio of two hosts' speeds if it is beyond `WIDEST`, else 0
-    unknown: float  # share of host work that the model does not know
-    error: EndToEndError | None  # errors on held-out traces; None if host work keeps its recorded times
+    speed: float  # |log| of the speed ratio of the two hosts if it exceeds `WIDEST`, else 0
+    unknown: float  # share of CPU time that the model cannot predict
+    error: EndToEndError | None  # errors on held-out traces; None if the CPU keeps its recorded times
 
     @staticmethod
     def of(
         jobs: Sequence[RankJob], measured: int, recorded: int, total: Callable[[Times], int], waits: Sequence[int]
     ) -> _EndToEnd:
-        """Predict the time of ranks.
+        """Predict the end-to-end time of one or more ranks.
 
         Args:
-            recorded: the replay's time with recorded times.
-            total: the replay's time with given times of GPU events.
-            waits: the replay's times with other waits in collectives.
+            recorded: the time of a replay with all recorded times.
+            total: returns the time of a replay with the given GPU event times.
+            waits: replay times with different waits in collectives.
         """
         model, by_model = jobs[0].model, any(job.by_model for job in jobs)
         missed = log(measured / recorded) if measured and recorded else 0.0
@@ -190,7 +189,7 @@ class _EndToEnd:
             known = [round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)]
         waited = [round(wait * factor) for wait in waits]
         corrected = abs(missed) if factor != 1.0 else 0.0
-        off = 1.0 if corrected else exp(missed)  # an error that is not corrected occurs again
+        off = 1.0 if corrected else exp(missed)  # an uncorrected replay error will recur
         ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
         low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host, speed))
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
@@ -215,22 +214,22 @@ def predict(
     changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False, force: bool = False,
     measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
-    """Predict the time of a linked trace: work by the model, everything else as recorded.
+    """Predict the time of a linked trace. The model predicts the work; everything else keeps its recorded time.
 
     Args:
-        iterations: predict these, such as "30-39"; earlier iterations are replayed as measured.
-        device: predict for this device, the name of a record; by default the trace's own.
-        changed: the trace's shapes are not those that were measured.
-        shape: predict with other sizes (`reshaped`).
-        keep_outliers: also predict iterations that differ from the others (`find_outliers`).
-        force: predict despite a base error of over 5% (`BaseError`) or too wide an interval.
-        measured: operators timed on this machine; they take precedence. By default those in the model file.
-        host: take times of host work from the trace, or from the fitted traces (`Host`).
+        iterations: iterations to predict, such as "30-39"; earlier iterations are replayed with their measured times.
+        device: name of the device to predict for; by default the device of the trace.
+        changed: set this if the trace's shapes differ from the measured shapes.
+        shape: new input sizes to predict for (`reshaped`).
+        keep_outliers: also predict outlier iterations (`find_outliers`).
+        force: predict even if the base error exceeds 5% (`BaseError`) or the interval is too wide.
+        measured: operators timed on this machine, which take precedence; by default those in the model file.
+        host: source of the CPU times: this trace or the fitted traces (`Host`).
 
     Raises:
-        UsageError: unknown device or iterations, an ambiguous size, too large a base error for a change, or an interval
-            wider than a factor of 2.
-        ConvertError: no times in the trace.
+        UsageError: the device or the iterations are unknown, a size is ambiguous, the base error is too large for a
+            change, or the interval is wider than a factor of 2.
+        ConvertError: the trace has no times.
     """
     job = RankJob(trace, model, iterations, device, changed, shape, keep_outliers or iterations is None, measured, host)
     changed = changed or device is not None or shape is not None
@@ -251,13 +250,13 @@ def predict_ranks(
     traces: Sequence[Trace], model: FittedModel, *, device: str | None = None, shape: ShapeChange | None = None,
     force: bool = False, measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
-    """Predict ranks of a job together; the traces' clocks give the starts.
+    """Predict several ranks of a job together. The clocks of the traces determine when each rank starts.
 
-    Collectives start when the last of these ranks is ready and take the least time of equal ones in the fitted traces.
+    A collective starts when its last rank is ready, and takes the minimum time of equal fitted collectives.
 
     Raises:
-        UsageError: fewer than two ranks, and as in `predict`.
-        ConvertError: no times in a trace.
+        UsageError: there are fewer than two ranks, or as for `predict`.
+        ConvertError: a trace has no times.
     """
     jobs = [RankJob(trace, model, None, device, False, shape, True, measured, host) for trace in traces]
     joint = join_ranks([job.graph for job in jobs])
@@ -307,19 +306,19 @@ def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: 
 
 
 class Link(NamedTuple):
-    """One uncertain part of a prediction: half width of its interval in log time, and its description."""
+    """A source of uncertainty: the half width of its interval in log time, and its description."""
 
     half: float
     what: str
 
 
 def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, force: bool) -> str | None:
-    """Return the weakest link of a time, None if both ends of its interval are near it.
+    """Return the largest source of uncertainty; None if both ends of the interval are near the prediction.
 
     Args:
-        files: for the message.
-        links: the uncertain parts.
-        force: accept any interval.
+        files: file names for the error message.
+        links: the sources of uncertainty.
+        force: accept an interval of any width.
 
     Raises:
         UsageError: the interval is wider than a factor of 2, or nothing was predicted.
@@ -334,7 +333,7 @@ def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, 
 
 
 def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
-    """Return the unfamiliar share of GPU time if it is large, else the event with the widest interval."""
+    """Name the unfamiliar share of GPU time if it is large, otherwise the event with the widest interval."""
     whole, unfamiliar = sum(row.predicted_ns for row in rows) or 1, _unfamiliar(rows)
     if unfamiliar >= _MUCH or not rows:
         return Link(half, f"{unfamiliar:.0%} of the time on devices is unlike anything fitted on")
@@ -345,7 +344,7 @@ def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
 
 
 def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> Link:
-    """Return the share of host work that the model does not know, or the worst error on a held-out trace."""
+    """Name the share of CPU time that the model cannot predict, or the worst error on a held-out trace."""
     if unknown >= _MUCH:
         return Link(half, f"host lags of {unknown:.0%} of the edges have no counterpart")
     if error is None or not error.log_ratios:
@@ -357,13 +356,13 @@ def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> L
 def calibrated(
     model: FittedModel, traces: Sequence[Trace], iterations: str | None = None, *, keep_outliers: bool = False
 ) -> FittedModel:
-    """Add a factor for host work and held-out errors to a model, from the traces that it was fitted on.
+    """Add a CPU correction factor and held-out errors to a model, from the traces it was fitted on.
 
-    The factor corrects times that the replay leaves out, such as pauses that are too long to be an overhead. With
-    collectives there is none, because it would contain waits for other ranks.
+    The factor corrects for time that the replay omits, such as pauses too long to be overhead. Traces with collectives
+    get no factor, because it would include waits for other ranks.
     """
     on_host, communicating = list[int](), False
-    for k, trace in enumerate(traces):  # one after the other, so that only one is in memory
+    for k, trace in enumerate(traces):  # load one trace at a time to save memory
         if not np.any(trace.gpu.source >= 0):
             on_host.append(k)
             communicating |= len(comm_rows(trace)) > 0
@@ -382,7 +381,7 @@ def calibrated(
 def _errors(
     model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None, keep_outliers: bool
 ) -> EndToEndError | None:
-    """Return errors with models of the other traces; with one trace, how its iterations differ."""
+    """Return the error on each trace of a model fitted on the others; for one trace, how its iterations differ."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
         ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))

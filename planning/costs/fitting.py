@@ -1,4 +1,4 @@
-"""Fit a model of the time of work on linked traces."""
+"""Fit a cost model on linked traces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEAST_STEPS = 3
 
 @dataclass(frozen=True)
 class Part:
-    """Contribution of one trace to a model, without the trace, so that there may be many."""
+    """What a fit needs from one trace, so that the trace itself can be released."""
 
     file: str
     lags: EdgeLags
@@ -51,13 +51,13 @@ def fit(
     """Fit a model on linked traces.
 
     Args:
-        iterations: take only these, such as "0-19" (`iterations_of`).
-        devices: records that take precedence over the table's.
-        keep_outliers: also fit on iterations that differ from the others (`find_outliers`).
+        iterations: iterations to fit on, such as "0-19" (`iterations_of`).
+        devices: device records that take precedence over the built-in table.
+        keep_outliers: also fit on outlier iterations (`find_outliers`).
 
     Raises:
-        UsageError: no traces, or no such iterations.
-        ConvertError: a trace without times.
+        UsageError: there are no traces, or the iterations do not exist.
+        ConvertError: a trace has no times.
     """
     if not traces:
         raise UsageError("nothing to fit; give ET+ files")
@@ -68,7 +68,7 @@ def fit(
 
 
 def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelModel | None) -> FittedModel:
-    """Return the model of several contributions; `kernels` is the model of their GPU events."""
+    """Combine the parts of several traces into a model; `kernels` is the model of the GPU events."""
     ratios = [ratio for part in parts for ratio in part.step_ratios]
     gpu = pooled(event for part in parts for event in part.gpu)
     cpu = medians((t for part in parts for t in part.cpu), (n for part in parts for n in part.cpu_ns.tolist()))
@@ -94,7 +94,7 @@ def prepare(
     keep_outliers: bool,
     known: dict[Task, Task] | None = None,
 ) -> Part:
-    """Return the contribution of a trace; arguments as in `fit`. `known` shares equal tasks to save memory."""
+    """Extract the part of one trace. The arguments are as for `fit`; `known` shares equal tasks to save memory."""
     shared = {} if known is None else known
     chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
     of_row = chosen.of_row
@@ -116,13 +116,13 @@ def prepare(
 
 
 def step_ratios(trace: Trace, chosen: Chosen) -> tuple[float, ...]:
-    """Return the time of chosen iterations over their mean; () if fewer than three are marked."""
+    """Return the time of each chosen iteration divided by the mean; () if fewer than three are marked."""
     times = measured_steps(trace, chosen)
     return tuple((times / times.mean()).round(4).tolist()) if len(times) >= _LEAST_STEPS and times.all() else ()
 
 
 def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
-    """Return ns that each chosen iteration took; empty if none are marked."""
+    """Return the time of each chosen iteration in ns; empty if no iterations are marked."""
     try:
         split = chosen.split or find_iterations(trace)
     except ConvertError:
@@ -131,15 +131,14 @@ def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
 
 
 def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return operators of the iterations, as positions in `Trace.calls`, and their own host times (without callees),
-    ns."""
+    """Return the operators in the iterations, as positions in `Trace.calls`, and their self times in ns."""
     own, source = graph.durations, trace.calls.source
     calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))
     return calls, own[source[calls]]
 
 
 def measured_ns(trace: Trace, chosen: Chosen) -> int:
-    """Return the time of the chosen iterations together; of a whole trace from the first start to the last end."""
+    """Return the total time of the chosen iterations in ns; for a whole trace, from first start to last end."""
     if chosen.split is not None:
         return int(chosen.split.times(trace.nodes.ts, trace.nodes.end)[chosen.index].sum())
     rows = np.flatnonzero(trace.nodes.timed & (chosen.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))

@@ -1,4 +1,4 @@
-"""The fitted model of GPU events: utilization model, order of models, intervals, held-out errors."""
+"""The fitted model of GPU events: the utilization model, the order of models, intervals, and held-out errors."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class KernelModel(msgspec.Struct, frozen=True):
     """Model of GPU events."""
 
     utilization: Utilization
-    order: tuple[str, ...] = ORDER  # names of cost models; the first that serves an event predicts it
-    intervals: PredictionIntervals = PredictionIntervals()  # factors around predicted times
-    held_out: int = 0  # number of traces that the intervals come from; 0 if parts of one trace were held out
-    jobs: int = 0  # number of their jobs
-    # By candidate order (names joined by " > "), factor and total error per held-out trace
+    order: tuple[str, ...] = ORDER  # names of cost models; the first model that can predict an event is used
+    intervals: PredictionIntervals = PredictionIntervals()  # 80% intervals as factors of the predicted times
+    held_out: int = 0  # number of held-out traces behind the intervals; 0 if parts of one trace were held out
+    jobs: int = 0  # number of jobs that the held-out traces come from
+    # Typical factor and total error per held-out trace, by candidate order (model names joined by " > ")
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
-    # Kept states of the cost models of other packages (`CostModel.state`)
-    states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # not in the file if empty
+    # States of cost models from other packages (`CostModel.state`)
+    states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # omitted from the file if empty
 
     __repr__ = brief
 
     def fitted(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> dict[str, CostModel]:
-        """Return the models that need not be fitted again, by name.
+        """Return the models that do not have to be fitted again, by name.
 
         Raises:
-            UsageError: a cost model of a package that is not installed.
+            UsageError: the package of a cost model is not installed.
         """
         states = self.states or {}
         restored = {name: model_class(name).restored(state, measured, devices) for name, state in states.items()}
@@ -47,14 +47,14 @@ class KernelModel(msgspec.Struct, frozen=True):
 
 
 def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:
-    """Fit the model of GPU events; None if there are none.
+    """Fit the model of GPU events; return None if there are no GPU events.
 
-    Each job is held out once, and all candidates predict its traces from the other jobs. With one job, each trace is
-    held out; with one trace, fifths of its groups of operator and shapes.
+    Each job is held out once, and every candidate predicts its traces from the other jobs. If there is only one job,
+    each trace is held out instead; if there is only one trace, a fifth of the groups (operator and shapes) at a time.
 
     Args:
-        traces: distinct GPU events by trace.
-        devices: records by name.
+        traces: the distinct GPU events of each trace.
+        devices: device records by name.
     """
     traces = [[event for event in trace if event.ns > 0] for trace in traces]
     everything = pooled(event for trace in traces for event in trace)
@@ -83,7 +83,7 @@ _SAME_JOB = 0.5
 
 
 def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
-    """Return the first trace of each trace's job: traces that share over half of all their distinct events.
+    """Return, per trace, the first trace of the same job. Traces of a job share over half of their distinct events.
 
     Example:
         >>> from etplus.planning.costs.task import Task
@@ -102,8 +102,8 @@ def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
 def _intervals(
     held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
 ) -> PredictionIntervals:
-    """Return intervals by model: from held-out jobs, and for equal events from held-out traces, since a job's ranks
-    differ."""
+    """Return intervals by model. Events with an equal measured event use held-out traces, since ranks differ; all other
+    events use held-out jobs."""
     if equal is held:
         return fit_intervals(*_log_ratios(held, order, None, jobs))
     by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
@@ -114,8 +114,8 @@ def _intervals(
 def _log_ratios(
     held: Sequence[HeldOutEvents], order: Order, measured: bool | None, jobs: Sequence[int] | None
 ) -> tuple[list[tuple[str, ...]], list[float], list[int]]:
-    """Return group, log(measured/predicted) and job of held-out events; `measured` selects events with an
-    equal event."""
+    """Return group, log(measured/predicted) and job per held-out event; `measured` selects events with (True) or
+    without (False) an equal event in the fitted traces."""
     groups, ratios, of_job = [], [], []
     for part in held:
         for event, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
@@ -127,7 +127,7 @@ def _log_ratios(
 
 
 def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
-    """Return the groups of an event's interval, from wide to narrow: its model, then `Familiarity.group`."""
+    """Return the groups that determine an event's interval, from wide to narrow: model, then `Familiarity.group`."""
     return (how.partition(" at ")[0], *group)
 
 
@@ -139,12 +139,12 @@ _CLEARLY = 0.1
 
 @dataclass(frozen=True)
 class HeldOutEvents:
-    """One trace's events, predicted by models that were fitted without it."""
+    """The events of one trace, predicted by models fitted on the other traces."""
 
     measured: Sequence[MeasuredTask]  # distinct events
-    estimates: Mapping[Order, Sequence[Estimate]]  # one per event, by order of models
-    groups: Sequence[tuple[str, str, str]]  # `Familiarity.group` by event
-    trace: int = 0  # its position among the traces, 0 for one trace
+    estimates: Mapping[Order, Sequence[Estimate]]  # one estimate per event, by order of models
+    groups: Sequence[tuple[str, str, str]]  # `Familiarity.group` of each event
+    trace: int = 0  # index of the trace, 0 if there is only one
 
 
 def by_traces(
@@ -153,7 +153,7 @@ def by_traces(
     orders: Sequence[Order] | None = None,
     jobs: Sequence[int] | None = None,
 ) -> list[HeldOutEvents]:
-    """Predict every trace by models fitted on the others; `jobs` numbers the traces' jobs, to leave a job out whole."""
+    """Predict each trace with models fitted on the others. `jobs` is the job of each trace, to hold out whole jobs."""
     orders, jobs = candidates() if orders is None else orders, range(len(traces)) if jobs is None else jobs
     others = {
         held: pooled(event for job, of in zip(jobs, traces, strict=True) if job != held for event in of)
@@ -167,7 +167,7 @@ def by_traces(
 
 
 def by_groups(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> list[HeldOutEvents]:
-    """Predict every fifth of the groups (operator and shapes), in order of appearance, by models fitted on the rest."""
+    """Predict a fifth of the groups (operator and shapes) at a time, with models fitted on the other groups."""
     numbers: dict[tuple[str, str], int] = {}
     fold = [numbers.setdefault(event.task.group, len(numbers)) % _FOLDS for event in measured]
     found = []
@@ -193,8 +193,8 @@ def _predict(
 
 
 def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
-    """Return the typical factor of predictions (exp of the mean |log ratio|, less 1), and relative error of
-    the total."""
+    """Return the typical error of a prediction (exp of the mean |log ratio|, minus 1) and the relative error of the
+    total."""
     predicted = np.array([max(estimate.ns, 1.0) for estimate in held.estimates[order]])
     measured, count = (np.array([getattr(event, name) for event in held.measured]) for name in ("ns", "count"))
     factor = float(np.exp(np.abs(np.log(predicted / measured)).mean()) - 1)
@@ -202,9 +202,10 @@ def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
 
 
 def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
-    """Return the candidate with the least held-out errors, and the errors of all.
+    """Return the candidate with the smallest held-out errors, and the errors of every candidate.
 
-    The built-in order wins unless another candidate's sum of log factors and log errors of the total is a tenth less.
+    The built-in order wins unless the errors of another candidate (log factors plus log errors of the total) sum to 10%
+    less.
     """
     errors = {
         order: tuple(errors_of(part, order) for part in held)

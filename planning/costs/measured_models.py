@@ -1,8 +1,8 @@
-"""Cost models made of measured tasks alone: the same task, sizes between and beyond, and the mean of a kind.
+"""Cost models built from measured tasks alone: lookup, interpolation, extrapolation, and the mean of a kind.
 
-Held out by operator and shapes, nothing predicts self times of CPU operators better than the mean of their kind:
-Gaussian-process regression, nearest sizes and growth with bytes are off by the same factor or a larger one. So the mean
-is the last model, and sizes count only between measured sizes and for `--set` beyond them.
+For unseen operators and shapes, no model predicts self times of CPU operators better than the mean of their kind:
+Gaussian-process regression, nearest sizes and growth with bytes have at least the same error. So the mean is the last
+model, and sizes matter only for interpolation between measured sizes, and for extrapolation with `--set`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .task import Estimate, Task
 
 
 class MeasuredTable(FromMeasured):
-    """Median of the same operator, shapes, dtypes and kernel, launched with the same grid, on the same device.
+    """Median time of tasks with the same operator, shapes, dtypes, kernel, grid and device.
 
-    If shapes are known, the recorded grid does not matter.
+    If the shapes are known, the recorded grid is ignored.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -32,17 +32,17 @@ class MeasuredTable(FromMeasured):
         self._unlaunched = {known.task.unlaunched: known for known in reversed(measured) if known.task.inputs}
 
     def of(self, task: Task) -> MeasuredTask | None:
-        """Return the same task as it was measured; None for others."""
+        """Return the measurement of an equal task; None if there is none."""
         return self._tasks.get(task) or self._unlaunched.get(task.unlaunched)
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a measured task; None for others."""
+        """Return the measured time of an equal task; None if there is none."""
         known = self.of(task)
         return None if known is None else Estimate(known.ns, "measured")
 
 
 class KindMean(FromMeasured):
-    """Geometric mean of the tasks of one category and kind, else of the category: the trivial model."""
+    """Geometric mean over the tasks of the same category and kind, or over the whole category: the trivial model."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs = defaultdict[tuple[str, str], list[float]](list)
@@ -52,24 +52,25 @@ class KindMean(FromMeasured):
         self._means = {key: float(np.exp(np.mean(values))) for key, values in logs.items()}
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task; None for a category that was not measured."""
+        """Return the time of a task; None if no task of its category was measured."""
         keys = (task.category, task.kind), (task.category, "")
         ns = next((self._means[key] for key in keys if key in self._means), None)
         return None if ns is None else Estimate(ns, "mean of its kind")
 
 
-# Largest ratio of the sizes of two tasks that are interpolated: farther apart, other kernels run in between.
+# Maximum size ratio of two tasks to interpolate between: with a larger ratio, other kernels run in between.
 _APART = 16
-# A median of this many times is reliable. For fewer times, tasks within this many doublings of extents also count.
+# A median of this many times is reliable. With fewer, tasks within `_SIMILAR` doublings of the sizes are also used.
 _ENOUGH, _SIMILAR = 5, 1.0
 
 
 class Interpolated(FromMeasured):
-    """Serves a task between two measured ones of the same operator, kernel, device and numbers of dimensions.
+    """Interpolates between two measured tasks with the same operator, kernel, device and numbers of dimensions.
 
-    One measured task has no larger extent, the other no smaller one; the nearest such two count, by the sum of the
-    logarithms of extents. Time is interpolated linearly in FLOPs, bytes, or elements, so it is between theirs. Since a
-    library may choose another kernel for another size, tasks with any kernel count if the task's kernel has no two.
+    No dimension of the first measured task is larger than the dimension of the requested task, and no dimension of the
+    second one is smaller. The nearest two such tasks are used, by the sum of the logarithms of the sizes. Time is
+    interpolated linearly in FLOPs, bytes or elements. Because a library may choose another kernel for another size, all
+    kernels are considered if the requested kernel has no two such tasks.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -85,7 +86,7 @@ class Interpolated(FromMeasured):
         }
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task between two measured ones; None for others."""
+        """Return the time of a task between two measured tasks; None if there are no two such tasks."""
         groups = (self._groups[key] for key in _keys(task) if key in self._groups)
         return next((found for group in groups if (found := self._within(task, *group)) is not None), None)
 
@@ -104,7 +105,7 @@ class Interpolated(FromMeasured):
 def _side(
     rows: npt.NDArray[np.int64], own: npt.NDArray[np.int64], some: IntColumn, members: Sequence[MeasuredTask]
 ) -> tuple[float, int]:
-    """Return ns and size of the nearest row; the median over similar rows if it was measured rarely on a CPU."""
+    """Return time in ns and size of the nearest row; for CPU tasks with few times, the median over similar rows."""
     apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(own + 1.0)).sum(axis=1)
     order = np.argsort(apart, kind="stable")[:_ENOUGH]
     near = [members[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _SIMILAR]
@@ -113,7 +114,7 @@ def _side(
 
 
 def _keys(task: Task) -> Sequence[Hashable]:
-    """Return keys that comparable tasks share, with their kernel and without."""
+    """Return two keys that comparable tasks share: with and without the kernel."""
     ranks = tuple((len(tensor.shape), tensor.dtype) for tensor in (*task.inputs, *task.outputs))
     common = task.op, task.category, task.device, task.place, len(task.inputs), ranks
     return tuple((kernel, *common) for kernel in dict.fromkeys((task.kernel, "")))
@@ -127,17 +128,17 @@ def _size(task: Task) -> int:
     return max(task.flops or task.bytes or sum(tensor.numel for tensor in (*task.inputs, *task.outputs)), 1)
 
 
-# A task is larger than all measured ones from this ratio of sizes on, and is served up to the second one.
+# A task is extrapolated if it is at least 1.2 and at most 16 times as large as the largest measured task.
 _BEYOND, _MOST = 1.2, 16
 
 
 class Extrapolated(FromMeasured):
-    """Serves tasks that are larger than all measured ones of the same operator and kernel on the same device.
+    """Extrapolates to tasks larger than every measured task with the same operator, kernel and device.
 
-    The least of their times stays (for tasks of one size, the least of all work of the category). The rest of the
-    nearest task's time grows with its FLOPs, or bytes. The nearest task is the one of the nearest size, or the one with
-    the fewest other extents, such as the same layer at a smaller batch. The smaller result counts, because the other
-    task has more time that does not grow.
+    The minimum measured time is a fixed cost (for tasks of a single size: the minimum time in the category). The rest
+    of the time of the nearest task grows with FLOPs or bytes. Two tasks are tried: the task of the nearest size, and
+    the task with the fewest different dimensions, such as the same layer at a smaller batch. The smaller result is
+    used, because the larger result comes from a task with more fixed cost.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -156,7 +157,7 @@ class Extrapolated(FromMeasured):
             self._groups[key] = members, max(sizes), base
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task beyond the measured sizes; None for others."""
+        """Return the time of a task larger than the measured sizes; None for other tasks."""
         group, size = self._groups.get(_key(task)), _amount(task)
         if group is None or not _BEYOND * group[1] <= size <= _MOST * group[1]:
             return None
@@ -172,7 +173,7 @@ def _key(task: Task) -> tuple[str, ...]:
 
 
 def _changed(task: Task, other: Task) -> int:
-    """Return how many extents of the inputs differ; a large number if their ranks differ."""
+    """Count the input dimensions that differ; a large number if the tensors have different numbers of dimensions."""
     pairs = [
         extents
         for left, right in zip(task.inputs, other.inputs, strict=False)

@@ -1,4 +1,4 @@
-"""The tasks of a trace with their times, and the medians of equal ones."""
+"""The tasks of a trace with their times, and the median times of equal tasks."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from ...trace.trace import Trace
 from .task import Task
 
 CPU_OP = "cpu_op"
-_ABOUT = 2.0  # Equal collectives did not wait if their times differ by less than this factor.
+_ABOUT = 2.0  # If the times of equal collectives differ by less than this factor, none of the collectives waited.
 
 
 class MeasuredTask(msgspec.Struct, frozen=True):
     """A task and its measured time."""
 
     task: Task
-    ns: float  # median of `count` equal events
+    ns: float  # median time of `count` equal events
     count: int
-    low_ns: float = 0.0  # low_ns, high_ns: their tenth and ninetieth percentiles
+    low_ns: float = 0.0  # low_ns, high_ns: 10th and 90th percentiles of their times
     high_ns: float = 0.0
-    times: tuple[float, ...] = ()  # all times of a rank's collectives, in trace order; () for other work
+    times: tuple[float, ...] = ()  # all times of equal collectives on a rank, in trace order; () for other tasks
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class _Caller:
-    """The innermost operator with tensors around a call."""
+    """The innermost operator with tensors that encloses a call."""
 
     name: str
     signature: Signature | None
@@ -54,8 +54,8 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
     """Return a task for every GPU event of a trace, in the order of `Trace.gpu`.
 
     Args:
-        own: devices that take precedence over the table's.
-        device: predict for this one instead of the event's own.
+        own: device records that take precedence over the built-in table.
+        device: device to predict for; by default the device of each event.
     """
     work, gpu, devices = work_of_events(trace), trace.gpu, find_devices(trace, own)
     callers = _Callers(trace)
@@ -94,7 +94,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
 
 
 def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
-    """Return a task for the self time of operators (positions in `Trace.calls`); `name` distinguishes CPUs."""
+    """Return a self-time task per operator (positions in `Trace.calls`); `name` identifies the CPU."""
     callers = _Callers(trace)
     distinct, which = distinct_rows(trace.calls.name[calls], trace.calls.signature[calls])
     tasks = []
@@ -124,8 +124,8 @@ class _Callers:
         self._known: dict[tuple[int, int], _Caller] = {}
 
     def above(self, call: CallIndex) -> CallIndex:
-        """Return the innermost operator with tensors that is or encloses a call; else the innermost operator; −1 for
-        none."""
+        """Return the innermost operator with tensors that is or encloses a call. If there is none, return the innermost
+        operator, or −1."""
         calls, first = self._calls, CallIndex(-1)
         while call >= 0:
             if calls.kind[call] == OP:
@@ -150,7 +150,7 @@ class _Callers:
 
 
 def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
-    """Merge equal tasks, in order of first appearance."""
+    """Merge equal tasks into their median time, in order of first appearance."""
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
@@ -163,9 +163,9 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
 
 
 def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
-    """Merge equal tasks of several traces: their median, each trace counted once.
+    """Merge equal tasks of several traces into the median over the traces.
 
-    For collectives it is the time of an unmeasured rank (`unseen_rank_duration`).
+    Collectives get the expected time on an unmeasured rank instead (`unseen_rank_duration`).
 
     Example:
         >>> pooled([MeasuredTask(Task("a"), 4.0, 9, 3.0, 5.0), MeasuredTask(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
@@ -195,14 +195,14 @@ def _together(task: Task, of: Sequence[MeasuredTask]) -> float:
 
 
 def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
-    """Return the mean time of equal collectives in a rank that was not measured.
+    """Return the mean time of equal collectives, in ns, on a rank that was not measured.
 
-    All ranks leave a collective together. The last one to arrive does not wait and takes the least time. If none of the
-    measured ranks took about the least time, an absent rank was the last.
+    All ranks leave a collective together. The last rank to arrive does not wait, so it takes the minimum time. If no
+    measured rank took about the minimum time, an unmeasured rank arrived last.
 
     Args:
-        times: (measured ranks, collectives), ns; at least two ranks.
-        ranks: size of the group; if None, one more than measured.
+        times: array of shape (measured ranks, collectives), in ns, with at least two ranks.
+        ranks: number of ranks in the group; by default one more than were measured.
 
     Example:
         >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # the second waits for the fourth

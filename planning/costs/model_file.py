@@ -1,4 +1,4 @@
-"""The file that `etplus predict fit` writes: measured work, the source of all models; JSON."""
+"""The model file (JSON) of `etplus predict fit`: the measured tasks that all cost models are fitted on."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .measured_tasks import MeasuredTask
 from .registry import Costs
 
 VERSION = 2
-_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # Integers that may be beyond MAX_NS.
-# A held-out trace is comparable to one with an unknown share u if its own share is up to 10%, or up to 2 u.
+_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # Integers that may exceed MAX_NS.
+# A held-out trace is comparable with a trace whose unknown share is u if its own share is at most 10% or 2u.
 _LITTLE, _MUCH = 0.1, 2.0
 
-_FARTHEST = 30.0  # A prediction that is off by a factor of e to this is none: 10,000 years for 30 ms.
+_FARTHEST = 30.0  # Maximum |log ratio| in a valid file: a factor of e³⁰ turns 30 ms into 10,000 years.
 
 
 class EndToEndError(msgspec.Struct, frozen=True):
     """Errors on held-out traces."""
 
     log_ratios: tuple[float, ...] = ()  # log(measured/predicted)
-    unknown: tuple[float, ...] = ()  # share of timed edges without an estimate in the others' model
+    unknown: tuple[float, ...] = ()  # share of timed edges that the model fitted on the other traces cannot predict
 
     def __post_init__(self) -> None:
         if len(self.log_ratios) != len(self.unknown) or not all(
@@ -39,7 +39,7 @@ class EndToEndError(msgspec.Struct, frozen=True):
             raise ValueError("end_to_end: not a log ratio and a share for each trace")
 
     def like(self, unknown: float) -> tuple[float, ...]:
-        """Return the log ratios of traces with at most a similar share of unknown edges.
+        """Return the log ratios of the traces with a similar or smaller share of unknown edges.
 
         Example:
             >>> EndToEndError((0.1, 4.2), (0.02, 0.9)).like(0.05)
@@ -54,28 +54,28 @@ class FittedModel(msgspec.Struct, frozen=True):
 
     version: int
     files: tuple[str, ...]
-    makespans_ns: tuple[int, ...]  # times of the fitted traces, or of their chosen iterations (`iterations` in all)
+    makespans_ns: tuple[int, ...]  # times of the fitted traces, or of their chosen iterations (`iterations` in total)
     iterations: int
-    lags: EdgeLatencies  # times of work by place
-    gpu: tuple[MeasuredTask, ...]  # gpu, cpu: medians of equal work
+    lags: EdgeLatencies  # edge times by place
+    gpu: tuple[MeasuredTask, ...]  # gpu, cpu: median times of equal tasks
     cpu: tuple[MeasuredTask, ...]
-    devices: tuple[Device, ...] = ()  # records that users gave
-    calibration: float = 1.0  # measured over predicted time of the fitted traces without GPU events
-    # By trace, iterations that were left out because they differ from the others
+    devices: tuple[Device, ...] = ()  # device records from the user
+    calibration: float = 1.0  # measured / predicted time of the fitted traces without GPU events
+    # Outlier iterations of each trace, which were not fitted
     outliers: tuple[tuple[Outlier, ...], ...] = ()
     executed: MeasuredHere | None = None  # operators timed on this machine; they take precedence
-    kernels: KernelModel | None = None  # model of GPU events; None without any
-    end_to_end: EndToEndError | None = None  # errors on held-out traces; with one trace, how its iterations differ
-    steps: Percentiles | None = None  # times of iterations over the mean of their trace; None with fewer than three
+    kernels: KernelModel | None = None  # model of GPU events; None if there are no GPU events
+    end_to_end: EndToEndError | None = None  # errors on held-out traces; for a single trace, on its iterations
+    steps: Percentiles | None = None  # iteration times relative to the trace's mean; None for fewer than three
 
     __repr__ = brief
 
     def records(self) -> dict[str, Device]:
-        """Return devices by name; the users' records replace records of the table."""
+        """Return device records by name; user records replace built-in records."""
         return {device.name: device for device in (*known_devices(), *self.devices)}
 
     def costs(self, *, beyond: bool = False) -> Costs:
-        """Return the cost models of GPU events and CPU operators; `beyond` as in `Costs`."""
+        """Return the cost models of GPU events and CPU operators. See `Costs` for `beyond`."""
         measured, kernels, records = (*self.gpu, *self.cpu), self.kernels, self.records()
         if kernels is None:
             return Costs(measured, records, beyond=beyond)
@@ -83,16 +83,16 @@ class FittedModel(msgspec.Struct, frozen=True):
 
 
 def write_model(model: FittedModel, path: str) -> None:
-    """Write a model as JSON; gzipped if the name ends in ".gz"."""
+    """Write a model as JSON; a name that ends in ".gz" is gzipped."""
     with open_output(path) as out:
         out.write(msgspec.json.encode(model) + b"\n")
 
 
 def read_model(source: Source) -> FittedModel:
-    """Read a file of `write_model`.
+    """Read a file that `write_model` wrote.
 
     Raises:
-        TraceFormatError: no such file, or another one.
+        TraceFormatError: the file does not exist or is not a model file.
     """
     model, name = read_struct(source, FittedModel, "no model", "make it with `etplus predict fit`")
     if model.version != VERSION:
@@ -103,7 +103,7 @@ def read_model(source: Source) -> FittedModel:
 
 
 def _fits_columns(value: object) -> bool:
-    """Return whether int64 columns can hold and add all integers."""
+    """Return whether all integers can be stored and added in int64 columns."""
     if isinstance(value, dict):
         return all(map(_fits_columns, value.values()))
     if isinstance(value, (list, tuple)):

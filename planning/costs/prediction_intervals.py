@@ -1,12 +1,12 @@
-"""80% intervals of predicted times, from the errors on similar work by models that had not seen its trace.
+"""80% intervals of predicted times, from prediction errors on similar held-out events.
 
-Split conformal prediction by group (Vovk et al., 2005; "Mondrian"): the tenth and ninetieth percentiles of the log
-ratios measured/predicted of held-out events in the narrowest group that has enough of them, with the rank of a sample
-of one more. The intervals cover the same share of new events if their errors are similar.
+The method is split conformal prediction by group (Vovk et al., 2005; "Mondrian"). An interval is bounded by the 10th
+and 90th percentiles of log(measured/predicted) in the narrowest group with enough held-out events; the percentile ranks
+are those for one more sample. The intervals cover 80% of new events if the errors are similar.
 
-Events of one job have similar errors, so the exchangeable units are jobs and not events: each job has the same weight,
-however many events it has (Dunn, Wasserman, Ramdas: "Distribution-free prediction sets for two-layer hierarchical
-models", 2022).
+Errors within a job are similar, so the exchangeable units are jobs, not events. Each job has the same weight regardless
+of its number of events (Dunn, Wasserman, Ramdas: "Distribution-free prediction sets for two-layer hierarchical models",
+2022).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .task import Task
 from .utilization import EventWork, kernel_family, kind_of, work_of
 
 COVERAGE = 0.8
-_ENOUGH = 16  # Events that a group needs; with fewer the wider group counts.
-_ENOUGH_JOBS = 5  # Jobs that these must come from, or all jobs if there are fewer.
-# Share of a job's weight that is kept for the next job, at either end. With all of it intervals would be
-# distribution-free: they cover 92% of the events of held-out jobs, and reach a factor of 15; with a quarter 85%, and
-# 78% in the mean over jobs; without it 71%.
+_ENOUGH = 16  # Minimum events per group; smaller groups use the interval of the wider group.
+_ENOUGH_JOBS = 5  # Minimum jobs behind the events of a group, or all jobs if there are fewer.
+# Share of a job's weight that is reserved for an unseen job, at either end. A share of 1 makes the intervals
+# distribution-free: they cover 92% of the events of held-out jobs, but extend to a factor of 15. A share of 0.25 covers
+# 85% of the events (78% in the mean over jobs), and a share of 0 covers 71%.
 _NEXT_JOB = 0.25
-_UNKNOWN = 3.0  # Factor up and down if nothing similar was held out.
+_UNKNOWN = 3.0  # Half width of the interval, as a factor, if no similar event was held out.
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Measured over predicted times of a group: 80% of `count` held-out events are between `low` and `high`."""
+    """Spread of measured/predicted in a group: 80% of its `count` held-out events are between `low` and `high`."""
 
     count: int
     low: float
@@ -43,18 +43,18 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class PredictionIntervals(msgspec.Struct, frozen=True):
-    """Spreads by group; its names are joined by "|"."""
+    """Spread of each group. A key is the names of a group, joined by "|"."""
 
     spreads: dict[str, Spread] = {}
 
     __repr__ = brief
 
     def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
-        """Return the factors of the narrowest known group.
+        """Return the spread of the narrowest known group.
 
         Args:
-            group: from wide to narrow, such as ("utilization", "new", "work", "Elementwise").
-            usual: for an unknown first level; by default the spread of everything.
+            group: group names from wide to narrow, such as ("utilization", "new", "work", "Elementwise").
+            usual: result for an unknown first name; by default the spread over all events.
 
         Example:
             >>> PredictionIntervals({"measured": Spread(20, 0.9, 1.2)}).of(("measured", "same kernel")).high
@@ -72,12 +72,12 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
 def fit_intervals(
     groups: Sequence[Sequence[str]], log_ratios: Sequence[float], jobs: Sequence[int] | None = None
 ) -> PredictionIntervals:
-    """Return percentiles of every group, wide and narrow, with enough events.
+    """Return the percentiles of each group with enough events, at every level from wide to narrow.
 
     Args:
-        groups: by held-out event, from wide to narrow.
-        log_ratios: log(measured/predicted).
-        jobs: by event, the number of its job; all jobs have the same weight.
+        groups: group names of each held-out event, from wide to narrow.
+        log_ratios: log(measured/predicted) of each event.
+        jobs: job number of each event; all jobs have the same weight.
     """
     of_job = [0] * len(groups) if jobs is None else jobs
     found: dict[str, list[tuple[float, int]]] = {}
@@ -109,14 +109,14 @@ def _spread(events: list[tuple[float, int]]) -> Spread:
 
 
 _ROUNDING = 1e-9
-# Levels of the most similar fitted event of a size within a factor of `_NEAR`.
+# Levels of similarity to the most similar fitted event with a size within a factor of `_NEAR`.
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 NEW = LEVELS[-1]
-_NEAR = 8.0  # How many times larger or smaller, in time at the peak, a similar event may be.
+_NEAR = 8.0  # Maximum ratio between the sizes (time at the peak rate) of similar events.
 
 
 class Familiarity:
-    """Compares tasks with measured ones."""
+    """Rates how similar a task is to the measured tasks."""
 
     def __init__(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> None:
         self._devices = devices
@@ -128,11 +128,11 @@ class Familiarity:
                 self._sizes[key] = min(least, work.size), max(most, work.size)
 
     def of(self, task: Task) -> str:
-        """Return one of `LEVELS`."""
+        """Return the level of similarity, one of `LEVELS`."""
         return self.group(task)[0]
 
     def group(self, task: Task) -> tuple[str, str, str]:
-        """Return the groups of an event's interval: level, known quantities of its work (`state_of`), and kind."""
+        """Return the names of an event's group: similarity level, known quantities (`state_of`), and kind."""
         work = work_of(task, self._devices)
         level = NEW
         for at, key in zip(LEVELS, _keys(task, work), strict=False):
@@ -144,13 +144,13 @@ class Familiarity:
 
 
 def _keys(task: Task, work: EventWork) -> tuple[tuple[str, ...], ...]:
-    state = state_of(work)  # sizes are comparable if they measure the same
+    state = state_of(work)  # sizes are comparable only if they measure the same quantity
     named = (state, task.kernel, task.device), (state, task.kernel)
-    if state == "name":  # without known work, another name says nothing about the size
+    if state == "name":  # the size of unknown work cannot be inferred from other kernels
         return named
     return (*named, (state, kind_of(task), kernel_family(task.kernel)), (state, kind_of(task), "", ""))
 
 
 def state_of(work: EventWork) -> str:
-    """Return the known quantities of an event's work: "work", "grid" or "name"."""
+    """Return which quantities of an event are known: "work" (FLOPs or bytes), "grid", or only the "name"."""
     return "work" if work.known else "grid" if work.size else "name"

@@ -1,4 +1,4 @@
-"""Estimate the GPU events and CPU operators of a trace by a fitted model, for their device or another one."""
+"""Estimate the GPU events and CPU operators of a trace with a fitted model, for the recorded or another device."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .task import Estimate, Task
 from .utilization import Utilization, fit_utilization, kernel_family
 
-UNKNOWN = "unknown"  # Source of a time if no model serves the work.
-# Spread of equal events if too few were held out.
+UNKNOWN = "unknown"  # Source of a time that no model can predict.
+# Spread of events with an equal measured event, if too few events were held out.
 _MEASURED = {"measured": Spread(0, 0.8, 1.25)}
 _NOTHING = Estimate(0.0, UNKNOWN)
 
@@ -37,20 +37,20 @@ class Price(NamedTuple):
     ns: float
     low: float  # low, high: ends of the 80% interval
     high: float
-    bound: float | None  # lower bound, None if neither FLOPs nor bytes are known
+    bound: float | None  # lower bound; None if neither FLOPs nor bytes are known
     how: str  # the model that predicted it
     level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
 
 
 class Pricing:
-    """Estimates of one trace's work, each looked up when it is first asked for.
+    """Estimates for the work in one trace, computed lazily.
 
     Args:
-        device: name of the record to predict for, instead of the events' own devices.
-        beyond: the trace has other shapes than recorded, so recorded launch sizes do not hold.
+        device: name of the device to predict for; by default the device of each event.
+        beyond: the shapes differ from the recorded shapes, so the recorded launch sizes are ignored.
 
     Raises:
-        UsageError: no record of that name.
+        UsageError: no device record has this name.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Pricing:
             )
         self._model, kernels = model, model.kernels
         self._intervals = PredictionIntervals() if kernels is None else kernels.intervals
-        self._held_out = 0 if kernels is None else kernels.held_out  # traces that the intervals are from
+        self._held_out = 0 if kernels is None else kernels.held_out  # number of held-out traces behind the intervals
         self._measured_there = any(event.task.device == device for event in model.gpu)
         self._ops = {call.task.op for call in model.cpu}
         tasks = gpu_tasks(trace, model.devices)
@@ -85,7 +85,7 @@ class Pricing:
         return [self.event(event).ns for event in range(len(self.tasks))]
 
     def event(self, event: int) -> Estimate:
-        """Return the time of a GPU event, 0 if no model serves it."""
+        """Return the time of a GPU event in ns; 0 if no model can predict it."""
         return self._on_device(self.tasks[event]) or _NOTHING
 
     def _on_device(self, task: Task) -> Estimate | None:
@@ -103,20 +103,20 @@ class Pricing:
         return Estimate(max(found.ns * ratio, bound.ns if bound else 0.0), f"{found.how}, scaled")
 
     def price(self, event: int) -> Price:
-        """Return the time of a GPU event with its interval and bound."""
+        """Return the time of a GPU event, with its interval and lower bound."""
         task = self.tasks[event]
         if task not in self._known:
             there = task if self._to is None else msgspec.structs.replace(task, device=self._to)
             estimate, bound = self.event(event), bound_of(there, self._records)
             level, *rest = self._familiar.group(there)
             spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
-            if level == NEW and not self._held_out:  # what one trace says of itself
+            if level == NEW and not self._held_out:  # one trace alone says little about new events
                 spread = PredictionIntervals().of(())
             low, high = estimate.ns * min(spread.low, 1.0), estimate.ns * max(spread.high, 1.0)
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":
                 low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
-            least = None if bound is None else min(bound.ns, estimate.ns)  # what was measured refutes a bound above it
+            least = None if bound is None else min(bound.ns, estimate.ns)  # a measured time may refute the bound
             self._known[task] = Price(
                 estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least, estimate.how, level
             )
@@ -136,26 +136,26 @@ class Pricing:
         return MeasuredTable(self._model.gpu)
 
     def call(self, task: Task) -> Estimate | None:
-        """Return the own time of a CPU operator; None for an operator that the model has not seen."""
+        """Return the self time of a CPU operator; None if no model can predict it."""
         return self._costs.predict(task) if task.op in self._ops else None
 
 
 @dataclass(frozen=True)
 class OpRow:
-    """All work of one operator."""
+    """Totals of one operator."""
 
     op: str
-    count: int  # GPU events; calls in a trace without GPU events
-    # predicted_ns, measured_ns: sums of GPU times; of self times on the host in a trace without GPU events
+    count: int  # number of GPU events, or of calls if the trace has no GPU events
+    # predicted_ns, measured_ns: total GPU time, or total CPU self time if the trace has no GPU events
     predicted_ns: int
     measured_ns: int
-    how: tuple[str, ...]  # the models that predicted it, most frequent first
+    how: tuple[str, ...]  # models behind the prediction, most frequent first
 
     __repr__ = brief
 
 
 def op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
-    """Sum up parts (owner, predicted and measured ns, model) by operator, the longest measured first."""
+    """Sum tuples (owner, predicted ns, measured ns, model) per operator, longest measured time first."""
     rows = []
     for op, parts in found.items():
         owners, predicted, measured, how = zip(*parts, strict=True)
@@ -166,28 +166,28 @@ def op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[O
 
 @dataclass(frozen=True)
 class PricedKernel:
-    """Equal GPU events: one kernel, operator, shapes, dtypes and device."""
+    """Equal GPU events, with the same kernel, operator, shapes, dtypes and device."""
 
     name: str
-    op: str  # the operator, "" if unknown
-    shapes: str  # of its inputs, as text
+    op: str  # name of the operator, "" if unknown
+    shapes: str  # shapes of the operator's inputs, as text
     device: str
     count: int
-    # measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums; low and high are the ends of the 80% interval, the
-    # bound is None if neither FLOPs nor bytes are known
+    # measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums over the events. low_ns and high_ns are the ends of the
+    # 80% interval; bound_ns is None if neither FLOPs nor bytes are known
     measured_ns: int
     predicted_ns: int
     low_ns: int
     high_ns: int
     bound_ns: int | None
-    how: str  # the model that predicted them
+    how: str  # the model behind the prediction
     level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
 
     __repr__ = brief
 
 
 def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
-    """Return rows of the GPU events of some iterations, and of events without a row; the longest predicted first."""
+    """Group the GPU events of chosen iterations and events without an operator; longest predicted time first."""
     groups: dict[Task, list[int]] = {}
     for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
         if row < 0 or of_row[row] >= 0:
@@ -204,22 +204,21 @@ def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[Pric
     return tuple(sorted(rows, key=lambda row: (-row.predicted_ns, row.name, row.op, row.shapes)))
 
 
-# Ninetieth percentiles of Student's t with 1, 2, … degrees of freedom.
+# 90th percentiles of Student's t-distribution with 1, 2, … degrees of freedom.
 _STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.35, 1.345, 1.341)
 _NORMAL = 1.282
-# Half width in log time of every end-to-end interval: a replay does not reproduce even its own recording exactly.
+# Minimum half width of an end-to-end interval in log time: a replay never reproduces its recording exactly.
 _LEAST_HALF = 0.01
-# Half width in log time if nothing was held out; and the standard deviation that counts like one held-out trace (of
-# jobs on hosts, each predicted from nine others).
+# Half width in log time if no trace was held out, and the prior standard deviation, which counts as one held-out trace.
+# The prior was measured on CPU jobs, each predicted from nine other jobs.
 _USUAL, _BEFORE = 0.3, 0.2
 
 
 def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
     """Return the half width of the 80% interval in log time.
 
-    The log ratios are treated as drawn from a normal distribution around 0, because predictions are not corrected by
-    their mean; its deviation has the prior `_BEFORE`. Only held-out traces count that the other traces knew equally
-    well.
+    The log ratios are modeled as normal with mean 0, because predictions are not corrected for bias; `_BEFORE` is the
+    prior standard deviation. Only held-out traces with a similar share of unknown edges are used.
 
     Args:
         unknown: share of the timed edges without an estimate; their time is taken as 0.
@@ -237,7 +236,7 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
 
 
 def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Return ns of all GPU events at both ends of the joint interval of some events; the others stay as predicted."""
+    """Return the times of all GPU events in ns, with `events` at the low and the high end of their joint interval."""
     prices = {event: pricing.price(event) for event in events}
     ends = []
     for side in ("low", "high"):
@@ -245,7 +244,7 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
         by_family = defaultdict[tuple[str, str], float](float)
         for event, ns in off.items():
             task = pricing.tasks[event]
-            family = "" if prices[event].level == NEW else kernel_family(task.kernel)  # the model's miss, all of it
+            family = "" if prices[event].level == NEW else kernel_family(task.kernel)  # new events share their error
             by_family[family, task.device] += abs(ns)
         together, apart = sum(by_family.values()), hypot(*by_family.values())
         share = apart / together if together else 0.0
@@ -257,11 +256,11 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
 
 
 def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
-    """Return the 80% interval of an end-to-end time, ns.
+    """Return the 80% interval of an end-to-end time, in ns.
 
     Args:
-        predicted, low, high: with all GPU events as predicted, and at the ends of their interval.
-        half: half width in log time for everything else.
+        predicted, low, high: end-to-end time with the predicted GPU times, and with both ends of their interval.
+        half: half width in log time for all other uncertainty.
     """
     if not predicted:
         return 0, 0

@@ -1,8 +1,8 @@
-"""One rank to predict: its replay graph, and the times of its edges.
+"""The prediction of one rank: its replay graph, and the times of the graph's edges.
 
-A fitted model predicts GPU events and collectives; if asked for, also the operators' own times of a trace without GPU
-events. Other host work, and waits of launches, streams and threads, stay as recorded, or are scaled to the speed of
-another host.
+A fitted model predicts GPU events and collectives, and on request the operator self times of traces without GPU events.
+Other CPU times, and the waits of launches, streams and threads, keep their recorded values or are scaled to the speed
+of another host.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from .model_file import FittedModel
 from .pricing import UNKNOWN, OpRow, PricedKernel, Pricing, drawn_in, kernel_rows, op_rows
 from .task import Estimate
 
-# Source of the times of host work: the predicted trace, or the host of the fitted traces. Work without a counterpart in
-# the model is scaled by the ratio of speeds of equal calls.
+# Source of CPU times: the predicted trace, or the host of the fitted traces. CPU work that the model does not know is
+# scaled by the speed ratio of the two hosts on equal calls.
 Host = Literal["trace", "model"]
 
 
 class RankJob:
-    """One rank to predict.
+    """The prediction of one rank.
 
     Args:
-        wanted: iterations (`iterations_of`).
-        keep_outliers: also predict iterations that differ from the others.
+        wanted: iterations to predict (`iterations_of`).
+        keep_outliers: also predict outlier iterations.
         device: name of the device to predict for.
-        changed: the shapes are not those that were measured.
-        shape: other sizes.
+        changed: the shapes differ from the measured shapes.
+        shape: new input sizes.
         measured: operators timed on this machine.
-        host: see `Host`.
+        host: source of the CPU times (`Host`).
     """
 
     def __init__(
@@ -80,37 +80,37 @@ class RankJob:
 
     @cached_property
     def measured(self) -> int:
-        """Measured time, ns."""
+        """Measured time of the iterations, in ns."""
         return measured_ns(self.original, self.chosen)
 
     @cached_property
     def graph(self) -> ReplayGraph:
-        """The replay graph as measured."""
+        """The replay graph with measured times."""
         return build_graph(self.original)
 
     @cached_property
     def constants(self) -> Constants:
-        """Constants of the trace itself: launches and streams of other traces belong to other machines."""
+        """Launch and stream constants of this trace; constants of other traces belong to other machines."""
         return fit_constants(self.graph)
 
     @cached_property
     def base(self) -> BaseError:
-        """Error of the replay of the graph as measured."""
+        """Error of the replay with measured times."""
         return BaseError.of(replay(self.graph, self.constants))
 
     @cached_property
     def gpu_ns(self) -> list[float]:
-        """Recorded times of the GPU events, ns."""
+        """Recorded times of the GPU events, in ns."""
         return [float(ns) for ns in self.trace.gpu.dur.tolist()]
 
     @cached_property
     def event_of(self) -> dict[int, int]:
-        """GPU events by their rows."""
+        """The GPU event of each row that has one."""
         return {row: event for event, row in enumerate(self.trace.gpu.source.tolist())}
 
     @cached_property
     def speed(self) -> HostSpeed:
-        """Speed of the trace's host, relative to the fitted traces' host."""
+        """Speed of this trace's host relative to the host of the fitted traces."""
         if not self.by_model and self.host == "trace":
             return HostSpeed(1.0, 0.0)
         calls, own = self_time(self.graph, self.original, self.of_row)
@@ -124,14 +124,14 @@ class RankJob:
 
     @property
     def unknown(self) -> float:
-        """Share of the host work with other than recorded times that the model does not know."""
+        """Unknown share of the CPU work whose recorded times are replaced."""
         if not self.by_model:
             return self.speed.unknown if self.host == "model" else 0.0
         return max(self.priced.unknown, self.speed.unknown if self.speed.unknown == 1 else 0.0)
 
     @cached_property
     def priced(self) -> PricedEdges:
-        """Work by the model, all else as recorded, on the wanted host."""
+        """The edge times on the requested host: predicted by the model if possible, otherwise recorded."""
         priced = self._price_edges()
         lag, times = priced.lag.copy(), np.ones(len(self.original))
         host = self._host_work()
@@ -144,13 +144,13 @@ class RankJob:
         return replace(priced, lag=lag)
 
     def _price_edges(self) -> PricedEdges:
-        """Find lags of the iterations' work by the first source: operators timed here, the same place in the fitted
-        traces, equal collectives, the cost models."""
+        """Take the lag of each edge from the first source that has it: operators timed here, the same place in the
+        fitted traces, equal collectives, the cost models."""
         graph, edges, of_row, table = self.graph, self.graph.edges, self.of_row, self.model.lags
         changed, speed = self._changed, self._speed_of_models
         at, collectives = places(graph, self.trace, of_row), {} if changed else host_collective_keys(graph.trace)
         found = dict[int, Estimate | None]()
-        parts = defaultdict[Row, list[int]](list)  # host work without a place, by operator
+        parts = defaultdict[Row, list[int]](list)  # CPU edges without a known place, per operator
         owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
         for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
             if kind == HOST and not self.by_model:
@@ -189,7 +189,7 @@ class RankJob:
         return self.speed.ratio if self.host == "trace" else 1.0
 
     def _own_times(self, wanted: Mapping[Row, Sequence[int]]) -> dict[Row, Estimate]:
-        """Return self times of operators by the cost models, by row, without operators that the model has not seen."""
+        """Predict the self times of operators with the cost models, by row; unknown operators are omitted."""
         calls, _ = self_time(self.graph, self.trace, self.of_row)
         calls = calls[np.isin(self.trace.calls.source[calls], list(wanted))]
         rows, speed = self.trace.calls.source[calls].tolist(), self._speed_of_models
@@ -197,7 +197,7 @@ class RankJob:
         return {row: Estimate(price.ns * speed, price.how) for row, price in prices if price is not None}
 
     def _host_work(self) -> IntColumn:
-        """Return edges of the iterations that are work of the host; long pauses outside of calls may be waits."""
+        """Return the CPU work edges in the iterations, without long pauses between calls, which may be waits."""
         edges = self.graph.edges
         host = np.flatnonzero(edges.kind == HOST)
         host = host[self.of_row[self.graph.row[edges.target[host]]] >= 0]
@@ -222,14 +222,14 @@ class RankJob:
 
     @cached_property
     def transfers(self) -> dict[int, int]:
-        """Least ns of equal collectives in the fitted traces, by row."""
+        """Return the minimum time of equal collectives in the fitted traces, in ns, by row."""
         known, gpu = self.model.lags.transfers, self.trace.gpu
         keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
         keys |= host_collective_keys(self.original)
         return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
 
     def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
-        """Return ns of the iterations with other lags; without `wait` collectives wait for no other rank."""
+        """Replay with the given lags and return the iterations' time in ns; `wait` makes collectives wait for ranks."""
         if not wait:
             edges = self.graph.edges
             rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
@@ -242,14 +242,14 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """ns of the GPU events at both ends of the joint interval; collectives keep their times, which are waits
-        (`waiting`)."""
+        """Times of the GPU events at both ends of their joint interval, in ns. Collectives keep their predicted times,
+        because `waiting` covers the uncertainty of waits."""
         source = self.trace.gpu.source
         counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
         return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
 
     def lags_at(self, times: Sequence[float] | None) -> IntColumn:
-        """Return lags from the model with other times of GPU events; as predicted if None."""
+        """Return the predicted lags, with the given times of GPU events instead of the predicted times."""
         lags = self.priced.lag
         if times is None:
             return lags
@@ -261,13 +261,13 @@ class RankJob:
         return lags
 
     def total(self, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
-        """Return the replay's time with other times of GPU events, ns; as predicted if None."""
+        """Replay with the given GPU event times (None: predicted times) and return the time in ns."""
         return self.replayed(self.lags_at(kernel_ns), wait=wait)
 
     def untraced(self) -> UntracedAnswer | None:
-        """Return the time of a step without a profiler: as predicted and at both ends of its interval.
+        """Return the step time without a profiler, with both ends of its interval.
 
-        None if the trace does not tell the cost of recording, or if only some iterations are predicted.
+        None if the recording overhead is unknown, or if only some iterations are predicted.
         """
         if self.split is not None:
             return None
@@ -281,7 +281,7 @@ class RankJob:
         return untraced_answer(replay(self.graph, self.constants), [self.constants], *changes)
 
     def waiting(self) -> int:
-        """Return ns of the iterations with collectives as recorded, because no model knows how long a rank waits."""
+        """Time of the iterations in ns with recorded collective times, because no model predicts waits for ranks."""
         edges, lags = self.graph.edges, self.priced.lag.copy()
         met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
         lags[met] = edges.lag[met]
@@ -289,7 +289,7 @@ class RankJob:
 
     @property
     def gpu_ns_waiting(self) -> list[float]:
-        """Predicted times of the GPU events, of collectives as recorded, ns."""
+        """Predicted times of the GPU events in ns, but recorded times for collectives."""
         times = zip(self.gpu_ns, self.trace.is_comm.tolist(), self.pricing.times, strict=True)
         return [here if comm else ns for here, comm, ns in times]
 
@@ -300,20 +300,20 @@ class RankJob:
         return round(self.total(wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
 
     def from_model(self) -> float:
-        """Return the share of the predicted critical path that the model predicts."""
+        """Share of the predicted critical path whose times come from the model."""
         edges, how = self.graph.edges, self.priced.how
         path = replay(self.graph.with_latencies(self.priced.lag), self.constants)
         edge = binding_edges(path)
         inside = self.of_row[self.graph.row[edges.target[edge]]] >= 0
         edge = edge[inside]
         predicted = np.array([how.get(number, UNKNOWN) != UNKNOWN for number in edge.tolist()], np.bool_)
-        if self.host == "model":  # other host work is scaled to the model's host
+        if self.host == "model":  # the remaining CPU work is scaled to the model's host
             predicted |= edges.kind[edge] == HOST
         whole = int(path.lag[edge].sum())
         return float(path.lag[edge][predicted].sum() / whole) if whole else 0.0
 
     def kernel_times(self) -> tuple[float, float, float, float]:
-        """Return the time of all GPU events of the iterations, ns: measured, predicted, low and high."""
+        """Return the total time of the GPU events in the iterations, in ns: measured, predicted, low, high."""
         source = self.trace.gpu.source
         counted = np.flatnonzero((source >= 0) & (self.of_row[source] >= 0))
         each = self.gpu_ns, self.pricing.times, *drawn_in(self.pricing, counted.tolist())
@@ -321,7 +321,7 @@ class RankJob:
         return measured, predicted, low, high
 
     def rows(self) -> tuple[OpRow, ...]:
-        """Return GPU events by operator; self times of calls in a trace without GPU events."""
+        """Return the GPU time per operator, or the self time per operator if the trace has no GPU events."""
         trace, found = self.original, dict[str, list[tuple[int, int, int, str]]]()
         edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
         kinds = {row: self.pricing.tasks[event].kind for row, event in self.event_of.items()}
@@ -334,7 +334,7 @@ class RankJob:
         return op_rows(found)
 
     def steps(self, predicted: int) -> StepTimes | None:
-        """Return times of one iteration if all take this long; None if the model or the trace has no iterations."""
+        """Return the time per iteration, given the total; None if the model or the trace has no iterations."""
         times, spread = measured_steps(self.original, self.chosen), self.model.steps
         if spread is None or not len(times):
             return None
@@ -343,13 +343,13 @@ class RankJob:
         return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), each)
 
     def kernels(self) -> tuple[PricedKernel, ...]:
-        """Return the GPU events of the iterations, including events of unknown operators."""
+        """Return the distinct GPU events in the iterations, including events without a known operator."""
         trace = with_unattached(self.trace) if self.split is None else self.trace
-        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # all events have a row
+        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # then every event has a row
         return kernel_rows(pricing, trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:
-        """Return GPU time of the busiest stream as measured, and the mean of the fitted traces."""
+        """Return simple estimates to compare with: GPU time of the busiest stream, and mean of the fitted traces."""
         gpu = np.flatnonzero((self.original.nodes.kind == GPU) & (self.of_row >= 0))
         found = {}
         if len(gpu):
@@ -365,26 +365,26 @@ class RankJob:
 
 
 _SAME_PLACE, _EQUAL = "same place", "measured"
-_LEAST_ALIKE = 8  # Equal calls that show the speed of one machine relative to another; fewer may have been disturbed.
+_LEAST_ALIKE = 8  # Minimum number of equal calls to compare the speed of two machines; fewer are too noisy.
 
 
 @dataclass(frozen=True)
 class PricedEdges:
-    """Lags of a graph."""
+    """Lags of the edges of a graph."""
 
     lag: IntColumn  # ns, one per edge
-    # By edge that the model was asked for, the source of its lag; `UNKNOWN` if it stays as recorded
+    # Source of the lag of each edge that the model was asked for; `UNKNOWN` if the edge keeps its recorded lag
     how: Mapping[int, str]
-    recorded_ns: int  # host work that the model was not asked for
+    recorded_ns: int  # recorded CPU time that the model was not asked for
 
     @property
     def unknown(self) -> float:
-        """Share of the edges that the model was asked for and does not know."""
+        """Share of the requested edges that the model does not know."""
         return sum(how == UNKNOWN for how in self.how.values()) / max(len(self.how), 1)
 
 
 def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estimate) -> dict[int, Estimate]:
-    """Split an operator's self time over its parts, in proportion to their recorded times."""
+    """Distribute an operator's self time over its edges in proportion to their recorded times."""
     shares = [int(graph.edges.lag[edge]) / whole if whole else 1 / len(edges) for edge in edges]
     return {edge: Estimate(estimate.ns * share, estimate.how) for edge, share in zip(edges, shares, strict=True)}
 
@@ -392,7 +392,7 @@ def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estim
 class HostSpeed(NamedTuple):
     """Speed of a trace's host compared with the fitted traces' host."""
 
-    # Median over distinct operators of their time in the trace over their time in the fitted traces; 1 if the traces
-    # have too few operators in common
+    # Median over distinct operators of time in this trace / time in the fitted traces; 1 if too few operators are
+    # shared
     ratio: float
-    unknown: float  # share of the trace's self time in operators that no fitted trace has; 1 with that ratio
+    unknown: float  # share of self time in operators that no fitted trace has; 1 if too few operators are shared

@@ -1,4 +1,4 @@
-"""Cost models by name, in the order in which they are asked, and explanations of their predictions."""
+"""Cost models by name, the order in which they are tried, and explanations of their predictions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .measured_tasks import CPU_OP, MeasuredTask
 from .task import Estimate, Task
 from .utilization import START, THREADS, EventWork, Law, Utilization, fit_utilization, work_of
 
-# Group of the entry points: the name is the model's, the value a class that is a `CostModel`.
+# Entry point group. An entry point's name is the model's name; its value is a subclass of `CostModel`.
 GROUP = "etplus.cost_models"
 UTILIZATION = "utilization"
 
@@ -24,15 +24,15 @@ _LOG = logging.getLogger("etplus")
 
 
 class Utilized(CostModel):
-    """The utilization model, for all GPU events. Model files have its laws under `kernels`, which intervals
-    also need."""
+    """The utilization model, for all GPU events. Model files store its laws under `kernels`, because the intervals also
+    need them."""
 
     def __init__(self, fitted: Utilization, devices: Mapping[str, Device]) -> None:
         self.fitted, self._devices = fitted, devices
 
     @classmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilized:
-        """Fit the model on the GPU events among measured tasks."""
+        """Fit the model on the GPU events among the measured tasks."""
         events = [event for event in measured if event.task.category != CPU_OP and event.ns > 0]
         return cls(fit_utilization(events, devices), devices)
 
@@ -51,14 +51,14 @@ MODELS: dict[str, type[CostModel]] = {
     "grown": Extrapolated,
     "mean": KindMean,
 }
-ORDER = ("measured", UTILIZATION)  # Order of models for a GPU event; the first that serves it answers.
-CPU_ORDER = ("measured", "between", "mean")  # Order of models for a CPU operator.
+ORDER = ("measured", UTILIZATION)  # Order of models for GPU events; the first model with an answer wins.
+CPU_ORDER = ("measured", "between", "mean")  # Order of models for CPU operators.
 
 
 @cache
 def cost_models() -> Mapping[str, type[CostModel]]:
-    """Return all models by name, the built-in ones first; models of other packages that cannot be loaded
-    are left out."""
+    """Return all models by name, built-in models first. Models of other packages that cannot be loaded are
+    skipped."""
     from importlib.metadata import entry_points
 
     found = dict(MODELS)
@@ -68,24 +68,24 @@ def cost_models() -> Mapping[str, type[CostModel]]:
             continue
         try:
             found[point.name] = point.load()
-        except Exception as error:  # whatever another package raises must not keep the others from working
+        except Exception as error:  # a broken package must not disable the other models
             _LOG.warning("cost model %s (%s) cannot be loaded: %s", point.name, point.value, error)
     return found
 
 
 def candidates() -> tuple[tuple[str, ...], ...]:
-    """Return the orders among which `etplus predict fit` chooses: the built-in one, and one per model of another
-    package."""
+    """Return the orders that `etplus predict fit` chooses from: the built-in order, and an order for each model of
+    another package."""
     return (ORDER, *(("measured", name, UTILIZATION) for name in cost_models() if name not in MODELS))
 
 
 def model_class(name: str) -> type[CostModel]:
-    """Return the model of a name.
+    """Return the model with this name.
 
     Raises:
-        UsageError: no installed package has it.
+        UsageError: no installed package has a model of this name.
     """
-    known = MODELS.get(name) or cost_models().get(name)  # entry points are searched for other names alone: that is slow
+    known = MODELS.get(name) or cost_models().get(name)  # searching entry points is slow
     if known is None:
         raise UsageError(
             f"unknown cost model {name!r}; install the package that it is of, or fit the model without it; known: "
@@ -95,16 +95,16 @@ def model_class(name: str) -> type[CostModel]:
 
 
 class Costs:
-    """Cost models in order over measured tasks; each is fitted when it is first asked.
+    """An ordered list of cost models over measured tasks. Each model is fitted on first use.
 
-    No GPU event is predicted to take less than its bound, unless an equal event was measured to.
+    A GPU event is never predicted to be faster than its lower bound, unless an equal event was measured to be faster.
 
     Args:
-        devices: records by name.
-        order: names of models.
-        beyond: first ask "between" for sizes between measured ones, and "grown" for larger ones; for GPU events only
-            without the utilization model, because it grows with size itself.
-        fitted: models that were fitted on these tasks before.
+        devices: device records by name.
+        order: names of the models, in order.
+        beyond: first try "between" for sizes between measured sizes, and "grown" for larger sizes. GPU events use these
+            only if there is no utilization model, because that model already depends on size.
+        fitted: models that were already fitted on these tasks.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Costs:
         self._known: dict[Task, Estimate] = {}
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task by the first model that serves it; None if nothing was measured."""
+        """Return the time of a task from the first model that can predict it; None if no model can."""
         if task not in self._known:
             if not self._measured:
                 return None
@@ -154,7 +154,7 @@ _EVENTS, _WEIGHTS = 3, 4
 def explain(
     name: str, model: Utilization, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
 ) -> list[str]:
-    """Explain in lines the prediction of fitted events with a text in their kernel's name, in any case."""
+    """Explain the predictions of fitted events whose kernel name contains `name`, ignoring case; return lines."""
     chosen = [event for event in measured if name.lower() in event.task.kernel.lower()]
     if not chosen:
         return [f"no kernel was fitted on whose name contains {name!r}"]

@@ -1,18 +1,18 @@
-"""The utilization model: a GPU event's time from its FLOPs and bytes, and from how well similar kernels use the peaks.
+"""The utilization model: the time of a GPU event from its FLOPs, its bytes, and the efficiency of similar kernels.
 
     time = start + max(C (1 + e^u), M (1 + e^v)),   efficiencies 1/(1 + e^u) and 1/(1 + e^v)
 
-C is FLOPs over the peak, M bytes over the bandwidth (`bound_of`). Log start, u and v are sums of weights, one per label
-of the event: kind, family and name of the kernel, operator, dtype, vendor, and three numbers of device and grid. So the
-time grows with FLOPs and bytes, is never below the bound, and the reached share of the peak grows from 0 with size
-towards the efficiency: NeuSight's utilization (Lee et al., ASPLOS 2025) with the start-up time of Hockney's r∞, n½
-model (1982) as its law of size. If neither FLOPs nor bytes are known,
+C is FLOPs / peak rate and M is bytes / bandwidth (`bound_of`). Log start, u and v are sums of learned weights, with one
+weight per label of the event: kind, family and name of the kernel, operator, dtype, vendor, and three numbers from the
+device and the grid. So the time grows with FLOPs and bytes and is never below the lower bound. As the size grows, the
+achieved share of the peak rate rises from 0 to the efficiency. This combines NeuSight's utilization (Lee et al., ASPLOS
+2025) with the start-up time of Hockney's r∞, n½ model (1982). If neither FLOPs nor bytes are known,
 
     time = start + N e^w,
 
-with N launched threads, at 16 bytes each and the bandwidth; without a grid it is the start alone: the time of kernels
-of that name and family. All three are multiplied by the mean of such events over their median. If only bounds of the
-bytes are known (experts), M is the middle, and the prediction not below the least.
+where N is the time that the launched threads need to move 16 bytes each at the full bandwidth. Without a grid, the time
+is the start alone, learned from the kernel's name and family. All three laws are multiplied by the ratio of mean to
+median time. If only bounds on the bytes are known (experts), M uses their midpoint, and the minimum bounds the result.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from .bound import bound_of, device_of
 from .measured_tasks import MeasuredTask
 from .task import Task
 
-# Terms of the law; the names of labels begin with them.
+# Terms of the law. The names of labels start with the name of a term.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
-# Start-up time before anything is learned, for known and unknown work; and of a collective: its ranks must meet.
+# Start-up times before learning: for known work, for unknown work, and for collectives, whose ranks must synchronize.
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
-# u, v and w before anything is learned: 55% of the peak, 65% of the bandwidth, 16 bytes a thread.
+# u, v and w before learning: 55% of the peak rate, 65% of the bandwidth, 16 bytes per thread.
 _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
-# u of dtypes that tensor cores do not compute: 75% of the peak. Slower arithmetic waits less for its operands.
+# u of dtypes that do not use tensor cores: 75% of the peak rate, because slower arithmetic waits less for its operands.
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
 _BYTES_PER_THREAD = 16
 _USUAL_DEVICE = 100, 2e12  # Multiprocessors and bandwidth of an unknown device.
-# Bytes per second of copies from and to the host, of copies from pageable memory, and of collectives. No record has
-# them; learned weights correct them.
+# Bytes per second of copies between host and device, of copies from pageable memory, and of collectives. Device records
+# lack these rates; learned weights correct them.
 _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
-# Least and greatest log of a start-up time in ns; greatest u, v and w.
+# Minimum and maximum log of a start-up time in ns; maximum of u, v and w.
 LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
 _TEMPLATE = re.compile(r"[<(]")
 _ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
 _SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
-# Names of kernels by TorchInductor and Tensile (of rocBLAS and hipBLASLt). The rest of the name has the fused
-# operators, or layouts, dtypes and tiles.
+# Kernel names from TorchInductor and Tensile (rocBLAS, hipBLASLt). The rest of such a name lists fused operators, or
+# layouts, dtypes and tiles.
 _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
 
 
@@ -62,7 +62,8 @@ _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
 def kernel_family(kernel: str) -> str:
     """Return a kernel's name without namespaces, template arguments and parameters.
 
-    Names of libraries lose architecture, dtypes and tile sizes; of generated kernels only the generator remains.
+    Architecture, dtypes and tile sizes are removed from library names. Names of generated kernels are reduced to the
+    generator.
 
     Example:
         >>> kernel_family("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)")
@@ -81,8 +82,8 @@ def kernel_family(kernel: str) -> str:
 
 
 def _unmangled(kernel: str) -> str:
-    """Return the last part of a nested name of the Itanium C++ ABI: "_ZN5aiter7rmsnormIfEvv" is
-    aiter::rmsnorm<float>."""
+    """Return the last part of a nested mangled name (Itanium C++ ABI), such as "rmsnorm" for
+    "_ZN5aiter7rmsnormIfEvv"."""
     at, name = len("_ZN"), kernel
     while length := re.match(r"\d{1,4}", kernel[at:]):
         at += len(length[0]) + int(length[0])
@@ -91,7 +92,7 @@ def _unmangled(kernel: str) -> str:
 
 
 def kind_of(task: Task) -> str:
-    """Return one of `GPU_KINDS`; copies between host and device, and each collective, have their own kinds."""
+    """Return the kind of a GPU event (`GPU_KINDS`). Host-device copies and each collective have separate kinds."""
     if task.collective:
         return f"collective {task.collective}"
     if "HtoD" in task.kernel or "DtoH" in task.kernel:
@@ -105,9 +106,9 @@ def _kind(kernel: str, category: str) -> str:
 
 
 def wire_factor(collective: str, ranks: int | None) -> float:
-    """Return the share of a buffer that passes the slowest link (`bus_factor`).
+    """Return the share of a buffer that crosses the slowest link (`bus_factor`).
 
-    1 if unknown, and for a scatter: its root sends to one rank after the other.
+    The share is 1 if unknown, and for a scatter, whose root sends to the ranks one after the other.
     """
     name = collective.lower().replace("-", "_")
     if not ranks or ranks < 2 or ("scatter" in name and "reduce" not in name):
@@ -119,20 +120,20 @@ class EventWork(msgspec.Struct, frozen=True):
     """Features of a GPU event."""
 
     known: bool  # FLOPs or bytes are known
-    bound: float  # ns, 0 if not
-    usual: dict[str, float]  # by term, log start in ns and u, v, w before anything is learned
-    amounts: dict[str, float]  # time at the peak by term (COMPUTE and MEMORY, or THREADS), ns
-    labels: dict[str, float]  # features that weights are learned for, with their values
-    kernel: str  # the name
+    bound: float  # lower bound in ns, 0 if FLOPs and bytes are unknown
+    usual: dict[str, float]  # values before learning, by term: log start in ns, u, v, w
+    amounts: dict[str, float]  # time at the peak rate in ns, by term (COMPUTE and MEMORY, or THREADS)
+    labels: dict[str, float]  # values of the features that have learned weights
+    kernel: str  # name of the kernel
 
     @property
     def size(self) -> float:
-        """The greatest of the amounts, ns."""
+        """The largest amount, in ns."""
         return max(self.amounts.values())
 
 
 def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
-    """Return the features of an event; `devices` are records by name."""
+    """Return the features of an event; `devices` maps names to device records."""
     device, bound = device_of(task, devices), bound_of(task, devices)
     many, bandwidth = _USUAL_DEVICE
     if device is not None:
@@ -150,7 +151,7 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
 
 
 def _through(task: Task) -> float | None:
-    """Return bytes per second of a copy's or collective's link, if it is not the device's memory."""
+    """Return the link rate of a copy or collective in bytes per second; None if it uses only device memory."""
     if task.collective:
         return _NETWORK / wire_factor(task.collective, task.group_size)
     return {"pageable copy": _PAGEABLE, "host copy": _HOST_LINK}.get(kind_of(task))
@@ -175,18 +176,18 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
 
 
 class Law(msgspec.Struct, frozen=True):
-    """Learned law of events with known work, or with unknown work."""
+    """A learned law, for events with known work or with unknown work."""
 
-    weights: dict[str, dict[str, float]]  # by term and label; missing labels count 0
-    kernels: dict[str, float]  # by kernel name, log of the ratio of its events' times and the rest of the law
-    # Mean of measured over predicted times without it, because a regression of logs finds medians and sums follow means
-    # (Duan, "Smearing estimate", 1983)
+    weights: dict[str, dict[str, float]]  # learned weights by term and label; missing labels have weight 0
+    kernels: dict[str, float]  # by kernel name, log ratio of measured times to the rest of the law
+    # Mean ratio of measured to predicted time without smearing. A regression on logs predicts medians, but sums depend
+    # on means (Duan, "Smearing estimate", 1983)
     smearing: float = 1.0
 
     __repr__ = brief
 
     def terms(self, work: EventWork) -> dict[str, float]:
-        """Return start and the time of each amount, ns, before the factors of the kernel's name and of smearing."""
+        """Return the start and the time of each amount in ns, without the factors for kernel name and smearing."""
         sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
         found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
         for term, amount in work.amounts.items():
@@ -194,7 +195,7 @@ class Law(msgspec.Struct, frozen=True):
         return found
 
     def nanoseconds(self, work: EventWork) -> float:
-        """Return the time of an event, not below its bound."""
+        """Return the time of an event in ns, but at least its lower bound."""
         terms = self.terms(work)
         ns = terms.pop(START) + max(terms.values())
         return max(ns * exp(self.kernels.get(work.kernel, 0.0)) * self.smearing, work.bound)
@@ -205,30 +206,30 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
 
 
 class Utilization(msgspec.Struct, frozen=True):
-    """The fitted model; JSON-ready."""
+    """The fitted utilization model; JSON-ready."""
 
-    known: Law  # law of events with FLOPs or bytes
-    unknown: Law  # law of events with a grid
-    named: Law | None = None  # law of events with only a name; None in old files: `unknown` holds for them
+    known: Law  # law for events with known FLOPs or bytes
+    unknown: Law  # law for events with only a known grid
+    named: Law | None = None  # law for events with only a known name; old files have None and use `unknown`
 
     __repr__ = brief
 
     def law(self, work: EventWork) -> Law:
-        """Return the law that holds for an event."""
+        """Return the law that applies to an event."""
         if work.known:
             return self.known
         return self.unknown if work.size or self.named is None else self.named
 
     def nanoseconds(self, task: Task, devices: Mapping[str, Device]) -> float:
-        """Return the predicted time of a GPU event."""
+        """Return the predicted time of a GPU event in ns."""
         work = work_of(task, devices)
         return self.law(work).nanoseconds(work)
 
 
 Floats = npt.NDArray[np.float64]
 
-# By whether the work is known, term and group of labels ("" are numbers): the number of events without a difference
-# that a weight must outweigh. Other groups have no weights in the term.
+# Ridge penalties by known work, term and group of labels ("" for numeric features). A penalty acts like a number of
+# events that pull the weight to 0. Groups that are not listed for a term have no weights in this term.
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
         START: {"all": 0.3, "kind": 5, "family": 10, "vendor": 10},
@@ -241,7 +242,7 @@ _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     },
 }
 _NUMBERS = ("bandwidth of a multiprocessor", "multiprocessors", "multiprocessors without a block")
-_HUBER = 0.5  # Log residuals above this count in proportion, not squared.
+_HUBER = 0.5  # Log residuals above this limit are penalized linearly instead of quadratically.
 _NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
@@ -249,7 +250,7 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilization:
     """Fit the three laws on GPU events with positive times.
 
-    Events with more known quantities also count for the other laws, as if these were unknown.
+    Events with more known quantities are also used for the other laws, as if these quantities were unknown.
     """
     log_ns = np.log([max(event.ns, 1.0) for event in measured])
     sized = [event.task for event in measured]
@@ -269,7 +270,7 @@ def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Devi
 
 
 class _Term:
-    """Columns of one linear sum: labels, their penalties, and the values by event."""
+    """The columns of one linear sum: labels, penalties, and the values per event."""
 
     def __init__(self, term: str, works: Sequence[EventWork], penalties: Mapping[str, float]) -> None:
         self.labels: dict[str, int] = {}
@@ -311,7 +312,7 @@ def _fit_law(works: Sequence[EventWork], log_ns: Floats, known: bool) -> Law:
     named: dict[str, list[float]] = {}
     for work, value in zip(works, residual.tolist(), strict=True):
         named.setdefault(work.kernel, []).append(value)
-    kernels = {name: round(sum(of) / (len(of) + _NAME_PENALTY), 4) for name, of in named.items()}  # few count less
+    kernels = {name: round(sum(of) / (len(of) + _NAME_PENALTY), 4) for name, of in named.items()}  # shrunk
     residual -= [kernels[work.kernel] for work in works]
     learned = {
         name: {label: round(float(of[at]), 4) for label, at in term.labels.items() if of[at]}

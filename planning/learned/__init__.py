@@ -1,1 +1,1 @@
-"""Learned predictors of the time of a graph; need the extra `learn` (PyTorch, safetensors)."""
+"""Learned predictors of graph times. They need the extra `learn` (PyTorch and safetensors)."""

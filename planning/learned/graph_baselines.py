@@ -1,4 +1,4 @@
-"""Plain predictors of graphs' times as baselines for learned ones, and metrics. Needs only numpy."""
+"""Simple predictors of graph times (baselines for learned predictors), and metrics. Needs only numpy."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
-_LEAST_ERROR = 1e-3  # Smaller errors are raised to this, so that an exact hit does not make a geometric mean zero.
+_LEAST_ERROR = 1e-3  # Minimum error, so that an exact prediction does not make the geometric mean zero.
 
 Floats = npt.NDArray[np.float64]
 
 
 def runs(graphs: Sequence[GraphArrays]) -> list[tuple[GraphArrays, int]]:
-    """Return every graph with every configuration in which it was measured."""
+    """Return a pair (graph, configuration number) for each measured configuration of each graph."""
     return [(graph, c) for graph in graphs for c in range(len(graph.config_runtime))]
 
 
 def log_times(graphs: Sequence[GraphArrays]) -> Floats:
-    """Return the natural logarithm of the measured times of `runs`, at least 1."""
+    """Return the natural logarithm of the measured times of `runs`; times below 1 count as 1."""
     return np.log(np.maximum(np.concatenate([graph.config_runtime for graph in graphs]), 1).astype(np.float64))
 
 
 def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict[str, Floats]:
-    """Return times of the runs of `held` by predictors fitted on `train`.
+    """Fit the baselines on `train`, and return their predicted times for the runs of `held`.
 
-    The global mean, and ridge regression on sums over the graph, counts of opcodes and the configuration.
+    The baselines are the global mean, and a ridge regression on graph totals, opcode counts and the configuration.
     """
     y = log_times(train)
     x, z = _features(train), _features(held)
@@ -57,19 +57,19 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
 
 @dataclass(frozen=True)
 class Score:
-    """Errors of predictions."""
+    """Error metrics of predictions."""
 
-    count: int  # predictions
-    served: float  # share of the tasks that the model predicted
-    geomean: float  # geomean, median, mape: geometric mean (at least 0.1%), median and mean of |predicted/measured − 1|
+    count: int  # number of predictions
+    served: float  # share of tasks with a prediction
+    geomean: float  # geomean, median, mape: geometric mean (at least 0.1%), median, mean of |predicted/measured − 1|
     median: float
     mape: float
-    factor: float  # exp of the mean |log(predicted/measured)|, less 1: the typical factor, over or under
-    bias: float  # sum of predictions over sum of measurements, less 1, each weighted by its count
+    factor: float  # exp of the mean |log(predicted/measured)|, minus 1: the typical factor in either direction
+    bias: float  # (weighted sum of predictions) / (weighted sum of measurements) − 1
 
 
 def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> Score:
-    """Return errors of predictions, NaN for those not predicted; `weight` is the count of each."""
+    """Return the error metrics of predictions. NaN marks a missing prediction; `weight` is the count of each task."""
     has = np.isfinite(predicted) & (measured > 0)
     if not has.any():
         nan = float("nan")
@@ -90,18 +90,18 @@ def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> 
 
 @dataclass(frozen=True)
 class Quality:
-    """Metrics of predictions."""
+    """All metrics of predictions."""
 
-    errors: Score  # geometric mean, median, mean of relative errors, factor, bias of the total
-    tau: float  # Kendall's τ (b) over all graphs
-    pairs: float  # share of pairs of different graphs in the right order
-    # top1, top5: best true time among the K variants predicted fastest over the best of all, less 1; mean over models
+    errors: Score  # error metrics
+    tau: float  # Kendall's τ-b over all graphs
+    pairs: float  # share of pairs of graphs in the right order
+    # top1, top5: (best measured time of the K variants predicted fastest) / (best measured time) − 1, mean over models
     top1: float
     top5: float
 
 
 def quality(predicted: Floats, measured: Floats, model: Sequence[str]) -> Quality:
-    """Return all metrics; `model` names the model that each graph is a variant of."""
+    """Return all metrics; `model` is the model that each graph is a variant of."""
     return Quality(
         score(predicted, measured),
         kendall_tau(predicted, measured),
@@ -118,21 +118,21 @@ def _signs(values: Floats) -> Floats:
 
 
 def kendall_tau(predicted: Floats, measured: Floats) -> float:
-    """Return Kendall's τ-b: 1 for the same order, −1 for the reverse, 0 if all are equal."""
+    """Return Kendall's τ-b: 1 for the same order, −1 for the reverse order, 0 if all values are equal."""
     a, b = _signs(predicted), _signs(measured)
     scale = float(np.sqrt(np.count_nonzero(a) * np.count_nonzero(b)))
     return float((a * b).sum()) / scale if scale else 0.0
 
 
 def ordered_pairs(predicted: Floats, measured: Floats) -> float:
-    """Return the share of pairs with different measurements that are predicted in their order; ties are wrong."""
+    """Return the share of pairs with different measurements that are predicted in the right order; ties are wrong."""
     a, b = _signs(predicted), _signs(measured)
     unlike = b != 0
     return float((a[unlike] == b[unlike]).mean()) if unlike.any() else 1.0
 
 
 def top_slowdown(predicted: Floats, measured: Floats, model: Sequence[str], k: int) -> float:
-    """Return the loss of the best of the K variants predicted fastest against the best of all; mean over models."""
+    """Return the slowdown of the best of the K variants predicted fastest, relative to the best; mean over models."""
     names = np.array(model)
     lost = []
     for name in dict.fromkeys(model):

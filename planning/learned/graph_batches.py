@@ -1,8 +1,8 @@
 """Runs of graphs as tensors, joined into batches.
 
-Nodes that a network cannot distinguish are one row. Example: two `aten::relu` nodes with equal features and equal
-neighbors are one row of `feat`; after a layer over the edges they stay one row, and `row` maps both nodes to it. So a
-graph of ten equal iterations costs about as much as one iteration.
+Nodes that a network cannot distinguish share a row. Example: two `aten::relu` nodes with equal features and equal
+neighbors share a row of `feat`. They still share a row after a layer over the edges, and `row` maps both nodes to this
+row. So a graph of ten equal iterations costs about as much as a graph of one iteration.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays,
 from ...trace.columns import IntColumn
 
 Run = tuple[GraphArrays, int]  # A graph and the number of its configuration.
-# How often states are aggregated over the edges.
+# Number of aggregations over the edges.
 LAYERS = 2
 _TILE = 24
-# Node features, the node's own configuration, the mean one of the graph, the tile configuration.
+# Features of the node, configuration of the node, mean configuration of the graph, tile configuration.
 INPUTS = NODE_FEATURES + 2 * CONFIG_FEATURES + _TILE
 _MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)  # Multipliers of SplitMix64 (Steele et al., 2014).
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Aggregation over edges, from the p rows before it to c rows: classes of nodes with equal neighbors."""
+    """Aggregation over edges, from p input rows to c output rows. An output row is a class of equal nodes."""
 
-    own: Tensor  # (c), the row before it
-    # inputs, outputs: (2, m), edges of one node per class: its row, and the row before it of the producer or consumer
+    own: Tensor  # (c), input row of each class
+    # inputs, outputs: (2, m), edges of one node per class: the class, and the input row of its producer or consumer
     inputs: Tensor
     outputs: Tensor
 
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """Runs as one graph of n nodes in g graphs.
+    """A batch of g graphs, joined into a single graph with n nodes.
 
-    Nodes with equal features are one of u rows; after each layer nodes with equal states and equal neighbors are one
+    Nodes with equal features share one of u rows. After each layer, nodes with equal states and equal neighbors share a
     row.
     """
 
     feat: Tensor  # (u, INPUTS), scaled
     opcode: Tensor  # (u)
-    layers: tuple[Layer, ...]  # aggregations, each on the rows of the one before
-    row: Tensor  # (n), by node its row of the last layer; nodes of a graph are adjacent
-    graph: Tensor  # (n), by node its graph
-    rows: Tensor  # numbers of u and of the layers' rows, per graph
-    node_log: Tensor  # (n), log of self times in ns, NaN if unknown
-    graph_log: Tensor  # (g), log of the times of the graphs
+    layers: tuple[Layer, ...]  # aggregations; each layer reads the rows of the previous layer
+    row: Tensor  # (n), the node's row in the last layer; nodes of a graph are adjacent
+    graph: Tensor  # (n), the graph of each node
+    rows: Tensor  # number of feature rows and of rows of each layer, per graph
+    node_log: Tensor  # (n), log of the self time in ns; NaN if unknown
+    graph_log: Tensor  # (g), log of the graph's time
 
     @property
     def work(self) -> int:
-        """Rows that a network computes a state for; its time is proportional to them."""
+        """Number of rows that need a state; computation time is proportional to this number."""
         return int(self.rows[:, -1].sum())
 
 
 def single(run: Run, center: Tensor, scale: Tensor) -> GraphBatch:
-    """Return one run, made once and joined again for every step; center and scale are (INPUTS)."""
+    """Convert one run to a batch of its own, which `joined` combines with others; center and scale are (INPUTS)."""
     graph, c = run
     known, own = len(opcodes()), graph.node_runtime
     codes = np.where(graph.node_opcode > known, 0, np.maximum(graph.node_opcode, 0))
@@ -86,9 +86,9 @@ def single(run: Run, center: Tensor, scale: Tensor) -> GraphBatch:
 
 
 def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
-    """Join runs made by `single` to one graph."""
+    """Join runs from `single` into a batch."""
     rows = torch.cat([run.rows for run in singles])
-    begins = (torch.cumsum(rows, 0) - rows).T  # by layer and graph
+    begins = (torch.cumsum(rows, 0) - rows).T  # per layer and graph
     layers = []
     for at, of in enumerate(zip(*(run.layers for run in singles), strict=True)):
         before, here = begins[at], begins[at + 1]
@@ -114,7 +114,7 @@ def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
 
 
 def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[GraphBatch]:
-    """Join runs in their order, at most `graphs` at a time, and at most `nodes` except for a larger run."""
+    """Yield batches of runs in order, each with at most `graphs` runs and, unless one run has more, `nodes` nodes."""
     begin, held = 0, 0
     for at, run in enumerate(singles):
         if at > begin and (at - begin == graphs or held + len(run.row) > nodes):
@@ -126,7 +126,7 @@ def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[Gr
 
 
 def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
-    """Return (n, INPUTS) of one configuration, unscaled."""
+    """Return the unscaled features (n, INPUTS) of a graph in configuration `c`."""
     out = np.zeros((len(graph), INPUTS), np.float32)
     out[:, :NODE_FEATURES] = graph.node_feat
     if len(graph.node_config_ids):
@@ -139,7 +139,7 @@ def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
 
 
 def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[IntColumn, IntColumn]:
-    """Return the first of equal rows, and by row the position of its first one."""
+    """Return the first of each set of equal rows, and the index of this first row for each row."""
     wide = np.ascontiguousarray(rows)
     whole = wide.view(np.dtype((np.void, wide.itemsize * wide.shape[1]))).ravel()
     _, first, code = np.unique(whole, return_index=True, return_inverse=True)
@@ -147,10 +147,10 @@ def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[I
 
 
 def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
-    """Return the layer over edges (m, 2), rows [consumer, producer], and by node its row after it.
+    """Return the layer over edges of shape (m, 2), [consumer, producer], and the row of each node after the layer.
 
-    Color refinement (Weisfeiler and Leman, 1968): a class is split by the multisets of its neighbors' classes, which
-    are compared by sums of hashes of 64 bits.
+    The method is color refinement (Weisfeiler and Leman, 1968): a class is split by the multisets of the classes of its
+    neighbors. The multisets are compared by sums of 64-bit hashes.
     """
     consumer, producer = edges[:, 0], edges[:, 1]
     hashes, sums = _hashed(row), np.zeros((len(row), 3), np.uint64)

@@ -21,10 +21,10 @@ from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features, single
 
-# Graphs of a step, and of a batch without gradients; nodes after which either takes no further graph.
+# Maximum graphs per training step, graphs per batch without gradients, and nodes in either.
 _GRAPHS, _HELD, _NODES = 16, 64, 32_000
-EPOCHS = 150  # Default limit; fewer for more work than `_WORK` allows.
-# Rows (`GraphBatch.work`) in all epochs together after which a training ends by default: five minutes of CPU time.
+EPOCHS = 150  # Default maximum; `_WORK` may lower it.
+# Default limit for the rows (`GraphBatch.work`) over all epochs: about five minutes of CPU time.
 _WORK = 14_000_000
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
@@ -33,7 +33,7 @@ _VERSION, _KIND = 1, "sage"
 
 
 class Trained:
-    """A network, the scaling of its inputs (INPUTS), its error on the validation set (mean |log ratio|), and its
+    """A trained network: the scaling of its inputs (INPUTS), its validation error (mean |log ratio|), and the number of
     epochs."""
 
     def __init__(self, net: GraphNet, center: Tensor, scale: Tensor, valid: float = float("inf"), epochs: int = 0):
@@ -49,17 +49,17 @@ def train(
     seed: int = 0,
     report: Callable[[int, float], None] | None = None,
 ) -> Trained:
-    """Train on graphs, stop when the validation set has not improved for 25 epochs, keep the best.
+    """Train a network on graphs. Stop after 25 epochs without a better validation error, and keep the best network.
 
-    The loss is smooth-L1 on the log times of graphs and, if they are known, of nodes. The same data and seed give the
-    same weights on the same machine.
+    The loss is smooth L1 on the log times of graphs and, if known, of nodes. On the same machine, the same data and
+    seed give the same weights.
 
     Args:
-        epochs: at most; by default EPOCHS, fewer for many nodes.
-        report: called with each epoch and its validation error.
+        epochs: maximum number of epochs; by default EPOCHS, but fewer for many nodes.
+        report: called after each epoch, with its number and validation error.
 
     Raises:
-        UsageError: no graphs.
+        UsageError: `graphs` or `valid` is empty.
     """
     if not graphs or not valid:
         raise UsageError("training takes graphs in train/ and in valid/; give a dataset with more of them")
@@ -68,7 +68,7 @@ def train(
     state = _TrainingState(hidden, graphs)
     singles = [single(run, state.center, state.scale) for run in runs(graphs)]
     held = _batches(runs(valid), state.center, state.scale)
-    if epochs is None:  # enough to see whether it still improves
+    if epochs is None:  # at least enough to detect stalled training
         epochs = min(EPOCHS, max(_PATIENCE, _WORK // sum(run.work for run in singles)))
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
         for group in state.optimizer.param_groups:
@@ -122,7 +122,7 @@ def _error(net: GraphNet, held: Sequence[GraphBatch]) -> float:
 
 
 def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArray[np.float64]:
-    """Return times of all runs of the graphs, in the unit of the training set."""
+    """Return the predicted times of all runs of the graphs, in the unit of the training set."""
     with torch.no_grad():
         held = _batches(runs(graphs), trained.center, trained.scale)
         found = [trained.net(batch)[1] for batch in held]
@@ -130,17 +130,17 @@ def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArr
 
 
 def write_trained(trained: Trained, path: str | os.PathLike[str]) -> None:
-    """Write a network as safetensors."""
+    """Write a network in safetensors format."""
     tensors = {f"net.{name}": value for name, value in trained.net.state_dict().items()}
     tensors |= {"center": trained.center, "scale": trained.scale}
     _write(path, tensors, trained.net, {"valid": trained.valid, "epochs": trained.epochs})
 
 
 def read_trained(path: str | os.PathLike[str]) -> Trained:
-    """Read a file of `write_trained`.
+    """Read a file that `write_trained` wrote.
 
     Raises:
-        TraceFormatError: no such file, or another one.
+        TraceFormatError: the file does not exist or does not contain a network.
     """
     tensors, meta = _read(path)
     try:
@@ -165,7 +165,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, An
     blob = load(path, trace=False)
     try:
         tensors = load_tensors(blob.data)
-        # safetensors gives no metadata of bytes in memory: its header, JSON, follows 8 bytes of length and holds ours.
+        # safetensors cannot read metadata from memory. The file starts with 8 bytes of length and a JSON header.
         size = int.from_bytes(blob.data[:8], "little")
         meta = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
         if meta["version"] != _VERSION or meta["kind"] != _KIND or not 0 < meta["hidden"] <= 4096:
@@ -180,9 +180,9 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 class GraphNet(nn.Module):
-    """Log times of nodes, and of graphs as the log of the sum of their nodes' times, corrected by the pooled state.
+    """A network that predicts log times of nodes, and of graphs: the sum over the nodes, with a learned correction.
 
-    `hidden` is the width of the state of a node.
+    `hidden` is the width of a node's state.
     """
 
     def __init__(self, hidden: int) -> None:
@@ -198,7 +198,7 @@ class GraphNet(nn.Module):
         self.offset = nn.Parameter(torch.tensor(8.0))
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Return log ns of nodes, (n), and of graphs, (g)."""
+        """Return log times (ns) of nodes (n) and of graphs (g)."""
         first = self.encode(torch.cat([batch.feat, self.opcode(batch.opcode)], dim=1))
         state = first
         for linear, layer in zip(self.layers, batch.layers, strict=True):
@@ -207,7 +207,7 @@ class GraphNet(nn.Module):
             first = first.index_select(0, layer.own)
             state = own + torch.relu(linear(torch.cat([own, inputs, outputs], dim=1)))
         node = self.head(torch.cat([first, state], dim=1)).squeeze(1) + self.offset
-        pooled = self.pooled(state).squeeze(1)  # linear, so of means what its means are
+        pooled = self.pooled(state).squeeze(1)  # linear, so it commutes with the mean
         node, pooled = (states.index_select(0, batch.row) for states in (node, pooled))
         count, graph = len(batch.graph_log), batch.graph
         top = torch.full((count,), -1e9).scatter_reduce(0, graph, node.detach(), "amax")

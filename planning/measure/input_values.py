@@ -1,4 +1,4 @@
-"""Contents of an operator's tensors: indices in range, rising offsets, masks. Needs no torch."""
+"""Choose contents for an operator's tensors: indices in range, rising offsets, masks. Does not need torch."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# `kind` and its numbers; `standalone.filled` makes the values. uniform: [0.1, 1). index: integers in [low, high).
-# sorted: rising from 0 to below high. offsets: from 0, evenly rising up to high. mask: number of true values, evenly
-# spread. value: all the same. rising: floats in order.
+# A `kind` and its parameters; `standalone.filled` makes the values. uniform: [0.1, 1). index: integers in [low, high).
+# sorted: ascending integers in [0, high). offsets: evenly spaced from 0 to high. mask: a number of evenly spaced true
+# values. value: a constant. rising: ascending floats.
 Fill = dict[str, Any]
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
 
 
 class Given(NamedTuple):
-    """Arguments of an operator that the contents of its tensors depend on."""
+    """The facts about a call that the contents of its tensors depend on."""
 
-    op: str  # name without namespace and without the underscore of in-place forms
-    # shapes of the tensors by argument, None for a list without tensors
+    op: str  # name without the namespace and the trailing underscore of in-place operators
+    # shapes of the tensors of each argument; None for a list without tensors
     shapes: Mapping[str, Sequence[tuple[int, ...] | None]]
-    numbers: Mapping[str, Any]  # other values by argument
-    results: Sequence[tuple[int, ...]]  # shapes of the tensors that it returned
+    numbers: Mapping[str, Any]  # values of the arguments that are not tensors
+    results: Sequence[tuple[int, ...]]  # shapes of the returned tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of the only tensor of an argument, else ()."""
+        """Return the shape of an argument's tensor; () if the argument does not have exactly one tensor."""
         found = self.shapes.get(name) or ()
         return (found[0] or ()) if len(found) == 1 else ()
 
     def extent(self, name: str, dim: int) -> int:
-        """Return a size of an argument's tensor, else 1."""
+        """Return a dimension of an argument's tensor; 1 if it does not exist."""
         shape = self.shape(name)
         return shape[dim] if -len(shape) <= dim < len(shape) else 1
 
     def number(self, name: str, usual: int) -> int:
-        """Return an integer argument."""
+        """Return an integer argument, or the usual value if it is missing."""
         value = self.numbers.get(name)
         return value if type(value) is int else usual
 
 
 def fill_of(given: Given, argument: str, place: int, dtype: str) -> Fill:
-    """Return the contents of a tensor; `place` is its position in its argument's list.
+    """Return the contents for a tensor; `place` is the tensor's index in the list of its argument.
 
     Example:
         >>> given = Given("embedding", {"weight": [(50, 8)], "indices": [(4,)]}, {}, [(4, 8)])
@@ -143,7 +143,7 @@ def _rising(given: Given, place: int, dtype: str) -> Fill | None:
     return None if dtype in _INTEGERS else {"kind": "rising"}
 
 
-# By operator and argument; None leaves it to the argument's type.
+# Rules by operator and argument. None: the argument's type determines the contents.
 _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     ("embedding", "indices"): _below_rows("weight"),
     ("embedding_renorm", "indices"): _below_rows("self"),
@@ -197,7 +197,7 @@ _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     for name in ("sparse_coo_tensor", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims_and_tensors")
 }  # fmt: skip
 
-# For operators without a rule, integer tensors by the argument's name.
+# Contents of integer tensors by argument name, for operators without a rule.
 _BY_ARGUMENT: dict[str, Callable[[Given, int, str], Fill]] = {
     "index": _along_dim,  # gather, scatter, index_select, index_add, …
     "target": lambda given, place, dtype: _index(given.extent("self", 1 if len(given.shape("self")) > 1 else 0)),

@@ -1,4 +1,4 @@
-"""Times that calls of a trace took on this machine, for predictions."""
+"""Times of a trace's calls on this machine, for predictions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .measured import Measured
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
-EXECUTED = "executed"  # Source of a time that was measured on this machine.
-RECORDED = "recorded"  # Source of a time that is the trace's own.
+EXECUTED = "executed"  # Source of a time measured on this machine.
+RECORDED = "recorded"  # Source of a time kept from the trace.
 _FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 
 def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
-    """Return self times of executed operators by row, ns, including the time that recording adds."""
+    """Return the self time of each executed operator in ns, by row, including the recording overhead."""
     if measured is None:
         return {}
     known = dict[str, float | None]()
@@ -34,7 +34,7 @@ def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
 
 
 def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """Return shares of the time by source: measured here, from traces, modeled, and, if there are any, as recorded.
+    """Return the share of time per source: measured here, from traces, modeled, and recorded (if present).
 
     Example:
         >>> shares_of_sources([("executed", 60.0), ("same place", 30.0), ("between measured", 10.0)])

@@ -1,4 +1,4 @@
-"""Times of a trace's operators on this machine, and the file that holds them."""
+"""Times of a trace's operators on this machine, and the file format for these times."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ...trace.errors import TraceFormatError
 
 VERSION = 1
 _NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
-_LONG_NS = 50_000  # Only calls that take at least this long are compared with their recorded times.
+_LONG_NS = 50_000  # Shorter calls are not compared with their recorded times.
 _LEAST_TO_FIT, _REWEIGHTED = 12, 30
 _REMEDY = "make it with `etplus measure`"
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """Conditions of timing: name of the device, threads of torch, version of torch."""
+    """The conditions of a measurement: device name, number of torch threads, torch version."""
 
     device: str
     threads: int
@@ -34,23 +34,23 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A distinct call and its time on this machine."""
+    """The time of a distinct call on this machine."""
 
-    key: str  # operator, shapes, strides, dtypes and numbers (`RecordedCall.key`)
-    op: str  # qualified name
-    shapes: str  # shapes, dtypes: of its tensors, such as "4x8 8x2" and "float32"
+    key: str  # operator, shapes, strides, dtypes and numeric arguments (`RecordedCall.key`)
+    op: str  # qualified name of the operator
+    shapes: str  # shapes, dtypes: tensors of the call, such as "4x8 8x2" and "float32"
     dtypes: str
-    ns: float  # ns, iqr_ns: median and interquartile range over `runs` calls, callees included
+    ns: float  # ns, iqr_ns: median and interquartile range over `runs` calls, including callees
     iqr_ns: float
     runs: int
-    # Without the callees' own times; None if a callee was not executed, or if it called others on this machine
+    # Self time; None if a callee was not executed, or if the operator has different callees on this machine
     own_ns: float | None = None
-    count: int = 0  # calls in the traces
-    # recorded_ns, recorded_own_ns: medians in the traces, of the launched GPU events for calls measured on a GPU; None
-    # for shapes that were not recorded, and for traces of another kind
+    count: int = 0  # number of calls in the traces
+    # recorded_ns, recorded_own_ns: median times in the traces (GPU times for calls measured on a GPU). None for shapes
+    # that were not recorded, and if the traces were recorded on the other kind of device
     recorded_ns: float | None = None
     recorded_own_ns: float | None = None
-    # callees, own_tensors: number of recorded calls directly below it, and of tensors that it takes and returns itself
+    # callees, own_tensors: number of direct callees in the recording, and of tensors that the call takes and returns
     callees: int = 0
     own_tensors: int = 0
 
@@ -58,7 +58,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotExecuted(msgspec.Struct, frozen=True):
-    """Calls that were not executed: their number, their share of all operators' self time, and the reason."""
+    """Calls that were not executed: count, share of operator self time, and reason."""
 
     op: str
     reason: str
@@ -69,9 +69,9 @@ class NotExecuted(msgspec.Struct, frozen=True):
 
 
 class Recorder(NamedTuple):
-    """Difference of recorded and executed self times: a factor, and ns that recording adds per call, callee and tensor.
+    """Relation of recorded to executed self times: a slowdown, and overhead in ns per call, callee and tensor.
 
-    In a program an operator's data are not in the caches, and its machine may be another one.
+    The slowdown occurs because an operator's data in a program are not in the caches, and because machines differ.
     """
 
     slowdown: float
@@ -81,9 +81,9 @@ class Recorder(NamedTuple):
 
     @staticmethod
     def of(timings: Sequence[Timing]) -> Recorder:
-        """Fit recorded and executed self times of all calls by least absolute deviations, none below 0.
+        """Fit non-negative coefficients to the self times of all calls by least absolute deviations.
 
-        Iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
+        The method is iteratively reweighted least squares. Errors are relative, so that long operators do not dominate.
         """
         known = [timing for timing in timings if timing.own_ns is not None and timing.recorded_own_ns]
         if len(known) < _LEAST_TO_FIT:
@@ -99,12 +99,12 @@ class Recorder(NamedTuple):
         return Recorder(*found.tolist())
 
     def added(self, callees: int, tensors: int) -> float:
-        """Return ns that recording adds to the self time of a call."""
+        """Return the recording overhead in the self time of a call, in ns."""
         return self.call_ns + self.callee_ns * callees + self.tensor_ns * tensors
 
 
 def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Solve least squares without negative unknowns: the most negative one becomes 0 first."""
+    """Solve least squares with non-negative unknowns: set the most negative unknown to 0 and repeat."""
     kept = list(range(left.shape[1]))
     found = np.zeros(left.shape[1])
     while kept:
@@ -117,15 +117,15 @@ def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64])
 
 
 class Measured(msgspec.Struct, frozen=True, dict=True):
-    """Times of the distinct operator calls of traces on one machine."""
+    """Times of distinct operator calls on one machine."""
 
     version: int
     files: tuple[str, ...]
     conditions: Conditions
-    timings: tuple[Timing, ...]  # executed calls, the longest in the traces first
-    not_executed: tuple[NotExecuted, ...]  # the others by operator and reason, the largest share first
-    executed: float  # share of the operators' self time in calls that were executed or are part of such a call
-    outside: float  # share of all calls' self time that belongs to the autograd engine, Python and annotations
+    timings: tuple[Timing, ...]  # executed calls, longest total time in the traces first
+    not_executed: tuple[NotExecuted, ...]  # remaining calls by operator and reason, largest share first
+    executed: float  # share of operator self time in executed calls and their callees
+    outside: float  # share of total self time in the autograd engine, Python and annotations
 
     __repr__ = brief
 
@@ -138,11 +138,11 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return Recorder.of(self.timings)
 
     def own_ns(self, key: str) -> float | None:
-        """Return the self time of a call in a recording, ns; None if it was not executed.
+        """Return the self time of a call as it would be recorded, in ns; None if the call was not executed.
 
-        It is the time on this machine times the slowdown, plus the time that recording adds: the median over recorded
-        calls of the operator with similar self time and number of tensors. With more callees and tensors this grows
-        with the square root of `Recorder.added`, since code and data for further tensors are in the caches.
+        The result is the time on this machine × slowdown + recording overhead. The overhead is the median over recorded
+        calls of the operator with similar self time and number of tensors. It grows with the square root of
+        `Recorder.added` for more callees and tensors, because their code and data are already in the caches.
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
@@ -161,8 +161,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
-        """Self time executed and recorded, number of tensors, and added time by operator: (4, calls), ns, repeated by
-        count."""
+        """Per operator, an array (4, calls): executed self time, recorded self time, number of tensors, and overhead.
+        Times are in ns, and each call is repeated by its count."""
         found: dict[str, list[tuple[float, float, float, float]]] = {}
         for timing in self.timings:
             if timing.own_ns is not None and timing.recorded_own_ns is not None:
@@ -172,9 +172,9 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return {op: np.array(calls).T for op, calls in found.items()}
 
     def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
-        """Return executed over recorded self time, less the time that recording adds, of calls of at least `least_ns`.
+        """Return executed / recorded self time per call of at least `least_ns`, without recording overhead.
 
-        Calls to which recording added more than half of their time are left out.
+        Calls in which overhead is over half of the recorded time are skipped.
         """
         return [
             timing.own_ns / (timing.recorded_own_ns - added)
@@ -187,16 +187,16 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
 
 def write_measured(measured: Measured, path: str) -> None:
-    """Write the file; gzipped if its name ends in ".gz"."""
+    """Write the measured times as JSON; a name that ends in ".gz" is gzipped."""
     with open_output(path) as out:
         out.write(msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
 
 
 def read_measured(source: Source) -> Measured:
-    """Read a file of `write_measured`.
+    """Read a file that `write_measured` wrote.
 
     Raises:
-        TraceFormatError: no such file, or another one.
+        TraceFormatError: the file does not exist or does not contain measured times.
     """
     found, name = read_struct(source, Measured, "invalid measured times", _REMEDY)
     if found.version != VERSION:

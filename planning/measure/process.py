@@ -1,7 +1,7 @@
-"""A process that calls operators: if one hangs, crashes or takes too much memory, only that operator is lost.
+"""A worker process that calls operators. If an operator hangs, crashes or needs too much memory, only it is lost.
 
-It starts isolated (`python -I`) in an empty folder. It takes over this process's import path without the current
-folder, so that nothing next to a trace is imported.
+The worker starts isolated (`python -I`) in an empty folder. Its import path is that of this process without the current
+folder, so that files next to a trace are never imported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...trace.errors import EtplusError, UsageError
 MAX_BYTES = 4 << 30
 _WORKER = f"{__package__}.worker"
 _PACKAGE = __name__.partition(".")[0]
-# Takes this package from its place in this process; it may not be on the import path.
+# Load this package from its location in this process, because it may not be on the import path.
 _START_CODE = f"""
 import importlib.util, json, sys
 sys.path[:], file, folders = json.loads(sys.argv[1])
@@ -38,14 +38,14 @@ _INSTALL = "pip install 'etplus[torch]' (on a CPU, PyTorch's CPU build)"
 
 
 class ExecutionError(EtplusError):
-    """Torch's reason for a call that it cannot make."""
+    """An operator could not be called; the message is torch's reason."""
 
 
 def check_device(device: str) -> str:
-    """Check that a device has one of torch's names.
+    """Check that a device name is valid in torch.
 
     Raises:
-        UsageError: neither cpu nor a GPU.
+        UsageError: the device is neither "cpu" nor a GPU.
     """
     kind, _, number = device.partition(":")
     if device == "cpu" or (kind == "cuda" and (not number or number.isdecimal())):
@@ -54,15 +54,15 @@ def check_device(device: str) -> str:
 
 
 class WorkerProcess:
-    """A worker process, started with the first request, and again after it was killed.
+    """A worker process. It starts with the first request, and starts again after it was killed.
 
     Args:
         device: "cpu" or "cuda:N".
-        threads: of torch; 0 for its own choice.
-        timeout_s: for one request.
+        threads: number of torch threads; 0 for torch's default.
+        timeout_s: time limit per request, in seconds.
 
     Raises:
-        UsageError: torch is not installed, or has no such device; from `about` and `ask`.
+        UsageError: `about` or `ask` was called, and torch is not installed or has no such device.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class WorkerProcess:
         self.close()
 
     def about(self) -> dict[str, Any]:
-        """Return version of torch, number of threads, and name of the device."""
+        """Return the version of torch, the number of threads, and the name of the device."""
         if self._process is None:
             self._open()
         return self._about
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Call an operator as `standalone.measure` does, and return its answer."""
+        """Call an operator with `standalone.measure` in the worker, and return the result."""
         self.about()
         answer = self._exchange(request, self.timeout_s)
         if "error" in answer:
@@ -96,7 +96,7 @@ class WorkerProcess:
         return answer
 
     def close(self) -> None:
-        """End the worker."""
+        """Stop the worker."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -149,11 +149,11 @@ class WorkerProcess:
 
 
 def _command() -> list[str]:
-    """Start the worker isolated: no variables PYTHON…, no folder of the user or of the shell on the import path."""
+    """Return the isolated worker's command: it ignores PYTHON… variables, user site-packages and the current folder."""
     package = sys.modules[_PACKAGE]
     flags = ["-I", *["-B"] * sys.dont_write_bytecode]
     here = os.path.realpath(os.curdir)
-    # Nor the current folder, nor what is meant relative to it.
+    # Exclude the current folder and all relative entries.
     path = [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) != here]
     where = [path, str(Path(str(package.__file__)).absolute()), [*map(os.path.abspath, package.__path__)]]
     return [sys.executable, *flags, "-c", _START_CODE, json.dumps(where)]

@@ -29,11 +29,11 @@ class _UncallableError(Exception):
 
 
 def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str]]:
-    """Yield the operators of a trace in order of start; a text instead of a call is the reason why it cannot be
-    repeated.
+    """Yield each operator of a trace in start order, with its call. If the operator cannot be called again, yield the
+    reason instead of the call.
 
-    Names without namespace and schema (the autograd engine's, Python's) are left out. In a trace with other shapes
-    (`reshaped`) calls have these shapes, with strides and sizes to match.
+    Names with neither namespace nor schema (from the autograd engine or Python) are skipped. In a trace with new shapes
+    (`reshaped`), the calls have these shapes and matching strides and sizes.
     """
     ops = np.flatnonzero(trace.calls.kind == OP)
     host = "cpu" if len(trace.gpu) else _ANYWHERE
@@ -135,7 +135,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _float(value: Any) -> Any:
-    """Return a float; {"float": "inf"} if JSON has no number for it."""
+    """Return a float, or a dict such as {"float": "inf"} if JSON cannot represent the number."""
     if type(value) in (int, float):
         return float(value)
     if isinstance(value, str) and value.lower().lstrip("+-") in ("inf", "nan", "infinity"):

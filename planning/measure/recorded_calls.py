@@ -1,4 +1,4 @@
-"""Operator calls of a trace as JSON-ready values that can be called again, also at other shapes."""
+"""Operator calls of a trace as JSON-ready values that can be called again, also with new shapes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .schema import OpSchema
 
 
 class TensorArg(NamedTuple):
-    """A tensor of a node."""
+    """A tensor in a recorded call."""
 
     shape: tuple[int, ...]
-    strides: tuple[int, ...]  # strides, offset: in elements
-    dtype: str  # torch's name
-    id: int  # id, storage: numbers of the object and of its memory
+    strides: tuple[int, ...]  # strides, offset: unit is elements
+    dtype: str  # dtype name in torch
+    id: int  # id, storage: IDs of the tensor object and its storage
     storage: int
     offset: int
     device: str  # "cpu", or "device" for the device that operators are called on
@@ -34,41 +34,41 @@ class TensorArg(NamedTuple):
 
     @property
     def span(self) -> int:
-        """Elements from the beginning of its storage to its end."""
+        """Number of elements from the start of the storage to the end of the tensor."""
         if 0 in self.shape:
             return self.offset
         return self.offset + 1 + sum((extent - 1) * step for extent, step in zip(self.shape, self.strides, strict=True))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its storage that it needs."""
+        """Number of bytes from the start of the storage to the end of the tensor."""
         return self.span * (itemsize(self.dtype) or 16)
 
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call of a trace that can be made again."""
+    """A recorded call that can be made again."""
 
     index: CallIndex  # position in `Trace.calls`
     schema: OpSchema
-    args: tuple[Any, ...]  # values by position, {"tensor": k} for the k-th of `tensors`
-    tensors: tuple[TensorArg, ...]  # inputs
-    results: tuple[TensorArg, ...]  # outputs
+    args: tuple[Any, ...]  # values by position; {"tensor": k} refers to tensors[k]
+    tensors: tuple[TensorArg, ...]  # input tensors
+    results: tuple[TensorArg, ...]  # output tensors
 
     __repr__ = brief
 
     @cached_property
     def key(self) -> str:
-        """Equal calls have equal keys."""
+        """A key that equal calls share."""
         return hashlib.blake2b(orjson.dumps(self.call, option=orjson.OPT_SORT_KEYS), digest_size=12).hexdigest()
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes to call it alone: its tensors and results, shared memory counted once."""
+        """Memory in bytes for the call alone: tensors and results, with shared memory counted once."""
         first, tensors = dict[int, int](), (*self.tensors, *self.results)
         for tensor in tensors:
             first[tensor.storage] = min(first.get(tensor.storage, tensor.offset), tensor.offset)
-        most: dict[int, int] = {}  # the largest tensor of a storage counts
+        most: dict[int, int] = {}  # bytes per storage: the largest tensor counts
         for tensor in tensors:
             near = tensor._replace(offset=tensor.offset - first[tensor.storage])
             most[tensor.storage] = max(most.get(tensor.storage, 0), near.nbytes)
@@ -76,7 +76,7 @@ class RecordedCall:
 
     @cached_property
     def call(self) -> dict[str, Any]:
-        """JSON-ready argument of `standalone`: storages numbered by first use, offsets kept if memory is shared."""
+        """JSON-ready call for `standalone`. Storages are numbered by first use; offsets are kept for shared memory."""
         storages: dict[int, list[TensorArg]] = {}
         for tensor in self.tensors:
             storages.setdefault(tensor.storage, []).append(tensor)
@@ -106,7 +106,7 @@ class RecordedCall:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """By tensor, its argument and its position in the argument's list."""
+        """Argument name of each tensor, and the tensor's index in the argument's list."""
         found = dict[int, tuple[str, int]]()
         for name, _, tensors in self._arguments():
             found |= {tensor: (name, place) for place, tensor in enumerate(tensors) if tensor is not None}
@@ -128,7 +128,7 @@ class RecordedCall:
 
 
 def _asked_bytes(call: RecordedCall) -> int:
-    """Return the bytes that numbers among the arguments ask for, such as the sizes of a factory."""
+    """Return the bytes implied by numeric arguments, such as the size of a new tensor."""
     most = 0
     for argument, value in zip(call.schema.arguments, call.args, strict=False):
         numbers = [abs(number) for number in _flat(value) if type(number) is int] if isinstance(value, list) else []
@@ -150,13 +150,13 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-# Arguments that have the shape of a result.
+# Names of arguments that contain the shape of a result.
 _SIZES = {"size", "sizes", "shape", "input_sizes", "self_sizes", "output_size", "input_size"}
 _STRIDED = {"as_strided", "_reshape_alias", "empty_strided", "new_empty_strided"}
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return strides without gaps, the last dimension innermost."""
+    """Return contiguous strides, with the last dimension innermost."""
     steps, step = [0] * len(shape), 1
     for dim in reversed(range(len(shape))):
         steps[dim] = step
@@ -165,11 +165,11 @@ def dense(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> RecordedCall:
-    """Return the call with tensors of other shapes.
+    """Return the call with new tensor shapes.
 
     Args:
-        given, made: shapes of inputs and outputs; another number of shapes keeps the recorded ones. A call that takes
-            only one list of tensors (`stack`, `cat`) may be given more or fewer.
+        given, made: shapes of the inputs and outputs. If the number of shapes does not match, the recorded shapes are
+            kept. Calls with a single list of tensors (`stack`, `cat`) accept any number of shapes.
     """
     if len(given) != len(found.tensors):
         found = _of_another_number(found, len(given))
@@ -185,7 +185,7 @@ def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[
 
 
 def _of_another_number(found: RecordedCall, count: int) -> RecordedCall:
-    """Return the call with another number of tensors in its list, the last one repeated in other memory."""
+    """Return the call with `count` tensors in its list; copies of the last tensor, in separate memory, are added."""
     lists = [at for at, value in enumerate(found.args) if isinstance(value, list) and {"tensor": 0} in value]
     if not count or len(lists) != 1 or len(found.args[lists[0]]) != len(found.tensors):
         return found
@@ -205,10 +205,10 @@ def _with_shapes(tensors: tuple[TensorArg, ...], shapes: Sequence[Sequence[int]]
 
 
 def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:
-    """Return a tensor of another shape with the same order of dimensions in memory.
+    """Return a tensor with a new shape and the same order of dimensions in memory.
 
-    Strides grow with the dimensions within them; gaps and broadcast dimensions stay. An offset that is a multiple of
-    the tensor's size stays that multiple.
+    Strides are scaled with the dimensions inside them; gaps and broadcast dimensions are kept. If the offset is a
+    multiple of the tensor's size, it remains the same multiple.
     """
     if shape == old.shape:
         return old
@@ -225,7 +225,7 @@ def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:
 
 
 def _moved(offset: int, old: TensorArg, new: TensorArg) -> int:
-    """Return an offset into a tensor, as a position of its elements, at its new strides."""
+    """Translate an offset into a tensor from the old strides to the new strides."""
     found, left = 0, offset
     for was, now in sorted(zip(old.strides, new.strides, strict=True), reverse=True):
         if was:

@@ -1,4 +1,4 @@
-"""Scripts that call an operator of a trace. Nothing in this module needs torch; the scripts need nothing else."""
+"""Write scripts that call an operator from a trace. The scripts need only torch; this module does not need torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if __name__ == "__main__":
 
 
 def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *, device: str, threads: int) -> str:
-    """Return a script that calls one operator repeatedly."""
+    """Return the text of a script that calls one operator repeatedly and prints its time."""
     main = _MAIN.format(
         data=_data(call.call), recorded=repr(float(recorded_us)), device=repr(device), threads=int(threads)
     )
@@ -41,7 +41,7 @@ def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *,
 
 
 def _one_line(text: str) -> str:
-    """Keep only letters, digits and a few signs, because names in traces are data."""
+    """Remove all characters except letters, digits and a few others, because names in traces are untrusted data."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in " _-.:/#[](),") else "?" for char in text)
     return kept[:200]
 
@@ -53,7 +53,7 @@ def _data(value: Any) -> str:
 
 
 def _code() -> str:
-    """Return the text of `standalone`, which needs only torch, without its docstring."""
+    """Return the source code of `standalone`, without its docstring."""
     lines = files(__package__).joinpath("standalone.py").read_text(encoding="utf-8").split('"""', 2)[2].splitlines()
     imports = sorted({line for line in lines if line.startswith(("import ", "from ")) and "torch" not in line})
     torch = sorted({line for line in lines if line.startswith(("import ", "from ")) and "torch" in line})

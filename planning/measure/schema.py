@@ -1,4 +1,4 @@
-"""Operator schemas in Execution Traces, and which operators may be called. Needs no torch."""
+"""Operator schemas in Execution Traces, and the operators that may be called. Does not need torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...trace.brief import brief
 
-# Torch's own operators that compute. Other libraries' operators are not loaded, and never imported.
+# Namespaces of torch's own compute operators. Other libraries are never imported, so their operators do not exist.
 NAMESPACES = ("aten", "mkldnn", "onednn", "quantized")
 
 _HEAD = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(", re.ASCII)
@@ -29,7 +29,7 @@ _NOT_TAKEN = re.compile(r"\b(?:Storage|Stream|Dimname|__torch__)\b")
 
 
 class SchemaArgument(NamedTuple):
-    """An argument: its name, its type as written ("Tensor(a!)[]"), and whether it can only be given by name."""
+    """An argument: its name, its type as written ("Tensor(a!)[]"), and whether it is keyword-only."""
 
     name: str
     type: str
@@ -37,12 +37,12 @@ class SchemaArgument(NamedTuple):
 
     @property
     def written(self) -> bool:
-        """True if the operator changes it."""
+        """True if the operator writes to this argument."""
         return "!" in self.type
 
 
 class OpSchema(NamedTuple):
-    """Namespace ("aten"), name ("mm"), overload ("" for the default one), and the arguments in order."""
+    """Namespace ("aten"), name ("mm"), overload ("" for the default overload), and the arguments in order."""
 
     namespace: str
     name: str
@@ -60,7 +60,7 @@ class OpSchema(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def parse_schema(text: str) -> OpSchema | None:
-    """Parse the text of a schema in the form of torch's native_functions.yaml; None for another text.
+    """Parse a schema in the syntax of torch's native_functions.yaml; return None if the text is not a schema.
 
     Example:
         >>> found = parse_schema("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
@@ -77,7 +77,7 @@ def parse_schema(text: str) -> OpSchema | None:
         if part == "*":
             keyword_only = True
             continue
-        kind, _, name = part.partition("=")[0].strip().rpartition(" ")  # without its default
+        kind, _, name = part.partition("=")[0].strip().rpartition(" ")  # without the default value
         if not kind or not name.isidentifier():
             return None
         arguments.append(SchemaArgument(name, kind, keyword_only))
@@ -87,7 +87,7 @@ def parse_schema(text: str) -> OpSchema | None:
 
 
 def _split(text: str, begin: int) -> list[str] | None:
-    """Return the parts between commas up to the closing parenthesis; None without one."""
+    """Split at commas up to the closing parenthesis; return None if there is no closing parenthesis."""
     parts, depth, at, quoted = list[str](), 0, begin, ""
     for end in range(begin, len(text)):
         char = text[end]
@@ -108,7 +108,7 @@ def _split(text: str, begin: int) -> list[str] | None:
 
 
 def refused(schema: OpSchema) -> str:
-    """Return why an operator is not called, "" if it may be called."""
+    """Return the reason why an operator must not be called; "" if it may be called."""
     if schema.namespace in _COLLECTIVES:
         return "collective: it needs its process group"
     if schema.namespace not in NAMESPACES:

@@ -1,9 +1,9 @@
-"""Make the arguments of recorded calls and call their operators. Needs only torch, like the scripts of `measure`.
+"""Make the arguments of recorded calls, and call their operators. Needs only torch, like the scripts of `measure`.
 
-A call is JSON-ready: `op` ("aten::mm"), `overload` ("" for the default one), `names` and `args` in the order of the
-schema, and `tensors`. An argument {"tensor": 0} is one of `tensors`, {"device": "cuda:0"} a device; lists hold such
-values. A tensor has `shape`, `strides` and `offset` (in elements), `dtype`, `cpu` (it is on the CPU even if the call is
-not), `storage` (tensors of one number share memory) and `fill`, its contents.
+A call is a JSON-ready dict with `op` ("aten::mm"), `overload` ("" for the default overload), `names` and `args` in
+schema order, and `tensors`. In `args`, {"tensor": 0} refers to an entry of `tensors`, and {"device": "cuda:0"} is a
+device; both may be in lists. A tensor has `shape`, `strides` and `offset` (in elements), `dtype`, `cpu` (true for a CPU
+tensor in a GPU call), `storage` (tensors with the same number share memory), and `fill` (its contents).
 """
 
 import collections
@@ -21,13 +21,13 @@ _LONGEST_QUEUE = 256
 _MOST_SINGLE_RUNS = 200
 _BLOCK_S = 100e-6
 _LEAST_BLOCKS = 3
-# More copies of a call's tensors than a core's own caches hold.
+# Limits for the copies of a call's tensors, which together exceed the caches of a core.
 _MOST_COPIES, _COPIES_BYTES = 64, 8 << 20
 _MOST_S = 1.0
 
 
 def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tensor]:
-    """Make tensors of the wanted shapes, strides and contents; tensors of one storage share memory."""
+    """Make tensors with the given shapes, strides and contents; tensors of the same storage share memory."""
     bases: dict[int, torch.Tensor] = {}
     for number in {one["storage"]: None for one in tensors}:
         alike = [one for one in tensors if one["storage"] == number]
@@ -39,13 +39,13 @@ def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tenso
 
 
 def view(base: torch.Tensor, tensor: dict[str, Any]) -> torch.Tensor:
-    """Return a tensor in the memory of another one."""
+    """Return a tensor that is a view of `base`."""
     empty = torch.empty(0, dtype=dtype_of(tensor["dtype"]), device=base.device)
     return empty.set_(base.untyped_storage(), tensor["offset"], tensor["shape"], tensor["strides"])
 
 
 def span(tensor: dict[str, Any]) -> int:
-    """Return the elements from the beginning of its storage to the end of a tensor."""
+    """Return the number of elements from the start of the storage to the end of the tensor."""
     if 0 in tensor["shape"]:
         return int(tensor["offset"])
     steps = zip(tensor["shape"], tensor["strides"], strict=True)
@@ -62,13 +62,13 @@ def dtype_of(name: str) -> torch.dtype:
 
 
 def itemsize(name: str) -> int:
-    """Return the bytes of one element."""
+    """Return the size of an element in bytes."""
     size: int = torch.empty(0, dtype=dtype_of(name)).element_size()
     return size
 
 
 def filled(fill: dict[str, Any], count: int, dtype: str) -> torch.Tensor:
-    """Return a row of values as `input_values` describes them."""
+    """Return a 1-D tensor of `count` values as described in `input_values`."""
     kind, wanted = fill["kind"], dtype_of(dtype)
     if kind == "index":
         values = torch.randint(fill["low"], fill["high"], (count,), dtype=torch.int64)
@@ -97,10 +97,10 @@ def _uniform(count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def operator_of(call: Call) -> Any:
-    """Return the operator in torch's registry.
+    """Look up the operator in torch's registry.
 
     Raises:
-        LookupError: this torch does not have it.
+        LookupError: the installed torch does not have the operator.
     """
     namespace, _, name = call["op"].partition("::")
     try:
@@ -111,10 +111,10 @@ def operator_of(call: Call) -> Any:
 
 
 def bind(operator: Any, call: Call, tensors: list[torch.Tensor], device: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return positional and keyword arguments, by the names of the registered schema.
+    """Return positional and keyword arguments, matched by name with the registered schema.
 
     Raises:
-        TypeError: an unknown argument, or an argument of another type.
+        TypeError: an argument is unknown, missing, or has the wrong type.
     """
     given = dict(zip(call["names"], call["args"], strict=False))
     schema = operator._schema
@@ -152,14 +152,14 @@ def _value(value: Any, tensors: list[torch.Tensor], device: str) -> Any:
 
 
 def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float = 0.05) -> dict[str, Any]:
-    """Call an operator repeatedly; return median and interquartile range of a call in ns, and the number of calls.
+    """Call an operator repeatedly; return the number of calls, and the median and interquartile range in ns.
 
-    The times include the call from Python (`empty_call_ns`). On a CPU each call has other tensors than the calls
-    before, as in a program, where data are seldom in the nearest cache. In-place operators work on the same tensors
-    again; if they change a tensor's shape or memory, they get new tensors.
+    The times include the overhead of a call from Python (`empty_call_ns`). On a CPU, calls cycle through copies of the
+    tensors, because data in a real program are seldom in the nearest cache. In-place operators reuse the same tensors,
+    unless they change a tensor's shape or memory; then they get new tensors.
 
     Raises:
-        Exception: torch's error if the operator cannot be called with these arguments.
+        Exception: the error from torch if the operator cannot be called with these arguments.
     """
     with torch.no_grad():
         operator = operator_of(call)
@@ -181,7 +181,7 @@ def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float =
 
 
 def clock_of(device: str, threads: int) -> Callable[[], float]:
-    """Return a clock in seconds: CPU time of this thread if operators run on it alone, without other processes."""
+    """Return a clock in seconds: thread CPU time if operators run only on this thread, otherwise wall-clock time."""
     return time.thread_time if device == "cpu" and threads == 1 else time.perf_counter
 
 
@@ -193,7 +193,7 @@ def _bytes(value: Any) -> int:
 
 
 def _timer(operator: Any, copies: list[tuple[Any, Any]], clock: Callable[[], float], threads: int = 1) -> Timer:
-    """Call an operator with several arguments in turn, and keep the same number of results."""
+    """Return a timer that cycles through `copies` of the arguments and keeps as many results alive."""
     given = {"op": operator, "copies": itertools.cycle(copies), "results": collections.deque(maxlen=len(copies))}
     code = "args, kwargs = next(copies); results.append(op(*args, **kwargs))"
     return Timer(code, timer=clock, globals=given, num_threads=threads)
@@ -213,7 +213,7 @@ def _block(timer: Timer, number: int) -> float:
 
 
 def empty_call_ns() -> float:
-    """Return the time of calling an operator from Python that does nothing."""
+    """Return the time in ns of calling an operator that does nothing from Python."""
     timer = _timer(torch.ops.aten.is_complex.default, [((torch.zeros(1),), {})], time.thread_time)
     return min(_block(timer, 100) for _ in range(50)) * 1e9
 
@@ -236,7 +236,7 @@ def _single_runs(operator: Any, fresh: Any, min_time: float, device: str, clock:
 
 
 def _on_device(operator: Any, positional: list[Any], by_name: dict[str, Any], min_time: float) -> dict[str, Any]:
-    """Time between events around calls that are queued behind a waiting kernel, without the host."""
+    """Time calls with CUDA events. The calls are queued behind a waiting kernel, so that CPU time is excluded."""
     cuda: Any = torch.cuda
     times, count, end = list[float](), 1, time.perf_counter() + min_time
     while time.perf_counter() < end or len(times) < 5:

@@ -21,24 +21,24 @@ from .process import MAX_BYTES, ExecutionError, WorkerProcess
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
-Timed = tuple[float, float, int]  # Median and interquartile range in ns, and the number of runs.
+Timed = tuple[float, float, int]  # Median in ns, interquartile range in ns, number of runs.
 
 
 _ROUND_S = 0.004
-_LONG_S = 0.2  # A call that takes this long in one round is left out of the other rounds.
+_LONG_S = 0.2  # A call that takes this long in one round is skipped in later rounds.
 _TOO_LARGE, _NOT_ASKED, _NO_TIME = "over --max-bytes", "not among --ops", "over --budget"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is measured, and the limits."""
+    """Options and limits of a measurement."""
 
-    ops: Pattern[str] | None = None  # measure operators with a match in their names; None for all
-    budget_s: float | None = None  # time for all
-    timeout_s: float = 30.0  # time for one call
-    threads: int = 0  # of torch, 0 for its own choice
-    max_bytes: int = MAX_BYTES  # for the tensors of one call
-    rounds: int = 5  # over all calls, to spread their times over the whole run
+    ops: Pattern[str] | None = None  # measure only operators whose names match; None for all operators
+    budget_s: float | None = None  # time limit for the whole measurement
+    timeout_s: float = 30.0  # time limit per call
+    threads: int = 0  # number of torch threads; 0 for torch's default
+    max_bytes: int = MAX_BYTES  # memory limit for the tensors of a call
+    rounds: int = 5  # number of passes over all calls, so that the times of a call are spread over the run
 
 
 @dataclass
@@ -59,7 +59,7 @@ class _Asked:
 
 @dataclass
 class TimedShare:
-    """Self times, ns: of all calls, of operators, and of operators that were not executed by operator and reason."""
+    """Self times in ns: of all calls, of operators, and of operators that were not executed (by name and reason)."""
 
     all_ns: int = 0
     operators_ns: int = 0
@@ -77,21 +77,21 @@ class TimedShare:
 
     @property
     def lost_ns(self) -> int:
-        """Self time of the operators that were not executed."""
+        """Self time of operators that were not executed, in ns."""
         return sum(map(sum, self.lost.values()))
 
     @property
     def executed(self) -> float:
-        """Share of the operators' self time that was executed."""
+        """Share of operator self time in executed calls."""
         return 1 - self.lost_ns / self.operators_ns if self.operators_ns else 0.0
 
     @property
     def outside(self) -> float:
-        """Share of all self time that is not in operators."""
+        """Share of the total self time outside operators."""
         return 1 - self.operators_ns / self.all_ns if self.all_ns else 0.0
 
     def not_executed(self) -> tuple[NotExecuted, ...]:
-        """Return the reasons by operator, the largest share first."""
+        """Reasons per operator, largest share first."""
         whole = max(self.operators_ns, 1)
         found = [NotExecuted(op, why, len(times), sum(times) / whole) for (op, why), times in self.lost.items()]
         return tuple(sorted(found, key=lambda row: (-row.share, row.op, row.reason)))
@@ -105,15 +105,15 @@ def measure(
     options: Options | None = None,
     progress: bool = False,
 ) -> Measured:
-    """Call each distinct operator call of traces repeatedly on this machine, in a separate process.
+    """Time each distinct operator call in traces on this machine. The calls run repeatedly in a separate process.
 
     Args:
         device: "cpu" or "cuda:N".
-        reshaped: traces with other shapes (`reshaped`); their recorded times do not count.
-        progress: show a bar on standard error if it takes over two seconds.
+        reshaped: traces with new shapes (`reshaped`), whose recorded times are ignored.
+        progress: show a progress bar on standard error if the measurement takes over two seconds.
 
     Raises:
-        UsageError: torch is not installed, has no such device, or there is nothing to call.
+        UsageError: torch is not installed, the device does not exist, or there is nothing to call.
 
     Example:
         >>> measured = etplus.measure(trace)                           # doctest: +SKIP
@@ -143,7 +143,7 @@ def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
     below = _callees(trace, dict(found))
     on_gpu, self_ns = device != "cpu", trace.self_ns.tolist()
     took, own = (trace.calls.end - trace.calls.ts).tolist(), self_ns
-    if on_gpu:  # of the GPU events launched in each call, with its callees and without
+    if on_gpu:  # GPU time launched in each call, with and without its callees
         whole, parent = trace.device_ns, trace.calls.parent
         inner = np.flatnonzero(parent >= 0)
         took, own = whole.tolist(), (whole - sums(parent[inner], whole[inner], len(whole))).tolist()
@@ -216,7 +216,7 @@ def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[st
 
 
 def _together(rounds: Sequence[Timed]) -> Timed:
-    """Combine rounds: median time, and the wider of the interquartile ranges within and between rounds."""
+    """Combine rounds into the median time and the larger interquartile range, within or between rounds."""
     ns, iqr_ns, runs = np.array(rounds).T
     low, middle, high = np.percentile(ns, (25, 50, 75))
     return float(middle), max(float(np.median(iqr_ns)), float(high - low)), int(runs.sum())
@@ -242,12 +242,12 @@ def covered(
     reasons: Mapping[CallIndex, str],
     among: Container[CallIndex] | None = None,
 ) -> TimedShare:
-    """Return the share of a trace's self time in calls that were executed, or are part of such a call.
+    """Return the share of self time in calls that were executed, or that are part of an executed call.
 
     Args:
-        operators: calls with a schema, or that should have one.
-        reasons: why others were not executed.
-        among: calls that count; None for all.
+        operators: calls that have, or should have, a schema.
+        reasons: reasons why the remaining calls were not executed.
+        among: calls to include; None for all calls.
     """
     parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
     whole, found = [False] * len(parents), TimedShare()
@@ -265,7 +265,7 @@ def covered(
     return found
 
 
-# An operator that only calls another one takes less; more means that it called others on this machine.
+# Maximum self time of an operator that only dispatches; a longer time means that it called other operators here.
 _DISPATCH_NS = 5000
 
 
@@ -276,7 +276,7 @@ def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
     if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 5, _DISPATCH_NS):
         own = None
     op, number_of_callees = distinct.call.schema.op, len(distinct.below)
-    if op == "aten::stack":  # it calls `unsqueeze` per tensor, and another batch has more tensors
+    if op == "aten::stack":  # it calls `unsqueeze` once per tensor, so the batch size matters
         number_of_callees = max(number_of_callees, len(distinct.call.tensors) + 1)
     tensors = distinct.call.tensors
     shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in tensors)

@@ -1,4 +1,4 @@
-"""The process in which operators of a trace run: one JSON object per line in, one out. `process` kills it if needed."""
+"""The process that runs operators of a trace: it reads a JSON object per line and answers each with one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MOST_TEXT = 160
 
 
 def main() -> None:
-    """Serve requests from standard input until it ends; other output goes to standard error."""
-    # The standard library's JSON: this process imports nothing that torch does not.
+    """Serve requests from standard input until end of file; all other output goes to standard error."""
+    # Use the standard library's JSON: this process imports nothing that torch does not import.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     start = json.loads(sys.stdin.readline())
@@ -41,11 +41,11 @@ _OF_THE_NETWORK = ("socket.__new__", "socket.connect", "socket.bind", "socket.ge
 
 
 def _leave_network(device: str) -> None:
-    """Cut off the network: on Linux by an empty network namespace, and in Python's sockets."""
+    """Cut off the network, with an empty network namespace on Linux, and in Python's sockets."""
     if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # no such call in this libc
+        with contextlib.suppress(OSError, AttributeError):  # this libc has no such call
             unshare = ctypes.CDLL(None).unshare
-            # Only root may do this; others need a user namespace, and a GPU's driver may refuse its users.
+            # Without root this needs a user namespace, in which a GPU driver may refuse access.
             if unshare(_NEW_NETWORK) and device == "cpu":
                 unshare(_NEW_NETWORK | _NEW_USER)
     sys.addaudithook(_refuse_network)
@@ -62,7 +62,7 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
     from .standalone import empty_call_ns
 
     torch.manual_seed(0)
-    torch.set_flush_denormal(True)  # in-place operators that run often make denormal numbers, and these are slow
+    torch.set_flush_denormal(True)  # repeated in-place operators produce denormal numbers, which are slow
     if start["threads"]:
         torch.set_num_threads(start["threads"])
     device, name = start["device"], "CPU"
@@ -86,7 +86,7 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limit_memory(max_bytes: int) -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):  # not on Windows, and not if it is limited already
+    with contextlib.suppress(ImportError, OSError, ValueError):  # fails on Windows, or if a lower limit is set
         import resource
 
         used = _data_bytes()

@@ -1,4 +1,4 @@
-"""Arguments of operators at other sizes."""
+"""Operator arguments at different input sizes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Derive the shapes of a linked trace's operators at other input sizes.
+"""Derive the operator shapes of a linked trace at different input sizes.
 
-Example: `batch=64` on a recording with 32 samples. `seeds.find` decides which extents of 32 are the batch,
-`Extents.solve` carries 64 through all operators, and `reshaped` writes the new shapes. Operators without a solution are
-listed.
+Example: `batch=64` for a recording with 32 samples. `seeds.find` decides which extents of 32 are the batch,
+`Extents.solve` propagates 64 through all operators, and `reshaped` writes the new shapes. Operators whose shapes cannot
+be derived are listed.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from .shapes.terms import Shape
 
 @dataclass(frozen=True)
 class Underived:
-    """Calls of an operator with underived extents: kept as recorded, or scaled in proportion."""
+    """Calls of an operator with extents that cannot be derived; the extents are kept or scaled in proportion."""
 
     op: str
     count: int
-    first: int  # calls of known shapes that begin the gap
+    first: int  # calls with known input shapes, at which the gap begins
     share: float  # share of the GPU time, or of operator self time if the trace has no GPU events
 
 
 @dataclass(frozen=True)
 class Reshaped:
-    """A trace with other shapes and its recorded times."""
+    """A trace with new shapes and its recorded times."""
 
     trace: Trace
-    unknown: npt.NDArray[np.bool_]  # bool per call: some of its extents could not be derived
-    # float64 per call: new calls per recorded call, because a data loader calls once per sample
+    unknown: npt.NDArray[np.bool_]  # per call, True if some extents could not be derived
+    # per call (float64), new calls / recorded calls, because a data loader calls some operators once per sample
     repeats: npt.NDArray[np.float64]
     sizes: tuple[SizeChange, ...]
     calls: int  # number of operator calls
@@ -56,7 +56,7 @@ class Reshaped:
 
     @property
     def recorded_size(self) -> int:
-        """Recorded size of the first changed dimension, 0 if none changed."""
+        """Recorded size of the first changed dimension; 0 if no dimension changed."""
         return (self.sizes[0].recorded_size or 0) if self.sizes else 0
 
     @property
@@ -65,7 +65,7 @@ class Reshaped:
         return self.sizes[0].new_size if self.sizes else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/predict.md."""
+        """Return a JSON-ready dict; docs/reference/predict.md describes its keys."""
         return {
             "dimension": self.sizes[0].dimension if self.sizes else None,
             "was": self.recorded_size,
@@ -80,12 +80,12 @@ class Reshaped:
 
 
 def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
-    """Derive the shapes of a trace's operators for other sizes.
+    """Derive the operator shapes of a trace for new input sizes.
 
-    The changes follow tensor identity and operator rules through all calls. Equal numbers are no evidence.
+    Changes are propagated through all calls by tensor identity and operator rules, never because numbers are equal.
 
     Raises:
-        UsageError: a recorded size is ambiguous, or no tensor has it.
+        UsageError: a recorded size is ambiguous, or no tensor has the recorded size.
 
     Example:
         >>> from etplus.planning.reshape.shape_change import batch_change
@@ -122,8 +122,8 @@ _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 
 
 def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
-    """Return the new number of calls per recorded call. A data loader calls once per sample, except to join the
-    samples.
+    """Return the ratio of new calls to recorded calls. A data loader calls operators once per sample, except those that
+    join samples.
     """
     ratio = next(
         (size.new_size / size.recorded_size for size in sizes if size.dimension == "batch" and size.recorded_size), 1.0
@@ -143,7 +143,7 @@ def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float6
 
 
 def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
-    """Scale classes that follow changed ones in an unknown way like the class that changes most."""
+    """Scale classes that depend on changed classes in an unknown way, by the factor of the class that changes most."""
     ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
     found = dict[int, int]()
     for some, basis in extents.following:
@@ -158,11 +158,11 @@ def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
 
 
 class _Signatures:
-    """Distinct signatures with new extents.
+    """The distinct signatures with new extents.
 
     Args:
-        new: derived value of each extent, None if underived.
-        likely: values for underived classes.
+        new: derived value of each extent; None if it could not be derived.
+        likely: assumed values for classes that could not be derived.
     """
 
     def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None], likely: Mapping[int, int]) -> None:
@@ -184,7 +184,7 @@ class _Signatures:
         return self._codes[key]
 
     def _of_more(self, code: int, *, known: bool) -> tuple[int, bool]:
-        """Return the code of a call that joins samples, with one input per sample, and whether it is known."""
+        """Return the code of a call that joins samples (one input per sample), and whether its shapes are known."""
         (first, *others), outputs = self.values[code].inputs, self.values[code].outputs or ()
         parts, whole = set(first.tensors), sum(output.numel for output in outputs)
         sample = parts.pop() if len(parts) == 1 else None
@@ -231,7 +231,7 @@ def _adds_up(signature: Signature) -> bool:
 
 
 def _scaled(trace: Trace, before: Trace) -> Trace:
-    """Scale copies and collectives in proportion to the first tensor of their callers."""
+    """Scale copies and collectives in proportion to the first tensor of the calling operator."""
     sizes, comm = trace.gpu.bytes.copy(), dict(trace.gpu.comm)
     for event in np.flatnonzero((sizes > 0) | np.isin(np.arange(len(sizes)), list(comm))).tolist():
         call = _above(trace, trace.gpu.call[event])

@@ -15,7 +15,7 @@ _MOST = 2**31
 
 @dataclass(frozen=True)
 class SizeChange:
-    """A new size of a dimension (one of DIMENSIONS); a `recorded_size` of None is searched for."""
+    """A new size for a dimension (one of DIMENSIONS). If `recorded_size` is None, it is detected."""
 
     dimension: str
     new_size: int
@@ -24,7 +24,7 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class ShapeChange:
-    """Requested sizes."""
+    """The requested new sizes."""
 
     sizes: tuple[SizeChange, ...] = ()
 
@@ -35,10 +35,10 @@ def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange
 
 
 def parse_changes(texts: Sequence[str]) -> ShapeChange:
-    """Parse texts such as "batch=128" and "seq=512:2048" (recorded and new).
+    """Parse texts such as "batch=128" and "seq=512:2048" (recorded:new).
 
     Raises:
-        UsageError: another form, an unknown name, or a size that is not positive.
+        UsageError: a text is malformed, a name is unknown, or a size is not positive.
 
     Example:
         >>> parse_changes(["batch=32:128"])

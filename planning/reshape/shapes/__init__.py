@@ -1,1 +1,1 @@
-"""Solve the shapes of a recorded graph for another batch size."""
+"""Derive the shapes of a recorded graph for a different batch size or sequence length."""

@@ -1,7 +1,8 @@
-"""Solve for extents of tensors: equal extents, products, sums, and the extents that follow a change.
+"""Solve for the extents (dimension sizes) of tensors after a change: equal extents, products and sums.
 
-Example: a tensor of (a, b) = (32, 50) goes through `view(1600)` and a `cat` with itself. The view makes 1600 the
-product a · b, `cat` makes 3200 the sum of two such extents. With a = 8 they become 400 and 800.
+Example: a tensor of shape (a, b) = (32, 50) goes through `view(1600)` and is then concatenated with itself. The view
+relates 1600 to the product a · b, and `cat` relates 3200 to the sum 1600 + 1600. If a becomes 8, the solver derives 400
+and 800.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ _ATTEMPTS = 9
 
 
 class Extents:
-    """Classes of equal extents. An extent is a number of this object.
+    """Classes of equal extents. Each extent is an integer ID that is valid only in this object.
 
-    A class may be a product of others in row-major order (`view`), a sum of others (`cat`), or follow others: it keeps
-    its value if they keep theirs.
+    A class may be a product of other classes in row-major order (`view`), a sum of other classes (`cat`), or it may
+    follow other classes: if none of these classes changes, neither does the follower.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class Extents:
         self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
 
     def new(self, value: int) -> int:
-        """Add an extent of known value."""
+        """Add an extent with a known value."""
         self._above.append(len(self._above))
         self.value.append(value)
         return len(self.value) - 1
@@ -41,7 +42,7 @@ class Extents:
         return [self.value[extent] for extent in extents]
 
     def root(self, extent: int) -> int:
-        """Representative of the extent's class."""
+        """Return the representative of the extent's class."""
         above = self._above
         while above[extent] != extent:
             above[extent] = above[above[extent]]
@@ -49,11 +50,11 @@ class Extents:
         return extent
 
     def fix(self, extents: Iterable[int]) -> None:
-        """Mark extents of parameters, which no batch changes."""
+        """Mark the extents of parameters, which do not change with the batch."""
         self._fixed += extents
 
     def fixed(self) -> set[int]:
-        """Classes of fixed extents, and factors of fixed products."""
+        """Return the classes of fixed extents, and the factors of fixed products."""
         return set(self.leaves(self._fixed))
 
     def same(self, left: int, right: int) -> None:
@@ -71,24 +72,24 @@ class Extents:
             self._factors[left] = parts
 
     def sum_of(self, whole: int, parts: Sequence[int]) -> None:
-        """State that an extent is the sum of others; ignored if the values do not add up."""
+        """Record that an extent is the sum of other extents; ignored if the values do not add up."""
         if sum(self.value[part] for part in parts) == self.value[whole]:
             self._sums.append((whole, tuple(parts)))
 
     def follow(self, extents: Iterable[int], others: Iterable[int]) -> None:
-        """State that extents keep their values if all the others do."""
+        """Record that `extents` keep their values if all of `others` do."""
         self._follows.append((tuple(extents), tuple(dict.fromkeys(others))))
 
     def beside(self, extents: Sequence[int]) -> None:
-        """State that at most one of a tensor's extents changes, unless shown otherwise."""
+        """Record that at most one extent of a tensor changes, unless other relations disagree."""
         self._beside.append(extents)
 
     def number(self, extents: Iterable[int]) -> None:
-        """State that extents were given as numbers: they change only as multiples of a changing extent."""
+        """Record that extents were given as plain numbers: they change only as multiples of a changed extent."""
         self.numbers += extents
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
-        """Relate two shapes of the same elements in the same order."""
+        """Relate two shapes that hold the same elements in the same order."""
         left, right = ([extent for extent in side if self.value[extent] != 1] for side in (before, after))
         sizes = [prod(self.value[extent] for extent in side) for side in (left, right)]
         if sizes[0] != sizes[1] or not sizes[0]:
@@ -97,7 +98,7 @@ class Extents:
         self._align(left, right)
 
     def leaves(self, extents: Iterable[int]) -> list[int]:
-        """Classes of extents in order, products replaced by their factors."""
+        """Return the classes of the extents in order, with products replaced by their factors."""
         found, stack = [], list(extents)[::-1]
         while stack:
             root = self.root(stack.pop())
@@ -108,9 +109,9 @@ class Extents:
         return found
 
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Relate two rows of extents that count the same elements in order."""
+        """Relate two lists of extents that describe the same elements in the same order."""
         for group in self._groups(self.leaves(left), self.leaves(right)):
-            mine, other = (self.leaves(side) for side in group)  # again: earlier groups may have determined these
+            mine, other = (self.leaves(side) for side in group)  # earlier groups may have changed the leaves
             if len(mine) == len(other) == 1:
                 self.same(mine[0], other[0])
             elif len(mine) == 1:
@@ -123,7 +124,7 @@ class Extents:
                 self._cut(mine, other)
 
     def _groups(self, left: Sequence[int], right: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-        """Split two rows into the shortest parts with equal products."""
+        """Split two lists of extents into the shortest groups with equal products."""
         found, queues = [], (deque(left), deque(right))
         while queues[0] and queues[1]:
             group = [queues[0].popleft()], [queues[1].popleft()]
@@ -136,12 +137,12 @@ class Extents:
         return found
 
     def _cut(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Cut factors at every boundary of either row, if they divide."""
+        """Split factors at every boundary of either list, if they are divisible."""
         queues, pieces = (deque(left), deque(right)), list[int]()
         while queues[0] and queues[1]:
             pair = [self.root(queue.popleft()) for queue in queues]
             known = [self._factors.get(root) for root in pair]
-            if known[0] or known[1]:  # cut meanwhile
+            if known[0] or known[1]:  # another split already covers this one
                 for queue, extent, parts in zip(queues, pair, known, strict=True):
                     queue.extendleft(reversed(parts or (extent,)))
                 continue
@@ -164,18 +165,19 @@ class Extents:
     def solve(
         self, changed: Mapping[int, int], beside: Iterable[Sequence[int]] = (), kept: Iterable[int] = ()
     ) -> dict[int, int]:
-        """Derive new values of the classes, as far as possible.
+        """Derive the new values of the classes, as far as possible.
 
-        An underived class keeps its value only if it is no multiple of a changing class and follows no class.
+        A class without a derivation keeps its value only if it is not a multiple of a changed class and follows no
+        class.
 
         Args:
-            changed: new values.
-            beside: extents of outside tensors, at most one per tensor changes unless shown otherwise.
+            changed: new values by class.
+            beside: extents of external tensors. At most one extent per tensor changes, unless relations disagree.
             kept: classes that keep their values.
         """
         kept = {*kept, *self.fixed()}
         tensors, dead = [*beside, *self._beside], frozenset[int]()
-        for _ in range(_ATTEMPTS):  # again without the classes from contradictions
+        for _ in range(_ATTEMPTS):  # retry without the classes that led to contradictions
             solver = self._solved(changed, kept, tensors, dead)
             if solver.dead <= dead:
                 return solver.known
@@ -185,7 +187,7 @@ class Extents:
     def _solved(
         self, changed: Mapping[int, int], kept: set[int], beside: Sequence[Sequence[int]], dead: frozenset[int]
     ) -> _Solver:
-        """Solve once, from certain relations to likely ones."""
+        """Solve once. Certain relations are applied first, then likely relations."""
         solver = _Solver(self, changed, kept, dead)
         solver.run()
         for tensor in beside:
@@ -210,21 +212,21 @@ class Extents:
 
     @property
     def products(self) -> dict[int, tuple[int, ...]]:
-        """Products with their factors."""
+        """The factors of each product."""
         return {self.root(whole): self.roots(parts) for whole, parts in self._factors.items()}
 
     @property
     def sums(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Sums with their parts."""
+        """The sums, each with its parts."""
         return [(self.root(whole), self.roots(parts)) for whole, parts in self._sums]
 
     @property
     def following(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Classes that follow others, with the others."""
+        """Pairs of classes: the followers, and the classes that they follow."""
         return [(self.roots(some), self.roots(basis)) for some, basis in self._follows]
 
     def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
-        """Parts of cut extents, if another extent of the shape may change instead."""
+        """Return parts of split extents if another extent of the same shape may change instead."""
         found = set[int]()
         for left, right, parts in self._cuts:
             for root in set(self.leaves((*left, *right))) & changed.keys():
@@ -235,7 +237,7 @@ class Extents:
 
 
 class _Solver:
-    """Carries values along the relations until no more follow; `dead` classes have no value or two."""
+    """Propagates values along the relations until nothing new follows; `dead` classes are left without a value."""
 
     def __init__(self, extents: Extents, changed: Mapping[int, int], kept: set[int], dead: frozenset[int]) -> None:
         self._extents, self._value = extents, extents.value
@@ -248,7 +250,7 @@ class _Solver:
         }
         for root, value in changed.items():
             self.known[root] = value
-            if root in self._products:  # a changing extent is split at an unknown position
+            if root in self._products:  # the position at which a changing extent is split is unknown
                 self.dead.update(set(extents.leaves([root])) - changed.keys() - kept)
         for root in kept:
             if root in changed:
@@ -266,13 +268,13 @@ class _Solver:
         return self.known.get(root, self._value[root]) != self._value[root]
 
     def keep(self, extents: Iterable[int]) -> None:
-        """Keep the value of classes without relations, except products."""
+        """Keep the values of classes without relations, except products."""
         for root in self._extents.leaves(extents):
             if root not in self.dead:
                 self.known.setdefault(root, self._value[root])
 
     def keep_beside(self) -> None:
-        """If a product has no other relation, let one factor change and another keep its value."""
+        """If only one factor of a product is unknown and another factor changes, keep the unknown one."""
         for whole, parts in self._products.items():
             missing = [part for part in parts if part not in self.known]
             if whole not in self.known and len(missing) == 1 and any(self.changes(part) for part in parts):
@@ -287,7 +289,7 @@ class _Solver:
             for whole, parts in self._sums:
                 self._sum(whole, parts)
             if before == len(self.known) + len(self.dead):
-                for whole, parts in self._sums:  # concatenation may have more samples, not larger ones
+                for whole, parts in self._sums:  # a concatenation may get more samples, but not larger samples
                     if all(self.known.get(part) == self._value[part] for part in parts):
                         self.keep([whole])
                 for some, basis in self._follows:
@@ -297,7 +299,7 @@ class _Solver:
     def _set(self, root: int, value: int) -> None:
         if root in self.dead:
             return
-        if self.known.setdefault(root, value) != value:  # two ways lead to two values
+        if self.known.setdefault(root, value) != value:  # two derivations contradict each other
             del self.known[root]
             self.dead.add(root)
 
@@ -316,7 +318,7 @@ class _Solver:
             if any(self.changes(part) for part in parts):
                 self._set(whole, known)
         elif self._one_way and whole in self.known and not self.changes(whole):
-            self.keep(missing)  # either all grow or none
+            self.keep(missing)  # either all parts grow or none does
         elif whole in self.known and self.known[whole] >= known:
             rest, alike = self.known[whole] - known, {tuple(self._extents.leaves([part])) for part in missing}
             if len(alike) == 1 and rest % len(missing) == 0:

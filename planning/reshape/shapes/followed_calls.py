@@ -27,15 +27,15 @@ _BACKWARD = "autograd::engine::evaluate_function"
 _ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
 # Calls whose tensors all belong to parameters.
 _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
-# Data-parallel collectives, if they accumulate gradients.
+# Collectives that are data-parallel if they reduce gradients.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
-_DIVIDES = "FSDP::"  # FSDP2's annotations
-_TRANSPOSES = "transpose_"  # reorders the extents of the same tensor, possibly with equal values
-LOADER = "DataLoader"  # PyTorch's annotation of making a batch
+_DIVIDES = "FSDP::"  # prefix of the annotations of FSDP2
+_TRANSPOSES = "transpose_"  # reorders a tensor's extents in place, which equal values can hide
+LOADER = "DataLoader"  # PyTorch's annotation around loading a batch
 
 
 class _Tensor(NamedTuple):
-    """A tensor as a node names it: numbers of the object and its storage, which are reused when freed."""
+    """A tensor as recorded: IDs of the tensor object and its storage, which are reused after the memory is freed."""
 
     id: int
     storage: int
@@ -44,40 +44,40 @@ class _Tensor(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A tensor with extents that follow from no other tensor: it comes from outside or is made from numbers."""
+    """A tensor whose extents do not follow from other tensors: it is external or created from numbers."""
 
     shape: Shape
-    # operator, position and sizes of its first use; for a tensor made within, its operator and −1
+    # operator, position and sizes of the first use; for a tensor created in the trace, its operator and −1
     use: tuple[str, int, tuple[int, ...]]
-    forward: bool  # used in forward, by operators with tensors
-    data: bool = True  # from outside or random, so it may have a batch
+    forward: bool  # True if operators with tensors use it in forward
+    data: bool = True  # True if it is external or random, so it may have a batch dimension
 
 
 @dataclass
 class Shapes:
-    """The extents of all tensors, by row of the trace."""
+    """The extents of all tensors in a trace, by row."""
 
     extents: Extents = field(default_factory=Extents)
-    # tensors per call by argument; None for undefined ones
+    # tensors of each call, by argument; None for an undefined tensor
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)  # tensors with independent extents, in order of use
-    # candidates for the batch, per call of an operator with weights in forward
+    # batch candidates of each forward call of an operator with weights
     votes: list[Shape] = field(default_factory=list)
     voters: list[int] = field(default_factory=list)  # rows of the calls in `votes`
     # extents along which operators mix elements in forward, such as sequences
     mixed: list[int] = field(default_factory=list)
-    loaded: list[int] = field(default_factory=list)  # extents that count the samples which a data loader stacked
+    loaded: list[int] = field(default_factory=list)  # extents along which a data loader stacked samples
 
 
 def shapes_of(trace: Trace) -> Shapes:
-    """Follow the tensors of a trace through its calls and relate their extents by the operators' rules."""
+    """Follow the tensors of a trace through its calls, and relate their extents with the rules of the operators."""
     callers = _callers(trace)
     walk = _Walk(trace, callers.tolist())
     rows = np.flatnonzero(trace.nodes.kind == CPU)
-    order = as_positions(rows[np.argsort(trace.nodes.id[rows], kind="stable")])  # ids follow the order of starts
+    order = as_positions(rows[np.argsort(trace.nodes.id[rows], kind="stable")])  # IDs are in order of start
     records = call_records(trace, order)
-    open_records: dict[Row, CallRecord] = {}  # of the calls that have begun and not ended
+    open_records: dict[Row, CallRecord] = {}  # records of calls that are still running
     for row, begins in _events(callers, order):
         if begins:
             open_records[row] = next(records)
@@ -88,7 +88,7 @@ def shapes_of(trace: Trace) -> Shapes:
 
 
 def _callers(trace: Trace) -> npt.NDArray[np.int64]:
-    """Return each row's caller; if an ET puts a call below an ended call, the ended call's caller."""
+    """Return the caller of each row. If an ET places a call below a finished call, use the finished call's caller."""
     calls, above = trace.calls, trace.nodes.parent_row
     begin, end = np.zeros(len(trace) + 1, np.int64), np.full(len(trace) + 1, np.iinfo(np.int64).max)
     begin[calls.source], end[calls.source] = calls.ts, calls.end
@@ -103,7 +103,7 @@ def _callers(trace: Trace) -> npt.NDArray[np.int64]:
 def _events(callers: npt.NDArray[np.int64], rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
     place = np.full(len(callers) + 1, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    above = place[callers[rows]].tolist()  # −1 for none: the last entry
+    above = place[callers[rows]].tolist()  # −1 (no caller) selects the last entry
     last = list(range(len(rows)))
     for at in range(len(rows) - 1, -1, -1):
         if 0 <= above[at] < at:
@@ -120,7 +120,7 @@ def _events(callers: npt.NDArray[np.int64], rows: Positions[int, Row]) -> Iterat
 
 @dataclass
 class _Held:
-    """Extents of a tensor at its last use, and the time of that use."""
+    """The extents of a tensor at its last use, and the time of this use."""
 
     shape: Shape
     tensor: _Tensor
@@ -129,23 +129,23 @@ class _Held:
 
 @dataclass
 class _Open:
-    """A call that has begun."""
+    """A call that is still running."""
 
     name: str
     arguments: tuple[Operand, ...]
     time: int
-    basis: Shape  # input extents of the nearest outer call that decides sizes
+    basis: Shape  # input extents of the nearest enclosing call that determines sizes
     backward: bool
-    gathers: bool  # it accumulates gradients
-    parameters: bool  # all tensors belong to parameters
-    loads: bool  # it makes a batch
-    taken: frozenset[int]  # numbers of input tensors
-    divides: bool = False  # FSDP gathers or reduces here; its division over ranks is no extent of the model
-    temporaries: list[Shape] = field(default_factory=list)  # tensors of free sizes that were made within
+    gathers: bool  # True if it accumulates gradients
+    parameters: bool  # True if all its tensors belong to parameters
+    loads: bool  # True if it loads a batch
+    taken: frozenset[int]  # IDs of input tensors
+    divides: bool = False  # True if FSDP gathers or reduces here; the sizes of shards say nothing about the model
+    temporaries: list[Shape] = field(default_factory=list)  # free-sized tensors created within the call
 
 
 class _Walk:
-    """Tensors by identity. A storage alone does not identify a tensor, because memory is reused."""
+    """Follows tensors by identity. A storage alone does not identify a tensor, because memory is reused."""
 
     def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
         self.shapes = Shapes()
@@ -160,7 +160,7 @@ class _Walk:
         name = self._trace.name_of(row).removeprefix("aten::")
         above = self._open.get(Row(self._callers[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
-        if above is None or name.startswith(_BACKWARD):  # backward nests in hooks and in recomputation
+        if above is None or name.startswith(_BACKWARD):  # backward may be nested in hooks and recomputation
             gathers, parameters = name == _ACCUMULATION, False
         else:
             gathers, parameters = above.gathers, above.parameters
@@ -216,7 +216,7 @@ class _Walk:
         if call.name == "stack" and call.loads and made.results:
             self.shapes.loaded.append(made.results[0][int(call.arguments[1].value or 0)])
         if call.name == "select" and call.loads:
-            self._extents.fix(roles(made)[1])  # the data set is as long at any batch size
+            self._extents.fix(roles(made)[1])  # the length of the dataset does not depend on the batch size
         inner = call.name in IN_OTHERS and any(outer.arguments for outer in self._around(row))
         if not (call.backward or call.parameters or inner):
             outer, mixed = roles(made)
@@ -234,7 +234,7 @@ class _Walk:
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
             self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
-            if within is not None:  # made within a call that did not take it
+            if within is not None:  # created within a call that did not receive it
                 within.append(shape)
         else:
             shape = held.shape
@@ -275,7 +275,7 @@ class _Walk:
 
 
 def _arguments(side: DecodedSide) -> list[tuple[list[_Tensor | None], Any]]:
-    with contextlib.suppress(TypeError, ValueError):  # written by others
+    with contextlib.suppress(TypeError, ValueError):  # the record may come from another tool
         return [_argument(value, shape, kind) for value, shape, kind, _ in side.rows()]
     return []
 
@@ -301,22 +301,22 @@ def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
 
 Roles = tuple[Shape, Shape]
 _NONE: Roles = (), ()
-# No evidence if other operators call them: `index_select` selects rows one by one.
+# These are no evidence if other operators call them: `index_select`, for example, selects row by row.
 IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
 
 
 def roles(call: OpCall) -> Roles:
-    """Return extents of a forward call that may be the batch, and mixed extents, which are hardly the batch.
+    """Return the extents of a forward call that may be the batch, and the extents along which it mixes elements.
 
-    Elements of a batch do not meet before the loss. Elements of a sequence meet in attention, recurrent layers,
-    selections and means over some dimensions. Features meet in every layer.
+    Samples of a batch are not mixed before the loss. Sequence elements are mixed in attention, recurrent layers,
+    selections and means over some dimensions. Features are mixed in every layer.
     """
     find = _ROLES.get(call.name)
     return _NONE if find is None else find(call)
 
 
 def _data(position: int, outer: slice, mixed: slice = slice(0)) -> Callable[[OpCall], Roles]:
-    """Return the roles of one argument's extents."""
+    """Make a function that returns the roles of an argument's extents."""
 
     def find(call: OpCall) -> Roles:
         shape = call.tensor(position) or ()
@@ -331,7 +331,7 @@ def _attention(call: OpCall) -> Roles:
 
 
 def _recurrent(call: OpCall) -> Roles:
-    """Data is (sequence, batch, features), or with `batch_first` (batch, sequence, features)."""
+    """Return the roles for data of (sequence, batch, features), or (batch, sequence, features) with `batch_first`."""
     data, time = call.tensor(0) or (), int(call.value(8) is True)
     return data[:-1], (*data[time : time + 1], data[2]) if len(data) == 3 else ()
 

@@ -11,9 +11,9 @@ _CONVOLVES |= {name: gradient.arguments for names, gradient in GRADIENTS.items()
 
 
 def _norm(call: OpCall, extents: Extents) -> None:
-    """Tensors of the data's shape are data; tensors with fewer dimensions are per channel."""
+    """Tensors with the shape of the data are data; tensors with fewer dimensions are per channel."""
     batched = "batch_norm" in call.name or "group_norm" in call.name or "instance_norm" in call.name
-    if call.name == "native_layer_norm_backward":  # (2, threads, channels): sums per thread
+    if call.name == "native_layer_norm_backward":  # (2, threads, channels): partial sums per thread
         extents.fix(
             extent for shape in call.temporaries if len(shape) == 3 and extents.value[shape[0]] == 2 for extent in shape
         )
@@ -27,7 +27,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
     for shape in call.temporaries if call.name.startswith("native_batch_norm") else ():
         sizes = extents.sizes(shape)
         if len(shape) > 1 and sizes[-1] == extents.value[channels] and sizes != extents.sizes(data[0]):
-            extents.same(shape[-1], channels)  # sums per thread
+            extents.same(shape[-1], channels)  # partial sums per thread
             extents.fix(shape)
     for shape in tensors:
         if len(shape) == 1 and extents.value[shape[0]] == extents.value[channels]:
@@ -36,7 +36,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
         elif len(shape) < rank and not batched:
             extents.fix(shape)
             broadcast([data[0], shape], extents)
-        elif len(shape) == 1:  # a reserve for backward
+        elif len(shape) == 1:  # a buffer reserved for backward
             extents.follow(shape, data[0])
     if "group_norm" in call.name:
         for shape in (*call.inputs, *call.results, *call.temporaries):
@@ -46,7 +46,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
 
 
 def _convolution(call: OpCall, extents: Extents) -> None:
-    """Input, output and gradients are (batch, channels, space); weight and bias are parameters."""
+    """Inputs, outputs and gradients are (batch, channels, spatial dimensions); weight and bias are parameters."""
     names = _CONVOLVES[call.name]
     shapes = {name: call.tensor(at) for at, name in enumerate(names)}
     weight, inputs = shapes.get("weight"), shapes.get("input")
@@ -76,7 +76,7 @@ def _gradient(shape: Shape, inputs: Shape | None, weight: Shape | None, extents:
 
 
 def _pool(call: OpCall, extents: Extents) -> None:
-    """Pooling and resampling of (batch, channels, space), forward and backward."""
+    """Pooling and resampling of (batch, channels, spatial dimensions), forward and backward."""
     spatial = 3 if "3d" in call.name else 1 if "1d" in call.name else 2
     data = [shape for shape in (*call.inputs, *call.results) if len(shape) >= spatial]
     for place, shape in enumerate(data):
@@ -99,7 +99,7 @@ def _loss(call: OpCall, extents: Extents) -> None:
 
 
 def _bag(call: OpCall, extents: Extents) -> None:
-    """Embedding bags (weight or gradient, indices, offsets, …): all bags have equally many indices."""
+    """Embedding bags (weight or gradient, indices, offsets, …): all bags have the same number of indices."""
     backward = "backward" in call.name
     first, indices = call.tensor(0), call.tensor(1)
     bags = first if backward else call.result()
@@ -116,7 +116,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
         elif extents.value[shape[0]] == extents.value[bag] + 1:
             extents.sum_of(shape[0], (bag, extents.new(1)))
     for made in call.temporaries:
-        if len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1:  # counts to be summed up
+        if len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1:  # counts that are then summed
             extents.sum_of(made[0], (indices[0], extents.new(1)))
     if len(indices) == 2:
         extents.same(indices[0], bag)
@@ -125,7 +125,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
 
 
 def _tables(call: OpCall, extents: Extents) -> None:
-    """FBGEMM lookups (…, dimension offsets, …, indices, offsets, …): tables × batch + 1 offsets, equal bags."""
+    """FBGEMM lookups (…, dimension offsets, …, indices, offsets, …): tables × batch + 1 offsets, bags of equal size."""
     starts, indices, offsets = (2, 7, 8) if call.name.startswith("fbgemm::dense") else (6, 11, 12)
     of_dims, chosen, bounds, after = call.tensor(starts), call.tensor(indices), call.tensor(offsets), call.result()
     if not of_dims or not chosen or not bounds or not after:
@@ -140,7 +140,7 @@ def _tables(call: OpCall, extents: Extents) -> None:
 
 
 def _permute_sparse(call: OpCall, extents: Extents) -> None:
-    """(order, lengths (features, batch), values, …) -> lengths and values of the features in that order."""
+    """Arguments (order, lengths (features, batch), values, …); returns lengths and values in this feature order."""
     before, after = call.tensor(1), call.result()
     if before and after and len(before) == len(after) == 2:
         extents.same(before[1], after[1])
@@ -161,15 +161,15 @@ def _all_to_all(call: OpCall, extents: Extents) -> None:
 
 
 def _attention(call: OpCall, extents: Extents) -> None:
-    """(batch, head, sequence, dimension) of query, key, value; backward begins with the output's gradient."""
+    """Query, key and value are (batch, head, sequence, dimension); backward takes the output's gradient first."""
     first = 1 if "backward" in call.name else 0
     query, key, value = (call.tensor(first + place) for place in range(3))
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
-    if "_for_cpu" in call.name:  # a block of the scores per thread, for any batch
+    if "_for_cpu" in call.name:  # one block of scores per thread, at any batch size
         scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in extents.sizes(shape))
         extents.follow((extent for shape in scratch for extent in shape), (*query[2:], *key[2:], value[3]))
-    if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # repeated
+    if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # key heads are repeated
         extents.follow((key[1], value[1]), query[1:2])
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])
@@ -178,7 +178,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     if first:
         alike.append((output, call.tensor(0) or ()))
     for shape in (*call.results[len(results) :], *(call.tensor(at) for at in range(first + 3, len(call.arguments)))):
-        if shape is not None and len(shape) == 3:  # logarithms
+        if shape is not None and len(shape) == 3:  # log-sum-exp
             alike.append((query[:3], shape))
         elif shape is not None and len(shape) == 4:  # the output, or a mask
             saved = first and extents.sizes(shape) == extents.sizes(output)
@@ -196,7 +196,7 @@ def _encoder_layer(call: OpCall, extents: Extents) -> None:
 
 
 def _recurrent(call: OpCall, extents: Extents) -> None:
-    """`lstm`, `gru` and similar (input, states, parameters, …, batch_first), and their oneDNN layers."""
+    """`lstm`, `gru` and similar operators (input, states, parameters, …, batch_first), and their oneDNN layers."""
     data = call.tensor(0)
     if not data or len(data) != 3:
         return

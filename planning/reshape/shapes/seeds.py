@@ -1,4 +1,4 @@
-"""Find the extents that are a recording's batch size or sequence length."""
+"""Find the extents that are the batch size or the sequence length of a recording."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .followed_calls import Shapes
 
 @dataclass(frozen=True)
 class _Claim:
-    """Evidence that a class of input extents is the batch."""
+    """Evidence that a class of input extents is the batch size."""
 
     root: int
     size: int
-    votes: int  # weighted operators with the class in their data
-    mixed: bool  # operators mix elements along it
-    place: int  # least position
+    votes: int  # number of layers (operators with weights) whose data has this extent
+    mixed: bool  # True if operators mix elements along this extent
+    place: int  # smallest position in an input's shape
 
 
 class SizeEvidence:
-    """Evidence for a recording's dimensions, from its calls.
+    """Evidence for the batch size and sequence length, collected from the recorded calls.
 
     Args:
-        file: name of the recording, for errors.
+        file: file name of the recording, for error messages.
 
     Raises:
-        UsageError: no tensors are recorded.
+        UsageError: the recording has no tensors.
     """
 
     def __init__(self, file: str, shapes: Shapes) -> None:
@@ -42,11 +42,11 @@ class SizeEvidence:
             self._sums.pop(root, None)
 
     def find(self, dimension: str, recorded_size: int | None) -> tuple[set[int], int]:
-        """Return the classes of extents that are a dimension, and its size.
+        """Return the extent classes of a dimension, and its size.
 
         Args:
             dimension: "batch" or "seq".
-            recorded_size: None to find it.
+            recorded_size: recorded size of the dimension; None to detect it.
         """
         size, tiers = (self._batch if dimension == "batch" else self._seq)(recorded_size)
         found = set[int]()
@@ -60,8 +60,8 @@ class SizeEvidence:
         return found, size
 
     def _batch(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return the extents that a data loader stacks; otherwise the input extents in layers' data that no layer
-        mixes.
+        """Return the extents along which a data loader stacks samples. If there are none, return input extents that
+        reach layers and that no layer mixes.
         """
         value, apart = self._extents.value, [claim for claim in self.claims if not claim.mixed]
         loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
@@ -75,7 +75,7 @@ class SizeEvidence:
         ]
 
     def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return input extents along which attention or recurrent layers mix elements."""
+        """Return the input extents along which attention or recurrent layers mix elements."""
         mixed = [claim for claim in self.claims if claim.mixed and claim.votes]
         if recorded_size is None:
             recorded_size = self._likeliest("seq", _votes(mixed))
@@ -86,7 +86,7 @@ class SizeEvidence:
 
     @cached_property
     def claims(self) -> list[_Claim]:
-        """Input extents of the forward pass outside parameters, most votes first."""
+        """Return candidate input extents of the forward pass, without parameters, most votes first."""
         place = dict[int, int]()
         for source in self._shapes.sources:
             for at, extent in enumerate(source.shape if source.forward else ()):
@@ -123,7 +123,7 @@ class SizeEvidence:
         )
 
     def _likeliest(self, dimension: str, by_size: Counter[int]) -> int:
-        """Return the size with at least twice the votes of any other, or raise UsageError."""
+        """Return the size with at least twice the votes of any other size, or raise UsageError."""
         ranked = by_size.most_common(2)
         if not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1]):
             found = ", ".join(str(size) for size, _ in ranked) or "none"
@@ -138,7 +138,7 @@ class SizeEvidence:
         return [set(self._origins(source.shape)) for source in self._shapes.sources if source.forward]
 
     def _one_each(self, roots: Iterable[int]) -> set[int]:
-        """Keep the first class per input: a layer may be as wide as its input."""
+        """Keep only the first class per input, because a layer may be as wide as its input."""
         chosen, taken = set[int](), [False] * len(self._inputs)
         for root in roots:
             mine = [number for number, extents in enumerate(self._inputs) if root in extents]

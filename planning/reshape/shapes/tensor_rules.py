@@ -13,7 +13,7 @@ _FREE_SIZED = (
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
 FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators whose caller chooses the result sizes
-RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # free-sized operators with data as results
+RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # free-sized operators whose results are data
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:
@@ -51,7 +51,7 @@ def _view(call: OpCall, extents: Extents) -> None:
 
 
 def _as_complex(call: OpCall, extents: Extents) -> None:
-    """The last extent of `view_as_complex` is the two parts of a number; `view_as_real` is the reverse."""
+    """`view_as_complex` merges the last extent (real and imaginary part); `view_as_real` is the inverse."""
     before, after = call.tensor(0), call.result()
     if before is not None and after is not None:
         shorter, longer = sorted((before, after), key=len)
@@ -85,7 +85,7 @@ def _others(shape: Shape, at: int) -> Shape:
 
 
 def _select(call: OpCall, extents: Extents) -> None:
-    """`select` (tensor, dim, …) and its reverse `select_backward` (gradient, sizes, dim, …)."""
+    """`select` (tensor, dim, …) and its inverse `select_backward` (gradient, sizes, dim, …)."""
     before, after = call.tensor(0), call.result()
     if call.name == "select_backward" and before is not None and after:
         equal(before, _others(after, int(call.value(2)) % len(after)), extents)
@@ -96,7 +96,7 @@ def _select(call: OpCall, extents: Extents) -> None:
 
 
 def _sort(call: OpCall, extents: Extents) -> None:
-    """(tensor, dim, …) or (tensor, stable, dim, …)."""
+    """Arguments (tensor, dim, …) or (tensor, stable, dim, …)."""
     before = call.inputs[0]
     dim = next((value for value in map(call.value, (1, 2)) if type(value) is int), -1)
     for shape in (*call.results, *call.temporaries):
@@ -104,7 +104,7 @@ def _sort(call: OpCall, extents: Extents) -> None:
 
 
 def _slice(call: OpCall, extents: Extents) -> None:
-    """`slice` of a whole extent or a part, and its reverse `slice_backward` (gradient, sizes, dim, …)."""
+    """`slice` of an extent, whole or in part, and its inverse `slice_backward` (gradient, sizes, dim, …)."""
     before, after, back = call.tensor(0), call.result(), call.name == "slice_backward"
     if not before or not after or len(before) != len(after):
         return
@@ -165,7 +165,7 @@ def _expand(call: OpCall, extents: Extents) -> None:
 
 
 def _pad(call: OpCall, extents: Extents) -> None:
-    """(tensor, padding before and after from the last extent on, …); negative padding crops."""
+    """Arguments (tensor, padding before and after each extent, last extent first, …); negative padding crops."""
     before, after, counts = call.tensor(0), call.result(), call.value(1)
     if before is None or after is None or not isinstance(counts, list):
         return
@@ -194,7 +194,7 @@ def _repeat(call: OpCall, extents: Extents) -> None:
 
 
 def _unfold(call: OpCall, extents: Extents) -> None:
-    """Windows (tensor, dim, size, step) become the last extent."""
+    """`unfold` (tensor, dim, size, step) adds a last extent with the window size."""
     before, after, size = call.tensor(0), call.result(), call.value(2)
     if not before or after is None or len(after) != len(before) + 1:
         return
@@ -209,7 +209,7 @@ def _unfold(call: OpCall, extents: Extents) -> None:
 
 
 def _reduce(call: OpCall, extents: Extents) -> None:
-    """Sums, means, maxima (tensor, dimensions, keepdim)."""
+    """Sums, means, maxima and similar reductions (tensor, dimensions, keepdim)."""
     before = call.tensor(0)
     if not before:
         return
@@ -226,7 +226,7 @@ def _reduce(call: OpCall, extents: Extents) -> None:
 
 
 def _index(call: OpCall, extents: Extents) -> None:
-    """Advanced indexing, and writing through it: (tensor, indices, values)."""
+    """Advanced indexing, for reading and for writing: (tensor, indices, values)."""
     before = call.tensor(0)
     after = call.tensor(2) if "index_put" in call.name else call.result()
     indices = call.arguments[1]
@@ -257,7 +257,7 @@ def _index_select(call: OpCall, extents: Extents) -> None:
 
 
 def _grouped_mm(call: OpCall, extents: Extents) -> None:
-    """Grouped GEMMs (left, right, ends of the groups): groups of rows or of columns."""
+    """Grouped GEMMs (left, right, group ends), with groups of rows or columns."""
     left, right, after = call.tensor(0), call.tensor(1), call.result()
     if left is None or right is None or after is None:
         return
@@ -270,7 +270,7 @@ def _grouped_mm(call: OpCall, extents: Extents) -> None:
 
 
 def _index_add(call: OpCall, extents: Extents) -> None:
-    """(tensor, dim, index, rows)."""
+    """Arguments (tensor, dim, index, rows)."""
     before, index, rows, after = call.tensor(0), call.tensor(2), call.tensor(3), call.result()
     if before and index and rows and len(before) == len(rows):
         at = int(call.value(1)) % len(before)

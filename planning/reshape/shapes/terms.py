@@ -1,4 +1,4 @@
-"""Operator calls as shape rules see them, and the parts of shape rules."""
+"""Operator calls in the form that shape rules use, and building blocks for shape rules."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from .extents import Extents
 
-Shape = tuple[int, ...]  # extents of a tensor, numbers of an `Extents`
+Shape = tuple[int, ...]  # extents of a tensor, as IDs in an `Extents`
 
 
 @dataclass(frozen=True)
 class Operand:
-    """An argument: its tensors, its value if it is no tensor, and its boolean masks."""
+    """An argument: its tensors, its value if it is not a tensor, and its boolean masks."""
 
     tensors: tuple[Shape | None, ...] = ()
     value: Any = None
@@ -27,10 +27,10 @@ class OpCall:
     name: str  # without "aten::"
     arguments: tuple[Operand, ...]
     results: tuple[Shape, ...]
-    temporaries: tuple[Shape, ...] = ()  # tensors made within the call
+    temporaries: tuple[Shape, ...] = ()  # tensors created within the call
 
     def tensor(self, position: int) -> Shape | None:
-        """Tensor at a position; None for a list or no tensor."""
+        """Return the tensor at a position; None if the argument is a list or not a tensor."""
         tensors = self.arguments[position].tensors if position < len(self.arguments) else ()
         return tensors[0] if len(tensors) == 1 else None
 
@@ -38,7 +38,7 @@ class OpCall:
         return self.results[position] if position < len(self.results) else None
 
     def value(self, position: int) -> Any:
-        """Number, or list of numbers, at a position."""
+        """Return the number, or list of numbers, at a position."""
         return self.arguments[position].value if position < len(self.arguments) else None
 
     @property
@@ -50,7 +50,7 @@ Rule = Callable[[OpCall, Extents], None]  # records the relations between a call
 
 
 def table(rules: Mapping[str, Rule]) -> dict[str, Rule]:
-    """Split the keys of rules, several names separated by spaces."""
+    """Split keys of space-separated operator names into one entry per name."""
     return {name: rule for names, rule in rules.items() for name in names.split()}
 
 
@@ -67,7 +67,7 @@ def match(left: Shape, right: Shape, extents: Extents) -> None:
 
 
 def broadcast(shapes: Iterable[Shape], extents: Extents) -> None:
-    """Merge extents that are equal and not 1, counted from the right."""
+    """Merge extents as in broadcasting: aligned from the right, if they are equal and not 1."""
     columns: dict[int, int] = {}
     for shape in shapes:
         for place, extent in enumerate(reversed(shape)):
@@ -85,7 +85,7 @@ def part(whole: int, part: int, extents: Extents) -> None:
 
 
 def each(many: int, few: int, extents: Extents) -> None:
-    """State a fixed number of elements of one extent per element of another."""
+    """Record that one extent is a fixed multiple of another extent."""
     if extents.value[few] and extents.value[many] % extents.value[few] == 0:
         times = extents.new(extents.value[many] // extents.value[few])
         extents.fix([times])
@@ -93,10 +93,10 @@ def each(many: int, few: int, extents: Extents) -> None:
 
 
 def product(pattern: str) -> Rule:
-    """Make a rule from letters for extents: "mk,kn->mn" for inputs and results, one group per tensor.
+    """Make a rule from an einsum-like pattern such as "mk,kn->mn", with one group of letters per tensor.
 
-    "*" is any number of extents. "!" after a group marks a parameter, "&" a tensor that is broadcast to the first
-    result. An empty group adds no relation.
+    "*" matches any number of extents. "!" after a group marks a parameter. "&" marks a tensor that is broadcast to the
+    first result. An empty group adds no relation.
     """
     left, _, right = pattern.partition("->")
 
@@ -119,7 +119,7 @@ def product(pattern: str) -> Rule:
 
 
 def _bind(group: str, shape: Shape, extents: Extents, bound: dict[str, int], many: dict[int, int]) -> None:
-    """Bind the letters of a group to extents; "*" extents by position from the left."""
+    """Bind the letters of a group to extents. Extents that "*" matches are bound by position from the left."""
     head, star, tail = group.partition("*")
     if len(shape) < len(head) + len(tail) or (not star and len(shape) != len(head)):
         return
