@@ -88,7 +88,7 @@ def main() -> None:
             f"{workers} worker{'s' if workers > 1 else ' '} {seconds:7.2f} s {arguments.ranks / seconds:7.1f} ranks/s"
         )
     ratio = one / two
-    print(f"two bare loops at once do {max(loops):.2f} times what one does")
+    print(f"two simultaneous bare loops do {max(loops):.2f} times the work of a single loop")
     print(f"2 workers / 1 worker: {ratio:.2f} (bar {BAR}: {'met' if ratio >= BAR else 'MISSED'})")
 
 

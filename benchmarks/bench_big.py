@@ -145,14 +145,14 @@ def _met(value: float, bar: float) -> str:
 
 def grow(folder: Path, sizes: list[float], runs: int) -> None:
     """Print the time per event of a whole link at several sizes."""
-    print("\ngrowth: seconds for a million events, two processes")
+    print("\ngrowth: seconds per million events, with two processes")
     each = []
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=folder) as inner:
             pair = repeated(Path(inner), events=size * 1e6)
             print(f"{size:g} million events", flush=True)
             each.append(measure(["jobs2"], pair, runs if size < EVENTS_M[-1] * 2 else 1)["jobs2"].seconds / size)
-    print(f"time per event, most / least of {', '.join(f'{e:.2f}' for e in each)} s: ", end="")
+    print(f"slowest / fastest of {', '.join(f'{e:.2f}' for e in each)} s per million events: ", end="")
     print(_met(max(each) / min(each), BAR_GROWTH))
 
 

@@ -114,7 +114,7 @@ def measure_odd(runs: int) -> dict[str, float]:
     """Print growth exponents of `report` over oddly shaped traces, without start-up."""
     found: dict[str, float] = {}
     sizes = ((16, 16), (2_000, 1_000_000), (16_000, 8_000_000))
-    print(f"\n{'odd shapes, report, CPU s':28}" + "".join(f"{count:>10,}" for count, _ in sizes) + f"{'exponent':>10}")
+    print(f"\n{'report, odd shapes, CPU s':28}" + "".join(f"{count:>10,}" for count, _ in sizes) + f"{'exponent':>10}")
     with tempfile.TemporaryDirectory() as folder:
         source, page = Path(folder) / "k.json", Path(folder) / "page.html"
         seconds: dict[str, list[float]] = {}
@@ -145,36 +145,36 @@ def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, floa
     for label, seconds in _LARGE.items():
         yield f"{label} / orjson, largest pair", last[label].cpu / orjson_s, seconds / _ORJSON_S
     analyze = last["analyze, parquet"].memory / last["orjson"].memory
-    yield "memory: analyze, parquet / orjson, largest pair", analyze, 700 / _ORJSON_MB
-    yield "link, minified / link, largest pair", last["link, minified"].cpu / link, 1.25
+    yield "memory of analyze (Parquet) / orjson, largest pair", analyze, 700 / _ORJSON_MB
+    yield "link of minified files / link, largest pair", last["link, minified"].cpu / link, 1.25
     for label, seconds in _SMALL.items():
-        yield f"{label}, smallest pair / orjson, largest", first[label].cpu / orjson_s, seconds / _ORJSON_S
+        yield f"{label}, smallest pair / orjson, largest pair", first[label].cpu / orjson_s, seconds / _ORJSON_S
     works = [label.removesuffix(", json") for label in first if label.endswith(", json")]
     columns = {work: first[f"{work}, parquet"].cpu / first[f"{work}, json"].cpu for work in works}
     worst = max(columns, key=columns.__getitem__)
-    yield f"columns / JSON, smallest pair, the worst: {worst}", columns[worst], 1.0
+    yield f"columns / JSON, smallest pair, highest for {worst}", columns[worst], 1.0
     formats = [costs["--to perfetto, json"].cpu / costs["--to chakra, json"].cpu for costs in found]
-    yield ".pftrace / .et, the worst size", max(formats), 2.0
+    yield ".pftrace / .et, highest ratio of all sizes", max(formats), 2.0
     shares = {(label, k): costs[label].cpu / costs["link"].cpu for k, costs in enumerate(found)
               for label in costs if label not in ("size", "orjson", "link")}  # fmt: skip
     above = max(shares, key=shares.__getitem__)
     size = found[above[1]]["size"].cpu / 1e6
-    yield f"any command / link, the worst: {above[0]}, {size:,.0f} MB", shares[above], 3.0
+    yield f"any command / link, highest for {above[0]}, {size:,.0f} MB", shares[above], 3.0
     if len(found) > 1:
         grown = exponents(*found[-2:])
         worst = max(grown, key=grown.__getitem__)
-        yield f"exponent of growth, the worst: {worst}", grown[worst], 1.1
+        yield f"growth exponent, highest for {worst}", grown[worst], 1.1
     if odd:
         worst = max(odd, key=odd.__getitem__)
-        yield f"exponent of growth of odd shapes, the worst: {worst}", odd[worst], 1.1
+        yield f"growth exponent of odd shapes, highest for {worst}", odd[worst], 1.1
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--times", default="1,5,25", help="repetitions of the pair (default: 1,5,25)")
     parser.add_argument("--runs", type=int, default=2, help="runs per command (default: 2)")
-    parser.add_argument("--only", default="", help="only these commands, separated by commas; without the goals")
-    parser.add_argument("--odd", action="store_true", help="only the oddly shaped traces")
+    parser.add_argument("--only", default="", help="run only these comma-separated commands and skip the goals")
+    parser.add_argument("--odd", action="store_true", help="run only the oddly shaped traces")
     arguments = parser.parse_args()
     if arguments.odd:
         measure_odd(arguments.runs)

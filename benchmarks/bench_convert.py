@@ -29,7 +29,7 @@ TASKS = {
     "link": "link the pair and write ET+",
     "read": "read the ET+ alone",
     "chakra": "--to chakra",
-    "serialize": "plain SerializeToString of the .et's messages",
+    "serialize": "only SerializeToString of the .et messages",
     "fold": "--to astra-sim",
     "graphml": "--to graphml",
     "chrome": "--to chrome",
@@ -105,7 +105,9 @@ def in_child(*arguments: object) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=NODES, help=f"nodes and calls of the ET+ (default: {NODES})")
+    parser.add_argument(
+        "--nodes", type=int, default=NODES, help=f"number of nodes and calls in the ET+ (default: {NODES})"
+    )
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -125,8 +127,8 @@ def main() -> None:
             print(f"{meaning:47}{figures}", flush=True)
         read, chakra, plain = (took_by_task[task] for task in ("read", "chakra", "serialize"))
         longer, more = chakra["seconds"] / plain["seconds"], chakra["megabytes"] - read["megabytes"]
-        print(f"--to chakra, reading included: {longer:.1f} times as long as serialization alone,")
-        print(f"and {more:.0f} MB more than reading alone; all messages at once take {plain['megabytes']:.0f} MB")
+        print(f"--to chakra, including reading, takes {longer:.1f}× the time of serialization")
+        print(f"and {more:.0f} MB more than reading; holding all messages takes {plain['megabytes']:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def main() -> int:
     arguments = parser.parse_args()
     python = hta_python(arguments.hta)
     if python is None:
-        print("HTA cannot be installed here: nothing to compare with")
+        print("HTA cannot be installed here, so there is nothing to compare")
         return 0
     with tempfile.TemporaryDirectory() as folder:
         kineto = arguments.kineto
@@ -80,9 +80,9 @@ def main() -> int:
         ours = best([sys.executable, "-m", "etplus", "analyze", str(kineto)])
         theirs = best([python, "-c", _HTA, str(kineto)])
     for name, (wall, processor) in (("etplus analyze", ours), ("HTA", theirs)):
-        print(f"{name:15} {wall:7.2f} s, {processor:7.2f} s of processor time")
+        print(f"{name:15} {wall:7.2f} s, {processor:7.2f} s CPU time")
     ratio = theirs[0] / ours[0]
-    print(f"{ratio:.1f} times as fast as HTA (bar: {BAR:g})")
+    print(f"etplus analyze is {ratio:.1f}× as fast as HTA (bar: {BAR:g})")
     return 0 if ratio >= BAR else 1
 
 

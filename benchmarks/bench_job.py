@@ -87,8 +87,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=1000, help="number of ranks in the job (default: 1000)")
     parser.add_argument("--many", type=int, default=10_000, help="ranks in the straggler query (default: 10000)")
-    parser.add_argument("--keep", type=Path, help="write to this folder and keep it")
-    parser.add_argument("--no-dask", dest="dask", action="store_false", help="do not run on the Dask cluster")
+    parser.add_argument("--keep", type=Path, help="write the files to this folder and keep them")
+    parser.add_argument("--no-dask", dest="dask", action="store_false", help="skip the commands on a Dask cluster")
     arguments = parser.parse_args()
     folder = arguments.keep or Path(tempfile.mkdtemp())
     try:
@@ -134,7 +134,7 @@ def _measure(folder: Path, ranks: int, many: int, dask: bool) -> None:
         f"stragglers of {many:,} ranks {cpu:.1f} CPU s (bar {QUERY_S_BAR}: {_met(cpu <= QUERY_S_BAR)}), {memory:.2f} GB"
     )
     print(
-        f"they are the known ones: {_met(json.loads(printed) and sorted(json.loads(printed)) == [*known.stragglers])}"
+        f"equal to the known ranks: {_met(json.loads(printed) and sorted(json.loads(printed)) == [*known.stragglers])}"
     )
 
 
@@ -151,10 +151,10 @@ def _on_a_cluster(folder: Path, ranks: int) -> None:
             measured("-c", COMMAND, "link", str(folder / "pairs"), "-o", str(there), "--no-progress", *scheduler)
         measured("-c", COMMAND, "analyze", str(job), "--summary", "--json", str(folder / "there.json"), *scheduler)
         measured("-c", COMMAND, "report", str(job), "-o", str(folder / "there.html"), *scheduler)
-    print(f"Dask: a worker killed with {killed[0]:,} of {ranks:,} ranks done: {_met(0 < killed[0] < ranks)}")
+    print(f"Dask: worker killed after {killed[0]:,} of {ranks:,} ranks: {_met(0 < killed[0] < ranks)}")
     pairs = {"columns": (job, there), "numbers": ("numbers.json", "there.json"), "page": ("job.html", "there.html")}
     for name, (one, other) in pairs.items():
-        print(f"  the same bytes, {name}: {_met(_bytes(folder / one) == _bytes(folder / other))}", flush=True)
+        print(f"  {name} has the same bytes: {_met(_bytes(folder / one) == _bytes(folder / other))}", flush=True)
 
 
 def _bytes(path: Path) -> str:

@@ -29,9 +29,9 @@ WIDTH = 80
 
 TASKS = {
     "load": "orjson.loads of both files",
-    "load_gc_off": "the same, garbage collector off",
+    "load_gc_off": "orjson.loads, garbage collector off",
     "link": "etplus: read, link, write",
-    "command": "trace-link, the whole process",
+    "command": "the trace-link command",
 }
 
 
@@ -140,9 +140,9 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
-    parser.add_argument("--more", type=int, default=MORE, help=f"how much larger the second pair is (default: {MORE})")
-    parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")
-    parser.add_argument("--times", type=int, default=1, help="repetitions of that pair (default: 1)")
+    parser.add_argument("--more", type=int, default=MORE, help=f"size factor of the second pair (default: {MORE})")
+    parser.add_argument("--pair", type=Path, help="link PAIR.et.json.gz and PAIR.kineto.json.gz instead")
+    parser.add_argument("--times", type=int, default=1, help="repetitions of the pair in --pair (default: 1)")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

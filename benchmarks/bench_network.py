@@ -100,7 +100,13 @@ def rows(subject: Subject, folder: Path) -> Iterator[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: next to the repository")
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        default=TRACES,
+        metavar="FOLDER",
+        help="folder of traces (default: next to the repository)",
+    )
     arguments = parser.parse_args()
     print("| job | GB/s | truth ms | replay ms | simulator ms | replay − truth % | simulator − truth % |"
           " simulator − replay % |")  # fmt: skip

@@ -55,12 +55,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", type=Path)
     parser.add_argument("--size", type=float, default=2e9, help="size of the generated file in bytes (default: 2e9)")
-    parser.add_argument("--load", action="store_true", help="also load a Trace of the first rank")
+    parser.add_argument("--load", action="store_true", help="also load the first rank as a Trace")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "large.sqlite")
         times = repeat_export(arguments.export, path, int(arguments.size))
-        print(f"{path.stat().st_size / 1e9:.2f} GB, {times} times the rows")
+        print(f"{path.stat().st_size / 1e9:.2f} GB, rows repeated {times} times")
         _report("before", time.perf_counter())
         begin = time.perf_counter()
         ranks = find_ranks(path)
@@ -76,7 +76,7 @@ def main() -> None:
 
 def _report(what: str, begin: float) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    print(f"{what:40} {time.perf_counter() - begin:8.1f} s {peak / 1e9:8.2f} GB at most so far", flush=True)
+    print(f"{what:40} {time.perf_counter() - begin:8.1f} s {peak / 1e9:8.2f} GB peak so far", flush=True)
 
 
 if __name__ == "__main__":

@@ -200,17 +200,17 @@ def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[
     silent = [outcome for outcome in given if not 0.5 <= outcome.done.ratio <= 2]
     widths = [outcome for outcome in found if outcome.done.predicted_ns and outcome.done.high_ns <= outcome.done.low_ns]
     unlike = [outcome for outcome in found if outcome.done.reliable and outcome.done.share_unfamiliar > 0.1]
-    apart = f"{len(given) - len(counted)} do not count, {len(found) - len(given)} are marked, refused or host-limited"
+    apart = f"{len(given) - len(counted)} excluded; {len(found) - len(given)} marked, refused or host-limited"
     lines = [
-        (f"end to end, missed by trivial predictors: {len(counted) - len(off)} of {len(counted)} within 25%; {apart}",
+        (f"end to end, if trivial predictors miss: {len(counted) - len(off)} of {len(counted)} within 25%; {apart}",
          not off),
-        (f"given without a mark beyond a factor of 2: {len(silent)}", not silent),
-        (f"intervals without width: {len(widths)}; reliable with over 10% unlike: {len(unlike)}", not widths + unlike),
+        (f"unmarked predictions off by more than a factor of 2: {len(silent)}", not silent),
+        (f"intervals of zero width: {len(widths)}; reliable with >10% unfamiliar: {len(unlike)}", not widths + unlike),
     ]  # fmt: skip
     known = np.array([event.log_ratio for event in events if event.price.bound is not None])
     if len(known):
         median, factor = float(np.median(np.abs(np.exp(-known) - 1))), float(np.exp(np.abs(known).mean()) - 1)
-        lines.append((f"known work, {len(known)} events: median {median:.0%}, factor {factor:.0%}",
+        lines.append((f"known work, {len(known)} events: median {median:.0%}, mean factor {factor:.0%}",
                       median <= 0.3 and factor <= 0.55))  # fmt: skip
     totals, hard, within = [], [], []
     for job in dict.fromkeys(event.subject.job for event in events):
@@ -234,7 +234,7 @@ def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[
     lines.append((f"kernel totals within 25%: {close} of {len(totals)} traces, {near} of {len(hard)} that trivial "
                   "predictors miss", 2 * near > len(hard)))  # fmt: skip
     mean = float(np.mean(within))
-    lines.append((f"80% intervals: {pooled:.0%} of the events, {mean:.0%} in the mean over jobs", 0.75 <= mean <= 0.85))
+    lines.append((f"80% intervals cover {pooled:.0%} of events, {mean:.0%} in the mean job", 0.75 <= mean <= 0.85))
     return lines
 
 

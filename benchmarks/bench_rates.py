@@ -61,7 +61,7 @@ def main() -> None:
     recorded, predicted = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     beyond = list[str]()
     inside, directions = [], {"faster to slower": list[float](), "slower to faster": list[float]()}
-    print("| job | recorded at | predicted for | predicted ms | recorded ms | error % | before % | range ms | in it |")
+    print("| job | recorded at | for | predicted ms | recorded ms | error % | old error % | range ms | in range |")
     print("|---|---|---|---|---|---|---|---|---|")
     for job in arguments.jobs or [
         *(FOLDER / name for name in ("ddp-1mb", "tp")),
@@ -97,13 +97,15 @@ def main() -> None:
     print()
     for name, found in directions.items():
         print(f"{name}: median {median(map(abs, found)):.1f}%, worst {max(found, key=abs):+.1f}%")
-    print(f"all: median {median(map(abs, errors.values())):.1f}%; {sum(inside)} of {len(inside)} in their ranges")
-    print(f"bounds above the recorded time: {', '.join(beyond) or 'none'}")
+    print(f"all: median {median(map(abs, errors.values())):.1f}%; {sum(inside)} of {len(inside)} times are in range")
+    print(f"predictions with a bound above the recorded time: {', '.join(beyond) or 'none'}")
     for name, repeated in {"steps": recorded, "predictions": predicted}.items():
         if apart := [100 * (max(of) / min(of) - 1) for of in repeated.values() if len(of) > 1]:
-            print(f"{name} of two recordings differ: median {median(apart):.1f}%, most {max(apart):.1f}%")
+            print(f"{name} differ between two recordings: median {median(apart):.1f}%, maximum {max(apart):.1f}%")
     if before:
-        print(f"before: median {median(map(abs, before.values())):.1f}%, worst {max(before.values(), key=abs):+.1f}%")
+        print(
+            f"old errors: median {median(map(abs, before.values())):.1f}%, worst {max(before.values(), key=abs):+.1f}%"
+        )
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(errors, indent=1) + "\n")
 

@@ -64,9 +64,11 @@ def step_times(python: str, kind: str, *, recorded: bool) -> list[int]:
             ]
         done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         if done.returncode:
-            raise SystemExit(f"{kind}: {done.stderr.strip().splitlines()[-1]}; --python names a Python with PyTorch")
+            raise SystemExit(
+                f"{kind}: {done.stderr.strip().splitlines()[-1]}; choose a Python that has PyTorch with --python"
+            )
         if recorded and not (folder / "out" / "rank-0.kineto.json.gz").exists():
-            raise SystemExit(f"{kind}: nothing was recorded")
+            raise SystemExit(f"{kind}: etplus record wrote no trace")
         times: list[int] = json.loads((folder / "times.json").read_text())
     return [later - earlier for earlier, later in pairwise(times)]
 
@@ -93,7 +95,7 @@ def compare(python: str, kind: str, rounds: int) -> dict[str, tuple[float, float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default=sys.executable, help="one with PyTorch")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=PROGRAMS, nargs="+", default=list(PROGRAMS))
     options = parser.parse_args()

@@ -113,7 +113,7 @@ def in_child(task: str, nodes: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=NODES, metavar="N", help=f"size (default: {NODES:,})")
+    parser.add_argument("--nodes", type=int, default=NODES, metavar="N", help=f"number of nodes (default: {NODES:,})")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -126,12 +126,12 @@ def main() -> None:
     total = sum(done["seconds"].values())
     print(f"  {'together':20}{total:8.2f} s   bar {BAR_SECONDS} s   {done['rows'] / total:,.0f} nodes/s")
     print(f"  {'peak memory':20}{done['megabytes']:8,.0f} MB  bar {BAR_MEGABYTES:,} MB  "
-          f"({before['megabytes']:,.0f} MB of it the document)")  # fmt: skip
+          f"(including {before['megabytes']:,.0f} MB for the document)")  # fmt: skip
     small = in_child("networkx", arguments.nodes // 10)
     ratio = small["networkx"] / small["own"]
-    verdict = "the same length" if small["same"] else "ANOTHER LENGTH"
+    verdict = "equal path lengths" if small["same"] else "DIFFERENT PATH LENGTHS"
     print(f"networkx dag_longest_path_length on {small['rows']:,} nodes: {small['networkx']:.2f} s, "
-          f"{ratio:.1f} times\nas long as fitting and replaying; {verdict}")  # fmt: skip
+          f"{ratio:.1f}× the\ntime of fitting and replaying; {verdict}")  # fmt: skip
 
 
 if __name__ == "__main__":

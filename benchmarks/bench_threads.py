@@ -74,7 +74,9 @@ def measure(shape: tuple[int, int], folder: Path, runs: int) -> dict[str, float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
-    parser.add_argument("--shape", action="append", metavar="THREADSxOPS", help=f"default: {' and '.join(SHAPES)}")
+    parser.add_argument(
+        "--shape", action="append", metavar="THREADSxOPS", help=f"shape of a trace (default: {' and '.join(SHAPES)})"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for shape in arguments.shape or SHAPES:

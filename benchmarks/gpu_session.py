@@ -70,10 +70,12 @@ class Session:
         try:
             done = subprocess.run([*map(str, words)], capture_output=True, text=True, env=self.env, timeout=left)
         except subprocess.TimeoutExpired:
-            raise PartError(f"no time left: {words[1]} took over {left:.0f} s") from None
+            raise PartError(f"stopped {words[1]} after {left:.0f} s: no time left") from None
         if check and done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()
-            raise PartError(f"{Path(str(words[1])).name} ended with {done.returncode}: {said[-1] if said else ''}")
+            raise PartError(
+                f"{Path(str(words[1])).name} exited with status {done.returncode}: {said[-1] if said else ''}"
+            )
         return done
 
     def program(self, name: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -218,9 +220,9 @@ def problems(part: str, facts: Facts, *, dry: bool) -> list[str]:
     if not dry and "device_events" in facts and not facts["device_events"]:
         found.append("no device events")
     if not dry and part == "capture" and not facts["captured"]:
-        found.append("no kernel of a replay was linked to the capture")
+        found.append("no kernel of a graph replay was linked to the capture")
     if not dry and not facts.get("present", True) and facts["measured_gain"] > 0.1:
-        found.append(f"{facts['expected']} was not found, and the change gains {facts['measured_gain']:.0%}")
+        found.append(f"{facts['expected']} was not found, but the change gains {facts['measured_gain']:.0%}")
     return found
 
 
@@ -246,19 +248,19 @@ def report_text(parts: list[Facts]) -> str:
     wrong += [f"- **{part['part']}**: {problem}" for part in parts for problem in part.get("problems", ())]
     lines += ["## Failed or wrong", "", *(wrong or ["nothing"]), ""]
     done = {part["part"]: part["facts"] for part in parts if "facts" in part}
-    lines += ["## Programs", "", "| program | linked | certain | device events attached | of device time | ids right | "
-              "operators' modules right | kernels' | replay error | step: untraced, recorded ms | findings |",
+    lines += ["## Programs", "", "| program | linked | certain | events attached | GPU time attached | correct ids | "
+              "correct operator modules | of kernels | replay error | step: untraced, recorded ms | findings |",
               "|" + "---|" * 11]  # fmt: skip
     lines += [_program_row(name, done[name]) for name in (*PROGRAMS, *FAMILIES) if name in done]
     if "capture" in done:
         facts = done["capture"]
-        lines += ["", f"Capture: {facts['captured']} of {facts['device_events']} device events have the call of the "
-                  f"capture, modules right of {_of(facts['modules'])}."]  # fmt: skip
+        lines += ["", f"Capture: {facts['captured']} of {facts['device_events']} device events have a call from "
+                  f"the capture; correct modules: {_of(facts['modules'])}."]  # fmt: skip
     if "measure" in done:
         facts = done["measure"]
-        lines += ["", f"Operators called again: {facts['timed']} distinct calls, {_share(facts['executed'])} of the "
-                  f"operators' time; median time to the recorded one {facts['to_recorded'] or 0:.2f}."]  # fmt: skip
-    lines += ["", "## Changes", "", "| change | finding | there before | gone after | measured gain | predicted | "
+        lines += ["", f"Operators run again: {facts['timed']} distinct calls, {_share(facts['executed'])} of the "
+                  f"operators' time; median new / recorded time: {facts['to_recorded'] or 0:.2f}."]  # fmt: skip
+    lines += ["", "## Changes", "", "| change | finding | found before | gone after | measured gain | predicted | "
               "all findings |", "|" + "---|" * 7]  # fmt: skip
     lines += [_change_row(name, done[f"change-{name}"]) for name in EXPECTED if f"change-{name}" in done]
     return "\n".join([*lines, ""])
@@ -314,10 +316,14 @@ def make_importable(out: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT")
-    parser.add_argument("--dry-run", action="store_true", help="small, on the CPU")
-    parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch, of this one's version")
+    parser.add_argument("--dry-run", action="store_true", help="try small programs on the CPU")
+    parser.add_argument(
+        "--python", default=sys.executable, help="a Python with PyTorch and the version of the current Python"
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=list(PARTS), help=", ".join(PARTS))
-    parser.add_argument("--minutes", type=float, default=60, help="parts that take longer fail (default: %(default)g)")
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="time limit; parts not done by then fail (default: %(default)g)"
+    )
     options = parser.parse_args()
     kept = options.out / "parts"
     kept.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family", "batch"),
                         default=("graph", "structure", "family"))  # fmt: skip
-    parser.add_argument("--time", type=int, metavar="NODES", help="only time the training on this number of nodes")
+    parser.add_argument("--time", type=int, metavar="NODES", help="time the training on NODES nodes and exit")
     arguments = parser.parse_args()
     graphs = [graph for split in SPLITS for graph in read_dataset(arguments.out / "npz", split)]
     graphs.sort(key=lambda graph: graph.name)

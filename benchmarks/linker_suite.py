@@ -139,7 +139,9 @@ def case_of(file: str, name: str | None = None) -> LinkerCase:
     found = [case for case in cases() if base == case.name or (name is None and base.startswith(case.name))]
     if not found:
         known = ", ".join(case.name for case in cases())
-        raise UsageError(f"{base}: no such case; name outputs by theirs, or choose one with --case: {known}")
+        raise UsageError(
+            f"{base}: no such case; begin the file name with a case name, or pass --case with one of: {known}"
+        )
     return max(found, key=lambda case: len(case.name))
 
 
@@ -230,12 +232,12 @@ def run_case(case: LinkerCase, output: Output) -> tuple[Verdict, ...]:
 
 def _operators(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     lost = [node for node in known.calls if node not in output.nodes]
-    text = "operators of the ET that are in the output under their id"
+    text = "ET operators that the output contains with the same id"
     return Verdict("operators", len(known.calls), len(known.calls) - len(lost), not lost, _first(text, lost, "node {}"))
 
 
 def _times(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
-    text = "operators with the start and duration of their call"
+    text = "operators with the start and duration that Kineto recorded"
     found = {node: output.nodes[node] for node in known.calls if node in output.nodes and output.nodes[node].ts >= 0}
     if not found:
         return Verdict("operator times", len(known.calls), 0, None, text)
@@ -275,7 +277,7 @@ def _device_pairs(known: CaseTruth, output: Output) -> list[tuple[DeviceTruth, O
 
 def _device_events(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     lost = [event.name for event, node in _device_pairs(known, output) if node is None]
-    found, text = len(known.device) - len(lost), "kernels, copies and fills that are in the output"
+    found, text = len(known.device) - len(lost), "kernels, memcpys and memsets that the output contains"
     return Verdict("device events", len(known.device), found, not lost, _first(text, lost, "{}"))
 
 
@@ -285,7 +287,7 @@ def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
         for event, node in _device_pairs(known, output)
         if node is not None and event.parent not in _callers(node, output)
     ]
-    text = "device events under the operator around the call that launched them"
+    text = "device events whose parent is the operator that encloses their launch"
     right = sum(node is not None for _, node in _device_pairs(known, output)) - len(wrong)
     return Verdict(
         "launching operators", len(known.device), right, right == len(known.device), _first(text, wrong, "{}")
@@ -304,7 +306,7 @@ def _callers(node: OutputNode, output: Output) -> set[int]:
 
 def _successors(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     """Test for Chakra's issue 215: GPU nodes had no successors, so nothing ever waited for the device."""
-    text = "device events followed on their stream for which something waits (Chakra's issue 215)"
+    text = "device events, except the last of each stream, that some node depends on (Chakra issue 215)"
     if output.needs is None:
         return Verdict("successors", case.followed, 0, None, text)
     waited = set().union(*output.needs.values()) if output.needs else set()
@@ -322,7 +324,7 @@ def _successors(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 def _gaps(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     """Test for Chakra's issue 220: the time between topmost operators was lost."""
-    text = "µs between topmost calls of their thread that are kept (Chakra's issue 220)"
+    text = "µs between the topmost calls of each thread that the output keeps (Chakra issue 220)"
     if not case.gaps_us:
         return Verdict("gaps", 0, 0, None, text)
     placed = {node: output.nodes[node] for node in known.calls if node in output.nodes and output.nodes[node].ts >= 0}
@@ -373,7 +375,7 @@ _TESTS: tuple[Callable[[LinkerCase, CaseTruth, Output], Verdict], ...] = (
 
 
 def _first(text: str, wrong: list[Any], form: str) -> str:
-    return f"{text}; the first that is not: {form.format(wrong[0])}" if wrong else text
+    return f"{text}; first failure: {form.format(wrong[0])}" if wrong else text
 
 
 def counts_of(case: LinkerCase) -> dict[str, float]:
@@ -394,13 +396,13 @@ def counts_of(case: LinkerCase) -> dict[str, float]:
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Score a linker's output against pairs with known links.")
-    parser.add_argument("files", nargs="*", metavar="OUTPUT", help="ET+ or .et that a linker wrote for a case")
-    parser.add_argument("--case", metavar="NAME", help="the case of the outputs (default: by their names)")
+    parser.add_argument("files", nargs="*", metavar="OUTPUT", help="ET+ or .et file that a linker wrote for a case")
+    parser.add_argument("--case", metavar="NAME", help="case of all outputs (default: from their file names)")
     parser.add_argument("--pairs", metavar="FOLDER", help="write the pairs of all cases and their index to FOLDER")
     parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON")
     arguments = parser.parse_args(words)
     if bool(arguments.files) == bool(arguments.pairs):
-        parser.error("give what a linker wrote, or --pairs FOLDER for the pairs that it is to link")
+        parser.error("pass the output files of a linker, or --pairs FOLDER to write the pairs to link")
     if arguments.pairs:
         Path(arguments.pairs).mkdir(parents=True, exist_ok=True)
         print("\n".join(f"wrote {file}" for file in write_pairs(Path(arguments.pairs))))

@@ -53,14 +53,14 @@ def ratio(files: Sequence[str]) -> None:
         print(
             f"{Path(file).name:40} executed {found.executed:.1%}  calls over 50 us {len(here):4}  {middle}", flush=True
         )
-    print(f"pooled: median {np.median(pooled):.2f} of {len(pooled)} calls" if pooled else "no calls of over 50 us")
+    print(f"pooled: median {np.median(pooled):.2f} over {len(pooled)} calls" if pooled else "no call takes over 50 us")
 
 
 def batch(small: str, large: str) -> None:
     """Predict the larger batch from the smaller one, with and without executed times."""
     size = re.search(r"__b(\d+)", large)
     if size is None:
-        raise SystemExit(f"{large}: its name has no batch size, such as __b32")
+        raise SystemExit(f"{large}: the file name has no batch size, such as __b32")
     before, after, change = etplus.load(small), etplus.load(large), batch_change(int(size[1]))
     measured = measure(before, reshaped=[reshaped(before, change).trace], options=ONE_THREAD)
     for name, known in (("without", None), ("with", measured)):
@@ -93,9 +93,9 @@ def programs(only: str, rounds: int, pairs: int) -> None:
         errors.append((abs(without), abs(given)))
     within = sum(given <= 0.1 for _, given in errors)
     better = sum(given < without for without, given in errors)
-    print(f"{within} of {len(errors)} within 10%, {better} better than without")
+    print(f"{within} of {len(errors)} within 10%, {better} better with measured times than without")
     if pooled:
-        print(f"executed over recorded, calls of over 50 us: median {np.median(pooled):.2f} of {len(pooled)}")
+        print(f"executed / recorded time: median {np.median(pooled):.2f} over {len(pooled)} calls longer than 50 us")
 
 
 def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured]:
@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("programs", "ratio", "batch", "repro"))
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--only", default="", help="only programs with this text in their name")
+    parser.add_argument("--only", default="", help="run only programs whose name contains this text")
     parser.add_argument("--rounds", type=int, default=4, help="passes over the operators of a program")
     parser.add_argument("--pairs", type=int, default=3, help="recordings per round of a program at each batch size")
     parser.add_argument("--count", type=int, default=100)

@@ -135,8 +135,10 @@ def without_counterparts(trace: Trace) -> Trace:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; linked if an ET is next to them")
-    parser.add_argument("--share", type=float, default=HIDDEN, help="share of the recording with hidden launches")
+    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces, linked with the ET next to them, if any")
+    parser.add_argument(
+        "--share", type=float, default=HIDDEN, help="share of the recording in which launches are hidden"
+    )
     args = parser.parse_args()
     print(
         f"{'trace':34} {'events':>7} {'paired':>7} {'time':>7} {'right':>7} {'module':>13} {'certain':>7} {'replay':>7}"

@@ -63,7 +63,7 @@ def main() -> None:
             from_others(mine, [one for one in BATCHES if one != batch], OUTER, batch, inner)
         for fitted, source, batch in BEYOND:
             from_others(mine, fitted, [source], batch, beyond[f"fitted on {fitted}, batch {batch}"])
-    report(f"held-out batch sizes {INNER}, from recordings at others", inner)
+    report(f"held-out batch sizes {INNER}, predicted from other batch sizes", inner)
     for title, found in beyond.items():
         report(title, found)
     families: dict[str, Counter[str]] = defaultdict(Counter)
@@ -71,7 +71,7 @@ def main() -> None:
         if parts(name)[::2] == parts(other)[::2]:
             done = reshaped(one, batch_change(parts(other)[1]))
             families[name.partition("_")[0]] += compared(done, after)[0]
-    print("re-derived shapes, calls over all pairs of batch sizes")
+    print("calls with re-derived shapes, summed over all pairs of batch sizes")
     for family, counts in families.items():
         print(f"  {family:14}{'  '.join(f'{name} {count}' for name, count in sorted(counts.items()))}")
 

@@ -37,7 +37,7 @@ def held_out(known: Sequence[Trace], held: Sequence[Trace], found: dict[str, lis
     for document in held:
         one = predict(document, model, changed=True, host="model", force=True)
         found["prediction"].append((one.predicted_ns, one.measured_ns))
-        found["mean of those fitted on"].append((sum(model.makespans_ns) / len(known), one.measured_ns))
+        found["mean of the fit"].append((sum(model.makespans_ns) / len(known), one.measured_ns))
 
 
 def report(title: str, found: dict[str, list[tuple[float, float]]]) -> None:

@@ -111,7 +111,7 @@ def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="only programs with this text in their name")
+    parser.add_argument("--only", default="", help="score only programs whose name contains this text")
     parser.add_argument("--no-times", action="store_true", help="compare only shapes")
     parser.add_argument("--no-shapes", action="store_true", help="compare only times")
     arguments = parser.parse_args()
@@ -132,7 +132,7 @@ def main() -> None:
         print(f"  {len(found)} times: geomean {np.exp(np.log(errors).mean()):.1%}, median {np.median(errors):.1%}")
         verdicts = Counter(verdict for _, verdict in found)
         off = ", ".join(f"{verdicts[name]} {name}" for name in ("between", "interval reaches between", "OUTSIDE"))
-        print(f"  against the two fitted times: {off}")
+        print(f"  compared with the two fitted times: {off}")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def _write(
     """Write the document with the records of its array repeated, except for records that contain `once`."""
     array = locate(data, key)
     if array is None:
-        raise SystemExit(f"{path.name}: a layout that this script does not know")
+        raise SystemExit(f"{path.name}: this script does not support the layout of the file")
     counted = [
         (begin, end, len(msgspec.json.decode(block, type=list[msgspec.Raw]))) for begin, end, block in array.arrays()
     ]

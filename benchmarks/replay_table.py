@@ -92,7 +92,13 @@ def held_out(graph: ReplayGraph) -> list[HeldOut]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: next to the repository")
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        default=TRACES,
+        metavar="FOLDER",
+        help="folder of traces (default: next to the repository)",
+    )
     arguments = parser.parse_args()
     print("| trace | GPU events | latency µs | gap µs | Q | measured ms | makespan error % | mean start error % |"
           " unexplained % | busiest stream | kernel×0.5 (bound) | cpu×0 (bound) |")  # fmt: skip
@@ -116,7 +122,7 @@ def main() -> None:
             held[name] = predictions
     beyond = [name for name, of in off.items() if of]
     print(f"\n{len(off) - len(beyond)} of {len(off)} within {MAKESPAN:.1%} and {STARTS:.1%}, or within their "
-          f"unexplained share{': not ' + ', '.join(beyond) if beyond else ''}")  # fmt: skip
+          f"unexplained share{'; not within: ' + ', '.join(beyond) if beyond else ''}")  # fmt: skip
     if len(ranks) > 1:
         fitted = [fit_constants(graph) for graph in ranks]
         job = summarize(replay(join_ranks(ranks), fitted), fitted)
@@ -124,7 +130,7 @@ def main() -> None:
               f"{100 * job.error:+.3f}%, mean start error {100 * job.start_error:.3f}%")  # fmt: skip
     if host_only:
         print(f"{len(host_only)} traces without a device: largest makespan error {100 * max(host_only):.3f}%")
-    print("\n| trace | iterations | set apart | median iteration ms | its error % | median error % | spread % |")
+    print("\n| trace | iterations | outliers | median iteration ms | its error % | median error % | spread % |")
     print("|---|---|---|---|---|---|---|")
     for name, predictions in held.items():
         print(held_row(name, predictions))

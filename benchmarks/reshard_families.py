@@ -98,15 +98,15 @@ def compare(folder: Path, family: str, name: str, source: str, *, verbose: bool)
         for text in (*found.comms, *doubts):
             print(f"    {text[:200]}")
     extra, missing = found.work.total(), found.missing_work.total()
-    order = "" if found.order else ", operators in another order"
+    order = "" if found.order else ", operators in a different order"
     return verdict, f"{line}  +{extra} -{missing} operators, {len(found.comms)} differences of collectives{order}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recordings", type=Path)
-    parser.add_argument("--families", help="with commas (default: all)")
-    parser.add_argument("--layouts", help="with commas (default: all)")
+    parser.add_argument("--families", help="comma-separated families (default: all)")
+    parser.add_argument("--layouts", help="comma-separated layouts (default: all)")
     parser.add_argument("--source", default="single1", help="layout to derive the others from (default: single1)")
     parser.add_argument("--self", dest="itself", action="store_true", help="derive each recording from itself")
     parser.add_argument("--verbose", action="store_true", help="print differences and doubts")

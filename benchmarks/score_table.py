@@ -180,9 +180,11 @@ def _pooled() -> Iterator[Line]:
             yield _at_least(f"{variant}: recall, same window", same, _recall(same), 0.97)
             part = [s for s in mine if not s.same_window]
             certain = sum(s.certain_right + s.false_certain for s in part)
-            yield _at_most(f"{variant}: certain, ET covers one of several windows", part, certain)
+            yield _at_most(f"{variant}: certain links, if the ET covers one of several windows", part, certain)
     other = [s for s in cpu_scores() if s.pair == "conv_other"]
-    yield _at_most("conv_other (no call in common), all variants: certain", other, sum(s.false_certain for s in other))
+    yield _at_most(
+        "conv_other (no call in common), all variants: certain links", other, sum(s.false_certain for s in other)
+    )
 
 
 def _recall(scores: Sequence[Score], *, certain: bool = False) -> float:
@@ -205,8 +207,8 @@ def other_tables() -> list[Table]:
     head = ("pair", "ops", "linked", "certain", "GPU events", "attached", "method", "window")
     return [
         Table("GPU pairs", head, tuple(_gpu_lines())),
-        Table("The ET of one program, the Kineto trace of another", ("ET", "Kineto", "linked"), tuple(_unlike_lines())),
-        Table("Broken files", ("file", "links there", "right", "wrong"), tuple(_broken_lines())),
+        Table("ET and Kineto trace of different programs", ("ET", "Kineto", "linked"), tuple(_unlike_lines())),
+        Table("Broken files", ("file", "possible links", "right", "wrong"), tuple(_broken_lines())),
     ]
 
 
@@ -214,7 +216,7 @@ def _gpu_lines() -> Iterator[Line]:
     linear, report = "all certain, iteration 10 of 40", "the ET is iteration 10 of 40"
     yield _gpu("linear", linear, lambda r: r.report.ops["certain"] == 928 and _says(r, report), timezone="UTC-4")
     for rank in range(4):
-        yield _gpu(f"dlrm.rank{rank}", "≥ 0.995 equivalent, offset reported, GPU attached", _is_next_iteration)
+        yield _gpu(f"dlrm.rank{rank}", "≥ 0.995 unverified, offset reported, GPU events attached", _is_next_iteration)
     yield _gpu("simple_add", "all linked", lambda r: r.report.ops["linked"] == 36)
     yield _gpu("resnet103", "≥ 0.999 linked, none certain", _is_other_run)
     for variant in VARIANTS[1:]:
@@ -264,7 +266,7 @@ def _unlike_lines() -> Iterator[Line]:
             status = _LINKED_LESS if report.linked_share < _MIN_MATCH else 0
             reported = "belong together" in report.to_text().replace("\n        ", " ")
             met = status == _LINKED_LESS and report.linked_share < 0.05 and reported
-            yield Line((one, other, report.linked_share), "< 0.05, exit 3, said so", met)
+            yield Line((one, other, report.linked_share), "< 0.05, exit status 3, mismatch reported", met)
 
 
 def _broken_lines() -> Iterator[Line]:
@@ -282,7 +284,7 @@ def _broken_lines() -> Iterator[Line]:
         there += sum(event < whole for event, _ in known["links"].values())
         right, wrong = right + score.right, wrong + score.wrong
     name = f"{CUT}, Kineto cut at {CUTS} places"
-    yield Line((name, there, right, wrong), "what is there is linked", right == there and wrong == 0)
+    yield Line((name, there, right, wrong), "all complete events are linked", right == there and wrong == 0)
 
 
 def _event_ends(kineto: bytes) -> list[int]:
@@ -334,10 +336,12 @@ def plain_text(tables: Sequence[Table]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--markdown", action="store_true", help="print Markdown, as in docs/reference/performance.md")
-    parser.add_argument("--into", type=Path, metavar="FILE", help=f"write it into a file, between {BEGIN} and {END}")
+    parser.add_argument(
+        "--into", type=Path, metavar="FILE", help=f"write the Markdown into FILE, between {BEGIN} and {END}"
+    )
     arguments = parser.parse_args()
     if not TRACES.is_dir():
-        print(f"no {TRACES}: the recorded traces are not at hand, nothing to score")
+        print(f"no {TRACES}: no recorded traces, so there is nothing to score")
         return 0
     pooled, each = cpu_tables()
     gpu, unlike, broken = other_tables()

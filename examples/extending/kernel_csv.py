@@ -13,7 +13,7 @@ class CsvOptions:
 
 
 class KernelCsv:
-    name, summary = "kernel-csv", "one line per kernel: rank, start and duration in ns, name"
+    name, summary = "kernel-csv", "one line per kernel: rank, start in ns, duration in ns, name"
     suffixes = (".kernels.csv", ".kernels.csv.gz")
     inputs = "ranks"
     options = CsvOptions

@@ -22,7 +22,7 @@ class ShortKernels:
                 (Evidence("kernels under 5 µs", count, "events", f"etplus analyze {case.trace.file}"),),
                 cost_ns=int((LAUNCH_NS - gpu.dur[short]).sum()),
                 certainty="measured",
-                advice="capture a CUDA graph, or torch.compile",
+                advice="capture a CUDA graph, or use torch.compile",
                 check="fewer kernels in `etplus analyze`",
                 interventions=(Intervention("kernel*0.5", rows),),
                 least_gain=0,  # report the finding even if the end-to-end gain is zero

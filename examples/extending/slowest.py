@@ -10,7 +10,7 @@ class Slowest:
 
     def prepare_parser(self, parser: ArgumentParser) -> None:
         parser.add_argument("trace", metavar="TRACE")
-        parser.add_argument("-n", type=int, default=3, help="how many (default: 3)")
+        parser.add_argument("-n", type=int, default=3, help="number of kernels to print (default: 3)")
 
     def run(self, arguments: Namespace) -> None:
         kernels = sorted(etplus.load(arguments.trace).kernels, key=lambda kernel: -kernel.duration_ns)

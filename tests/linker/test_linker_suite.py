@@ -131,7 +131,7 @@ def test_wrong_times_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     timed[5]["ts"] = round(timed[5]["ts"] + 5, 3)
     (tmp_path / "train_cpu.json").write_text(json.dumps(document))
     assert main([str(tmp_path / "train_cpu.json")]) == 1
-    assert f"the first that is not: node {timed[5]['id']}" in capsys.readouterr().out.replace("\n", " ")
+    assert f"first failure: node {timed[5]['id']}" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_edges_that_reading_infers_are_not_the_linkers(tmp_path: Path) -> None:
