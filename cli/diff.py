@@ -20,7 +20,7 @@ from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.printable import printable, shell_word
 from ..trace.text_tables import terminal_width
-from .inputs import TraceInput, add_inputs, find_inputs, job_of, part_words, read_parts
+from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, words_of_part
 from .options import add_annotation, add_device_spec, add_engine, add_own, add_selection, options_of, own_devices
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .terminal import print_warnings, say
@@ -129,7 +129,7 @@ def _shell(arguments: argparse.Namespace, folder: PurePath) -> str:
     """Return the words that name both inputs and the compared part in a command, to be run in `folder`."""
     given = [*arguments.first_files, *arguments.files]
     files = [os.path.relpath(name, folder) if folder.name else name for name in given]
-    return " ".join(map(shell_word, [*files, *part_words(arguments), *["--total"][: arguments.total]]))
+    return " ".join(map(shell_word, [*files, *words_of_part(arguments), *["--total"][: arguments.total]]))
 
 
 def _percentage(text: str) -> float:

@@ -17,6 +17,7 @@ from ..schemas.text.file_ranks import FileRank, SeveralRanksError, choose, only
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
+from ..trace.selection import part_words
 from ..trace.trace import Trace
 from .options import add_ranks, captures_linker, chosen_part, engine_for, selection_of
 from .terminal import print_warnings, say, warn_of_damage
@@ -300,26 +301,21 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.
     def name(path: str | os.PathLike[str]) -> str:
         return os.fspath(path) if folder is None or path == "-" else os.path.relpath(path, folder)
 
-    words = part_words(arguments)
+    words = words_of_part(arguments)
     if isinstance(given, InputPair):
         rank = [] if given.rank is None else [f"--rank={given.rank}"]
         kineto = given.kineto
         words += ["--et-file", name(given.et), "--kineto-file", name(getattr(kineto, "file", kineto)), *rank]
     else:
-        if words[:1] == ["--between"] and len(words) == len(("--between", "name", "number")):
-            words.append("--log-level=warning")  # ends the values of --between
         rank_of_file = getattr(given, "rank", None)
         words += [] if rank_of_file is None else [f"--rank={rank_of_file}"]
         words.append(name(given))
     return " ".join(shell_word(word) for word in words)
 
 
-def part_words(arguments: argparse.Namespace) -> list[str]:
+def words_of_part(arguments: argparse.Namespace) -> list[str]:
     """Return the options that choose a part of each trace."""
-    between = getattr(arguments, "between", None)
-    words = [] if between is None else ["--between", between[0], str(between[1])]
-    chosen = {name: getattr(arguments, name, None) for name in ("window", "steps", "module")}
-    return [*words, *(f"--{name}={value}" for name, value in chosen.items() if value is not None)]
+    return [*part_words(*(getattr(arguments, name, None) for name in ("steps", "window", "between", "module")))]
 
 
 def _listed(folder: str) -> Sequence[TraceInput]:

@@ -59,9 +59,14 @@ def ranks_html(
             replays += [unchanged] if unchanged is not None and analysis.trace.selection is None else []
     warnings = tuple(check_job(facts))
     folder = PurePath(output).parent
-    named = shells or [shell_word(os.path.relpath(analysis.trace.file or "trace", folder)) for analysis in kept]
+    named = shells or [_shell(analysis.trace, folder) for analysis in kept]
     cards = cards_of(kept, devices, replays, named) if kept else cards_of_many(count)
     return report_html(reports, title, warnings, cards), warnings
+
+
+def _shell(trace: Trace, folder: PurePath) -> str:
+    words = () if trace.selection is None else trace.selection.words
+    return " ".join(map(shell_word, (*words, os.path.relpath(trace.file or "trace", folder))))
 
 
 class RanksOfJob(Protocol):

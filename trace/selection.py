@@ -39,6 +39,7 @@ class Selection(Record):
     about: str  # how it was chosen, such as "steps 2-4"
     span: Span  # the chosen time, extended to the GPU events and their launches
     steps: Steps  # the iterations of the recording that are in it
+    words: tuple[str, ...] = ()  # the options of a command that choose it
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,26 @@ def part_of(
         else:
             chosen = _of_window(whole, window or "")
         value = " ".join(map(str, between)) if between is not None else steps or window
-        trace = _part(trace, whole, chosen, f"{given[0].removeprefix('--')} {value}")
+        words = part_words(steps, window, between)
+        trace = _part(trace, whole, chosen, f"{given[0].removeprefix('--')} {value}", words)
     if module is not None:
         whole = with_unattached(trace)
-        trace = _part(trace, whole, _of_module(whole, module), f"module {module}")
+        trace = _part(trace, whole, _of_module(whole, module), f"module {module}", part_words(module=module))
     return trace
+
+
+def part_words(
+    steps: str | None = None,
+    window: str | None = None,
+    between: tuple[str, int] | None = None,
+    module: str | None = None,
+) -> tuple[str, ...]:
+    """Return the options of a command that choose a part of each trace."""
+    chosen = {"window": window, "steps": steps, "module": module}
+    words = tuple(f"--{name}={value}" for name, value in chosen.items() if value is not None)
+    if between is None:
+        return words
+    return ("--between", between[0], str(between[1]), *(words or ("--log-level=warning",)))  # ends its values
 
 
 def without_enclosing(trace: Trace) -> Trace:
@@ -199,7 +215,7 @@ def _in_spans(trace: Trace, spans: Intervals, on_gpu: Mask) -> _Chosen:
     return _Chosen(in_calls, in_runtime, on_gpu, Span(int(spans.start[0]), int(spans.end[-1])))
 
 
-def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
+def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str, words: tuple[str, ...]) -> Trace:
     gpu = whole.gpu
     begun = np.append(whole.launched_ns[chosen.gpu], chosen.span.start)
     span = Span(int(begun.min()), int(np.append(gpu.end[chosen.gpu], chosen.span.end).max()))
@@ -212,8 +228,9 @@ def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
     loose[counted_events(trace)[chosen.gpu[gpu.source < 0]]] = True
     tables = replace(whole.tables, whole=False)
     tables = _tables(tables, chosen.calls, chosen.runtime, chosen.gpu & (gpu.source >= 0))
-    earlier = "" if trace.selection is None else f"{trace.selection.about}, "
-    selection = Selection(earlier + about, span, steps.take(np.flatnonzero(kept), places))
+    if trace.selection is not None:
+        about, words = f"{trace.selection.about}, {about}", trace.selection.words + words
+    selection = Selection(about, span, steps.take(np.flatnonzero(kept), places), words)
     rows = np.concatenate([table.source for table in (tables.calls, tables.runtime, tables.gpu)])
     return with_rows(trace, mask_at(len(trace), rows), loose, tables, selection)
 
