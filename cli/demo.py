@@ -10,7 +10,6 @@ from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
 
-from ..jobs.job import load
 from ..linker import link
 from ..schemas.text.transaction import make_folder
 from ..trace.outer import installed, outer
@@ -46,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     has_insight = installed("analysis") and installed("report")
     names = [etplus.name, f"{chakra.name} (simulators)", f"{timeline.name} (ui.perfetto.dev)"]
     if has_insight:
-        load(etplus).write_report(page, title="etplus demo: training steps on an H100")
+        trace.with_(file=str(etplus)).write_report(page, title="etplus demo: training steps on an H100")
         names.insert(0, f"{page.name} (browser)")
     events = trace.device_events
     print(render(trace, "").partition("\n  ")[0])
