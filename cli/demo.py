@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from ..linker import link
+from ..schemas.text.files import open_output
 from ..schemas.text.transaction import make_folder
 from ..trace.outer import installed, outer
 from ..trace.printable import shortened
@@ -45,7 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
     has_insight = installed("analysis") and installed("report")
     names = [etplus.name, f"{chakra.name} (simulators)", f"{timeline.name} (ui.perfetto.dev)"]
     if has_insight:
-        trace.with_(file=str(etplus)).write_report(page, title="etplus demo: training steps on an H100")
+        analysis = trace.with_(file=etplus.name).analyze()  # so that commands on the page name the file next to it
+        title = "etplus demo: training steps on an H100"
+        html, _ = outer("report.job_page").ranks_html([analysis], 1, title, shells=[etplus.name])
+        with open_output(page) as out:
+            out.write(html)
         names.insert(0, f"{page.name} (browser)")
     events = trace.device_events
     print(render(trace, "").partition("\n  ")[0])
