@@ -1,4 +1,4 @@
-"""Derive one recorded job in other parallel layouts: tensor, data and pipeline parallelism, and combinations."""
+"""Derive a recorded job in other parallel layouts: tensor, data and pipeline parallelism, and combinations."""
 
 from __future__ import annotations
 

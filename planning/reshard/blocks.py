@@ -1,16 +1,17 @@
 """Find the repeated blocks of a model in its forward pass. FSDP usually gathers one block at a time.
 
 Each topmost call that computes becomes a token: its name and the sizes of its parameters. A run of tokens repeats if it
-equals the run `period` tokens later. The repetition with the most elements wins; ties go to the shortest period.
+equals the run that starts `period` tokens later. The repetition with the most parameter elements wins; ties go to the
+shortest period.
 
-Example: `E A r B A r B A r B H` (embedding, three MLPs of two linears and a relu, head). Tokens 1 to 6 equal tokens 4
-to 9, so period 3 gives three blocks of A and B.
+Example: `E A r B A r B A r B H` (embedding, three MLPs with two linears and a relu, head). Tokens 1 to 6 equal tokens 4
+to 9, so period 3 gives three blocks, each with A and B.
 
-1. A repetition can begin at several places (`r B A` also repeats twice); `_first_of` chooses one.
-2. If blocks repeat within the blocks, as in two towers, `_inner` takes the inner blocks. The search then continues
+1. A repetition can start at several tokens (`r B A` also repeats twice); `_first_of` chooses the start.
+2. If blocks repeat inside the blocks, as in two towers, `_inner` uses the inner blocks. The search then continues
 before the first and after the last block, because a model may have an encoder and a decoder.
-3. `_of_other_sizes` adds blocks with the same calls and other sizes, such as a block that changes the channels.
-4. `in_module_order` moves parameters between blocks to the root: exits, skip connections, learned queries.
+3. `_of_other_sizes` adds blocks with the same calls but different sizes, such as a block that changes the channels.
+4. `in_module_order` moves parameters that lie between blocks to the root: exits, skip connections, learned queries.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# Most frequent distances to try as periods. Every parameter of a block votes for the right one; more take longer.
+# Number of the most frequent distances to try as periods. The right period is frequent: each block parameter has it.
 _PERIODS = 64
-_COMPARED = 8  # earlier equal tokens to measure the distance to; more only span several blocks
-_LEAST_SHARE = 0.25  # minimum share of the first blocks' elements; smaller repetitions are pairs of layers
-_LEAST_PERIOD = 3  # minimum calls of a further kind of block, for the same reason
+_COMPARED = 8  # number of earlier equal tokens to measure distances to; more distances only span several blocks
+_LEAST_SHARE = 0.25  # minimum elements relative to the first blocks; smaller repetitions are just pairs of layers
+_LEAST_PERIOD = 3  # minimum calls per block in further repetitions, for the same reason
 
-_LEAST_FURTHER = 4  # minimum parameters of a block found by sizes alone; a weight and a bias prove nothing
+_LEAST_FURTHER = 4  # minimum parameters of a block that is found by sizes alone; a weight and a bias are too common
 _EMBEDDING = "aten::embedding"
-# Parts of a block that is one module: a layer with or without attention, one of a decoder. FSDP may also wrap other
-# sequences part by part, which one rank does not show: MLPs of two classes in turn are "mm".
+# Parts of a block that is a single module: a layer with or without attention, or a decoder layer. Other sequences, such
+# as "mm" for alternating MLPs of two classes, may be several FSDP units, which a rank does not show.
 _USUAL_PARTS = frozenset(("", "m", "a", "am", "aam"))
 
 _Integers = npt.NDArray[np.int64]
 
 
 class CallRange(NamedTuple):
-    """Topmost forward calls [begin, end)."""
+    """A range [begin, end) of topmost forward calls."""
 
     begin: int
     end: int
@@ -60,15 +61,15 @@ class _Repetition(NamedTuple):
 
 @dataclass(frozen=True)
 class _Tokens:
-    """Forward calls that compute."""
+    """Tokens: the forward calls that compute."""
 
-    place: list[int]  # index in forward
-    code: _Integers  # equal for equal tokens
-    elements: _Integers  # elements of `new`
-    new: list[list[int]]  # parameters used first here
-    before: _Integers  # activations alive before the call, without later views
-    most: _Integers  # `before` with views
-    layer: npt.NDArray[np.bool_]  # takes new parameters and is no embedding
+    place: list[int]  # index of the call in forward
+    code: _Integers  # equal tokens have equal codes
+    elements: _Integers  # number of elements in `new`
+    new: list[list[int]]  # parameters that this call uses first
+    before: _Integers  # number of live activations before the call, without later views
+    most: _Integers  # number of live activations before the call, with later views
+    layer: npt.NDArray[np.bool_]  # True if the call uses new parameters and is not an embedding
 
     def part(self, begin: int, end: int) -> _Tokens:
         part = slice(begin, end)
@@ -93,9 +94,9 @@ def repeated_blocks(
     """Find consecutive blocks of calls that repeat.
 
     Args:
-        alive: activations alive after each call.
-        sizes: elements of each parameter, by number.
-        joined: places of calls that belong to the call before them.
+        alive: number of live activations after each call.
+        sizes: number of elements of each parameter.
+        joined: indices of calls that must stay in the same block as the call before.
     """
     tokens = _tokens_of(forward, weights, alive, sizes, joined)
     found: list[CallRange] = []
@@ -144,9 +145,9 @@ def _tokens_of(
 
 
 def _inner(block: _Tokens, least: float) -> _Repetition | None:
-    """Find the blocks that make up most of a block, as in two towers.
+    """Find repeated blocks that make up most of a larger block, as in two towers.
 
-    Without a residual, require three blocks: two equal layers are common.
+    Without a residual connection, three blocks are required, because two equal layers are common.
     """
     inner = _best(block, least, strict=True)
     if inner is None or inner.blocks * inner.period == len(block.place):
@@ -158,12 +159,12 @@ def _inner(block: _Tokens, least: float) -> _Repetition | None:
 
 
 def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition | None:
-    """Return the repetition with the most elements; ties go to the shortest.
+    """Return the repetition with the most elements; ties go to the shortest period.
 
     Args:
-        least: minimum elements of a block; 0 for the first search.
-        strict: reject repetitions with more activations alive between blocks than before the first. Otherwise, allow
-            three blocks of several layers to pass activations to later layers, such as exits or skip connections.
+        least: minimum number of elements per block; 0 for the first search.
+        strict: reject repetitions with more live activations between blocks than before the first block. Otherwise,
+            three or more multi-layer blocks may pass activations to later layers, as in exits or skip connections.
     """
     best: tuple[tuple[int, int], _Repetition] | None = None
     for period in _periods(tokens):
@@ -180,9 +181,7 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
             layers = int(np.count_nonzero(tokens.layer[first : first + period]))
             if layers == 0:
                 continue
-            if (strict or layers == 1 or count < 3) and between.max() > tokens.most[
-                first
-            ]:  # a part of a residual block
+            if (strict or layers == 1 or count < 3) and between.max() > tokens.most[first]:  # part of a residual block
                 continue
             key = covered, -period
             if best is None or key > best[0]:
@@ -191,10 +190,10 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
 
 
 def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
-    """Choose the first block's start.
+    """Choose the start of the first block.
 
-    Prefer blocks with consecutive parameters in the optimizer, as in a module. Then prefer few activations between
-    blocks, then the last start: calls before the first block often look like the end of a block.
+    Blocks with consecutive parameters in the optimizer are preferred, because modules have them. Then few activations
+    between blocks are preferred, and then the last start: calls before the first block often look like a block's end.
     """
     pieces = dict(zip(starts, _pieces(tokens.new, starts, count, period), strict=True))
     between = {k: int(tokens.before[k : k + count * period : period].sum()) for k in starts}
@@ -202,10 +201,10 @@ def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
 
 
 def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period: int) -> Iterator[int]:
-    """Count, per start, the runs of consecutive numbers among the blocks' parameters."""
+    """Count, for each start, the runs of consecutive parameter numbers in the blocks."""
     found = 0
     for start in starts:
-        if not found or numbers[start - 1]:  # otherwise the blocks have the same parameters as at the previous start
+        if not found or numbers[start - 1]:  # otherwise the parameters are the same as for the previous start
             found = 0
             for begin in range(start, start + count * period, period):
                 own = sorted(chain.from_iterable(numbers[begin : begin + period]))
@@ -237,11 +236,11 @@ def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
 def _of_other_sizes(
     found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
 ) -> list[CallRange]:
-    """Find blocks with the calls of a repeated block and other sizes.
+    """Find blocks with the calls of a repeated block, but different sizes.
 
-    Only one activation is alive before and after such a block, and at most one call is missing. If the repeated block
-    is a single layer, accept only layers around a residual. Calls between two repeated blocks form a block if they take
-    parameters with the same operators.
+    Such a block has a single live activation before and after it, and lacks at most one call. If the repeated block is
+    a single layer, only layers with a residual connection are accepted. Calls between two repeated blocks also form a
+    block if the same operators use their parameters.
     """
     if not found:
         return []
@@ -271,14 +270,14 @@ def _of_other_sizes(
 
 
 def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, alive: Sequence[int]) -> bool:
-    """Return whether other blocks are equally likely.
+    """Return whether a different division into blocks is equally likely.
 
-    This is so if a block may be several modules in turn, if it has all calls of another block twice, or if single-layer
-    blocks are next to several layers of the same kind or to the same calls.
+    This is the case if a block may be a sequence of modules, if it contains the calls of another block twice, or if
+    single-layer blocks are adjacent to several layers of the same kind or to the same calls.
     """
     kinds: dict[
         tuple[str, ...], str
-    ] = {}  # by names of calls; activations of other modules hide residuals in some blocks
+    ] = {}  # by call names, because activations of other modules hide residuals in some blocks
     for block in blocks:
         parts = _parts_of(forward, block, weights, alive)
         key = tuple(call.name for call in forward[block.begin : block.end])
@@ -304,8 +303,8 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
 
 
 def _parts_of(forward: Sequence[Call], block: CallRange, weights: Weights, alive: Sequence[int]) -> str:
-    """Return the block's parts between single activations: "a" for attention, "m" for other layers around a residual
-    or for two layers without one. Parts without a matrix do not count."""
+    """Return a letter for each part of the block between single activations: "a" for attention, "m" for other layers
+    with a residual, or for two layers without a residual. Parts without a matrix are skipped."""
     base, first, parts, layers = alive[block.begin - 1] if block.begin else 1, block.begin, "", 0
     for last in range(block.begin, block.end):
         if alive[last] > base and last < block.end - 1:
@@ -321,22 +320,22 @@ def _parts_of(forward: Sequence[Call], block: CallRange, weights: Weights, alive
 
 
 def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:
-    """Correct the blocks' parameters by the optimizer's order, which keeps a module's parameters together.
+    """Correct the parameters of each block with the order in the optimizer, where a module's parameters are adjacent.
 
-    A parameter between two parameters of a block joins the block, such as a position table that all blocks read.
-    Distant parameters move to the root if the others equal another block's parameters: exits between blocks, or a
-    tensor that enters the first block as an activation.
+    A parameter between two parameters of a block joins this block, such as a position table that all blocks read.
+    Distant parameters move to the root if the remaining parameters match another block. Examples are exits between
+    blocks, and a tensor that enters the first block as an activation.
 
     Args:
-        sizes: sizes of each parameter, by number.
+        sizes: sizes of each parameter, by parameter number.
 
     Returns:
-        The sorted numbers of each block, and whether a block has extra parameters at an edge, which may be the root's.
+        The sorted parameter numbers of each block, and whether extra parameters at a block's edge may be the root's.
     """
     owner = {number: k for k, block in enumerate(blocks) for number in block}
     between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
     is_vector = [len(sizes[number]) < 2 for number in sorted(sizes)]
-    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # weight decay in groups
+    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # as for weight decay
     bridged = [block | {n for n in between if between[n] == k} for k, block in enumerate(blocks)]
     kept = [[n for n in _longest_runs(block, sizes, grouped=grouped) if n not in between] for block in bridged]
     shapes = [Counter(tuple(sizes[n]) for n in numbers) for numbers in kept]
@@ -354,7 +353,7 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
 
 
 def _further(blocks: Sequence[list[int]], sizes: Mapping[int, Sequence[int]], taken: Set[int]) -> Iterator[list[int]]:
-    """Yield further runs of parameters with the sizes of most blocks, such as blocks without the skip connection."""
+    """Yield further runs of parameters with the sizes of most blocks, such as blocks without a skip connection."""
     orders = Counter(tuple(tuple(sizes[n]) for n in numbers) for numbers in blocks if _is_run(numbers))
     wanted, count = orders.most_common(1)[0] if orders else ((), 0)
     if count < 2 or len(wanted) < _LEAST_FURTHER:
@@ -374,7 +373,7 @@ def _is_run(numbers: Sequence[int]) -> bool:
 
 
 def _longest_runs(block: set[int], sizes: Mapping[int, Sequence[int]], *, grouped: bool) -> list[int]:
-    """Return the longest consecutive run; per group if vectors form their own optimizer group."""
+    """Return the longest run of consecutive parameters, or one run per group if vectors form a separate group."""
     runs = list[list[int]]()
     for number in sorted(block):
         if not runs or runs[-1][-1] != number - 1:

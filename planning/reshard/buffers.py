@@ -1,8 +1,8 @@
-"""Find a model's buffers, which DistributedDataParallel broadcasts before forward.
+"""Find the buffers of a model, which DistributedDataParallel (DDP) broadcasts before forward.
 
-A recording with DDP shows them: DDP flattens, broadcasts and copies them back (`recorded_buffers`). For other
-recordings, `find_buffers` infers them from outside tensors that are neither parameters nor samples: tensors that
-forward writes (running statistics), and constants without a batch dimension.
+A recording with DDP shows the buffers, because DDP flattens, broadcasts and copies them back (`recorded_buffers`). For
+other recordings, `find_buffers` infers the buffers from external tensors that are neither parameters nor samples:
+tensors that forward writes (running statistics), and constants without a batch dimension.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .weights import outside_tensors, weights_of_layers
 
 _FLATTEN, _UNFLATTEN = "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors"
 _BATCH_NORM = "aten::batch_norm"
-SINK = "_DDPSink"  # copies the output if DDP looks for unused parameters (torch/nn/parallel/distributed.py)
+SINK = "_DDPSink"  # copies the output if DDP finds unused parameters (torch/nn/parallel/distributed.py)
 
 
 def trace_is_ddp(trace: Trace) -> bool:
@@ -54,7 +54,7 @@ def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
 
 
 def without_buffers(forward: Sequence[Call]) -> list[Call]:
-    """Remove DDP's work on buffers: flatten, broadcast, copy back."""
+    """Remove DDP's calls on buffers: flatten, broadcast, copy back."""
     found: list[Call] = []
     copied = False
     for call in forward:
@@ -81,7 +81,7 @@ def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int
     for place, buffer in enumerate(buffers):
         key = buffer.dtype, buffer.itemsize
         found.setdefault(key, []).append((prod(buffer.sizes),))
-        is_counter = buffer.written and not buffer.sizes  # a module's counter follows the statistics that it counts
+        is_counter = buffer.written and not buffer.sizes  # a batch norm's counter comes after its statistics
         first[key] = min(first.get(key, 2 * len(buffers)), place + len(buffers) * is_counter)
     return [(dtype, size, found[dtype, size]) for dtype, size in sorted(found, key=lambda key: first[key])]
 
@@ -89,7 +89,7 @@ def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int
 def find_buffers(
     weights: Weights, forward: Sequence[Call], batch: set[int], shapes: Shapes
 ) -> tuple[list[Buffer], list[Parameter]]:
-    """Infer buffers, in order of use, and frozen weights, which layers take and no optimizer changes."""
+    """Infer the buffers in order of use, and the frozen weights: weights of layers that no optimizer changes."""
     written = _written(forward)
     found, frozen = list[Buffer](), list[Parameter]()
     of_layers = weights_of_layers(walked(forward))
@@ -122,14 +122,14 @@ def find_buffers(
 
 
 def _counters(forward: Sequence[Call]) -> list[Buffer]:
-    """Find `num_batches_tracked` of batch norms in evaluation, which only read the statistics."""
+    """Find `num_batches_tracked` of batch norms in evaluation mode, which only read their statistics."""
     norms = [call.record.get("inputs", {}).get("values", []) for call in walked(forward) if call.name == _BATCH_NORM]
     evaluated = {tensor[1] for values in norms if values[5:6] == [False] for tensor in tensor_values(values[3:4])}
     return [Buffer((), "int64", 8, written=True)] * len(evaluated)
 
 
 def _written(forward: Sequence[Call]) -> set[int]:
-    """Storages that forward changes in place, including running statistics."""
+    """Return the storages that forward changes in place, including running statistics."""
     found: set[int] = set()
     for call in walked(forward):
         values = call.record.get("inputs", {}).get("values", [])
@@ -141,9 +141,9 @@ def _written(forward: Sequence[Call]) -> set[int]:
 
 
 def unreached_weights(passes: Sequence[tuple[Sequence[Call], Sequence[Call]]], weights: Weights) -> set[int]:
-    """Return storages of weights without gradient in layers that do not reach the loss.
+    """Return storages of weights without a gradient, in layers that do not contribute to the loss.
 
-    The recording does not show if they are frozen or unused. DDP communicates unused parameters anyway.
+    The recording does not show whether these weights are frozen or unused. DDP reduces unused parameters anyway.
     """
     reached = {call.sequence for _, backward in passes for call in walked(backward)}
     forward = [call for part, _ in passes for call in walked(part)]

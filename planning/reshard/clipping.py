@@ -18,22 +18,22 @@ _FINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 
 @dataclass(frozen=True)
 class Clipping:
-    """Calls on gradients before the optimizer."""
+    """Calls on gradients between backward and the optimizer."""
 
     storages: frozenset[int] = frozenset()  # storages of the gradients
-    joined: frozenset[int] = frozenset()  # rows of calls that take the norm of the gradients' norms
-    # rows of calls whose results must be summed over ranks in an unknown way
+    joined: frozenset[int] = frozenset()  # rows of calls that compute the total norm from the gradients' norms
+    # rows of calls whose results must be combined over ranks in an unknown way
     unknown: frozenset[int] = field(default_factory=frozenset)
-    scaled: frozenset[int] = field(default_factory=frozenset)  # rows of calls that look for infinite gradients
-    # storages that calls near the optimizer take with a parameter, such as averaged weights
+    scaled: frozenset[int] = field(default_factory=frozenset)  # rows of calls that check for infinite gradients
+    # storages that calls near the optimizer use together with a parameter, such as averaged weights
     copies: frozenset[int] = field(default_factory=frozenset)
 
     __repr__ = brief
 
     def reduced(self, call: Call, count: int) -> Iterator[Item]:
-        """Sum norms of sharded gradients over ranks: raise, all-reduce, lower.
+        """Combine norms of sharded gradients over ranks: raise to a power, all-reduce, take the root.
 
-        DTensor sums partial norms this way (torch/distributed/tensor/_ops/_math_ops.py).
+        DTensor combines partial norms this way (torch/distributed/tensor/_ops/_math_ops.py).
         """
         sizes = (_elements(call),)
         signature = call.signature
@@ -49,7 +49,7 @@ def _elements(call: Call) -> int:
 
 
 def find_clipping(model: Model) -> Clipping:
-    """Find the gradient norms, and the norm of those norms."""
+    """Find the gradient norms, and the total norm computed from them."""
     gradients = frozenset(storage for storage, _ in gradients_of(model.weights))
     count, joined, unknown, scaled = len(model.parameters), set[int](), set[int](), set[int]()
     norms = False
@@ -87,7 +87,7 @@ def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
 
 
 def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> list[Call]:
-    """Return the calls that FSDP recorded between backward and the optimizer, on whole gradients, without rank sums."""
+    """Return the calls between backward and the optimizer, on whole gradients and without FSDP's sums over ranks."""
     gradients = gradients_of(weights)
     count, found = len(weights.parameters), list[Call]()
 

@@ -1,16 +1,16 @@
-"""Derive a layout: the work of each stage and rank, before any program is written. `derive` runs these steps in order.
+"""Derive a layout: the work of each stage and rank, before any program is written. `derive` performs these steps:
 
-1. The batch: samples of a data-parallel rank and microbatches of a step.
-2. New extents: tensor parallelism divides the extents of the plan, the batch changes, and dependent extents follow
-(`new_extents`). Extents with an unknown dependency are scaled in proportion and reported.
-3. Routed experts (`expert_regions.py`), the pipeline stage of each unit, FSDP units (`wraps.py`).
-4. Partial results and their reductions, the sharded sequence.
-5. DDP and FSDP options, as requested or as recorded.
-6. Ranks that run the same calls with other peers.
+1. Determine the samples per data-parallel rank and the microbatches per step.
+2. Derive new extents (`new_extents`): tensor parallelism divides the extents in the plan, the batch changes, and
+dependent extents follow. If the dependency is unknown, an extent is scaled in proportion and reported.
+3. Shard routed experts (`expert_regions.py`), assign units to pipeline stages, and choose FSDP units (`wraps.py`).
+4. Find partial results and their reductions, and shard the sequence.
+5. Choose DDP and FSDP options, as requested or as recorded.
+6. Group ranks that run the same calls with different peers.
 
-Example: a recorded MLP with an inner width of 4,096 and a batch of 32, in a layout of tp=2, dp=4 and a global batch of
-64. `changed` is {inner: 2048, batch: 16}; the second GEMM's result is partial and reduced over tp; `alike` maps all
-data-parallel ranks to the first one. `rank_program.program` then writes each rank's program.
+Example: a recorded MLP with an inner width of 4,096 and a batch of 32 is derived for tp=2, dp=4 and a global batch of
+64. `changed` is {inner: 2048, batch: 16}, the partial result of the second GEMM is reduced over tp, and `alike` maps
+all data-parallel ranks to the first rank. Then `rank_program.program` writes the program of each rank.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .sequence_regions import SequenceRegions, divide_sequence
 from .step_calls import SUM_IN_PLACE, Call, pruned, walked
 from .wraps import chosen_wraps
 
-# The result sizes of these operators depend on values.
+# The sizes of these operators' results depend on tensor values.
 _OF_DATA = frozenset(
     ("aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount")
 )
@@ -40,11 +40,11 @@ _OF_DATA = frozenset(
 
 @dataclass(frozen=True)
 class NewExtents:
-    """New values of classes."""
+    """New values of extent classes."""
 
     changed: dict[int, int]
-    unknown: frozenset[int] = field(default_factory=frozenset)  # scaled in proportion
-    of_data: frozenset[int] = field(default_factory=frozenset)  # depend on values (routing)
+    unknown: frozenset[int] = field(default_factory=frozenset)  # classes scaled in proportion
+    of_data: frozenset[int] = field(default_factory=frozenset)  # classes that depend on tensor values (routing)
 
     __repr__ = brief
 
@@ -56,38 +56,38 @@ class Derivation:
     model: Model
     plan: Plan
     layout: Layout
-    recorded: Layout  # layout of the recorded job; the model is one of its ranks
+    recorded: Layout  # layout of the recorded job; the model was read from one of its ranks
     microbatches: int
-    rank_batch: int  # samples of a data-parallel rank per step, 0 if no batch was found
+    rank_batch: int  # samples per step on a data-parallel rank; 0 if no batch was found
     extents: NewExtents
     experts: ExpertRegions
     changed: Mapping[int, int]  # new values of classes within a microbatch
-    stages: list[int]  # stage of each unit
-    wraps: list[Wrap]  # FSDP units, the root first
-    reductions: Mapping[int, list[Partial]]  # partial results by the row of the call before their reduction
+    stages: list[int]  # pipeline stage of each unit
+    wraps: list[Wrap]  # FSDP units, root first
+    reductions: Mapping[int, list[Partial]]  # partial results, by the row of the call before the reduction
     regions: SequenceRegions | None
     clipping: Clipping
     buffers: list[Buffer]
-    keeps_gradients: bool  # the optimizer sets gradients to zero, not to None, so the first pass adds to them
+    keeps_gradients: bool  # True if gradients are zeroed instead of set to None, so the first pass adds to them
     finds_unused: bool
-    # per stage, the first data-parallel index that runs the same as each index
+    # for each stage and data-parallel index, the first index that runs the same program
     alike: list[list[int]] = field(default_factory=list)
     optimizers: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
 
     __repr__ = brief
 
     def units(self, stage: int) -> list[Unit]:
-        """Units of a stage, in forward order."""
+        """Return the units of a stage in forward order."""
         return [unit for unit, of_unit in zip(self.model.units, self.stages, strict=True) if of_unit == stage]
 
     def parameters(self, stage: int, index: int = 0) -> list[Parameter]:
-        """Parameters of a stage in optimizer order, for rank `index` of the ranks that share experts."""
+        """Return the parameters of a stage in optimizer order, for rank `index` among the ranks that share experts."""
         found = (parameter for unit in self.units(stage) for parameter in unit.parameters)
         owned = (parameter for parameter in found if self.experts.has(parameter, index))
         return sorted(owned, key=lambda parameter: parameter.number)
 
     def stage_wraps(self, stage: int) -> list[Wrap]:
-        """FSDP units of a stage, in forward order."""
+        """Return the FSDP units of a stage in forward order."""
         owned = {parameter.number for parameter in (*self.parameters(stage), *self.model.weights.frozen)}
         of_stage = [number for number, of_unit in enumerate(self.stages) if of_unit == stage]
         found = []
@@ -99,37 +99,37 @@ class Derivation:
         return sorted(found, key=lambda wrap: (not wrap.root, wrap.units))
 
     def sizes(self, parameter: Parameter) -> tuple[int, ...]:
-        """Sizes of a parameter on a rank before ZeRO shards it."""
+        """Return the sizes of a parameter on a rank, before ZeRO sharding."""
         return tuple(self.model.shape(self.experts.shape(parameter), self.changed))
 
     def shard(self, place: Coordinates) -> Shard | None:
-        """Part of the parameters that a rank's optimizer holds, None for all."""
+        """Return the part of the parameters in a rank's optimizer; None for all parameters."""
         if self.layout.zero == 0 or self.layout.dp == 1:
             return None
         return Shard(self.layout.dp, place.dp, flat=self.layout.zero < 3)
 
     def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
-        """Gradient buckets of a stage in reduction order; with an index, the expert buckets of that rank."""
+        """Return the gradient buckets of a stage in reduction order; with `index`, the expert buckets of a rank."""
         ready = in_order_of_gradients(self.units(stage))
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
         sized = [(p.number, prod(self.sizes(p)), p.itemsize, p.dtype) for p in ready]
-        if self.finds_unused:  # DDP keeps its first buckets, in parameter order (`_ddp_init_helper`)
+        if self.finds_unused:  # DDP keeps its initial buckets, which are in parameter order (`_ddp_init_helper`)
             return fill_buckets(sorted(sized), self.layout.bucket_mib)[::-1]
         return fill_buckets(sized, self.layout.bucket_mib)
 
     def gathered_again(self, wrap: Wrap) -> bool:
-        """Return whether FSDP frees a unit after forward and gathers it again in backward."""
+        """Return whether FSDP frees a unit's parameters after forward and gathers them again in backward."""
         given = self.layout.reshard_after_forward
         return not wrap.root and (wrap.again is not False if given is None else given)
 
     def representative(self, rank: int) -> int:
-        """First rank with the same stage and shard sizes; it runs the same calls with other peers."""
+        """Return the first rank with the same stage and shard sizes: it runs the same calls with different peers."""
         place = self.layout.coordinates(rank)
         return self.layout.rank(0, self.alike[place.pp][place.dp], place.pp)
 
     def optimizer(self, stage: int, index: int = 0) -> list[Call]:
-        """The optimizer's steps for the parameters of a stage."""
+        """Return the optimizer steps for the parameters of a stage."""
         key = stage, index
         if key not in self.optimizers:
             owned = {parameter.number for parameter in self.parameters(stage, index)}
@@ -147,7 +147,7 @@ class Derivation:
 
 
 def _of_lists(call: Call, owned: Set[int], model: Model) -> Iterator[Call]:
-    """An optimizer's call on lists, cut down to the entries of some parameters."""
+    """Yield an optimizer's list call, reduced to the entries of the owned parameters."""
     lists = model.weights.lists_of(call)
     count = next((len(tensors) for tensors in call.inputs if len(tensors) in lists), 0)
     places = [k for k, owner in enumerate(lists.get(count, ())) if owner.number in owned]
@@ -226,7 +226,7 @@ def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout)
 
 
 def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, int]) -> NewExtents:
-    """Carry another batch and divided extents through all relations (`Extents.solve`)."""
+    """Propagate a new batch and divided extents through all relations (`Extents.solve`)."""
     extents = model.extents
     moved = {root: new for root, new in batch.items() if extents.value[root] != new}
     if not moved:
@@ -252,7 +252,7 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
 
 
 def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, int]) -> set[int]:
-    """Classes without relations, such as a mask's, whose value only unchanged classes have."""
+    """Return classes without relations (such as in a mask) whose value occurs only in unchanged classes."""
     value = model.extents.value
     sizes = {value[root] for root, new in known.items() if new == value[root]}
     sizes -= {value[root] for root, new in known.items() if new != value[root]}
@@ -260,7 +260,7 @@ def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, in
 
 
 def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
-    """Classes next to the batch in a tensor, such as the layers of a recurrent state, are no batch."""
+    """Return classes that share a tensor with the batch and keep their value, such as layers in a recurrent state."""
     extents, periods = model.extents, {model.extents.value[root] for root in moved}
     found = set[int]()
     for shape in (shape for call in model.calls() for shape in call.shapes):
@@ -273,7 +273,7 @@ def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
 def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[Partial]) -> Iterator[Partial]:
     """Yield the partial results to reduce.
 
-    DTensor reduces all. Megatron sums input gradients first, so it reduces the last of a run.
+    DTensor reduces every partial result. Megatron adds consecutive input gradients and reduces only their sum.
     """
     for place, result in enumerate(partial):
         following = partial[place + 1] if place + 1 < len(partial) else None
@@ -288,7 +288,7 @@ def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[
 
 
 def _of_other_input(model: Model, plan: Plan, result: Partial, following: Partial) -> bool:
-    """Return whether a row layer's backward separates two partial gradients, so their inputs differ."""
+    """Return whether two partial gradients belong to different inputs: a row layer's backward runs between them."""
     if (result.number, result.unit) != (following.number, following.unit):
         return True
     leaves, divided, one = model.leaves, plan.divided, model.passes[result.number]
@@ -318,7 +318,7 @@ def _keeps_gradients(model: Model) -> bool:
 
 
 def _alike(derivation: Derivation, stage: int) -> list[int]:
-    """Map each data-parallel index to the first one with the same experts and shard sizes."""
+    """Map each data-parallel index to the first index with the same experts and shard sizes."""
     layout, experts = derivation.layout, derivation.experts
     flat = layout.zero < 3
     sizes = {
@@ -335,7 +335,7 @@ def _alike(derivation: Derivation, stage: int) -> list[int]:
 
 
 def in_order_of_gradients(units: Sequence[Unit]) -> list[Parameter]:
-    """Parameters in gradient order; parameters without a known call come last in their unit."""
+    """Return parameters in gradient order; parameters without a known gradient call come last in their unit."""
     known = {parameter for unit in units for parameter in unit.ready.values()}
     found: dict[Parameter, None] = {}
     for unit in reversed(units):

@@ -16,22 +16,22 @@ from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
 
 @dataclass(frozen=True)
 class DividedLayer:
-    """A layer of experts in one pass, with the classes of one rank's part."""
+    """A layer of experts in one pass, with the extent classes of one rank's part."""
 
     layer: ExpertLayer
     unit: int
-    own: tuple[int, ...]  # a rank's tokens, or room, for each expert
-    routing: Routing  # source of these numbers
-    tokens: tuple[int, ...]  # class of each expert's tokens or room on its rank
-    total: int  # class of all tokens together
-    experts: int  # number on a rank
+    own: tuple[int, ...]  # tokens (or capacity) per expert that come from one rank
+    routing: Routing  # source of the token counts
+    tokens: tuple[int, ...]  # class of each expert's tokens or capacity on its rank
+    total: int  # class of the total number of tokens
+    experts: int  # number of experts per rank
 
     __repr__ = brief
 
 
 class BackwardStages:
-    """Backward calls by stage, with their place in forward: stage 2k + 1 has the experts of layer k, 2k the calls
-    before.
+    """Backward calls by stage, with their index in forward. Stage 2k + 1 contains the experts of layer k, and stage 2k
+    the calls before these experts.
     """
 
     def __init__(self, unit: Unit, layers: Sequence[DividedLayer]) -> None:
@@ -58,7 +58,7 @@ class BackwardStages:
             self._calls.setdefault(current[0], []).append((call, current[1]))
 
     def calls(self, stage: int) -> list[tuple[Call, int]]:
-        """Calls of a stage, in order."""
+        """Return the calls of a stage in order."""
         return self._calls.get(stage, [])
 
 
@@ -73,7 +73,7 @@ def _stage(place: int, layers: Sequence[DividedLayer]) -> int:
 
 
 class RankCalls:
-    """Calls of a layer's experts at one rank's sizes."""
+    """Resizes the calls of a layer's experts for one rank."""
 
     def __init__(self, model: Model, one: DividedLayer, local: range) -> None:
         self._extents, self._one, self._local = model.extents, one, local
@@ -87,7 +87,7 @@ class RankCalls:
         self._all = {root: new for rows in self.token_rows for root, new in rows.items()}
 
     def call(self, call: Call, place: int) -> list[Call]:
-        """Return the call on this rank; empty for another rank's expert."""
+        """Return the call at this rank's sizes; an empty list if the expert is on another rank."""
         layer, e = self._one.layer, self._expert.get(place, -1)
         if e >= 0 and len(layer.experts) > 1:
             return [with_shapes(call, lambda shape: self._new(shape, self.token_rows[e]))] if e in self._local else []
@@ -114,7 +114,8 @@ class RankCalls:
     def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
         """Yield this rank's backward calls.
 
-        Gradients of a tensor with all experts' weights are added to the previous expert's, except for the rank's first.
+        If a tensor holds the weights of all experts, each expert's gradient is added to the gradient of the previous
+        expert, except for the first expert of the rank.
         """
         ran = list(dict.fromkeys(self._expert[place] for _, place in calls if place in self._expert))
         first = next((e for e in ran if e in self._local), -1)
@@ -141,14 +142,14 @@ class RankCalls:
 
 
 def token_rows(expert: Expert, extents: Extents) -> int:
-    """Extent of an expert's tokens, −1 if there are several."""
+    """Return the extent of an expert's tokens; −1 if it is ambiguous."""
     rows = [extent for extent in expert.entry.shape[:-1] if extents.value[extent] != 1]
     rows = rows[1:] if len(expert.entry.shape) > 2 and len(rows) == 2 else rows
     return rows[0] if len(rows) == 1 else -1
 
 
 def with_shapes(call: Call, new: Callable[[Shape], Shape]) -> Call:
-    """Replace extents in a call and its callees."""
+    """Return the call and its callees with new extents."""
 
     def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
         return tuple(tuple(None if shape is None else new(shape) for shape in tensors) for tensors in arguments)

@@ -1,8 +1,8 @@
-"""Expert parallelism: shard routed experts over ranks, which exchange tokens all-to-all.
+"""Expert parallelism: shard routed experts over ranks, which exchange tokens with all-to-all collectives.
 
-Example: four experts over two ranks. Rank 0 has experts 0 and 1. It sends the tokens of experts 2 and 3 to rank 1,
-receives rank 1's tokens of experts 0 and 1, and sorts them by expert. The results return the same way, as do gradients
-in backward. `expert_calls.py` gives a layer's recorded calls the sizes of one rank.
+Example: four experts on two ranks. Rank 0 has experts 0 and 1. It sends the tokens for experts 2 and 3 to rank 1,
+receives tokens for experts 0 and 1 from rank 1, and sorts tokens by expert. The results, and the gradients in backward,
+return the same way. `expert_calls.py` resizes a layer's recorded calls for one rank.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _COUNT = "int64", 8  # dtype and bytes of token counts
 class ExpertRegions:
     """Changes to a rank's program under expert parallelism.
 
-    Each rank has `count / ep` experts. It announces its token counts to the other ranks, sends the tokens, and sorts
-    received tokens by expert. Results and gradients return the same way. (S. Rajbhandari et al., "DeepSpeed-MoE", 2022;
-    without padding as in T. Gale et al., "MegaBlocks", 2022.) All ranks have equal routing.
+    Each rank has `count / ep` experts. It sends its token counts and tokens to the other ranks, and sorts the received
+    tokens by expert. Results and gradients return the same way (S. Rajbhandari et al., "DeepSpeed-MoE", 2022; without
+    padding as in T. Gale et al., "MegaBlocks", 2022). All ranks are assumed to have the same routing.
     """
 
     def __init__(self, model: Model, layout: Layout, changed: Mapping[int, int]) -> None:
@@ -66,20 +66,20 @@ class ExpertRegions:
 
     @property
     def parameters(self) -> set[Parameter]:
-        """Parameters of sharded experts."""
+        """The parameters of the sharded experts."""
         return {*self._stacked, *self._owner}
 
     def has(self, parameter: Parameter, index: int) -> bool:
-        """Return whether rank `index` of a group has a parameter, or a part of it."""
+        """Return whether rank `index` of a group has the parameter or a part of it."""
         return self._owner.get(parameter, index) == index
 
     def shape(self, parameter: Parameter) -> Shape:
-        """Extents of a parameter on a rank."""
+        """Return the extents of a parameter on a rank."""
         experts = self._stacked.get(parameter)
         return parameter.shape if experts is None else (experts, *parameter.shape[1:])
 
     def to_dict(self) -> dict[str, Any] | None:
-        """JSON-ready; None without experts."""
+        """Return a JSON-ready dict; None if there are no experts."""
         if not self.layers:
             return None
         one = self.layers[0]
@@ -94,7 +94,7 @@ class ExpertRegions:
 
     @property
     def stated(self) -> set[int]:
-        """Classes of tokens that follow from the assumed routing."""
+        """Token classes whose values follow from the assumed routing."""
         extents, counts = self._model.extents, {d.layer.count for d in self.layers}
         rows = (one.entry.shape[d.layer.padded : -1] for d in self.layers for one in d.layer.experts)
         found = {leaf for shape in rows for leaf in extents.leaves(shape)}
@@ -105,7 +105,7 @@ class ExpertRegions:
 
     @property
     def rooms(self) -> set[int]:
-        """Classes of the room for an expert's tokens, scaled in proportion to the tokens."""
+        """Classes of an expert's capacity, which is scaled in proportion to the tokens."""
         return {
             self._model.extents.root(one.layer.experts[0].entry.shape[1])
             for one in self.layers
@@ -113,7 +113,7 @@ class ExpertRegions:
         }
 
     def changed(self, index: int) -> dict[int, int]:
-        """New values of classes on rank `index` of a group."""
+        """Return the new values of classes on rank `index` of a group."""
         if index not in self._known:
             self._known[index] = dict(self._base)
             for one in self.layers if self._layout.ep > 1 else ():
@@ -121,14 +121,14 @@ class ExpertRegions:
         return self._known[index]
 
     def kind(self, index: int) -> tuple[int, ...]:
-        """Key that is equal for ranks that run the same. Experts that are called separately have separate times."""
+        """Return a key that is equal for ranks with the same program. Experts in separate calls have separate times."""
         if self._layout.ep == 1:
             return ()
         if any(len(one.layer.experts) > 1 for one in self.layers):
             return (index,)
         return tuple(value for one in self.layers for value in self._inside(one, index).values())
 
-    # how many tokens
+    # token counts
 
     def _divided(self, layer: ExpertLayer, unit: Unit, one: Pass) -> DividedLayer:
         extents, batch = self._model.extents, one.batch
@@ -185,7 +185,7 @@ class ExpertRegions:
     def _mine(self, one: DividedLayer, index: int) -> list[int]:
         return [one.own[e] for e in self._local(one, index)]
 
-    # programs
+    # rank programs
 
     def forward(self, unit: Unit, index: int) -> list[Call | Item]:
         found, at = list[Call | Item](), 0
@@ -225,7 +225,7 @@ class ExpertRegions:
         return found
 
     def optimizer(self, owned: Iterable[tuple[Call, Parameter | None]]) -> Iterator[tuple[Call, Parameter | None]]:
-        """Reduce an optimizer's calls to a rank's experts, if experts are a dimension of a parameter."""
+        """Reduce an optimizer's calls to the experts of a rank, if experts are a dimension of a parameter."""
         for call, parameter in owned:
             if parameter is not None:
                 yield with_shapes(call, self._of_parameter(parameter)), parameter
@@ -256,7 +256,7 @@ class ExpertRegions:
     # communication
 
     def _send(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """Send tokens, or gradients of the experts' output, to the experts' ranks, in expert order."""
+        """Send tokens, or gradients of expert outputs, to the ranks of the experts, in expert order."""
         expert, parts = one.layer.experts[0], self._layout.ep
         tensor = expert.entry if forward else expert.exit
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
@@ -275,7 +275,7 @@ class ExpertRegions:
         yield from self._ordered(one, index, width, element, by_expert=True)
 
     def _return(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """Send the experts' output, or gradients of their tokens, back to the tokens' ranks."""
+        """Send expert outputs, or gradients of tokens, back to the ranks that the tokens came from."""
         tensor = one.layer.experts[0].exit if forward else one.layer.experts[0].entry
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
         if one.layer.padded:
@@ -302,7 +302,7 @@ class ExpertRegions:
     def _ordered(
         self, one: DividedLayer, index: int, width: tuple[int, ...], element: tuple[str, int], *, by_expert: bool
     ) -> Iterator[Item]:
-        """Reorder tokens from rank order to expert order, or back."""
+        """Reorder tokens from rank order to expert order, or the reverse."""
         mine, parts = self._mine(one, index), self._layout.ep
         if len(mine) > 1:
             rows = [own for own in mine for _ in range(parts)] if by_expert else mine * parts
@@ -311,7 +311,7 @@ class ExpertRegions:
     def _padded(
         self, one: DividedLayer, width: tuple[int, ...], element: tuple[str, int], *, sent: bool
     ) -> Iterator[Item]:
-        """Exchange rooms of equal size."""
+        """Exchange token buffers of equal size, one per expert."""
         parts, each = self._layout.ep, one.layer.count // self._layout.ep
         shape = (one.layer.count, one.own[0], *width)
         ordered = (each, parts, *shape[1:]) if sent else (parts, each, *shape[1:])
@@ -336,7 +336,7 @@ def _cat(parts: Sequence[tuple[int, ...]], element: tuple[str, int]) -> Syntheti
 
 
 def _in_proportion(recorded: Sequence[int], total: int) -> list[int]:
-    """Split a total in proportion to numbers; the largest remainders are rounded up.
+    """Split a total in proportion to recorded numbers; the largest remainders are rounded up.
 
     Example:
         >>> _in_proportion([3, 1, 1], 3)

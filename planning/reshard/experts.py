@@ -1,4 +1,4 @@
-"""Find layers of routed experts: each expert's calls, and the tensors that enter and leave it."""
+"""Find layers of routed experts: the calls of each expert, and the tensors that enter and leave the expert."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..reshape.shapes.extents import Extents
 from .model import GivenTensor, Parameter, Weights, given_tensors
 from .step_calls import VIEWS, Call, tensor_values
 
-# A router chooses experts along the last dimension of their scores.
+# Operators with which a router chooses experts along the last dimension of the scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
 GROUPED = "grouped_mm"  # in names of GEMMs over all experts
 _STACKED_DIMS = 3  # dimensions of a tensor with all experts' weights: experts, rows, columns
 
 
 class TensorOrigin(NamedTuple):
-    """A tensor: the place of the call that made it (−1: from outside), and its number."""
+    """A tensor: the index of the call that made it (−1: external), and its number."""
 
     place: int
     number: int
@@ -30,15 +30,15 @@ class TensorOrigin(NamedTuple):
 
 @dataclass(frozen=True)
 class Expert:
-    """One expert, or all of them if one GEMM computes them together."""
+    """One expert, or all experts of a layer if one GEMM computes them together."""
 
-    places: tuple[int, ...]  # its calls in forward
-    parameters: tuple[Parameter, ...]  # only its own
+    places: tuple[int, ...]  # indices of the expert's calls in forward
+    parameters: tuple[Parameter, ...]  # parameters that only this expert uses
     entry: GivenTensor
     exit: GivenTensor
-    entered: TensorOrigin  # place of the call that makes `entry`
-    left: TensorOrigin  # place of the call that makes `exit`
-    contiguous: bool = True  # the entry is contiguous, so it is sent without a copy
+    entered: TensorOrigin  # origin of the tensor `entry`
+    left: TensorOrigin  # origin of the tensor `exit`
+    contiguous: bool = True  # True if the entry is contiguous and can be sent without a copy
 
     __repr__ = brief
 
@@ -48,16 +48,16 @@ class ExpertLayer:
     """A layer of routed experts in a forward pass."""
 
     count: int
-    top: int  # experts per token
-    router: int  # place of the call that chooses
-    experts: tuple[Expert, ...]  # in order; one entry if one GEMM computes all
-    stacked: tuple[Parameter, ...]  # parameters whose first dimension is the experts
-    scatter: int = -1  # place of the call that distributes tokens, −1 if each expert selects its tokens
-    gather: int = -1  # place of the call that joins the outputs
-    counts: tuple[int, ...] = ()  # places of calls that make the token counts
-    whole: tuple[bool, bool] = (True, True)  # tokens are in one tensor before and after
-    grouped: tuple[int, ...] = ()  # extents of each expert's tokens if one operator calls a GEMM for each
-    # places of other calls between experts; True if they use experts' results
+    top: int  # number of experts per token
+    router: int  # index of the call that chooses experts
+    experts: tuple[Expert, ...]  # experts in order; a single entry if one GEMM computes all experts
+    stacked: tuple[Parameter, ...]  # parameters whose first dimension is the expert
+    scatter: int = -1  # index of the call that distributes tokens; −1 if each expert selects its tokens
+    gather: int = -1  # index of the call that joins the outputs
+    counts: tuple[int, ...] = ()  # indices of the calls that compute token counts
+    whole: tuple[bool, bool] = (True, True)  # whether a single tensor holds all tokens, before and after the experts
+    grouped: tuple[int, ...] = ()  # extent of each expert's tokens, if one operator calls a GEMM per expert
+    # indices of other calls between experts; True if the call uses expert results
     middle: Mapping[int, bool] = field(default_factory=dict)
 
     __repr__ = brief
@@ -68,7 +68,7 @@ class ExpertLayer:
 
     @property
     def padded(self) -> bool:
-        """Return whether each expert has a fixed room for tokens."""
+        """True if each expert has a fixed capacity for tokens."""
         return len(self.experts[0].entry.shape) == _STACKED_DIMS
 
     def calls(self) -> Iterator[int]:
@@ -80,9 +80,9 @@ class ExpertLayer:
 def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> list[ExpertLayer]:
     """Find layers of routed experts among the topmost calls of a forward pass.
 
-    A call chooses among E scores of a token. After it come either E equal runs of calls, each with separate parameters
-    and tokens, or GEMMs with weights whose first dimension is E. Layers in which every expert works on all tokens do
-    not count.
+    A router call chooses among E scores per token. After the router come either E equal runs of calls with separate
+    parameters and tokens, or GEMMs with weights whose first dimension is E. Layers in which every expert processes all
+    tokens are ignored.
     """
     routers = [(at, *chosen) for at, call in enumerate(calls) if (chosen := _choice(call, extents)) is not None]
     found = list[ExpertLayer]()
@@ -96,7 +96,7 @@ def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> li
 
 
 def _choice(call: Call, extents: Extents) -> tuple[int, int, set[int]] | None:
-    """Return number of experts, experts per token, and the tokens' classes; None for other calls."""
+    """Return the number of experts, experts per token, and token classes; None if the call is not a router."""
     chooses = next((inner for inner in call.walk() if inner.name in CHOOSES), None)
     if chooses is None or not chooses.input_shapes or len(chooses.input_shapes[0]) < 2:
         return None
@@ -109,7 +109,7 @@ def _choice(call: Call, extents: Extents) -> tuple[int, int, set[int]] | None:
 
 
 class _ExpertSpan:
-    """Calls after a router, up to the next router."""
+    """The calls after a router, up to the next router."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _ExpertSpan:
         self.weights, self.extents, self.count, self.tokens = weights, extents, count, tokens
         self.taken, self.made = dict[int, set[TensorOrigin]](), dict[int, set[TensorOrigin]]()
         self.users = defaultdict[TensorOrigin, set[int]](set)
-        current: dict[tuple[int, ...], TensorOrigin] = {}  # numbers are reused when their tensors are freed
+        current: dict[tuple[int, ...], TensorOrigin] = {}  # a tensor number is reused after its tensor is freed
         for at in range(router, len(calls)):
             given, made = (
                 {tuple(value[:4]): value[0] for value in tensor_values(calls[at].record.get(side))}
@@ -149,7 +149,7 @@ class _ExpertSpan:
         return self._of_products(tuple(stacked), top) if stacked else self._of_runs(top)
 
     def _used(self, call: Call) -> dict[Parameter, int | None]:
-        """Parameters that a call takes, with the offset of the part; None for the whole."""
+        """Return the parameters that a call uses, with the offset of the used part (None: the whole parameter)."""
         found: dict[Parameter, int | None] = {}
         made = list(tensor_values(call.record.get("outputs")))
         for inner in call.walk():
@@ -185,7 +185,7 @@ class _ExpertSpan:
         )
 
     def _padded(self, entry: GivenTensor) -> bool:
-        """Return whether data is (experts, room, features)."""
+        """Return whether the data has shape (experts, capacity, features)."""
         shape, value = entry.shape, self.extents.value
         rows = {leaf for leaf in self.extents.leaves(shape[1:-1]) if value[leaf] > 1}
         return len(shape) == _STACKED_DIMS and value[shape[0]] == self.count and rows.isdisjoint(self.tokens)
@@ -223,7 +223,7 @@ class _ExpertSpan:
         return replace(layer, middle=self._middle(layer))
 
     def _own_tokens(self, at: int, used: Mapping[Parameter, int | None]) -> bool:
-        """Return whether a call's data has a number of rows that does not follow from the samples."""
+        """Return whether the number of rows in a call's data is independent of the number of samples."""
         data = [given for given in given_tensors(self.calls[at]) if not self._weight(given)]
         rows = {leaf for given in data for leaf in self.extents.leaves(given.shape[:-1])}
         return rows.isdisjoint(self.tokens) if data else all(part is not None for part in used.values())
@@ -236,7 +236,7 @@ class _ExpertSpan:
         return (self.calls[at].name, sizes)
 
     def _between(self, uses: Sequence[int]) -> list[int]:
-        """Calls with an expert's parameters, and calls between them that take their results."""
+        """Return the calls with an expert's parameters, and the calls between them that use their results."""
         made, places = set[TensorOrigin](), list[int]()
         for at in range(uses[0], uses[-1] + 1):
             if at in uses or not made.isdisjoint(self.taken[at]):
@@ -245,7 +245,7 @@ class _ExpertSpan:
         return places
 
     def _expert_of(self, places: list[int], parameters: Iterable[Parameter]) -> Expert | None:
-        """Return an expert with one input and one output, including views made only for it."""
+        """Return the expert if it has a single input and output, including views made only for the expert."""
         mine = set(places)
         made = set[TensorOrigin]().union(*(self.made[at] for at in places))
         entered = {
@@ -270,7 +270,7 @@ class _ExpertSpan:
         return Expert(tuple(places), own, entry, exit_, origin, out, contiguous(self.calls[taker], origin.number))
 
     def _counts(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Calls that make the ends of the experts' tokens."""
+        """Return the calls that compute the end of each expert's tokens."""
         mine = {at for at in places if not self._integers(at)}
         found = set[int]()
         for at in range(places[-1], self.router, -1):
@@ -283,20 +283,20 @@ class _ExpertSpan:
         return bool(made) and not any(is_floating(given.dtype) for given in made)
 
     def _scatter(self, experts: Sequence[Expert]) -> int:
-        """Find the call that makes the tokens of all experts, one tensor each."""
+        """Find the call that distributes the tokens to the experts, with one tensor per expert."""
         places, entered = {one.entered.place for one in experts}, {one.entered for one in experts}
         at = places.pop() if len(places) == 1 else -1
         return at if at > self.router and len(entered) == len(experts) and self.made[at] == entered else -1
 
     def _gather(self, experts: Sequence[Expert]) -> int:
-        """Find the call that takes the output of all experts and no other tensors."""
+        """Find the call that takes the outputs of all experts and no other tensors."""
         left = {one.left for one in experts}
         users = {at for one in left for at in self.users[one]} - {at for one in experts for at in one.places}
         at = users.pop() if len(users) == 1 else -1
         return at if at >= 0 and self.taken[at] == left else -1
 
     def _middle(self, layer: ExpertLayer) -> dict[int, bool]:
-        """Other calls between experts; True if they take experts' results, or serve such a call."""
+        """Return the other calls between experts; True for calls that use expert results, or feed only such calls."""
         own, made = set(layer.calls()), {expert.left for expert in layer.experts}
         found = dict[int, bool]()
         for at in range(min(own), layer.end):
@@ -310,7 +310,7 @@ class _ExpertSpan:
 
 
 def returned(call: Call) -> list[GivenTensor]:
-    """Tensors that a call returns; none if not fully recorded."""
+    """Return the tensors that a call returns; an empty list if they are not fully recorded."""
     values = list(tensor_values(call.record.get("outputs")))
     outputs = call.signature.outputs or () if call.signature is not None else ()
     if not len(values) == len(call.output_shapes) == len(outputs):
@@ -322,7 +322,7 @@ def returned(call: Call) -> list[GivenTensor]:
 
 
 def contiguous(call: Call, number: int) -> bool:
-    """Return whether a tensor is contiguous, or its layout is not recorded."""
+    """Return whether a tensor is contiguous, or its memory layout was not recorded."""
     given = call.record.get("inputs", {})
     for value, shape, strides in zip(*(given.get(key, ()) for key in ("values", "shapes", "strides")), strict=False):
         if isinstance(value, list) and value[:1] == [number] and strides:
@@ -332,7 +332,7 @@ def contiguous(call: Call, number: int) -> bool:
 
 
 def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
-    """Split a call on all experts or parameters into its shared first calls and the calls for each entry."""
+    """Split a call on a list of experts or parameters into its shared first calls and the calls for each entry."""
     each, before = divmod(len(call.children), count)
     parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
     if not each or len({tuple(child.name for child in part) for part in parts}) > 1:
@@ -341,7 +341,7 @@ def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
 
 
 def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
-    """Classes that slices shorten, in order."""
+    """Return the classes that slices shorten, in order."""
     pairs = (
         pair
         for call in calls
@@ -353,5 +353,5 @@ def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
 
 
 def joined_places(layers: Iterable[ExpertLayer]) -> set[int]:
-    """Places of calls within a layer of experts, where no unit may begin."""
+    """Return the indices of calls inside a layer of experts, where no unit may start."""
     return {place for layer in layers for place in range(layer.router + 1, layer.end)}

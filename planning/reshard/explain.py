@@ -1,4 +1,4 @@
-"""Explain, per unit, what a layout shards, on which evidence, and what it communicates."""
+"""Explain, for each unit, what a layout shards and communicates, and the evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOUND = {
 
 
 def explain(derivation: Derivation) -> str:
-    """Return the explanation as text, one paragraph per unit."""
+    """Return the explanation as text, with one paragraph per unit."""
     return "\n".join([*_model(derivation), *_wraps(derivation), *_units(derivation), *_communication(derivation)])
 
 

@@ -1,4 +1,4 @@
-"""Items of a rank's program: recorded calls, operators that the layout adds, communication, waits."""
+"""The items of a rank's program: recorded calls, added operators, communication, waits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", 
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of a parameter that an optimizer holds: by `torch.chunk`, or a range of all elements."""
+    """The part of a parameter in a rank's optimizer: a `torch.chunk` of the parameter, or a range of its elements."""
 
     count: int
     index: int
-    flat: bool  # all elements as one row (ZeRO 1, 2)
+    flat: bool  # True if the parameter is flattened before it is split (ZeRO 1, 2)
 
     def of(self, sizes: Sequence[int]) -> list[int]:
-        """Sizes of the part."""
+        """Return the sizes of this part."""
         if self.flat:
             whole = prod(sizes)
             part = -(-whole // self.count)
@@ -32,7 +32,7 @@ class Shard:
         return [max(0, min(part, sizes[0] - self.index * part)), *sizes[1:]]
 
     def padded(self, sizes: Sequence[int]) -> int:
-        """Elements of the largest part, which all ranks communicate."""
+        """Return the number of elements in the largest part, to which all ranks pad."""
         if self.flat or not sizes:
             return -(-prod(sizes) // self.count)
         return -(-sizes[0] // self.count) * prod(sizes[1:])
@@ -40,65 +40,65 @@ class Shard:
 
 @dataclass(frozen=True)
 class CommOp:
-    """One communication."""
+    """A collective or a message."""
 
     kind: CommOpKind
     dimension: str  # "tp", "dp", "pp", "ep" (ranks that share experts) or "edp" (ranks with the same experts)
-    shape: tuple[int, ...]  # shape of the input
+    shape: tuple[int, ...]  # shape of the input tensor
     out_elements: int
     dtype: str
     itemsize: int
-    peer: int = -1  # other rank of a message, else −1
-    key: str | None = None  # name for a `CommWait`; None if the next call waits
-    functional: bool = False  # issued as DTensor does
-    # rows of an all-to-all sent to and received from each rank; empty for equal parts
+    peer: int = -1  # peer rank of a message; −1 for a collective
+    key: str | None = None  # name that a `CommWait` refers to; None if the next call waits
+    functional: bool = False  # True if issued as a functional collective, as in DTensor
+    # rows that an all-to-all sends to and receives from each rank; empty if all parts are equal
     splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
     def elements(self) -> int:
-        """Elements of the input."""
+        """Number of elements in the input tensor."""
         return prod(self.shape)
 
 
 @dataclass(frozen=True)
 class CommWait:
-    """The host waits for communications here."""
+    """A wait of the host for communication."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class RecordedOp:
-    """A recorded call with its callees."""
+    """A recorded call, with its callees."""
 
     call: Call
-    changed: Mapping[int, int]  # new values of classes
-    microbatch: int = 0  # makes tensor numbers unique
-    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # items that follow inner calls, by row
-    shard: Shard | None = None  # part of parameters, gradients and state
-    divided: Set[int] | None = None  # storages that `shard` divides; None for all
+    changed: Mapping[int, int]  # new values of extent classes
+    microbatch: int = 0  # number of the microbatch, which makes tensor numbers unique
+    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # communication after inner calls, by row
+    shard: Shard | None = None  # part of the parameters, gradients and optimizer state on this rank
+    divided: Set[int] | None = None  # storages that `shard` divides; None for all storages
 
 
 @dataclass(frozen=True)
 class SyntheticOp:
-    """An operator that the layout adds."""
+    """An operator that the new layout adds."""
 
     name: str
     inputs: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, ...], ...]
     dtype: str
     itemsize: int
-    listed: bool = False  # the inputs are one list
-    wrap: str | None = None  # FSDP unit of copied gradients
+    listed: bool = False  # True if the inputs form a list
+    wrap: str | None = None  # FSDP unit whose gradients are copied
 
     @property
     def schema(self) -> str:
-        """Schema of the operator, "" if PyTorch registers it outside ATen."""
+        """Schema of the operator; "" for operators outside ATen."""
         return _SCHEMAS.get(self.name, "")
 
     @property
     def bytes(self) -> int:
-        """Bytes read and written."""
+        """Number of bytes read and written."""
         return self.itemsize * sum(prod(shape) for shape in (*self.inputs, *self.outputs))
 
 

@@ -1,4 +1,4 @@
-"""Reshard a job: traces of any rank, ranks that run the same, step time, memory, and gaps."""
+"""Reshard a job: the trace of any rank, groups of equal ranks, step time, memory, and gaps."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ from .recorded_job import recorded_layout
 from .resized_calls import ResizedCalls
 from .structure import read_model
 
-_NETWORK = Network(25.0, 5000.0)  # default: GB/s in one direction, ns per step
+_NETWORK = Network(25.0, 5000.0)  # default network: GB/s per direction, ns per communication step
 
 
 @dataclass(frozen=True)
 class Resharded:
-    """A job in another layout."""
+    """A job in a new layout."""
 
     derivation: Derivation
     network: Network
-    model: FittedModel | None = None  # predicts kernels; None to scale recorded times
-    # times of operators called on this machine (`etplus measure`), used instead of scaled times
+    model: FittedModel | None = None  # model that predicts kernel times; None to scale the recorded times
+    # operator times on this machine (`etplus measure`), which replace scaled times
     measured: Measured | None = None
     ranks: tuple[RecordedRank, ...] = ()  # recorded ranks to compare the derivation with
     stages: tuple[int, ...] | None = None  # recorded pipeline stage of each unit
@@ -74,19 +74,19 @@ class Resharded:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """Symbolic plan, JSON-ready."""
+        """The symbolic plan, JSON-ready."""
         return self.derivation.plan.to_dict(self.derivation.model)
 
     @gc_disabled()
     def trace(self, rank: int) -> Trace:
-        """Trace of a rank."""
+        """Return the trace of a rank."""
         self.layout.check(rank)
         scaled = build_trace(self.derivation, self._sizes, rank, self.network)
         times = self._times(scaled)
         return build_trace(self.derivation, self._sizes, rank, self.network, times) if times else scaled
 
     def _times(self, scaled: Trace) -> dict[int, int]:
-        """Times by node id in ns: kernels from the model, operators as measured on this machine."""
+        """Return times in ns by node ID: kernel times from the model, operator times measured on this machine."""
         found = {int(scaled.nodes.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
         if self.model is not None:
             ids = scaled.nodes.id[scaled.gpu.source].tolist()
@@ -104,13 +104,13 @@ class Resharded:
 
     @cached_property
     def _stages(self) -> Sequence[Trace]:
-        """One rank per stage, and each different rank that shares experts."""
+        """Traces of one rank per stage, and of each distinct rank among those that share experts."""
         ranks = (self.layout.rank(0, dp, stage) for stage in range(self.layout.pp) for dp in range(self.layout.ep))
         return [self.trace(rank) for rank in ranks if self.derivation.representative(rank) == rank]
 
     @cached_property
     def sources(self) -> Mapping[str, float]:
-        """Shares of operator CPU self time by source, as in a prediction."""
+        """Share of operator CPU self time per source, as in a prediction."""
         times = list[tuple[str, float]]()
         for trace in self._stages:
             executed = own_times(trace, self._executed)
@@ -121,7 +121,7 @@ class Resharded:
 
     @cached_property
     def rank_map(self) -> dict[int, list[int]]:
-        """Ranks that run the same, by representative."""
+        """Ranks that run the same program, by representative rank."""
         found: dict[int, list[int]] = {}
         for rank in range(self.layout.ranks):
             found.setdefault(self.derivation.representative(rank), []).append(rank)
@@ -129,17 +129,17 @@ class Resharded:
 
     @cached_property
     def memory(self) -> list[Memory]:
-        """Memory of one rank per stage."""
+        """Memory estimate of one rank per stage."""
         return [memory_of(self.derivation, stage) for stage in range(self.layout.pp)]
 
     @cached_property
     def not_derived(self) -> tuple[NotDerived, ...]:
-        """Operators with unknown extents, and unsharded parts of the model."""
+        """The gaps: operators with unknown extents, and parts of the model that are not sharded."""
         return not_derived(self.derivation)
 
     @cached_property
     def proof(self) -> SelfProof:
-        """Comparison of the recorded layout with itself, derived."""
+        """Comparison of the recording with the recorded layout as derived by this tool."""
         derivation = self.derivation
         ranks = self.ranks or (own_rank(derivation.model),)
         plan = replace(derivation.plan, stages=self.stages)
@@ -148,7 +148,7 @@ class Resharded:
 
     @cached_property
     def gradients(self) -> list[Gradients]:
-        """Communicated gradients of each stage; empty without data parallelism."""
+        """Communicated gradients per stage; empty without data parallelism."""
         found = (gradients(self.derivation, stage) for stage in range(self.layout.pp))
         return [one for one in found if one is not None]
 
@@ -158,25 +158,25 @@ class Resharded:
 
     @property
     def assumptions(self) -> list[str]:
-        """Assumptions that the recording does not show, one per line."""
+        """Assumptions that the recording cannot confirm, one per entry."""
         return assumptions(self.derivation)
 
     @cached_property
     def doubts(self) -> list[str]:
-        """Reasons to distrust the result, one per line; empty if all is derived."""
+        """Reasons to distrust the result, one per entry; empty if everything was derived."""
         return doubts(self.derivation, self.not_derived, self.gradients, self.proof)
 
     @cached_property
     @gc_disabled()
     def step_ns(self) -> int:
-        """Predicted step time over one rank per stage, ns."""
+        """Predicted step time in ns, from one rank per stage."""
         graphs = [build_graph(trace) for trace in self._stages]
         constants = [fit_constants(graph) for graph in graphs]
         return replay(join_ranks(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
 
     @gc_disabled()
     def matched(self) -> int:
-        """Check that collectives and messages match within their groups; return the number of comparisons."""
+        """Check that collectives and messages match within each group; return the number of comparisons."""
         layout, count = self.layout, 0
         programs = {rank: _communications(self.derivation, rank) for rank in self.rank_map}
         for rank, found in programs.items():
@@ -211,7 +211,7 @@ class Resharded:
         return len(mine)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/reshard.md."""
+        """Return a JSON-ready dict; docs/reference/reshard.md describes its keys."""
         layout = self.layout
         return {
             "layout": {
@@ -257,7 +257,7 @@ def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int
 
 
 def _part(comm: CommOp, side: int, place: int) -> int:
-    """Rows sent to (side 0) or received from (1) a member of the group; elements if all parts are equal."""
+    """Return the rows sent to (side 0) or received from (side 1) a member; the elements if all parts are equal."""
     return comm.splits[side][place] if comm.splits[side] else comm.elements
 
 
@@ -289,26 +289,26 @@ def reshard(
     plan: Any = None,
     step: int | None = None,
 ) -> Resharded:
-    """Derive a job in another parallel layout from a recorded one.
+    """Derive a job in a new parallel layout from a recorded job.
 
     Args:
-        traces: linked traces of one or more ranks of the job. The layout is derived from the first trace, or from one
-            trace per pipeline stage; all traces are compared with the derived recorded layout.
-        model: predicts kernels (`etplus predict fit`); None scales the recorded times with the work.
-        measured: times of operators on this machine at the derived shapes (`measure` of a derived trace).
-        network: the links; by default 25 GB/s and 5 µs per step.
-        recorded: the layout of the recorded job; None to recognize it.
-        plan: as `Resharded.plan` returns it, optionally edited; None for the plan that follows from the model.
-        step: number of the ProfilerStep; None for the step of median duration.
+        traces: linked traces of one or more ranks of the job. The new layout is derived from the first trace, or from
+            one trace per pipeline stage. As a check, the recorded layout is derived and compared with all traces.
+        model: model that predicts kernel times (`etplus predict fit`); None to scale recorded times with the work.
+        measured: operator times on this machine at the derived shapes (`measure` on a derived trace).
+        network: bandwidth and latency of the network; by default 25 GB/s and 5 µs per communication step.
+        recorded: layout of the recorded job; None to detect it.
+        plan: a plan from `Resharded.plan`, optionally edited; None for the plan that follows from the model.
+        step: number of the ProfilerStep; None for the step with the median duration.
 
     Raises:
-        UsageError: the layout does not divide the model, or the recording has too little to derive one.
+        UsageError: the layout does not divide the model, or the recording lacks required data.
 
     Example:
         >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
         1024
     """
-    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # may be read lazily
+    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # the sequence may load traces lazily
     if not given:
         raise UsageError("nothing to reshard; give the trace of a rank")
     was = recorded if recorded is not None else recorded_layout([given[0]])

@@ -1,9 +1,9 @@
 """Join the stages of a recorded pipeline into the program of one rank.
 
 Example: two stages with two microbatches. For each microbatch, the joined rank runs forward of stage 0, forward of
-stage 1, backward of stage 1 and backward of stage 0. One optimizer step over the parameters of both stages follows. The
-activation that stage 0 sends and the activation that stage 1 receives become one tensor, so shapes are followed through
-the whole model.
+stage 1, backward of stage 1 and backward of stage 0. A single optimizer step follows, with the parameters of both
+stages. The activation that stage 0 sends and the activation that stage 1 receives become the same tensor, so shapes can
+be followed through the whole model.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .stage_steps import StageStep, identify, read_stage
 from .step_calls import Call, is_tensor, tensor_values
 
 _SIDES = "inputs", "outputs"
-_APART = 32  # bits of a stage's sequence numbers
+_APART = 32  # number of bits for the sequence numbers of a stage
 
 
 @dataclass(frozen=True)
 class JoinedPipeline:
-    """A pipeline as one rank."""
+    """A pipeline, joined into one rank."""
 
     trace: Trace
     layout: Layout
-    begins: tuple[int, ...]  # rows that begin a stage
-    dropped: Mapping[int, frozenset[int]]  # rows of the schedule's calls, by rank
+    begins: tuple[int, ...]  # first row of each stage
+    dropped: Mapping[int, frozenset[int]]  # rows of the pipeline schedule's calls, by rank
 
     __repr__ = brief
 
 
 def join_stages(traces: Sequence[Trace], layout: Layout, step: int | None = None) -> JoinedPipeline:
-    """Join pipeline traces, one per stage, into one rank's program; sent and received tensors become one."""
+    """Join the traces of a pipeline, one per stage, into one rank's program; tensors are followed across stages."""
     chosen, numbers = _chosen(traces, layout), count(1)
     first = read_stage(chosen[0], 0, layout.pp, step, numbers)
     parts = len(first.forward)
@@ -81,7 +81,7 @@ def _chosen(traces: Sequence[Trace], layout: Layout) -> list[Trace]:
 
 
 def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
-    """Map tensor numbers to other numbers of the same tensor; a received tensor is the sent one."""
+    """Map each received tensor's number to the number of the sent tensor."""
     same = {new: old for stage in stages for new, old in stage.same.items()}
     for near, far in pairwise(stages):
         for source, target, onward in ((near, far, True), (far, near, False)):
@@ -100,7 +100,7 @@ def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
 
 @dataclass(eq=False)
 class _StageCall:
-    """A call of a stage, or a list call that several stages make. `sides` as in ETs, `own` is self time in ns."""
+    """A call of a stage, or a list call merged from several stages. `sides` is as in ETs; `own` is self time in ns."""
 
     call: Call
     stage: StageStep
@@ -136,16 +136,16 @@ def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:
 
 
 def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> list[_StageCall]:
-    """Merge the optimizer calls of all stages into one rank's calls.
+    """Merge the optimizer calls of all stages into the calls of one rank.
 
-    List calls get longer lists, calls for one parameter follow each other, and calls on single numbers or on results of
-    all parameters occur once.
+    The lists of list calls are concatenated, calls for single parameters are made one after the other, and calls on
+    scalars or on results over all parameters are made once.
     """
     runs = [[(name, list(some)) for name, some in groupby(calls, lambda one: one.call.name)] for calls in stages]
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
         return list(chain.from_iterable(stages))
     found = list[_StageCall]()
-    whole: dict[int, list[int]] = {}  # sizes of tensors made from lists
+    whole: dict[int, list[int]] = {}  # sizes of tensors that are computed from lists
     made = set[int]()
     for some in zip(*runs, strict=True):
         parts = [calls for _, calls in some]
@@ -195,7 +195,7 @@ def _on_longer_lists(calls: Sequence[_StageCall], whole: dict[int, list[int]], s
     sides = {name: _longer([one.sides.get(name) or {} for one in calls]) for name in ("inputs", "outputs")}
     outputs = sides["outputs"]
     for place, value in enumerate(outputs.get("values", [])):
-        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # such as a stack of all norms
+        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # such as a stack of norms
             sizes = [one.sides["outputs"]["shapes"][place][0] for one in calls]
             whole[value[0]] = [sum(sizes), *outputs["shapes"][place][1:]]
     if not any(map(_is_list, outputs.get("values", []))):
@@ -220,7 +220,7 @@ def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 for side, known in zip(sides, counts, strict=True)
             )
         )
-        if not _is_list(value) and not numbers:  # `numbers`: one per tensor
+        if not _is_list(value) and not numbers:  # `numbers` has an entry per tensor
             continue
         for key in ("values", "shapes", "strides"):
             if key in found and all(isinstance(side[key][place], list) for side in sides):
@@ -238,7 +238,7 @@ def _resize(call: _StageCall, whole: Mapping[int, list[int]]) -> None:
 
 
 class _StageWriter:
-    """Writes the calls of all stages one after the other, in one rank's order."""
+    """Writes the calls of all stages in the order of a single rank."""
 
     def __init__(self, source: Trace, same: dict[int, int]) -> None:
         self.source, self.same = source, same
@@ -246,7 +246,7 @@ class _StageWriter:
         self.runtime: list[Launch] = []
         self.edges: list[tuple[int, int, str]] = []
         self.begins: list[int] = []
-        self.busy: dict[int, tuple[int, int]] = {}  # by stream: end and id of its last event
+        self.busy: dict[int, tuple[int, int]] = {}  # end and ID of the last event on each stream
         self.ids, self.now = 2, 1_000_000
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id

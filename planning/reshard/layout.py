@@ -21,7 +21,7 @@ _MICROBATCHES = 4
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A rank's index along each dimension."""
+    """The index of a rank along each dimension of the layout."""
 
     tp: int
     dp: int
@@ -30,39 +30,39 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Layout:
-    """A model's layout over ranks.
+    """The parallel layout of a model over ranks.
 
-    Tensor parallelism is innermost in rank numbers and the pipeline outermost: rank = (pp · DP + dp) · TP + tp.
+    In rank numbers, tensor parallelism is innermost and the pipeline outermost: rank = (pp · DP + dp) · TP + tp.
 
     Example:
         >>> Layout(tp=2, dp=64, pp=4).ranks
         512
     """
 
-    tp: int = 1  # tp, dp, pp: ranks along tensor, data and pipeline parallelism
+    tp: int = 1  # tp, dp, pp: number of ranks along tensor, data and pipeline parallelism
     dp: int = 1
     pp: int = 1
-    zero: int = 0  # 0 for DDP; shard optimizer state (1), also gradients (2), also parameters (3: FSDP) over dp
-    batch: int | None = None  # global batch; None keeps the batch of a data-parallel rank (weak scaling)
-    # per step; None for the recorded number; in a new pipeline, the larger of 4 and the number of stages
+    zero: int = 0  # ZeRO stage: 0 is DDP, 1 shards optimizer state over dp, 2 also gradients, 3 also parameters (FSDP)
+    batch: int | None = None  # global batch size; None keeps the batch per data-parallel rank (weak scaling)
+    # microbatches per step; None for the recorded number, or in a new pipeline max(4, number of stages)
     microbatches: int | None = None
     schedule: Schedule = "1f1b"
-    # "dtensor" reduces the input gradient of each column layer separately, "megatron" once per block
+    # "dtensor" reduces the input gradient of each column layer separately; "megatron" reduces once per block
     tp_style: TensorStyle = "dtensor"
-    sequence_parallel: bool = False  # norms and residuals on 1/tp of the sequence (megatron style only)
-    # size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 with a first bucket of 1 MiB
+    sequence_parallel: bool = False  # norms and residuals use 1/tp of the sequence (megatron style only)
+    # size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 MiB, with 1 MiB for the first bucket
     bucket_mib: int | None = None
-    # FSDP units. None: as recorded, else each repeated block. "each": each part with one activation in and out. A
-    # number: parts with at least that many elements. A class: its modules. The root takes the remaining parameters.
+    # FSDP units. None: as recorded, otherwise each repeated block. "each": each part with a single activation in and
+    # out. A number: parts with at least this many elements. A class name: its modules. The root has the remainder.
     fsdp_wrap: str | None = None
-    no_sync: bool = False  # reduce gradients of several microbatches only after the last one
-    ep: int = 1  # ranks of a data-parallel group that share routed experts; it divides dp
-    # tokens of each expert: "recorded" proportions or "uniform". None uses the recorded ones and adds a doubt if they
-    # depend on values.
+    no_sync: bool = False  # True to reduce gradients only after the last microbatch
+    ep: int = 1  # number of data-parallel ranks that share routed experts; must divide dp
+    # tokens per expert: "recorded" proportions or "uniform". None uses the recorded proportions, and adds a doubt if
+    # they depend on tensor values.
     routing: Routing | None = None
-    find_unused_parameters: bool | None = None  # options of DDP; None as recorded with DDP, otherwise False and True
+    find_unused_parameters: bool | None = None  # DDP options; None: as recorded with DDP, otherwise False and True
     broadcast_buffers: bool | None = None
-    # FSDP frees a unit after forward and gathers it again in backward; None as recorded with FSDP, otherwise True
+    # FSDP frees units after forward and gathers them again in backward; None: as recorded with FSDP, otherwise True
     reshard_after_forward: bool | None = None
 
     __repr__ = brief
@@ -99,13 +99,13 @@ class Layout:
         return self.tp * self.dp * self.pp
 
     def parts(self, recorded: int) -> int:
-        """Return the number of microbatches, given the recorded number."""
+        """Return the number of microbatches; `recorded` is the recorded number."""
         if self.microbatches is not None:
             return self.microbatches
         return recorded if self.pp == 1 else max(_MICROBATCHES, self.pp, recorded)
 
     def check(self, rank: int) -> None:
-        """Raise UsageError if the layout has no such rank."""
+        """Raise UsageError if the layout does not have this rank."""
         if not 0 <= rank < self.ranks:
             raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.ranks - 1}")
 
@@ -118,10 +118,10 @@ class Layout:
         return (pp * self.dp + dp) * self.tp + tp
 
     def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
-        """Ranks that differ from a rank only along one dimension ("tp", "dp", "pp").
+        """Return the ranks that differ from a rank only along one dimension ("tp", "dp", "pp").
 
-        In a data-parallel group, consecutive ranks share experts ("ep"); every `ep`-th rank has the same experts
-        ("edp").
+        Two more dimensions divide data-parallel groups: consecutive ranks share experts ("ep"), and every `ep`-th rank
+        has the same experts ("edp").
         """
         if dimension == "ep":
             return tuple(self.rank(at.tp, at.dp - at.dp % self.ep + index, at.pp) for index in range(self.ep))
@@ -131,7 +131,7 @@ class Layout:
         return tuple(self.rank(**{**place, dimension: index}) for index in range(getattr(self, dimension)))
 
     def group_name(self, dimension: str, at: Coordinates) -> str:
-        """Unique name of a group: "tp_0" contains rank 0."""
+        """Return the unique name of a group, such as "tp_0" for the group with rank 0."""
         return f"{dimension}_{self.group(dimension, at)[0]}"
 
 
@@ -139,7 +139,7 @@ def parse_layout(text: str) -> Layout:
     """Parse "tp=2,dp=4,pp=1"; missing dimensions are 1.
 
     Raises:
-        UsageError: the text has another form.
+        UsageError: the text is malformed.
 
     Example:
         >>> parse_layout("tp=2,dp=4").ranks
@@ -155,7 +155,7 @@ def parse_layout(text: str) -> Layout:
 
 
 class Action(NamedTuple):
-    """A step of a stage: compute, send or receive. `joined` messages are issued with the next message."""
+    """An action of a stage: compute, send or receive. A `joined` message is issued together with the next message."""
 
     what: Literal["forward", "backward", "send forward", "receive forward", "send backward", "receive backward"]
     microbatch: int
@@ -163,7 +163,7 @@ class Action(NamedTuple):
 
 
 def actions(schedule: Schedule, stage: int, stages: int, microbatches: int) -> Iterator[Action]:
-    """Steps of a stage, as in torch.distributed.pipelining.schedules."""
+    """Yield the actions of a stage, as in torch.distributed.pipelining.schedules."""
     first, last = stage == 0, stage == stages - 1
     if schedule == "gpipe":
         for k in range(microbatches):
@@ -203,28 +203,28 @@ def _forward(microbatch: int, first: bool) -> Iterator[Action]:
 
 
 _FIRST = 1 << 20  # bytes of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES` in torch/csrc/distributed/c10d/reducer.hpp)
-_MIB = 25  # size of later buckets, DDP's default `bucket_cap_mb`
+_MIB = 25  # MiB in later buckets, DDP's default `bucket_cap_mb`
 
 
 @dataclass(frozen=True)
 class Bucket:
     """Gradients that are reduced together."""
 
-    parameters: tuple[int, ...]  # parameter numbers, in order
+    parameters: tuple[int, ...]  # parameter numbers in order
     elements: int
     dtype: str
     itemsize: int
 
 
 def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int | None = None) -> list[Bucket]:
-    """Fill buckets with gradients in the order in which they are ready.
+    """Fill buckets with gradients in the order in which gradients become ready.
 
-    A full bucket is closed; each dtype has separate buckets (`compute_bucket_assignment_by_size` in
+    A bucket is closed when it is full, and each dtype has separate buckets (`compute_bucket_assignment_by_size` in
     torch/csrc/distributed/c10d/reducer.cpp).
 
     Args:
-        gradients: parameter number, elements, itemsize, and dtype.
-        cap_mib: bucket size; None for DDP's default of 25, with 1 for the first bucket of a dtype.
+        gradients: parameter number, number of elements, itemsize and dtype of each gradient.
+        cap_mib: bucket size in MiB; None for DDP's default of 25, with 1 for the first bucket of each dtype.
     """
     open_by_type: dict[str, list[tuple[int, int]]] = {}
     limits: dict[str, int] = {}

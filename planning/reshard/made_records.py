@@ -1,4 +1,4 @@
-"""Derived nodes and their records, which are made on demand as the text of a file."""
+"""Derived nodes and their records. Records are generated on demand, as they would be written to a file."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ...trace.node_texts import Record
 from ...trace.trace import Trace
 
-IN_MEMORY = "<bytes>"  # file name of in-memory traces in messages
+IN_MEMORY = "<bytes>"  # file name for in-memory traces in messages
 LAUNCH = "cudaLaunchKernel"
 LAUNCH_NS = 5_000  # CPU time of a launch
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
-Arguments = dict[str, Any] | orjson.Fragment | None  # a node's inputs or outputs, as in an ET or as its JSON
+Arguments = dict[str, Any] | orjson.Fragment | None  # inputs or outputs of a node, as in an ET or as encoded JSON
 NodeTensors = tuple[Arguments, Arguments]
 
 
 @dataclass(slots=True)
 class MadeNode:
-    """A call, or with a category a GPU event. Fields without a column are made on demand."""
+    """A call, or a GPU event if it has a category. Fields without a column are generated on demand."""
 
     id: int
     name: str
@@ -55,7 +55,7 @@ class MadeNode:
     args: Callable[[], dict[str, Any]] = dict
 
     def close(self, begin: int, end: int, own: int) -> None:
-        """Set the call's times, ns."""
+        """Set the times of the call, in ns."""
         self.begin, self.dur = begin, max(end - begin, 0)
         self.own = max(min(own, self.dur), 0)
 
@@ -90,7 +90,7 @@ class MadeNode:
 
 
 class Launch(NamedTuple):
-    """A runtime call that launches an event."""
+    """A runtime call that launches a GPU event."""
 
     id: int
     begin: int
@@ -114,13 +114,13 @@ class Launch(NamedTuple):
 def rank_records(
     root: Mapping[str, Any], rows: Sequence[MadeNode | Launch], nodes: int, edges: Sequence[tuple[int, int, str]]
 ) -> MadeRecords:
-    """Return the records of a rank's nodes and launches.
+    """Return the records of the nodes and launches of a rank.
 
     Args:
-        root: members of the file's object; `nodes`, `runtime` and `edges` only mark positions.
-        rows: nodes, then runtime calls.
+        root: members of the file's top-level object; `nodes`, `runtime` and `edges` are only placeholders.
+        rows: nodes, followed by runtime calls.
         nodes: number of nodes.
-        edges: pairs of ids, with a kind.
+        edges: pairs of IDs, each with a kind.
     """
     return MadeRecords(partial(_row_texts, rows), partial(_rank_text, root, rows, nodes, edges))
 
@@ -140,7 +140,7 @@ def _rank_text(
     yield b"{" + b",".join(members) + b"}"
 
 
-# attributes of `MadeNode` that are node columns
+# attributes of `MadeNode` that become node columns
 _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
 
 
@@ -154,11 +154,11 @@ def trace_of_nodes(
     devices: Sequence[Any],
     distributed: Mapping[str, Any],
 ) -> Trace:
-    """Return a trace of made nodes and runtime calls, in this row order.
+    """Build a trace from derived nodes and runtime calls, in this row order.
 
     Args:
-        edges: pairs of ids, with a kind.
-        file: the recording that they are derived from.
+        edges: pairs of IDs, each with a kind.
+        file: name of the recording that the nodes are derived from.
         devices, distributed: Kineto's `deviceProperties` and `distributedInfo`.
     """
     ordered = sorted(set(edges), key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
@@ -226,5 +226,5 @@ def event_args(trace: Trace, row: Row) -> dict[str, Any]:
 
 
 def header_of(members: Mapping[str, Any]) -> Record:
-    """Members of a root as `Trace.header` has them."""
+    """Return members of the top-level object in the form of `Trace.header`."""
     return {key: msgspec.Raw(orjson.dumps(value)) for key, value in members.items()}

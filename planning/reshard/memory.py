@@ -1,8 +1,8 @@
-"""Estimate a rank's memory: parameters, optimizer state, and the lifetimes of its program's tensors.
+"""Estimate the memory of a rank: parameters, optimizer state, and the peak over the tensors in its program.
 
-Example: AdamW on 1 GB of parameters with FSDP over 4 ranks keeps 0.25 GB of parameters and 0.5 GB of state. The
-estimate then follows each call in order: results live until their last use, a unit's gathered parameters until the next
-gather. The peak of live bytes is added.
+Example: with AdamW and FSDP over 4 ranks, a model with 1 GB of parameters needs 0.25 GB for parameters and 0.5 GB for
+optimizer state per rank. The estimate then follows the calls in order: a result lives until its last use, and the
+gathered parameters of a unit live until the next gather. The peak of the live bytes is added.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values, walked
 
-# Parameter-sized tensors per parameter (torch.optim); momentum is seen in the calls.
+# Number of state tensors per parameter (torch.optim). Momentum is detected from the calls.
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one rank."""
+    """Memory of a rank in bytes."""
 
     parameters: int
     gradients: int
     optimizer: int
-    activations: int  # peak of all other results together
+    activations: int  # peak total of all other results
     buffers: int  # DDP's buckets, or FSDP's communication
-    total: int  # at the overall peak; gradients grow while activations shrink
+    total: int  # bytes at the overall peak, less than the sum, because gradients grow while activations shrink
 
     __repr__ = brief
 
@@ -89,20 +89,20 @@ def _states(derivation: Derivation) -> int:
 
 @dataclass
 class _Block:
-    """Memory that an operator allocated."""
+    """A block of memory that an operator allocated."""
 
     begin: int
     last: int
     size: int = 0
-    owner: int | None = None  # the call that accumulates a gradient
-    last_use: int | None = None  # FSDP reduced the gradient
+    owner: int | None = None  # row of the call that accumulates a gradient here
+    last_use: int | None = None  # time at which FSDP has reduced the gradient
 
 
 class _Lives:
-    """Memory blocks by storage; addresses are reused.
+    """Lifetimes of memory blocks, by storage. Addresses are reused.
 
-    A block begins when a call that is no view returns a storage that it did not take. FSDP2's blocks follow
-    `FSDPParamGroup` (torch/distributed/fsdp/_fully_shard).
+    A block starts when a call that is not a view returns a storage that was not among its inputs. Blocks for FSDP2
+    follow `FSDPParamGroup` (torch/distributed/fsdp/_fully_shard).
     """
 
     def __init__(self, derivation: Derivation, stage: int) -> None:
@@ -162,7 +162,7 @@ class _Lives:
             elif isinstance(item, SyntheticOp) and item.wrap is not None:
                 self._reduce(item)
             elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and self._reduced:
-                self._added = True  # to the part of an earlier microbatch
+                self._added = True  # gradients are added to those of an earlier microbatch
         if self._added:
             self._kept.pop().last = self.place
         self._close(self._kept)
@@ -173,14 +173,14 @@ class _Lives:
         return self.communicated[-1]
 
     def _communicate(self, size: int) -> _Block:
-        """Allocate a collective's memory; Gloo holds it twice while the collective runs."""
+        """Allocate the memory of a collective. Gloo needs twice the memory while the collective runs."""
         block = self._allocate(size)
         if self._copies:
             self._allocate(size)
         return block
 
     def _copy_out(self, key: str) -> None:
-        """Copy gathered parameters out. Backward frees them right away, forward after the next gather."""
+        """Copy gathered parameters out. Backward frees old memory right away; forward waits for the next gather."""
         outputs, (_, _, rest) = self._gathered.pop(key, []), key.partition(" ")
         again, label = rest.startswith("again "), rest.removeprefix("again ").rpartition(" ")[0]
         if outputs and not again:
@@ -190,7 +190,7 @@ class _Lives:
         self._close(outputs)
 
     def _reduce(self, item: SyntheticOp) -> None:
-        """Free the whole parameters and the previously reduced unit's copy, then copy gradients and free them."""
+        """Free the unsharded parameters and the copy of the previously reduced unit; copy and free the gradients."""
         self._close(self._whole.pop(item.wrap or "", []))
         self._close(self._reduced)
         if self._added:

@@ -1,10 +1,10 @@
 """The model of one recorded training step on one device, as typed data for the other modules of this package.
 
-`structure.read_model` fills it. A `Model` has `Unit`s (a block around a residual, or a single layer) with the calls of
-their forward and backward passes, `Parameter`s numbered as in the optimizer, `Buffer`s, and FSDP units (`Wrap`). Sizes
-are classes of equal extents (`Extents`): "the batch" is a class, and a layout gives classes new values.
+`structure.read_model` builds a `Model`. It has `Unit`s (a block with a residual connection, or a single layer) with
+their forward and backward calls, `Parameter`s numbered as in the optimizer, `Buffer`s, and FSDP units (`Wrap`). Sizes
+are classes of equal extents (`Extents`): "the batch" is such a class, and a layout assigns new values to classes.
 
-Example: a two-layer MLP has two units of one `aten::linear` each, four parameters (0 to 3), and `batch`, the class of
+Example: a two-layer MLP has two units with one `aten::linear` each, four parameters (0 to 3), and `batch`, the class of
 the first extent of both activations.
 """
 
@@ -26,43 +26,43 @@ from .items import Shard
 from .step_calls import Call, tensor_values, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
-# GEMM operators, with the positions of their factors.
+# GEMM operators, with the argument positions of the two factors.
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 Evidence = Literal["optimizer", "shapes", "use"]
 
 
 @dataclass(eq=False)
 class Parameter:
-    """A parameter of the model; tied weights are one parameter."""
+    """A parameter of the model. Tied weights are a single parameter."""
 
     number: int  # position in the optimizer's order (`model.parameters()`)
-    shape: Shape  # classes of its extents
+    shape: Shape  # extents of the parameter
     itemsize: int
     dtype: str
-    unit: int = -1  # unit, use, storage: unit, first place of use, and storage in forward; −1 if unknown
+    unit: int = -1  # unit, use, storage: unit, index of the first use, and storage in forward; −1 if unknown
     use: int = -1
     storage: int = -1
     elements: int = 0
-    accumulates: bool = True  # it has a gradient
-    frozen: bool = False  # it has neither gradient nor update, but FSDP gathers it
+    accumulates: bool = True  # True if it has a gradient
+    frozen: bool = False  # True if it has no gradient and no update, but FSDP gathers it
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor of the model that the optimizer does not change."""
+    """A tensor in the model that the optimizer does not change."""
 
     sizes: tuple[int, ...]
     dtype: str
     itemsize: int
-    written: bool  # forward changes it (running statistics)
+    written: bool  # True if forward changes it (running statistics)
 
     __repr__ = brief
 
 
 class GivenTensor(NamedTuple):
-    """A tensor that a call takes: classes of its extents and position in a storage."""
+    """An input tensor of a call: its extents, and its position in a storage."""
 
     number: int
     shape: Shape
@@ -73,33 +73,33 @@ class GivenTensor(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Elements [begin, end) of a storage that belong to a parameter."""
+    """A range [begin, end) of elements in a storage that belongs to a parameter."""
 
     begin: int
     end: int
     parameter: Parameter
 
 
-# Optimizer steps, each with its calls and their parameter (None: all).
+# Optimizer steps, each with its calls and the parameter of each call (None: all parameters).
 Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
-Lists = Mapping[int, Sequence[Parameter]]  # parameter of each entry, by length of the list
+Lists = Mapping[int, Sequence[Parameter]]  # the parameter of each list entry, by length of the list
 
 
 @dataclass
 class Weights:
-    """The parameters of a step, and the tensors that hold them."""
+    """The parameters of a step, and the tensors that contain them."""
 
-    parameters: list[Parameter] = field(default_factory=list)  # in the optimizer's order
+    parameters: list[Parameter] = field(default_factory=list)  # parameters in optimizer order
     optimizer: Owned = field(default_factory=list)
-    # the optimizer changes memory that forward reads ("optimizer"), weights have the shapes that it changes ("shapes"),
-    # or layers take them as weights ("use")
+    # how the parameters were found: the optimizer changes memory that forward reads ("optimizer"), weights have the
+    # shapes that the optimizer changes ("shapes"), or layers use them as weights ("use")
     evidence: Evidence = "optimizer"
     by_storage: dict[int, list[Region]] = field(default_factory=dict)  # parameters by storage in forward
     by_number: dict[int, Parameter] = field(default_factory=dict)  # parameters by tensor number in forward
-    by_shard: dict[int, Parameter] = field(default_factory=dict)  # by storage of a rank's part (FSDP)
-    part: Shard | None = None  # the part of each parameter that the recorded optimizer had, None for all
+    by_shard: dict[int, Parameter] = field(default_factory=dict)  # parameters by storage of their shard (FSDP)
+    part: Shard | None = None  # part of each parameter in the recorded optimizer; None for whole parameters
     frozen: list[Parameter] = field(default_factory=list)  # numbered after `parameters`
-    # parameters of the optimizer's list calls, by row, if it has groups
+    # parameters of the optimizer's list calls by row, if the optimizer has parameter groups
     lists: dict[int, Lists] = field(default_factory=dict)
 
     __repr__ = brief
@@ -109,20 +109,20 @@ class Weights:
         return [*self.parameters, *self.frozen]
 
     def lists_of(self, call: Call) -> Lists:
-        """Parameters of the entries of an optimizer's lists."""
+        """Return the parameters of an optimizer call's list entries."""
         return self.lists.get(call.row, {len(self.parameters): self.parameters})
 
     def taken(self, call: Call) -> Iterator[Parameter]:
-        """Trained parameters that a call takes, including views."""
+        """Yield the trained parameters among the inputs of a call, including views of parameters."""
         return (parameter for parameter in self.read(call) if not parameter.frozen)
 
     def read(self, call: Call) -> Iterator[Parameter]:
-        """Parameters and frozen weights that a call takes."""
+        """Yield the parameters and frozen weights among the inputs of a call."""
         for value in tensor_values(call.record.get("inputs")):
             yield from self.within(value)
 
     def takes(self, call: Call) -> bool:
-        """Return whether a call or its callees take a trained parameter."""
+        """Return whether a trained parameter is an input of a call or its callees."""
         return any(True for inner in call.walk() for _ in self.taken(inner))
 
     def freeze(self, found: Iterable[Parameter]) -> None:
@@ -130,7 +130,7 @@ class Weights:
         self.by_storage |= {weight.storage: [Region(0, 1 << 62, weight)] for weight in self.frozen}
 
     def within(self, value: Sequence[int]) -> Sequence[Parameter]:
-        """Parameters that an ET tensor ([number, storage, offset, elements, …]) equals, views or contains."""
+        """Return the parameters that an ET tensor [number, storage, offset, elements, …] equals, views or contains."""
         regions = self.by_storage.get(value[1])
         if regions is None:
             known = self.by_number.get(value[0])
@@ -146,7 +146,7 @@ class Weights:
 
 @dataclass
 class RecordedWrap:
-    """A recorded unit of FSDP2: storages of shards, gathered parameters and reduced gradients, with their ts."""
+    """A recorded FSDP2 unit: storages of shards, gathered parameters and reduced gradients, with timestamps."""
 
     label: str
     shards: tuple[int, ...] = ()
@@ -158,12 +158,12 @@ class RecordedWrap:
 
 @dataclass(eq=False)
 class Wrap:
-    """Parameters that FSDP gathers and reduces together."""
+    """An FSDP unit: parameters that FSDP gathers and reduces together."""
 
-    label: str  # the module's name or the block's number; "" for the root
+    label: str  # name of the module or number of the block; "" for the root
     parameters: list[int] = field(default_factory=list)
-    units: tuple[int, int] = (-1, -1)  # first and last unit that uses them
-    again: bool | None = None  # the recording gathers it again in backward; None if not recorded
+    units: tuple[int, int] = (-1, -1)  # first and last unit that uses the parameters
+    again: bool | None = None  # True if the recording gathers again in backward; None if not recorded
 
     __repr__ = brief
 
@@ -174,38 +174,38 @@ class Wrap:
 
 @dataclass(eq=False)
 class Unit:
-    """A part of the model with one tensor at each end: a block around a residual, or a single layer."""
+    """A part of the model with one tensor at each end: a block with a residual connection, or a single layer."""
 
     number: int
-    forward: list[Call]  # topmost calls
+    forward: list[Call]  # topmost forward calls
     backward: list[Call] = field(default_factory=list)
-    parameters: list[Parameter] = field(default_factory=list)  # in order of use
-    ready: dict[int, Parameter] = field(default_factory=dict)  # parameter of each AccumulateGrad, by row
-    # equal for units with the same operators and parameter shapes
+    parameters: list[Parameter] = field(default_factory=list)  # parameters in order of use
+    ready: dict[int, Parameter] = field(default_factory=dict)  # parameter of each AccumulateGrad call, by row
+    # key that is equal for units with the same operators and parameter shapes
     kind: str = ""
-    output: Shape = ()  # extents of the tensor that leaves
+    output: Shape = ()  # extents of the output tensor
     dtype: str = "float"
     itemsize: int = 4
-    alone: bool = True  # no other activation is alive at its end, so a pipeline can be cut there
+    alone: bool = True  # True if no other activation is live at the end, so a pipeline can be cut there
 
     __repr__ = brief
 
 
 @dataclass(eq=False)
 class Pass:
-    """One forward and backward pass, a recorded microbatch."""
+    """A forward and backward pass: one recorded microbatch."""
 
     units: list[Unit]
     loss_forward: list[Call]
     loss_backward: list[Call]
-    batch: int  # class of its batch extent, −1 for none
+    batch: int  # class of the pass's batch, −1 if unknown
 
     __repr__ = brief
 
 
 @dataclass(eq=False)
 class Model:
-    """One recorded step on one device."""
+    """A recorded step on one device."""
 
     trace: Trace
     extents: Extents
@@ -216,26 +216,26 @@ class Model:
     loss_backward: list[Call]
     after: list[Call]  # calls between backward and the optimizer
     optimizer: Owned
-    batch: int  # class of the batch extent, −1 for none
-    given: tuple[int, ...]  # extents of all tensors from outside
-    further: list[Pass] = field(default_factory=list)  # passes after the first one; their gradients are added
+    batch: int  # class of the batch, −1 if unknown
+    given: tuple[int, ...]  # extents of all external tensors
+    further: list[Pass] = field(default_factory=list)  # passes after the first pass, whose gradients are added
     weights: Weights = field(default_factory=Weights)
     buffers: list[Buffer] = field(default_factory=list)  # buffers that DDP broadcasts
     wraps: list[Wrap] = field(default_factory=list)  # recorded FSDP units
-    blocks: list[Wrap] = field(default_factory=list)  # FSDP units that follow from repeated calls
-    # buffers without a recorded broadcast (`own_buffers`: with one)
+    blocks: list[Wrap] = field(default_factory=list)  # FSDP units inferred from repeated calls
+    # buffers inferred without a recorded broadcast (`own_buffers` are recorded)
     inferred: list[Buffer] = field(default_factory=list)
-    sink: Shape | None = None  # extents of the model's output, which DDP copies with `find_unused_parameters`
+    sink: Shape | None = None  # extents of the model output, which DDP copies with `find_unused_parameters`
     finds_unused: bool = False
-    loose_blocks: bool = False  # other blocks are equally likely
+    loose_blocks: bool = False  # True if other blocks are equally likely
     own_buffers: bool = False
-    unreached: int = 0  # weights that do not reach the loss
-    optimizer_parts: int = 1  # ranks that share the recorded optimizer's state
-    unmatched: int = 0  # gradients without parameter
-    data: list[Shape] = field(default_factory=list)  # outside tensors that may have a batch
-    left_out: list[Call] = field(default_factory=list)  # calls of the recorded layout around gradient norms
-    step: list[Call] = field(default_factory=list)  # topmost calls
-    window: tuple[int, int] = (0, 0)  # begin and end, ns
+    unreached: int = 0  # number of weights that do not contribute to the loss
+    optimizer_parts: int = 1  # number of ranks that share the recorded optimizer's state
+    unmatched: int = 0  # number of gradients without a known parameter
+    data: list[Shape] = field(default_factory=list)  # external tensors that may have a batch dimension
+    left_out: list[Call] = field(default_factory=list)  # calls that the recorded layout adds around gradient norms
+    step: list[Call] = field(default_factory=list)  # topmost calls of the step
+    window: tuple[int, int] = (0, 0)  # start and end of the step, ns
 
     __repr__ = brief
 
@@ -271,7 +271,7 @@ class Model:
         return walked(call for unit in self.units for call in unit.forward)
 
     def attentions(self) -> Iterator[list[Shape]]:
-        """Extents of queries, keys and values of each attention in forward."""
+        """Yield the extents of query, key and value for each attention in forward."""
         for call in self.forward_calls():
             if "attention" in call.name:
                 yield [shape for tensors in call.inputs[:3] for shape in tensors if shape is not None]
@@ -281,7 +281,7 @@ class Model:
         return sum(prod(self.extents.sizes(parameter.shape)) for parameter in chosen)
 
     def size(self, extent: int, changed: Mapping[int, int]) -> int:
-        """Value of an extent with changed classes."""
+        """Return the value of an extent after classes changed."""
         return prod(self._size(leaf, changed) for leaf in self.extents.leaves([extent]))
 
     def _size(self, leaf: int, changed: Mapping[int, int]) -> int:
@@ -296,7 +296,7 @@ class Model:
         return [self.size(extent, changed) for extent in shape]
 
     def leaves(self, extents: Iterable[int]) -> list[int]:
-        """Classes in extents: factors of products and parts of sums, such as q, k and v of one GEMM."""
+        """Return the classes in extents: factors of products, and parts of sums (such as q, k and v of one GEMM)."""
         found: dict[int, None] = {}
         stack = self.extents.leaves(extents)[::-1]
         while stack:
@@ -318,7 +318,7 @@ class Model:
 
 
 def contracted(call: Call) -> tuple[int, ...]:
-    """Extents that a GEMM sums over, () for other calls."""
+    """Return the extents that a GEMM sums over; () for other calls."""
     if call.name not in PRODUCTS:
         return ()
     left = PRODUCTS[call.name][0]
@@ -328,7 +328,7 @@ def contracted(call: Call) -> tuple[int, ...]:
 
 
 def given_tensors(call: Call) -> list[GivenTensor]:
-    """Tensors that a call takes; none if the recording lacks some of them."""
+    """Return the input tensors of a call; an empty list if some are not recorded."""
     values = list(tensor_values(call.record.get("inputs")))
     signature = call.signature.tensors if call.signature is not None else ()
     if not len(values) == len(call.input_shapes) == len(signature):
@@ -340,7 +340,7 @@ def given_tensors(call: Call) -> list[GivenTensor]:
 
 
 def accumulations(calls: Iterable[Call]) -> Iterator[Call]:
-    """AccumulateGrad calls, including calls within reentrant checkpointing."""
+    """Yield AccumulateGrad calls, including calls inside reentrant checkpointing."""
     for call in calls:
         if ACCUMULATE in call.name:
             yield call

@@ -1,15 +1,15 @@
-"""List the gaps of a derived layout, and decide if the result is reliable.
+"""List the gaps of a derived layout, and decide whether the result is reliable.
 
-Three kinds of gaps are listed, with their share of the time or of the parameters:
+There are three kinds of gaps, listed with their share of the time or of the parameters:
 
-- operators with extents that follow from sharded ones in an unknown way, depend on values, or stay whole;
-- parameters that every tensor-parallel rank has whole;
-- communication that the recording does not show. Each rule of `_RULES` looks for one such gap.
+- operators whose extents depend on sharded extents in an unknown way, depend on values, or are not sharded;
+- parameters that are whole on every tensor-parallel rank;
+- communication that the recording does not show. Each rule in `_RULES` looks for one such gap.
 
-`doubts` turns the list into reasons to distrust the result; with any reason the command exits with status 3.
+`doubts` turns the list into reasons to distrust the result. If there are any, the command exits with status 3.
 
-Example: in a CNN with other sizes at each layer no block repeats. With FSDP, the rule `_fsdp_units` then asks for
-`--fsdp-wrap` and names the classes of modules that repeat.
+Example: no block repeats in a CNN with different sizes at each layer. With FSDP, the rule `_fsdp_units` then asks for
+`--fsdp-wrap` and lists the module classes that occur several times.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .proof import Gradients, SelfProof
 from .step_calls import BOOKKEEPING, VIEWS, Call, tensor_values, walked
 from .wraps import candidates
 
-_NAMED = 4  # operators named in a doubt; the report lists all
-# Share of time in underived operators that makes a result doubtful. Recorded layouts derived from themselves stay below
-# it.
+_NAMED = 4  # number of operators named in a doubt; the report lists all operators
+# A result is doubtful if more than this share of time is in operators that were not derived. Recorded layouts that are
+# derived from themselves have a smaller share.
 LEAST = 0.01
-# torch.compile hides parameters and buffers within these.
+# torch.compile hides parameters and buffers inside calls with these names.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
 _UNKNOWN = "follows from what is divided in an unknown way"
 _OF_DATA = "depends on values: in proportion"
@@ -40,7 +40,7 @@ _WHOLE = "whole on every tensor-parallel rank"
 
 @dataclass(frozen=True)
 class NotDerived:
-    """A part that stays as recorded or is scaled in proportion."""
+    """A part of the model that is kept as recorded, or is scaled in proportion."""
 
     what: str
     reason: str
@@ -73,7 +73,7 @@ def _operators(derivation: Derivation) -> Iterator[NotDerived]:
     for call in model.calls():
         own = int(model.trace.self_ns[call.index])
         whole += own
-        if ("::" not in call.name and call.children) or call.name in VIEWS:  # autograd nodes; their callees do the work
+        if ("::" not in call.name and call.children) or call.name in VIEWS:  # the callees of autograd nodes do the work
             continue
         classes = model.leaves_of(call)
         if not classes.isdisjoint(of_data):
@@ -94,7 +94,7 @@ def _loose(derivation: Derivation) -> set[int]:
     model, divided = derivation.model, derivation.plan.divided if derivation.layout.tp > 1 else set()
     extents, changed, value = model.extents, derivation.changed, model.extents.value
     loose: set[int] = set()
-    firm = set[int]()  # classes that keep their values if other firm classes do
+    firm = set[int]()  # classes that depend only on undivided extents
     related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
     for some, basis in extents.following:
         moved = [leaf for leaf in extents.leaves(basis) if leaf in divided]
@@ -109,9 +109,9 @@ def _loose(derivation: Derivation) -> set[int]:
 
 
 def _whole_products(derivation: Derivation) -> set[int]:
-    """Rows of GEMMs of samples, within repeated blocks, that tensor parallelism does not shard.
+    """Return rows of GEMMs on samples, in repeated blocks, that tensor parallelism does not shard.
 
-    GEMMs outside of blocks, such as the output layer, are whole in every implementation.
+    GEMMs outside blocks, such as the output layer, are never sharded in existing implementations.
     """
     if derivation.layout.tp == 1:
         return set()
@@ -146,7 +146,7 @@ def _parameters(derivation: Derivation) -> Iterator[NotDerived]:
         yield NotDerived("parameters", _WHOLE, len(kept), share, "parameters")
 
 
-# rules: subject, reason and count of unknown communication; a count of 0 means none
+# rules yield subject, reason and count of unknown communication; a count of 0 means no gap
 
 _Gap = tuple[str, str, int]
 
@@ -192,7 +192,7 @@ def _gradients(derivation: Derivation) -> Iterator[_Gap]:
         if model.trains:
             sparse = {call.row for call in model.calls() if call.name.startswith("aten::_sparse_coo_tensor")}
             yield "gradients", "sparse ones, whose elements depend on values", len(sparse)
-        if derivation.layout.zero < 3:  # FSDP2 gathers frozen or unused weights and does not reduce them
+        if derivation.layout.zero < 3:  # FSDP2 gathers frozen or unused weights, but does not reduce them
             reason = "their layers do not reach the loss; DDP reduces them with the others unless they are frozen"
             yield "weights without a gradient", reason, model.unreached
     divides = derivation.layout.zero == 3 or _divides_the_model(derivation)
@@ -296,7 +296,7 @@ def _reduces(call: Call) -> bool:
 
 
 def _unplaced(derivation: Derivation) -> bool:
-    """Return whether a frozen weight may belong to another model, which runs without autograd."""
+    """Return whether frozen weights may belong to another model, which runs without autograd."""
     model = derivation.model
     if derivation.layout.pp > 1 or model.weights.evidence != "optimizer":
         return True
@@ -310,7 +310,7 @@ def _forward_calls(model: Model) -> Iterator[Call]:
 
 
 def _frozen_apart(model: Model) -> set[int]:
-    """Frozen weights that only calls without autograd take: they may belong to another model, such as a teacher."""
+    """Return frozen weights that only calls without autograd use; they may be another model's, such as a teacher's."""
     differentiated = {
         weight.number for call in _forward_calls(model) if call.sequence >= 0 for weight in model.weights.read(call)
     }
@@ -318,9 +318,9 @@ def _frozen_apart(model: Model) -> set[int]:
 
 
 def _feeds_the_model(model: Model) -> bool:
-    """Return whether layers with parameters take results of frozen weights without autograd, unlike for a teacher."""
+    """Return whether layers with parameters use results of the frozen weights. This is not the case for a teacher."""
     apart = _frozen_apart(model)
-    made: dict[int, frozenset[int]] = {}  # by storage: the frozen weights that it depends on
+    made: dict[int, frozenset[int]] = {}  # by storage: frozen weights that the contents depend on
     reached = set[int]()
     for call in (call for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in part):
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}
@@ -359,9 +359,9 @@ def _users(model: Model, parameter: Parameter) -> Set[int]:
 
 
 def assumptions(derivation: Derivation) -> list[str]:
-    """Return unrecorded facts that data parallelism depends on, one per line."""
+    """Return unrecorded facts that data parallelism depends on, one per entry."""
     model, layout = derivation.model, derivation.layout
-    shown = model.wraps if layout.zero == 3 else model.own_buffers  # recorded with FSDP, or DDP
+    shown = model.wraps if layout.zero == 3 else model.own_buffers  # recorded with FSDP or DDP
     if layout.dp == 1 or shown or not model.trains:
         return []
     if layout.zero < 3:
@@ -388,7 +388,7 @@ def assumptions(derivation: Derivation) -> list[str]:
 def doubts(
     derivation: Derivation, gaps: Sequence[NotDerived], gradients: Sequence[Gradients], proof: SelfProof
 ) -> list[str]:
-    """Return reasons to distrust the result, one per line."""
+    """Return reasons to distrust the result, one per entry."""
     found = []
     operators = [row for row in gaps if row.kind == "operators"]
     share = sum(row.share for row in operators)

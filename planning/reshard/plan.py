@@ -1,8 +1,8 @@
-"""Plan the sharding: the units that are layers, the extents that tensor parallelism divides, the partial results.
+"""Plan the sharding: pipeline layers, extents that tensor parallelism divides, and partial results.
 
-Example: in an MLP `(4h, h)` then `(h, 4h)` the extent 4h is first in one weight and second in the other, and no norm
-has it. So the plan divides 4h: the first weight by columns, the second by rows. The second result is partial and is
-all-reduced.
+Example: an MLP has weights of shape `(4h, h)` and `(h, 4h)`. The extent 4h is the first in one weight and the second in
+the other weight, and no norm has it. So the plan divides 4h: the first layer is a column layer, the second a row layer.
+The result of the second layer is partial and needs an all-reduce.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Division:
 
     extent: int
     size: int
-    columns: tuple[int, ...]  # parameters with it in the first dimension
-    rows: tuple[int, ...]  # parameters with it in the second dimension
-    unit: int  # the first unit that has it
+    columns: tuple[int, ...]  # parameters whose first dimension is this extent
+    rows: tuple[int, ...]  # parameters whose second dimension is this extent
+    unit: int  # first unit with this extent
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The division of a model by tensor and pipeline parallelism."""
+    """The division of a model for tensor and pipeline parallelism."""
 
     divisions: tuple[Division, ...]
-    layers: tuple[int, ...]  # units that the pipeline distributes evenly if `stages` is None
-    stages: tuple[int, ...] | None = None  # stage of each unit
+    layers: tuple[int, ...]  # units that are distributed evenly over the pipeline if `stages` is None
+    stages: tuple[int, ...] | None = None  # pipeline stage of each unit
 
     __repr__ = brief
 
@@ -49,7 +49,7 @@ class Plan:
         return {division.extent for division in self.divisions}
 
     def to_dict(self, model: Model) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/reshard.md."""
+        """Return a JSON-ready dict; docs/reference/reshard.md describes its keys."""
         return {
             "version": _VERSION,
             "batch": model.extents.value[model.batch] if model.batch >= 0 else None,
@@ -80,7 +80,7 @@ class Plan:
         }
 
     def stage_of(self, model: Model, stages: int) -> list[int]:
-        """Return the stage of each unit."""
+        """Return the pipeline stage of each unit."""
         if self.stages is not None:
             if len(self.stages) != len(model.units) or sorted(set(self.stages)) != list(range(stages)):
                 raise UsageError(f"the plan distributes the units over other stages than 0 to {stages - 1}; edit it")
@@ -102,26 +102,27 @@ class Plan:
 
 
 def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
-    """Make the plan that follows from the model's structure.
+    """Make a plan from the structure of the model.
 
-    If each of the `recorded_tp` recorded ranks has one head, tensor parallelism divides the head's width.
+    `recorded_tp` is the recorded degree of tensor parallelism. If each recorded rank has a single attention head, the
+    plan divides the width of the head.
     """
     return Plan(tuple(_divisions(model, recorded_tp)), tuple(_layers(model.units)))
 
 
 def _layers(units: Sequence[Unit]) -> list[int]:
-    """Units from the first to the last kind that occurs more than once."""
+    """Return the units from the first to the last unit whose kind occurs more than once."""
     counts = Counter(unit.kind for unit in units)
     repeated = [unit.number for unit in units if counts[unit.kind] > 1]
     return list(range(repeated[0], repeated[-1] + 1)) if repeated else []
 
 
 def _divisions(model: Model, recorded_tp: int) -> list[Division]:
-    """Find extents that one weight's rows and another weight's columns share, and no norm and no residual has.
+    """Find extents that are rows of one weight and columns of another weight, but in no norm or residual.
 
-    A GEMM with a divided first extent is a column layer, a GEMM with a divided second extent is a row layer
-    (Megatron-LM: M. Shoeybi et al., 2019). No layer is both: in a chain every second extent is divided. Heads of keys
-    and values follow the heads of queries.
+    A layer with a divided first extent is a column layer, and a layer with a divided second extent is a row layer
+    (Megatron-LM: M. Shoeybi et al., 2019). A layer is never both, so every second extent in a chain is divided. Key and
+    value heads are divided like query heads.
     """
     leaves, biases = model.leaves, _biases(model)
     weights = [
@@ -158,7 +159,7 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
 
 
 def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
-    """Map heads of keys and values to heads of queries, and return the classes of head dimensions."""
+    """Return a map from key and value heads to query heads, and the classes of head dimensions."""
     heads: dict[int, int] = {}
     dims: set[int] = set()
     for given in model.attentions():
@@ -170,7 +171,7 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
 
 
 def single_heads(model: Model) -> set[int]:
-    """Head widths of attentions with one head."""
+    """Return the head widths of attentions with a single head."""
     value, leaves = model.extents.value, model.extents.leaves
     return {
         leaf
@@ -222,7 +223,7 @@ def _biases(model: Model) -> set[Parameter]:
 
 
 def plan_from_dict(given: Any, model: Model) -> Plan:
-    """Read a plan from `Plan.to_dict`, which a user may have edited."""
+    """Read a plan that `Plan.to_dict` wrote and that a user may have edited."""
     try:
         if given["version"] != _VERSION:
             raise UsageError(
@@ -254,8 +255,8 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
 
 
 def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, taken: Set[int]) -> Division:
-    """Find the division that a plan names. If several are equal, such as heads of queries and keys in one GEMM, take
-    the next one.
+    """Find the division that a plan refers to. If several divisions match, such as query heads and key heads in one
+    GEMM, return the next division that is not in `taken`.
     """
     by_number = {parameter.number: parameter for parameter in model.parameters}
     extents = [by_number[column].shape[0] for column in columns if column in by_number]
@@ -271,18 +272,18 @@ def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: 
 
 @dataclass(frozen=True)
 class Partial:
-    """A GEMM with a partial result if its inner extent is divided."""
+    """A GEMM whose result is partial, because its inner extent is divided."""
 
     call: Call
-    after: Call  # the call before the reduction
-    forward: bool  # it belongs to a row layer; otherwise it is an input gradient
+    after: Call  # call before the reduction
+    forward: bool  # True for the output of a row layer, False for an input gradient
     unit: int
-    place: int  # among all calls of the unit's forward or backward
-    number: int = 0  # number of the pass
+    place: int  # index among all calls in the unit's forward or backward
+    number: int = 0  # index of the pass
 
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:
-    """GEMMs over a divided extent in all passes, with the place of their reduction."""
+    """Return the partial results of all passes, each with the call before its reduction."""
     divided = plan.divided
     found: list[Partial] = []
     for number, unit in ((number, unit) for number, one in enumerate(model.passes) for unit in one.units):
@@ -304,14 +305,14 @@ def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
 
 
 def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:
-    """Find the call that returns the result as the model sees it: the layer around it, or the view after it."""
+    """Find the call that returns the result to the model: the enclosing layer, or the next view."""
     top = forward[place]
     following = forward[place + 1] if top is call and place + 1 < len(forward) else top
     return following if following.name in ("aten::_unsafe_view", "aten::view") else top
 
 
 def _after_backward(flat: Sequence[tuple[Call, Call]], top: Call) -> Call:
-    """Find the next view of the input's gradient, otherwise the autograd call around it."""
+    """Find the next view of the input gradient, otherwise the enclosing autograd call."""
     passed = False
     for other, call in flat:
         if other is top:

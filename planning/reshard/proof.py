@@ -1,4 +1,4 @@
-"""Check a derived layout: derive the recorded layout from itself, compare gradients with parameters, check scaling."""
+"""Check a derived layout: compare the re-derived recorded layout with the recording, and gradients with parameters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ISSUED = {
     "send": "send",
     "recv_": "recv",
 }
-_NAMED = 8  # differences to name; all are counted
+_NAMED = 8  # number of differences to show; all are counted
 
 _Work = tuple[str, tuple[tuple[int, ...], ...]]
 _Comm = tuple[str, int]
@@ -41,24 +41,24 @@ _Comm = tuple[str, int]
 
 @dataclass(frozen=True)
 class Gradients:
-    """Gradient elements that a rank of a stage communicates per step."""
+    """Number of gradient elements that a rank of a stage communicates per step."""
 
     stage: int
     communicated: int
     parameters: int
-    padding: int  # rounds up sharded parameters
+    padding: int  # additional elements that round up sharded parameters
 
     __repr__ = brief
 
     @property
     def whole(self) -> bool:
-        """Return whether exactly all gradients are communicated."""
+        """True if the communicated elements are exactly the parameters plus padding."""
         return self.communicated == self.parameters + self.padding
 
 
 @dataclass(frozen=True)
 class RecordedRank:
-    """A recorded rank to compare a derivation with."""
+    """A recorded rank that a derivation is compared with."""
 
     trace: Trace
     number: int | None = None
@@ -74,11 +74,11 @@ class RecordedRank:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Begin and end of the step, ns."""
+        """Start and end of the step, in ns."""
         return step_window(self.trace, self.number)
 
     def work(self) -> list[Call]:
-        """Operators that compute, in order."""
+        """The compute operators, in order."""
         step = last_step(read_step(self.trace, Shapes(), self.number)) if self.known is None else self.known
         known = {call.row for top in step if top.name in _OWN for call in top.walk()} | self.left_out
         calls = [call for call in walked(step) if _works(call) and call.row not in known]
@@ -95,14 +95,14 @@ class RecordedRank:
 
 
 def own_rank(model: Model, step: int | None = None) -> RecordedRank:
-    """Return the rank that a model was read from."""
+    """Return the recorded rank that the model was read from."""
     return RecordedRank(model.trace, step, model.step, {call.row for call in model.left_out})
 
 
 def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] = frozenset()) -> RecordedRank:
     """Read another rank of the same job.
 
-    `left_out`: rows of calls that the recorded layout adds there.
+    `left_out`: rows of calls that the recorded layout adds on this rank.
     """
     works = tuple((call.name, _recorded_sizes(call)) for call in model.left_out if _works(call))
     return RecordedRank(trace, step, None, left_out, works)
@@ -110,30 +110,30 @@ def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] 
 
 @dataclass(frozen=True)
 class SelfProof:
-    """The recorded layout derived from itself and compared with the recorded ranks."""
+    """Result of deriving the recorded layout from itself and comparing it with the recorded ranks."""
 
-    operators: int  # recorded number
-    communications: int  # recorded number
+    operators: int  # number of recorded operators
+    communications: int  # number of recorded communications
     # recorded operators that the derivation lacks, by name and sizes
     missing: Counter[_Work] = field(default_factory=Counter)
     extra: Counter[_Work] = field(default_factory=Counter)  # derived operators that the recording lacks
-    share: float = 0.0  # share of the step's time in missing operators
-    in_order: bool = True  # operators come in the recorded order
-    other_communications: tuple[str, ...] = ()  # differences, in words
-    gathers: bool = False  # the differences are only FSDP's all-gathers
+    share: float = 0.0  # share of the step time in missing operators
+    in_order: bool = True  # True if the operators are in the recorded order
+    other_communications: tuple[str, ...] = ()  # descriptions of differences in communication
+    gathers: bool = False  # True if only all-gathers of FSDP differ
     ranks: tuple[int, ...] = (0,)
-    # per differing rank, operators and communications that differ
+    # number of different operators and communications, for each rank that differs
     different: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     __repr__ = brief
 
     @property
     def equal(self) -> bool:
-        """Return whether the derivation equals the recording."""
+        """True if the derivation equals the recording."""
         return not (self.missing or self.extra or self.other_communications)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/reshard.md."""
+        """Return a JSON-ready dict; docs/reference/reshard.md describes its keys."""
         return {
             "equal": self.equal,
             "operators": self.operators,
@@ -159,7 +159,7 @@ def _listed(found: Counter[_Work]) -> list[dict[str, Any]]:
 
 
 def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[RecordedRank]) -> SelfProof:
-    """Run `prove` for several ranks; keep the largest share."""
+    """Run `prove` for several ranks and merge the results, with the largest share of missing time."""
     found = [prove(derivation, sizes, rank) for rank in ranks]
     if len(found) == 1:
         return found[0]
@@ -190,7 +190,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     recorded = [(call.name, _recorded_sizes(call)) for call in calls]
     derived: list[_Work] = []
     comms: list[_Comm] = []
-    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds within its own calls
+    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds inside its own calls
     added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in program(derivation, rank):
@@ -209,7 +209,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     whole = sum(own.values())
     lost = _time_of(missing, calls, recorded, own)
     issued = _recorded_comms(recorded_rank)
-    # Older recordings have no calls that issue communication, and kernels do not show what was issued.
+    # Older recordings have no calls that issue communication, and kernels alone do not show it.
     others = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
     gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))
@@ -220,8 +220,8 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     )  # fmt: skip
 
 
-_ADDED = ("aten::add_",)  # operators that layouts may add at other moments
-_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # operators that a layout calls to communicate
+_ADDED = ("aten::add_",)  # operators that layouts may call at different times
+_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # operators that serve a layout's communication
 
 
 def _works(call: Call) -> bool:
@@ -271,11 +271,11 @@ def _in_words(comms: Sequence[_Comm]) -> str:
 
 
 def gradients(derivation: Derivation, stage: int) -> Gradients | None:
-    """Return the gradients that the first rank of a stage communicates in the last microbatch."""
+    """Count the gradients that the first rank of a stage communicates in the last microbatch."""
     layout = derivation.layout
     if layout.dp == 1:
         return None
-    alone = derivation.experts.parameters if layout.ep == layout.dp else set()  # no other rank has these
+    alone = derivation.experts.parameters if layout.ep == layout.dp else set()  # parameters that no other rank has
     parameters = [p for p in derivation.parameters(stage) if p.accumulates and p not in alone]
     whole = sum(prod(derivation.sizes(parameter)) for parameter in parameters)
     found, padding = 0, 0
@@ -310,7 +310,7 @@ def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
 
 
 def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
-    """Return the recorded layout, with a recorded rank's number of gradient reductions."""
+    """Return the recorded layout, adapted to the number of gradient reductions on a recorded rank."""
     recorded, model = derivation.recorded, derivation.model
     if recorded.pp > 1:
         return recorded

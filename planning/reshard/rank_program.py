@@ -1,15 +1,15 @@
 """Write the program of one rank: its recorded calls at new sizes, and the communication that the layout adds.
 
-`program` follows the order of the rank's host: first the calls before the first pass, then the pipeline schedule
-(forward, backward, messages), then the remaining reductions and the optimizer.
+`program` yields items in the order of the rank's CPU: the calls before the first pass, the pipeline schedule (forward,
+backward, messages), the remaining reductions, and the optimizer.
 
-Example: DDP over two ranks, two units, one bucket. The items are `broadcast` (buffers), unit 0 forward, unit 1 forward,
-loss forward and backward, unit 1 backward, unit 0 backward. After the call that makes the bucket's last gradient ready
-comes `all_reduce` with the key "bucket 0", then a `CommWait` for it, and the optimizer. With FSDP, `all_gather` and a
-wait come before each FSDP unit in forward, and one unit ahead in backward. `reduce_scatter` follows each unit in
-backward.
+Example: DDP over two ranks, with two units and one bucket. The items are `broadcast` (buffers), unit 0 forward, unit 1
+forward, loss forward and backward, unit 1 backward, unit 0 backward. After the call that makes the last gradient of the
+bucket ready, the program has an `all_reduce` with the key "bucket 0", a `CommWait` for this key, and the optimizer.
+With FSDP, an `all_gather` and a wait precede each FSDP unit in forward, and are issued one unit ahead in backward. A
+`reduce_scatter` follows each unit in backward.
 
-`_rank_of` first fixes the rank's properties; the other functions only read them.
+`_rank_of` determines the properties of the rank first; the other functions only read them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .plan import Partial
 from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, tensor_values, walked
 from .wraps import gathered, late_units, scattered, start_gather, sums_of_units
 
-USED = "parameters in use"  # key of DDP's all-reduce of parameters in use
+USED = "parameters in use"  # key of the all-reduce with which DDP finds unused parameters
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,20 @@ class _Rank:
 
     derivation: Derivation
     place: Coordinates
-    index: int  # among the ranks that share experts
-    changed: Mapping[int, int]  # new values of classes
+    index: int  # index among the ranks that share experts
+    changed: Mapping[int, int]  # new values of extent classes
     units: list[Unit]
-    is_last: bool  # it has the loss
-    shard: Shard | None  # the part of parameters that its optimizer has
-    fsdp: bool  # the rank keeps only that part
-    buckets: list[Bucket]  # first the `common` gradient buckets of all ranks, then the rank's expert buckets
+    is_last: bool  # True for the stage with the loss
+    shard: Shard | None  # part of the parameters in this rank's optimizer
+    fsdp: bool  # True if the rank keeps only its part of the parameters
+    buckets: list[Bucket]  # the `common` gradient buckets of all ranks, then the expert buckets of this rank
     common: int
-    reduced_after: Mapping[int, list[int]]  # buckets to reduce when a parameter's gradient is ready
+    reduced_after: Mapping[int, list[int]]  # buckets to reduce when the gradient of a parameter is ready
     in_bucket: Set[int]
     waits: tuple[str, ...]  # keys of all reductions
     wraps: list[Wrap]
     root: Wrap | None
-    sums: Set[int]  # rows of gradient sums that are in place only here or only in the recording
+    sums: Set[int]  # rows of gradient sums that are in place in only one of the program and the recording
 
     @property
     def layout(self) -> Layout:
@@ -100,7 +100,7 @@ def _rank_of(derivation: Derivation, rank: int) -> _Rank:
 
 
 def _launches(buckets: Sequence[Bucket], ready: Sequence[Parameter]) -> dict[int, list[int]]:
-    """Map each parameter to the full buckets to reduce, in order, when its gradient is ready.
+    """Map each parameter to the buckets that can be reduced, in order, when its gradient is ready.
 
     See `Reducer::mark_bucket_ready` in torch/csrc/distributed/c10d/reducer.cpp.
     """
@@ -161,7 +161,7 @@ def _reductions_in(derivation: Derivation, call: Call) -> dict[int, tuple[CommOp
 
 
 def reduction(derivation: Derivation, partial: Partial) -> CommOp:
-    """All-reduce a partial result, in the shape that the next call gives it."""
+    """Return the all-reduce of a partial result, with the shape after the next call."""
     model, changed = derivation.model, derivation.changed
     own = partial.call.output_shapes[0]
     result = next((shape for call in partial.after.walk() for shape in call.output_shapes if shape), own)
@@ -179,7 +179,7 @@ def _within(rank: _Rank, items: Iterator[Item], unit: Unit | None, *, forward: b
 
 
 def _beginning(rank: _Rank, unit: Unit, side: int) -> list[Wrap]:
-    """FSDP units, without the root, that begin (side 0) or end (1) with this unit."""
+    """Return the FSDP units, except the root, that start (side 0) or end (side 1) with this unit."""
     return [wrap for wrap in rank.wraps if not wrap.root and wrap.units[side] == unit.number]
 
 
@@ -218,7 +218,7 @@ def _broadcast_buffers(derivation: Derivation) -> Iterator[Item]:
 
 
 def _sink(rank: _Rank) -> SyntheticOp:
-    """Return DDP's copy of the model's output: as recorded, else of the last non-view result that the loss takes."""
+    """Return DDP's copy of the model output: as recorded, otherwise of the last non-view result that the loss uses."""
     model, unit, shape = rank.model, rank.units[-1], rank.model.sink
     if shape is None:
         taken = {value[1] for call in walked(model.loss_forward) for value in tensor_values(call.record.get("inputs"))}
@@ -293,7 +293,7 @@ def _ready(rank: _Rank, parameter: Parameter, microbatch: int) -> Iterator[Item]
     derivation = rank.derivation
     sizes, keeps = derivation.sizes(parameter), derivation.keeps_gradients
     first = not rank.pass_of(microbatch) and not keeps
-    recorded_alone = first or rank.model.wraps  # recorded without gradients of earlier passes
+    recorded_alone = first or rank.model.wraps  # True if recorded without gradients of earlier passes
     again = microbatch or (keeps and not rank.fsdp)
     if again and recorded_alone and not (rank.fsdp and rank.reduces(microbatch - 1)):
         yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
@@ -319,7 +319,7 @@ def _reduced(rank: _Rank, k: int) -> CommOp:
 
 
 def _around_optimizer(rank: _Rank, *, behind: bool) -> Iterator[Item]:
-    """Calls between backward and the optimizer, such as clipping, or after it, such as weight averaging."""
+    """Yield calls before the optimizer, such as clipping, or after it (`behind`), such as weight averaging."""
     clipping, layout = rank.derivation.clipping, rank.layout
     first = min((step.ts for step, _ in rank.model.optimizer), default=0)
     for call in rank.model.after:
@@ -359,7 +359,7 @@ def _optimizer(rank: _Rank) -> Iterator[Item]:
 
 
 def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
-    """Adjust backward if the pipeline schedule holds its first gradient: autograd then does not add in place."""
+    """Adjust a backward pass whose first gradient the pipeline schedule references: autograd cannot add in place."""
     calls = [call for call in backward if isinstance(call, Call)]
     first = next((values[0] for call in walked(calls) if (values := call.tensor_ids("inputs"))), -1)
     for call in backward:
@@ -374,7 +374,7 @@ def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
 
 
 def _summed(call: Call, rows: Set[int], by: NamedSchema) -> Call:
-    """Replace some sums in a call by another operator, in place or not."""
+    """Replace the addition operators at some rows of a call by in-place or out-of-place additions (`by`)."""
     if rows.isdisjoint(inner.row for inner in call.walk()):
         return call
     if call.row in rows:
@@ -383,7 +383,7 @@ def _summed(call: Call, rows: Set[int], by: NamedSchema) -> Call:
 
 
 def _of_one_pass(call: Call) -> Call:
-    """Remove the additions to gradients of an earlier pass, which FSDP has reduced."""
+    """Remove additions to the gradients of an earlier pass, because FSDP has already reduced these gradients."""
     accumulates = ACCUMULATE in call.name
     children = [_of_one_pass(child) for child in call.children if not (accumulates and child.name == "aten::add_")]
     return replace(call, children=children)

@@ -1,4 +1,4 @@
-"""Build a `Trace` from a rank's program: calls, kernels and communication with times, edges and process groups."""
+"""Build a `Trace` from a rank's program: calls, kernels and communication, with times, edges and process groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .step_calls import Call
 
 
 class _Functional(NamedTuple):
-    """A functional collective: its name, the call that issues it, and its argument (None: the number of ranks)."""
+    """A functional collective: its name, the call that issues it, and an argument (None: the number of ranks)."""
 
     name: str
     issue: str
@@ -39,7 +39,7 @@ _FUNCTIONAL = {
 
 
 class _Kind(NamedTuple):
-    """A kind of communication: PyTorch's call, Kineto's name, and NCCL's kernel."""
+    """A kind of communication: its call in PyTorch, its name in Kineto traces, and its NCCL kernel."""
 
     type: int
     issue: str
@@ -63,7 +63,7 @@ _KINDS = {
     "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
     "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
 }
-_GLOO = {"reduce_scatter": "all_reduce"}  # collectives that Gloo runs as others
+_GLOO = {"reduce_scatter": "all_reduce"}  # collectives that Gloo implements with other collectives
 _ISSUE_NS, _MADE_NS = 20_000, 5_000
 _MADE_BYTES_PER_NS = 10.0
 _COMM_THREAD = 90
@@ -76,7 +76,7 @@ def build_trace(
 ) -> Trace:
     """Build the trace of one rank.
 
-    Recorded times are scaled with the work of each operator. `times` replaces kernel and self times, by node id, ns.
+    Recorded times are scaled with the work of each operator. `times` (ns, by node ID) replaces kernel and self times.
     """
     builder = _Builder(derivation, sizes, rank, network, times or {})
     for item in program(derivation, rank):
@@ -85,7 +85,7 @@ def build_trace(
 
 
 class _Builder:
-    """Writes nodes in program order, with clocks for the host, streams and communication."""
+    """Writes nodes in program order, with a clock for each thread, stream and communication lane."""
 
     def __init__(
         self, derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int]
@@ -102,11 +102,11 @@ class _Builder:
         self.begin = self.now = 1_000_000
         self.ids = 2
         self.tensors = 1 << 40
-        self.busy: dict[Any, tuple[int, int]] = {}  # by lane: end and id of its last event
+        self.busy: dict[Any, tuple[int, int]] = {}  # end and ID of the last event on each lane
         self.pending: dict[str, tuple[int, int]] = {}
-        self.waiting: list[int] = []  # communication that the next call reads
-        self.joins = defaultdict[Any, list[int]](list)  # by lane: communication that its next event waits for
-        self.before: dict[int, int] = {}  # by thread: the last topmost operator
+        self.waiting: list[int] = []  # communication whose result the next call reads
+        self.joins = defaultdict[Any, list[int]](list)  # communication that the next event on each lane waits for
+        self.before: dict[int, int] = {}  # last topmost operator of each thread
         self.seq: defaultdict[str, int] = defaultdict(int)
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id

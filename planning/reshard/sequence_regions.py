@@ -1,4 +1,4 @@
-"""Sequence parallelism: the calls that work on a part of the sequence, and the gathers and scatters between them."""
+"""Sequence parallelism: which calls work on part of the sequence, and the gathers and scatters between calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .model import Model, Parameter, Unit
 class SequenceRegions:
     """Sequence parallelism.
 
-    Around each pair of column and row layers an all-gather and a reduce-scatter replace the all-reduce, in forward and
-    backward; backward gathers the input again. Norms, residuals and losses have a part of the sequence. Gradients of
-    their parameters are summed over tensor-parallel ranks once a step. (V. Korthikanti et al., "Reducing Activation
-    Recomputation in Large Transformer Models", 2022.)
+    An all-gather before each pair of column and row layers and a reduce-scatter after the pair replace the all-reduce,
+    in forward and backward. Backward gathers the input again. Norms, residuals and losses work on part of the sequence.
+    The gradients of their parameters are summed over tensor-parallel ranks once per step (V. Korthikanti et al.,
+    "Reducing Activation Recomputation in Large Transformer Models", 2022).
     """
 
     model: Model
@@ -30,7 +30,7 @@ class SequenceRegions:
     outside: Mapping[int, int]
 
     def apply(self, items: Iterable[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
-        """Yield the items of a unit, or of the loss (None), with gathers and reduce-scatters."""
+        """Yield the items of a unit, or of the loss (`unit` is None), with gathers and reduce-scatters."""
         outside = self.outside
         full = again = False
         for item in items:
@@ -50,7 +50,7 @@ class SequenceRegions:
             full = full and not item.after
 
     def sum_of_gradients(self, parameters: Iterable[Parameter]) -> Iterator[Item]:
-        """Sum the gradients of parameters that every rank has whole."""
+        """Sum the gradients of parameters that are whole on every rank."""
         whole = [parameter for parameter in parameters if self.divided.isdisjoint(self.model.leaves(parameter.shape))]
         for dtype, size in sorted({(parameter.dtype, parameter.itemsize) for parameter in whole}):
             count = sum(

@@ -1,4 +1,4 @@
-"""Split one pipeline rank's step into microbatches by the tensors that the rank sends and receives."""
+"""Split the step of a pipeline rank into microbatches, with the tensors that the rank sends and receives."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ _MESSAGES = {"c10d::send": True, "c10d::recv_": False}
 
 
 class StageMessage(NamedTuple):
-    """A tensor that a stage sends or receives; `tensor` as in ETs."""
+    """A tensor that a stage sends or receives. `tensor` is as in ETs."""
 
     ts: int
     sent: bool
-    onward: bool  # an activation, otherwise a gradient
+    onward: bool  # True for an activation, False for a gradient
     tensor: list[Any]
 
 
 @dataclass(eq=False)
 class StageStep:
-    """The step of one pipeline rank. Tensor numbers are unique, so the calls may be reordered."""
+    """The step of a pipeline rank. Tensor numbers are unique, so the calls can be reordered."""
 
     trace: Trace
     stage: int
-    before: list[Call] = field(default_factory=list)  # calls before the passes
+    before: list[Call] = field(default_factory=list)  # calls before the first pass
     forward: list[list[Call]] = field(default_factory=list)  # calls of each microbatch
     backward: list[list[Call]] = field(default_factory=list)
-    after: list[Call] = field(default_factory=list)  # calls after the passes
-    steps: list[Call] = field(default_factory=list)  # the optimizer's steps
+    after: list[Call] = field(default_factory=list)  # calls after the last pass
+    steps: list[Call] = field(default_factory=list)  # optimizer steps
     same: dict[int, int] = field(default_factory=dict)  # replacements for tensor and storage numbers
-    # activations (True) and gradients (False), by microbatch
+    # sent activations (True) and gradients (False) of each microbatch
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
-    dropped: set[int] = field(default_factory=set)  # rows of the schedule's calls
-    interleaved: bool = False  # a backward pass begins before the last forward pass has ended
+    dropped: set[int] = field(default_factory=set)  # rows of the pipeline schedule's calls
+    interleaved: bool = False  # True if a backward pass starts before the last forward pass has ended
 
     __repr__ = brief
 
@@ -59,12 +59,12 @@ def read_stage(
 ) -> StageStep:
     """Split the step of a rank into microbatches.
 
-    A forward microbatch ends with the call that makes the sent activation. In the last stage it begins when an
-    activation arrives. Backward calls belong to it by PyTorch's sequence numbers.
+    The forward pass of a microbatch ends with the call that makes the sent activation; in the last stage, it starts
+    when an activation arrives. Backward calls are assigned to microbatches by PyTorch's sequence numbers.
 
     Args:
-        numbers: source of tensor numbers, unique over ranks.
-        parts: microbatches; None for the number of activations that the stage sends.
+        numbers: source of tensor numbers that are unique over all ranks.
+        parts: number of microbatches; None for the number of activations that the stage sends.
     """
     top = last_step(read_step(trace, Shapes(), step))
     found = StageStep(trace, stage)
@@ -94,7 +94,7 @@ def read_stage(
 
 
 def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
-    """Count the moments at which messages are sent; messages without a call between them count once."""
+    """Count the times at which messages are sent. Consecutive messages without a call between them count once."""
     starts = np.array([call.ts for call in calls], np.int64)
     return len(distinct(np.searchsorted(starts, [message.ts for message in messages])))
 
@@ -110,7 +110,7 @@ def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -
 
 
 def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[StageMessage]:
-    """Return the messages of a step, in order. Peers are numbered in their group or in the job."""
+    """Return the messages of a step in order. Peers may be recorded as group ranks or global ranks."""
     calls = trace.calls
     issues = list(recorded_issues(trace, *step_window(trace, step)))
     issued = [call for call in issues if trace.names[calls.name[call]] in _MESSAGES]
@@ -142,10 +142,10 @@ def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: co
 
 
 class _Naming:
-    """Unique numbers for tensors and storages. The recorded numbers are addresses, which are reused.
+    """Assigns unique numbers to tensors and storages, because recorded numbers are addresses, which are reused.
 
-    A tensor begins when a call returns a tensor that it did not take; memory begins when a call that is not a view
-    returns it.
+    A number starts a new tensor when a call returns a tensor that was not an input, and a new storage when a call that
+    is not a view returns it.
     """
 
     def __init__(self, numbers: count[int]) -> None:
@@ -192,9 +192,9 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
     bounds = _bounds(found, calls, last=last)
     place = {call.row: k for k, (begin, end) in enumerate(bounds) for call in calls[begin : end + 1]}
     sequences: dict[int, int] = {}
-    made_in: dict[int, int] = {}  # of single numbers, such as losses
+    made_in: dict[int, int] = {}  # microbatch of scalars, such as losses
     found.forward, found.backward = [[] for _ in range(parts)], [[] for _ in range(parts)]
-    current, behind, ahead = 0, False, 0  # microbatches of backward and of the next forward
+    current, behind, ahead = 0, False, 0  # `current`: microbatch of backward; `ahead`: microbatch of the next forward
     for call in calls:
         if call.backward:
             mine = (sequences[one.sequence] for one in call.walk() if one.sequence in sequences)
@@ -205,7 +205,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
             continue
         k = place.get(call.row, current if behind else min(ahead, parts - 1))
         of = {made_in[number] for number in call.tensor_ids("inputs") if number in made_in}
-        k = max(of) if of and k not in of else k  # such as the first gradient of a loss, made on demand
+        k = max(of) if of and k not in of else k  # such as the initial gradient of a loss
         if found.backward[k]:
             found.backward[k].append(call)
             continue
@@ -238,7 +238,7 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
         found_at.append(at)
     begins: list[int] = []
     for k, at in enumerate(found_at):
-        behind = int(np.searchsorted(backward, at))  # number of earlier backward calls
+        behind = int(np.searchsorted(backward, at))  # number of backward calls before this call
         after = int(backward[behind - 1]) + 1 if behind else 0
         arrived = found.received[True][k][-1].ts if found.received[True] else 0
         arrived_at = int(np.searchsorted(starts, arrived))
@@ -255,8 +255,8 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
 def _drop_schedule(found: StageStep) -> None:
     """Drop the calls of the pipeline schedule.
 
-    The schedule splits the batch, allocates memory for arriving tensors, detaches sent and returned tensors, scales
-    gradients and joins outputs.
+    The schedule splits the batch, allocates memory for received tensors, detaches sent and returned tensors, scales
+    gradients, and joins outputs.
     """
     used = [_taken(calls) for calls in found.forward]
     everything = set[int]().union(*used, *map(_taken, found.backward), _taken(found.after))
@@ -287,7 +287,7 @@ _DETACHES = ("detach", "aten::detach", "aten::detach_")
 
 
 def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
-    """Return whether a backward call accumulates a gradient to send, detaches the output, or allocates memory."""
+    """Return whether a backward call accumulates a gradient for sending, detaches the output, or allocates memory."""
     if ACCUMULATE in call.name:
         return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
     allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))
@@ -295,7 +295,7 @@ def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
 
 
 def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
-    """Restore in-place sums: autograd adds in place unless another holder, such as the schedule, has the gradient."""
+    """Restore in-place sums: autograd adds in place unless something else, such as the schedule, holds the gradient."""
     for child in call.children:
         values = list(tensor_values(child.record.get("inputs")))
         if child.name == SUM.name and values and values[0][0] in arrived:
@@ -328,7 +328,7 @@ def _without(calls: Sequence[Call], leaves: Callable[[Call], bool], found: Stage
 
 
 def identify(tensor: list[Any], other: list[Any], same: dict[int, int]) -> None:
-    """Replace number and storage of another tensor by a tensor's own."""
+    """Record that the number and storage of `other` are replaced by those of `tensor`."""
     same |= {new: old for new, old in zip(tensor[:2], other[:2], strict=True) if new != old}
 
 

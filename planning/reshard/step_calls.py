@@ -1,4 +1,4 @@
-"""Read the calls of one recorded step as a tree, without communication and wrappers of distributed tensors."""
+"""Read the calls of a recorded step as a tree, without communication and without distributed-tensor wrappers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 
-_MOST_REPLAYED = 0.1  # maximum share of GPU time in replayed graphs
+_MOST_REPLAYED = 0.1  # maximum share of GPU time in replayed CUDA graphs
 _BACKWARD = "autograd::engine::evaluate_function: "
 # Calls that communicate or prepare communication for the layout.
 COMMUNICATES = re.compile(
@@ -32,7 +32,7 @@ COMMUNICATES = re.compile(
     r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
 )
 _SUBCLASS = "PythonSubclass"
-# Convert between distributed and local tensors; their callees are kept.
+# Calls that convert between distributed and local tensors; they are replaced by their callees.
 _WRAPPERS = re.compile(
     rf"{_SUBCLASS}|(?:{_BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
     r"|RegisterPostBackwardFunction)(?:Backward)?"
@@ -43,7 +43,7 @@ _VIEWS = (
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
 VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # views and allocations
-# Copies and scalars; each layout adds its own.
+# Calls on copies and scalars, which each layout adds as needed.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
@@ -51,14 +51,14 @@ BOOKKEEPING = frozenset({
 
 
 class NamedSchema(NamedTuple):
-    """An operator's name, and its schema as in ETs."""
+    """The name of an operator, and its schema as in ETs."""
 
     name: str
     schema: str
 
 
 SUM = NamedSchema("aten::add", "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
-# Autograd adds gradients in place unless another holder has the gradient.
+# Autograd adds gradients in place unless something else holds a reference to the gradient.
 SUM_IN_PLACE = NamedSchema(
     "aten::add_", "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
 )
@@ -68,22 +68,22 @@ _Tensors = tuple[tuple[Shape | None, ...], ...]
 
 @dataclass(eq=False)
 class Call:
-    """One recorded call."""
+    """A recorded call."""
 
     row: int  # row of the trace
-    index: CallIndex  # in `Trace.calls`
+    index: CallIndex  # position in `Trace.calls`
     name: str
-    operator: bool  # not an annotation
+    operator: bool  # False for an annotation
     ts: int  # ns, as recorded
     end: int
-    sequence: int  # PyTorch's number that joins forward and backward, −1 for none
-    inputs: _Tensors  # extents of the tensors, by argument
+    sequence: int  # PyTorch's sequence number, which links backward to forward; −1 if there is none
+    inputs: _Tensors  # extents of the tensors in each argument
     results: _Tensors
     signature: Signature | None
-    record: dict[str, Any]  # "inputs" and "outputs" in the ET's layout
+    record: dict[str, Any]  # "inputs" and "outputs" in the format of ETs
     schema: str
     children: list[Call] = field(default_factory=list)
-    lead: int = 0  # ns since the end of the call before
+    lead: int = 0  # ns since the end of the previous call
 
     __repr__ = brief
 
@@ -113,17 +113,17 @@ class Call:
 
 
 def walked(calls: Iterable[Call]) -> Iterator[Call]:
-    """Calls with all their callees, callers first."""
+    """Yield calls and all their callees; callers come before callees."""
     return chain.from_iterable(call.walk() for call in calls)
 
 
 def is_tensor(value: list[Any]) -> bool:
-    """Return whether an ET list is a tensor: [tensor, storage, offset, numel, itemsize, device]."""
+    """Return whether a list from an ET is a tensor: [tensor, storage, offset, numel, itemsize, device]."""
     return len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in value[:5])
 
 
 def tensor_values(given: Any) -> Iterator[list[Any]]:
-    """All tensors in a value of an ET."""
+    """Yield all tensors in a value from an ET."""
     values = given.get("values") if isinstance(given, dict) else given
     if isinstance(values, list):
         if is_tensor(values):
@@ -134,7 +134,7 @@ def tensor_values(given: Any) -> Iterator[list[Any]]:
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:
-    """Return the topmost calls of a step (None: the median one); annotations are opened, except the optimizer's."""
+    """Return the topmost calls of a step (None: the median step). All annotations but the optimizer's are opened."""
     calls = trace.calls
     begin, end = step_window(trace, step)
     inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))
@@ -159,7 +159,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
 
 
 def check_eager(trace: Trace) -> None:
-    """Check that replayed graphs, whose tensors cannot be followed, take little of the GPU time."""
+    """Check that replayed CUDA graphs, in which tensors cannot be followed, take little of the GPU time."""
     gpu, runtime = trace.gpu, trace.runtime
     named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
     replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
@@ -172,7 +172,7 @@ def check_eager(trace: Trace) -> None:
 
 
 def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Per call, whether a program thread makes it. Gloo's threads compute for collectives."""
+    """Return, for each call, whether it runs on a program thread. Gloo's threads compute for collectives."""
     calls, names = trace.calls, trace.names
     if not any(name.startswith("gloo:") for name in names):
         return np.ones(len(calls), np.bool_)
@@ -192,7 +192,7 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
 
 
 def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
-    """Find callers by time for calls that the ET puts below a Gloo collective or an ended call."""
+    """Find callers by time for calls that the ET places below a Gloo collective or a finished call."""
     calls, names = trace.calls, trace.names
     gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
     if not gloo:
@@ -214,7 +214,7 @@ def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
 
 
 def _around(trace: Trace, call: int) -> int:
-    """Innermost caller that contains a call by time, −1 for none; CPU collectives confuse ETs."""
+    """Return the innermost caller that encloses a call in time, or −1. CPU collectives can mix up callers in ETs."""
     calls = trace.calls
     above = int(calls.parent[call])
     while above >= 0 and not (calls.ts[above] <= calls.ts[call] and calls.end[call] <= calls.end[above]):
@@ -261,12 +261,12 @@ def _kept(calls: Sequence[Call]) -> list[Call]:
 
 
 def _dispatches(call: Call) -> bool:
-    """Return whether a tensor subclass calls the operator again on its inner tensors."""
+    """Return whether a tensor subclass handles this call by calling the same operator on its inner tensors."""
     return any(child.name == _SUBCLASS or _dispatches(child) for child in call.children)
 
 
 def _opened(calls: Sequence[Call]) -> Iterator[Call]:
-    """Replace annotations, except the optimizer's, by their callees."""
+    """Replace annotations, except those of the optimizer, by their callees."""
     for call in calls:
         if call.operator or call.name.startswith("Optimizer."):
             yield call
@@ -275,7 +275,7 @@ def _opened(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def pruned(call: Call, places: Sequence[int], count: int) -> Call:
-    """Reduce a call on lists of `count` entries, and its per-entry callees, to some places."""
+    """Reduce a call on lists of `count` entries, and its per-entry callees, to the entries at `places`."""
     if len(places) == count:
         return call
 

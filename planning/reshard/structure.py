@@ -1,16 +1,16 @@
-"""Read the model of a recorded step: `read_model` runs these steps in order.
+"""Read the model of a recorded step. `read_model` performs these steps in order:
 
-1. `_Recorded`: follow the shapes of the whole trace (`Shapes`), take the calls of one step, and split them into passes
-(`passes.py`). Set aside calls that DDP or FSDP adds; the new layout adds its own.
-2. Parameters (`weights.py`), then the batch: the class that most layers have first in their data (`find_batches`).
-3. Buffers and frozen weights (`buffers.py`), blocks (`blocks.py`), FSDP units (`wraps.py`).
-4. Units of the first pass, their backward, and the same units of further passes (`units.py`).
-5. The parameter of each gradient (`assign_gradients`).
+1. `_Recorded`: follow the shapes through the whole trace (`Shapes`), select the calls of one step, and split them into
+passes (`passes.py`). Set aside calls that DDP or FSDP added, because the new layout adds such calls as needed.
+2. Find the parameters (`weights.py`), then the batch: the most frequent first extent in layer data (`find_batches`).
+3. Find buffers and frozen weights (`buffers.py`), blocks (`blocks.py`) and FSDP units (`wraps.py`).
+4. Find the units of the first pass, their backward calls, and the same units in further passes (`units.py`).
+5. Find the parameter of each gradient (`assign_gradients`).
 
-The order matters, because each step merges classes that turn out to be the same.
+The order matters, because each step merges extent classes that are found to be equal.
 
-Example: a step of a GPT with two blocks has four units (embeddings, block, block, head), each with its calls of forward
-and backward. The classes of the batch and of the sequence are among the extents of each unit's output.
+Example: a step of a GPT with two blocks has four units (embeddings, block, block, head), each with forward and backward
+calls. The classes of the batch and of the sequence are among the output extents of each unit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .wraps import boundaries, recorded_wraps
 
 @dataclass(frozen=True)
 class _Recorded:
-    """The step as recorded: calls by purpose and pass, FSDP units, DDP's buffers and sink, and the rank's shard."""
+    """A recorded step: calls by purpose and pass, FSDP units, DDP buffers, DDP output copy, and the rank's shard."""
 
     shapes: Shapes
     top: list[Call]
@@ -65,11 +65,11 @@ class _Recorded:
 def read_model(
     trace: Trace, step: int | None = None, layout: Layout | None = None, begins: Sequence[int] = ()
 ) -> Model:
-    """Recognize the structure of a recorded step of training, or of inference with forward passes only.
+    """Detect the structure of a recorded training step, or of an inference step, which has only forward passes.
 
     Args:
         layout: layout of the recorded job; None for data parallelism over all ranks.
-        begins: rows of calls with which a unit begins: the stages of a recorded pipeline.
+        begins: rows of calls at which a unit must start: the stages of a recorded pipeline.
     """
     recorded = _read_step(trace, step, layout)
     shapes, passes, gathered = recorded.shapes, recorded.passes, recorded.gathered
@@ -146,7 +146,7 @@ def _find_weights(recorded: _Recorded) -> Weights:
 def _first_pass(
     trace: Trace, recorded: _Recorded, weights: Weights, begins: Sequence[int]
 ) -> tuple[list[Unit], list[Call], list[Wrap], list[Wrap], bool]:
-    """Return the first pass's units, its loss, FSDP units as recorded and as repeated blocks suggest, and doubt."""
+    """Return the first pass's units and loss, FSDP units as recorded and from blocks, and whether blocks are unsure."""
     forward, shapes = recorded.passes[0][0], recorded.shapes
     sizes = {parameter.number: prod(shapes.extents.sizes(parameter.shape)) for parameter in weights.every}
     alive = alive_after(trace, forward, weights)
@@ -197,7 +197,7 @@ def _block_units(
 
 
 def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int]:
-    """First and last unit that own parameters of an FSDP unit, or take its frozen weights."""
+    """Return the first and last unit that have parameters or frozen weights of an FSDP unit."""
     numbers = set(wrap.parameters)
     owners = [unit.number for unit in units if any(p.number in numbers for p in unit.parameters)]
     if not owners:
@@ -212,10 +212,10 @@ def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int
 
 
 def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
-    """Return the likely batch dimension of each pass: the most frequent first extent in data of operators with weights.
+    """Return the likely batch dimension of each pass: the most frequent first extent in the data of layers.
 
-    Extents along which operators mix elements win only without competition, because a sequence may come first. −1 if
-    most data has one sample: the next extent is then a sequence.
+    Extents along which operators mix elements are chosen only if there is no other candidate, because the sequence may
+    be the first dimension. The result is −1 if most data has a single sample: the next extent is then a sequence.
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
@@ -235,7 +235,7 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
         if not ranked or single[True] > single[False]:
             found.append(-1)
             continue
-        for other in ranked[1:]:  # the batch of another given tensor
+        for other in ranked[1:]:  # the batch of another external tensor
             if other in firsts and not any({ranked[0], other} <= outer for outer in together):
                 shapes.extents.same(ranked[0], other)
         found.append(_part_of_batch(shapes.extents.root(ranked[0]), shapes, firsts))
@@ -243,10 +243,10 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
 
 
 def _part_of_batch(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
-    """Return the samples of one batch if several equal batches were concatenated, such as pairs; otherwise the batch.
+    """If equal batches were concatenated, such as pairs, return a single batch's extent; otherwise return `batch`.
 
-    If the concatenated batch is split again into equal parts, the parts have the same class. `firsts` has the first
-    extents of given tensors.
+    If the concatenated batch is later split into equal parts, the parts have the same class. `firsts` contains the
+    first extents of external tensors.
     """
     extents = shapes.extents
     sums = [parts for whole, parts in extents.sums if whole == batch]

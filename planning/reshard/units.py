@@ -1,14 +1,14 @@
-"""Cut the forward pass of a model into units, and give each unit its calls of backward.
+"""Cut the forward pass of a model into units, and assign backward calls to units.
 
-`alive_after` counts the live activations after each topmost call: results that later calls take. A unit ends when one
-activation is alive. Example: in `x → linear → gelu → linear → add(x)` the input x stays alive until `add`, so the block
-around the residual is one unit. In `linear → relu → linear` each call ends with one activation. A segment without
-parameters joins the unit before it, so there are two units.
+`alive_after` counts the live activations after each topmost call: results that later calls use. A unit ends when a
+single activation is live. Example: in `x → linear → gelu → linear → add(x)`, the input x is live until `add`, so the
+whole block with the residual is a unit. In `linear → relu → linear`, a single activation is live after each call. A
+segment without parameters joins the previous unit, so there are two units.
 
-Backward needs no search: autograd's calls carry the sequence number of the forward call whose gradient they compute. A
-call without such a number belongs to the same unit as the call before it. The loss is all calls without parameters
-after the last unit's output, from the first scalar on. `assign_gradients` finds the parameter of each AccumulateGrad
-call.
+Backward calls are assigned by sequence number: an autograd call has the sequence number of the forward call whose
+gradient it computes. A call without a sequence number joins the unit of the previous call. The loss consists of all
+calls without parameters after the output of the last unit, starting at the first scalar. `assign_gradients` finds the
+parameter of each AccumulateGrad call.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from .weights import gradients_of
 
 
 def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list[int]:
-    """Count live activations after each forward call: results that later calls take, and the model's input.
+    """Count the live activations after each forward call: results that later calls use, and the model input.
 
-    Results before the first call with parameters are data. A reused number is another tensor. A number that no call has
-    returned, in the memory of an activation, is that activation (FSDP's hooks make such numbers).
+    Results before the first call with parameters are data. A reused number is a different tensor. If a number was not
+    returned by a call but refers to an activation's memory, it is this activation (hooks of FSDP cause such numbers).
     """
     alias = _aliases(trace)
-    lives: dict[int, list[int]] = {}  # by number: the first and last place of its use
-    made_in: dict[int, list[int]] = {}  # by storage: number, offset and elements of its last activation
-    memory: dict[int, int] = {}  # by number: its storage
+    lives: dict[int, list[int]] = {}  # first and last use of each tensor number
+    made_in: dict[int, list[int]] = {}  # number, offset and elements of the last activation in each storage
+    memory: dict[int, int] = {}  # storage of each tensor number
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
     given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])
     data = next((values for values in given if any(weights.of(value) is None for value in values)), [])
-    for value in data[:1]:  # the first call that takes more than parameters, unlike their norms
+    for value in data[:1]:  # the first call with inputs other than parameters, unlike parameter norms
         if weights.of(value) is None:
             lives[alias.get(value[0], value[0])] = [0, 0]
     outside = set[int]()
@@ -84,7 +84,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
 
 
 def _aliases(trace: Trace) -> dict[int, int]:
-    """Map results of communication to their input tensors, by number."""
+    """Map the number of each communication result to the number of its input tensor."""
     alias: dict[int, int] = {}
     codes = [code for code, name in enumerate(trace.names) if COMMUNICATES.fullmatch(name)]
     for record in call_records(trace, np.flatnonzero(np.isin(trace.nodes.name, codes))):
@@ -106,9 +106,9 @@ def cut_units(
     """Cut the forward pass into units and the loss.
 
     Args:
-        alive: activations alive after each call.
-        cuts: places that always begin a unit.
-        joined: places that never begin a unit.
+        alive: number of live activations after each call.
+        cuts: indices of calls that must start a unit.
+        joined: indices of calls that must not start a unit.
     """
     units: list[Unit] = []
     segment: list[Call] = []
@@ -123,7 +123,7 @@ def cut_units(
                 units.append(Unit(len(units), segment, parameters=owned, alone=live <= 1))
                 for parameter in owned:
                     parameter.unit = units[-1].number
-            elif units:  # a segment without parameters belongs to the unit before it
+            elif units:  # a segment without parameters joins the previous unit
                 units[-1].forward += segment
                 units[-1].alone = live <= 1
             segment = [] if units else segment
@@ -139,7 +139,7 @@ def cut_units(
 
 
 def _in_model(call: Call, weights: Weights) -> bool:
-    """Return whether a call takes a parameter, or a frozen weight while autograd records."""
+    """Return whether a call uses a parameter, or a frozen weight with autograd enabled."""
     return any(not p.frozen or inner.sequence >= 0 for inner in call.walk() for p in weights.read(inner))
 
 
@@ -149,7 +149,7 @@ def _used(calls: Iterable[Call], weights: Weights) -> list[Parameter]:
 
 
 def _split_loss(unit: Unit, weights: Weights) -> list[Call]:
-    """Remove the loss from the last unit: calls after the last parameter, from the first scalar on."""
+    """Remove and return the loss from the last unit: calls after the last parameter, starting at the first scalar."""
     forward = unit.forward
     last = max((i for i, call in enumerate(forward) if _in_model(call, weights)), default=len(forward) - 1)
     for i in range(last + 1, len(forward)):
@@ -178,7 +178,7 @@ def _describe(unit: Unit, shapes: Shapes) -> None:
 
 
 def assign_backward(units: Sequence[Unit], loss: Sequence[Call], backward: Sequence[Call]) -> list[Call]:
-    """Give each unit its calls of backward; return the calls of the loss."""
+    """Assign backward calls to units; return the backward calls of the loss."""
     parts = [*((unit.number, unit.forward) for unit in units), (len(units), loss)]
     unit_of = {call.sequence: number for number, calls in parts for call in walked(calls) if call.sequence >= 0}
     of_loss: list[Call] = []
@@ -199,7 +199,7 @@ def further_pass(
     part: tuple[list[Call], list[Call]],
     batch: int,
 ) -> Pass:
-    """Cut another pass into the same units."""
+    """Cut another pass into the units of the first pass."""
     forward, backward = part
     known = [call for unit in units for call in unit.forward]
     uses = ((place for place, call in enumerate(calls) if weights.takes(call)) for calls in (known, forward))
@@ -220,7 +220,7 @@ def further_pass(
 
 
 def relate_loss(model: Model) -> None:
-    """Merge extents of tensors made within a loss with the extents of an input of the same sizes."""
+    """Merge extents of tensors created inside a loss with those of an input of the same sizes."""
     extents = model.extents
     loose = {root for some, _ in extents.following for root in some}
 
@@ -245,12 +245,12 @@ def relate_loss(model: Model) -> None:
 def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int:
     """Match each AccumulateGrad with its parameter (`Unit.ready`); return the number of unmatched calls.
 
-    Match by the memory that the optimizer takes or FSDP reduces; otherwise by shape within a unit, last used first.
+    Calls are matched by memory that the optimizer reads or FSDP reduces, otherwise by shape in a unit, last used first.
     """
-    known = {} if gathered else gradients_of(model.weights)  # FSDP's optimizer takes parts, in other memory
+    known = {} if gathered else gradients_of(model.weights)  # with FSDP, the optimizer uses shards in separate memory
     unmatched, batches = 0, set(model.batches)
 
-    def of_samples(call: Call) -> bool:  # of an input that requires a gradient, as in a checkpointed part
+    def of_samples(call: Call) -> bool:  # gradient of an input, as with checkpointing
         shape = next((shape for inner in call.walk() for shape in inner.input_shapes), ())
         return not batches.isdisjoint(model.extents.leaves(shape))
 
@@ -275,7 +275,7 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
 
 
 def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: Extents) -> Parameter | None:
-    """Find the parameter whose gradient the call writes or copies. The last memory counts: earlier memory is reused."""
+    """Find the parameter whose gradient the call writes or copies. The last match wins, because memory is reused."""
     for inner in reversed(list(call.walk())):
         for side in ("outputs", "inputs"):
             for value in tensor_values(inner.record.get(side)):
@@ -286,7 +286,7 @@ def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: 
 
 
 def _reduced(call: Call, gathered: Sequence[RecordedWrap], model: Model) -> Parameter | None:
-    """Find the parameter whose gradient FSDP reduces next from the call's memory."""
+    """Find the parameter whose gradient FSDP later reduces from the memory of this call."""
     storages = {value[1] for inner in call.walk() for value in tensor_values(inner.record.get("inputs"))}
     best: tuple[int, Parameter] | None = None
     for unit in gathered:
@@ -300,7 +300,7 @@ def _reduced(call: Call, gathered: Sequence[RecordedWrap], model: Model) -> Para
 
 
 def _by_shape(unit: Unit, calls: Sequence[Call], model: Model, taken: set[int]) -> int:
-    """Match calls with the unit's parameters that have no gradient yet; return the number left."""
+    """Match calls with parameters of the unit that have no gradient yet; return the number of unmatched calls."""
     left, unmatched = [p for p in unit.parameters[::-1] if p.number not in taken], list[Call]()
     for call in calls:
         unmatched.append(call)
@@ -317,7 +317,7 @@ def _by_shape(unit: Unit, calls: Sequence[Call], model: Model, taken: set[int]) 
             unmatched.pop()
     ranks = [{len(shape) for one in call.walk() for shape in one.input_shapes} for call in unmatched]
     whole = all(not known or len(of.shape) in known for known, of in zip(ranks, left, strict=False))
-    if len(unmatched) == len(left) and whole:  # distributed tensors have other sizes there
+    if len(unmatched) == len(left) and whole:  # sizes of distributed tensors differ in these calls
         unit.ready |= {call.row: parameter for call, parameter in zip(unmatched, left, strict=True)}
         return 0
     return len(unmatched)

@@ -1,18 +1,18 @@
 """Find the parameters of a recorded step by the memory that the optimizer changes.
 
-A parameter is memory from outside the step that forward reads and the optimizer changes in place. An ET gives each
-tensor as [number, storage, offset, elements, …]; storages are addresses.
+A parameter is memory that exists before the step, that forward reads, and that the optimizer changes in place. An ET
+records each tensor as [number, storage, offset, elements, …]; storages are addresses.
 
-Example: forward calls `aten::linear([7, 100, 0, 32, …], [8, 200, 0, 16, …])` and the optimizer `aten::add_([9, 200, 0,
-16, …], …)`. Storage 200 comes from outside and is changed, so it is parameter 0; storage 100 is data.
+Example: forward calls `aten::linear([7, 100, 0, 32, …], [8, 200, 0, 16, …])`, and the optimizer calls `aten::add_([9,
+200, 0, 16, …], …)`. Storage 200 existed before and is changed, so it is parameter 0; storage 100 is data.
 
-`find_weights` uses the first method that finds parameters; `Weights.evidence` names it:
+`find_weights` uses the first method that finds parameters, and reports the method in `Weights.evidence`:
 
-1. With FSDP2 the optimizer changes a rank's parts (shards). Forward reads memory that was gathered from the shards
-shortly before. The all-gather's calls locate each shard (`_of_shards`).
-2. By memory, as in the example (`_by_memory`).
-3. If the optimizer changes other memory, as with distributed tensors: the weights of layers whose shapes it changes.
-Without a recorded optimizer: all weights of layers (`_by_shapes`).
+1. With FSDP2, the optimizer changes only the shards of this rank. Forward reads memory that was gathered from the
+shards shortly before. The calls of the all-gather locate each shard (`_of_shards`).
+2. Parameters are found by memory, as in the example (`_by_memory`).
+3. If the optimizer changes other memory, as with distributed tensors, weights of layers are matched with the shapes
+that the optimizer changes. Without a recorded optimizer, all weights of layers are parameters (`_by_shapes`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .items import Shard
 from .model import GivenTensor, Lists, Owned, Parameter, RecordedWrap, Region, Weights, given_tensors
 from .step_calls import Call, tensor_values, walked
 
-OwnerOf = Callable[[Sequence[int]], Parameter | None]  # the parameter of an ET tensor
+OwnerOf = Callable[[Sequence[int]], Parameter | None]  # returns the parameter of an ET tensor
 
 
 def find_weights(
@@ -39,12 +39,12 @@ def find_weights(
 ) -> Weights:
     """Find the parameters of a step.
 
-    Tied weights share a storage, so they count once. Views of packed weights belong to the packed weights.
+    Tied weights share a storage, so they are a single parameter. Views of packed weights belong to the packed weights.
 
     Args:
-        steps: calls of the optimizer's steps.
-        gathered: FSDP units of the recording.
-        part: the part of each parameter that the recorded rank had, with FSDP.
+        steps: calls of the optimizer steps.
+        gathered: recorded FSDP units.
+        part: with FSDP, the part of each parameter on the recorded rank.
     """
     if gathered:
         return _of_shards(steps, shapes, forward, gathered, part)
@@ -87,7 +87,7 @@ def _set_optimizer(weights: Weights, steps: Sequence[Call], owner_of: OwnerOf) -
 def _of_shards(
     steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call], gathered: Sequence[RecordedWrap], part: Shard | None
 ) -> Weights:
-    """Find parameters of FSDP2. Gathered memory is reused, but tensors keep their numbers (`by_number`)."""
+    """Find the parameters with FSDP2. Gathered memory is reused, but tensors keep their numbers (`by_number`)."""
     used = _gathered_reads(forward, gathered)
     order = [given.storage for given in _changed(child for step in steps for child in step.children)]
     order += [shard for unit in gathered for shard in unit.shards]
@@ -108,12 +108,12 @@ def _of_shards(
 
 
 def _gathered_reads(forward: Sequence[Call], gathered: Sequence[RecordedWrap]) -> dict[int, GivenTensor]:
-    """Find the first tensor that forward takes from each shard's gathered parameter, by shard."""
+    """Find, for each shard, the first tensor that forward reads from the gathered parameter."""
     made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
     events = [(ts, storages, unit) for unit in gathered for ts, storages in unit.gathered]
     events.sort(key=lambda event: event[0])
     used: dict[int, GivenTensor] = {}
-    shard_in: dict[int, int] = {}  # by storage, at the time of the call
+    shard_in: dict[int, int] = {}  # shard in each storage at the time of the call
     reached = 0
     for call in sorted(walked(forward), key=lambda call: call.ts):
         while reached < len(events) and events[reached][0] <= call.ts:
@@ -128,7 +128,7 @@ def _gathered_reads(forward: Sequence[Call], gathered: Sequence[RecordedWrap]) -
 
 
 def relate_gathered(weights: Weights, calls: Iterable[Call], shapes: Shapes) -> None:
-    """Merge the extents of a parameter in all memory that it was gathered to."""
+    """Merge the extents of a parameter over all memory that it was gathered into."""
     for call in walked(calls):
         for given in given_tensors(call):
             known = weights.by_number.get(given.number)
@@ -137,9 +137,9 @@ def relate_gathered(weights: Weights, calls: Iterable[Call], shapes: Shapes) -> 
 
 
 def make_whole(call: Call, owner: Parameter | Lists, weights: Weights, shapes: Shapes) -> None:
-    """Give a call on parts of parameters, and its callees, the extents of whole parameters.
+    """Replace the extents of parameter shards in a call and its callees with extents of whole parameters.
 
-    `owner` is the parameter of the call, or of each entry of its lists.
+    `owner` is the parameter of the call, or the parameter of each entry in its lists.
     """
     extents, part = shapes.extents, weights.part
     lists = {} if isinstance(owner, Parameter) else owner
@@ -170,7 +170,7 @@ def make_whole(call: Call, owner: Parameter | Lists, weights: Weights, shapes: S
 
 
 def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
-    """Lists of tensors that a call takes or returns, as in ETs."""
+    """Yield the lists of tensors that a call takes or returns, as in ETs."""
     given = call.record.get(side)
     for values in given.get("values", ()) if isinstance(given, dict) else ():
         if isinstance(values, list) and values and all(isinstance(value, list) for value in values):
@@ -180,8 +180,8 @@ def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
 def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Parameter]) -> dict[int, Lists]:
     """Map list calls, by row, to the parameters of their entries.
 
-    A call that takes parameters shows them. A call on gradients belongs to the parameters of the next call that takes
-    parameters, because an optimizer works through its groups in order.
+    A call on parameters is mapped directly. A call on gradients is mapped to the parameters of the next call on
+    parameters, because an optimizer processes its groups in order.
     """
     found, current = dict[int, Lists](), {len(parameters): parameters}
     for call in reversed(calls):
@@ -194,8 +194,8 @@ def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Para
 
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
-    """Tensors that forward takes and does not make, by storage: the largest, then tensors with other elements."""
-    found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # by storage and offset, with the number of elements
+    """Return external tensors of forward by storage: the largest tensor, then tensors with other elements."""
+    found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # number of elements and tensor, by storage and offset
     made, views = set[int](), set[int]()
 
     def visit(call: Call) -> None:
@@ -236,7 +236,7 @@ def _changed(children: Iterable[Call]) -> Iterator[GivenTensor]:
 
 
 def _owners(step: Call, owner_of: OwnerOf) -> Iterator[tuple[Call, Parameter | None]]:
-    """Assign calls to the parameter that the next changing call changes; list calls to all (None)."""
+    """Assign each call to the parameter that is changed next; list calls belong to all parameters (None)."""
     waiting: list[Call] = []
     for child in step.children:
         waiting.append(child)
@@ -271,10 +271,10 @@ def _by_shapes(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]) -
 def _matched_shapes(
     children: Sequence[Call], candidates: Sequence[int], used: dict[int, GivenTensor], shapes: Shapes
 ) -> tuple[dict[int, Parameter], dict[int, Parameter]]:
-    """Match the optimizer's tensors with forward weights of the same sizes, each once.
+    """Match tensors of the optimizer one-to-one with forward weights of the same sizes.
 
     Returns:
-        The parameters by number of their tensor in forward, and by number of their tensor in the optimizer.
+        The parameters by tensor number in forward, and the parameters by tensor number in the optimizer.
     """
     lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
     entries = [
@@ -324,7 +324,7 @@ def _weight_places(name: str) -> Iterable[int]:
 
 
 def weights_of_layers(calls: Iterable[Call]) -> set[int]:
-    """Storages of weights and biases of layers, without statistics of batch norms."""
+    """Return the storages of weights and biases of layers, without the statistics of batch norms."""
     found = set[int]()
     for call in calls:
         values = call.record.get("inputs", {}).get("values", [])
@@ -334,9 +334,9 @@ def weights_of_layers(calls: Iterable[Call]) -> set[int]:
 
 
 def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
-    """Tensors that the optimizer takes with each parameter, including its gradient, by storage and offset."""
+    """Map tensors that the optimizer uses with a parameter, such as its gradient, to it, by storage and offset."""
     found: dict[tuple[int, int], Parameter] = {}
-    made = set[int]()  # storages that the optimizer allocates; other tensors may have had them before
+    made = set[int]()  # storages that the optimizer allocates; earlier tensors may have used the same addresses
     for _, owned in weights.optimizer:
         for call, owner in owned:
             if owner is not None:

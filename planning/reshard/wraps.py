@@ -1,14 +1,14 @@
-"""FSDP units, the parameters that FSDP gathers together: as recorded, by repeated blocks, or as the user requests.
+"""FSDP units (parameters that FSDP gathers together): as recorded, from repeated blocks, or as the user requests.
 
-A recording with FSDP2 has calls such as `fsdp::all_gather_copy_in`, within annotations `FSDP::all_gather (layers.0)`
-that name the module. `recorded_wraps` reads these. Without FSDP in the recording, each repeated block (`blocks.py`) is
-a unit and the root takes the remaining parameters. `chosen_wraps` applies `--fsdp-wrap`.
+A recording with FSDP2 has calls such as `fsdp::all_gather_copy_in`, inside annotations with the module name, such as
+`FSDP::all_gather (layers.0)`. `recorded_wraps` reads these calls. If the recording has no FSDP calls, each repeated
+block (`blocks.py`) is a unit, and the root takes the remaining parameters. `chosen_wraps` applies `--fsdp-wrap`.
 
-Example: two blocks have parameters 1 to 4 and 5 to 8, an embedding has parameter 0. The units are `Wrap("", [0])` (the
-root), `Wrap("block 0", [1, 2, 3, 4])` and `Wrap("block 1", [5, 6, 7, 8])`.
+Example: two blocks have parameters 1 to 4 and 5 to 8, and an embedding has parameter 0. The units are `Wrap("", [0])`
+(the root), `Wrap("block 0", [1, 2, 3, 4])` and `Wrap("block 1", [5, 6, 7, 8])`.
 
-`start_gather`, `gathered` and `scattered` are the communication of a unit. With two parameters of 6 and 4 rows over 4
-ranks, ranks keep 2 and 1 rows; the unit is padded to 4 × (2 rows + 1 row) for the gather and the reduction.
+`start_gather`, `gathered` and `scattered` yield the communication of a unit. Example: two parameters with 6 and 4 rows
+are sharded over 4 ranks. A rank keeps up to 2 rows and 1 row, so communication is padded to 4 × (2 rows + 1 row).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"FSDP::[a-z_]+(?: for)?(?: \((?P<label>[^)]*)\))?")
 _MODULE = "nn.Module: "
 _CANDIDATES = 3
-# Shards before the all-gather, whole parameters after it, gradients to reduce.
+# Calls that copy shards before the all-gather, whole parameters after it, and gradients before the reduction.
 _COPY_IN, _COPY_OUT, _CHUNK_CAT = "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"
 
 
 def recorded_wraps(trace: Trace, begin: int, end: int) -> list[RecordedWrap]:
-    """Return the units of FSDP2 that a step gathers, in order."""
+    """Return the FSDP2 units that a step gathers, in order."""
     calls, names = trace.calls, trace.names
     codes = [code for code, name in enumerate(names) if name.startswith((_COPY_IN, _COPY_OUT, _CHUNK_CAT))]
     chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
@@ -72,9 +72,9 @@ def _label(trace: Trace, call: int) -> str:
 
 
 def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int, str]) -> set[int]:
-    """Places of topmost calls that begin another FSDP unit or use the root's parameters again.
+    """Return indices of topmost calls that start another FSDP unit, or that return to the root's parameters.
 
-    `label_of`: the unit's label by parameter, "" for the root.
+    `label_of`: label of the unit of each parameter, "" for the root.
     """
     found, current, seen = set[int](), "", set[int]()
     for place, call in enumerate(forward):
@@ -88,16 +88,16 @@ def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int,
 
 
 def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
-    """Rows of gradient sums that autograd does in place only with FSDP, or only without it.
+    """Return rows of gradient sums that autograd computes in place only with FSDP, or only without FSDP.
 
-    If several units take one activation, each FSDP unit first sums the gradients of its own calls. Then the unit sums
-    are added, and the first addition is not in place.
+    If several units use the same activation, each FSDP unit first sums the gradients of its own calls. Then the sums of
+    the units are added, and the first of these additions is not in place.
     """
     label_of = {k: wrap.label for wrap in wraps if not wrap.root for k in range(wrap.units[0], wrap.units[1] + 1)}
     found = set[int]()
     for one in model.passes:
-        made = dict[int, tuple[Call, str]]()  # by storage: the call that made it, and its unit
-        added, read = dict[tuple[str, int], int](), set[tuple[str, int]]()  # by unit and storage
+        made = dict[int, tuple[Call, str]]()  # for each storage, the call that made it, and the call's unit
+        added, read = dict[tuple[str, int], int](), set[tuple[str, int]]()  # keys: unit and storage
         for unit in reversed(one.units):
             label = label_of.get(unit.number, "")
             for call in walked(unit.backward):
@@ -169,8 +169,8 @@ def _class_of(module: str) -> str:
 
 
 def candidates(model: Model) -> str:
-    """Values of `--fsdp-wrap`: classes of modules that occur several times, largest modules first."""
-    numbers: dict[str, dict[str, set[int]]] = {}  # by class and module: its parameters
+    """Return suggested values for `--fsdp-wrap`: module classes that occur several times, largest modules first."""
+    numbers: dict[str, dict[str, set[int]]] = {}  # parameters of each module, by class and module name
     for call in model.forward_calls():
         read = {parameter.number for parameter in model.weights.read(call)}
         for module in _modules_around(model, call) if read else ():
@@ -188,7 +188,7 @@ def candidates(model: Model) -> str:
 
 
 class _Group(NamedTuple):
-    """Parameters of a unit with one dtype: their sizes, and the elements of the largest part of each."""
+    """Parameters of a unit with the same dtype: their sizes, and the elements of each parameter's largest part."""
 
     dtype: str
     itemsize: int
@@ -208,7 +208,7 @@ def _by_dtype(derivation: Derivation, wrap: Wrap, *, reduced: bool = False) -> I
 
 
 def start_gather(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item]:
-    """All-gather the parameters of a unit."""
+    """Start the all-gather of a unit's parameters."""
     count = derivation.layout.dp
     for group in _by_dtype(derivation, wrap):
         part, dtype, size = sum(group.parts), group.dtype, group.itemsize
@@ -218,7 +218,7 @@ def start_gather(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item
 
 
 def gathered(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item]:
-    """Wait for the parameters of a unit, and copy them out."""
+    """Wait for the parameters of a unit and copy them out."""
     count = derivation.layout.dp
     for group in _by_dtype(derivation, wrap):
         yield CommWait((f"{what} {wrap.label} {group.dtype}",))
@@ -227,7 +227,7 @@ def gathered(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item]:
 
 
 def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added: bool) -> Iterator[Item]:
-    """Reduce-scatter the gradients of a unit, and add them to the gradients of earlier microbatches."""
+    """Reduce-scatter the gradients of a unit; if `added`, add them to the gradients of earlier microbatches."""
     assert shard is not None
     count = derivation.layout.dp
     for dtype, size, own, parts in _by_dtype(derivation, wrap, reduced=True):
@@ -240,9 +240,9 @@ def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added:
 
 
 def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, recorded: Layout) -> list[Wrap]:
-    """FSDP units that take only data, which has no gradient.
+    """Return the FSDP units whose only inputs are data, which has no gradient.
 
-    FSDP ends their backward after the root's, in the order of modules (`_root_post_backward_final_callback` in
+    FSDP finishes backward of these units after the root, in module order (`_root_post_backward_final_callback` in
     torch/distributed/fsdp/_fully_shard/_fsdp_state.py).
     """
     data = (call for unit in units for call in unit.backward if call.row not in unit.ready)
@@ -250,11 +250,11 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         return []
     calls = [call for unit in units for call in unit.forward]
     read = [{p.number for inner in call.walk() for p in weights.taken(inner)} for call in calls]
-    wrap_of: dict[int, Wrap] = {}  # by place: the unit whose parameters are used before and after
+    wrap_of: dict[int, Wrap] = {}  # unit of each call: the unit whose parameters are used before and after the call
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
-    made: dict[int, Wrap | None] = {}  # by storage of results that depend on parameters: the unit that made it
+    made: dict[int, Wrap | None] = {}  # unit that made each storage with results that depend on parameters
     takes = set[Wrap | None]()
     for place, call in enumerate(calls):
         wrap_here = wrap_of.get(place)
@@ -268,6 +268,6 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         else:
             made = {storage: by for storage, by in made.items() if storage not in new}
     found = [wrap for wrap in wraps if not wrap.root]
-    if recorded.tp > 1:  # reduced results are other tensors
+    if recorded.tp > 1:  # a reduction returns a different tensor
         found = found[:1]
     return sorted((wrap for wrap in found if wrap not in takes), key=lambda wrap: wrap.parameters)
