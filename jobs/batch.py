@@ -77,11 +77,13 @@ def link_many(
     Args:
         source: folder of the traces, or its fsspec URL (s3://, gs://, ...).
         output: folder or URL of the results, by default "etplus" in `source`; writes columns if it ends in .parquet or
-        .etplus, see docs/reference/columns.md. manifest, et, kineto, ranks: which files to link, see `find_job`.
+            .etplus, see docs/reference/columns.md.
+        manifest, et, kineto, ranks: which files to link, see `find_job`.
         engine, jobs, scheduler: where to link: "processes" (one per core by default), "dask" at an address or a
-        scheduler file, or a `concurrent.futures.Executor` with workers that can access the same files. min_match,
-        min_certain: a rank fails if the share of its ET's ops with a link, or with a certain link, is smaller.
-        iteration, progress, graph_captures, provenance, options: as in `link`; all ranks take the "first" iteration.
+            scheduler file, or a `concurrent.futures.Executor` with workers that can access the same files.
+        min_match, min_certain: minimum shares of the ET's ops with a link, and with a certain link; else the rank
+        fails. iteration, progress, graph_captures, provenance, options: as in `link`; all ranks take the "first"
+        iteration.
 
     Raises:
         UsageError: nothing to link, or invalid options. TraceFormatError: an invalid manifest.
@@ -262,7 +264,7 @@ def _more_notes(
     iterations = {state.result.iterations for rank, state in states.items() if rank not in foreign}
     if len(iterations) > 1:
         some = "; ".join(", ".join(iteration) or "none" for iteration in sorted(iterations)[:4])
-        yield f"the ranks are linked to different iterations ({some}): their times do not belong together"
+        yield f"the ranks are linked to different iterations ({some}), so their times cannot be compared"
     if len(states) == 1:
         yield f"only rank {next(iter(states))} was linked; {ONE_RANK}"
     references = sorted({offset.reference for offset in offsets})

@@ -29,7 +29,7 @@ _SYNCHRONIZING = (
 
 
 def synchronizes(kind: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which collectives no rank can leave before all ranks have arrived, by kind."""
+    """Return which kinds of collectives no rank can leave before all ranks have arrived."""
     return np.isin(kind, _SYNCHRONIZING)
 
 

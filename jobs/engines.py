@@ -140,7 +140,7 @@ def failure_reason(error: BaseException) -> str:
     if isinstance(error, EtplusError):
         return str(error)
     if isinstance(error, (BrokenExecutor, SystemExit, KeyboardInterrupt)):
-        return "its process was killed, twice, for want of memory perhaps; run again with fewer --jobs"
+        return "its process was killed twice, perhaps for lack of memory; run again with fewer --jobs"
     if isinstance(error, MemoryError):
         return "there is not enough memory; run again with fewer --jobs"
     return f"{type(error).__name__}: {error}"

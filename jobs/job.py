@@ -120,7 +120,7 @@ class Job(Suggests):
             raise KeyError(f"no rank {rank}; there are {', '.join(map(str, sorted(self.ranks)))}") from None
 
     def __repr__(self) -> str:
-        return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # ranks would require reading
+        return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # listing ranks would read all files
 
     def _of(self, sources: Iterable[Any]) -> Job:
         return self._with(replace(self._chosen, sources=tuple(sources)))
@@ -155,7 +155,7 @@ class Job(Suggests):
 
     def select(self, ranks: str | Iterable[int]) -> Job:
         """Return some of the ranks, by number or as text such as "0,3-7"; ranks that the job lacks are left out.
-        Columns on disk are read for these ranks only. All trace files are read, because only their contents record the
+        Columns on disk are read for these ranks only. All trace files are read, because only the contents record the
         rank.
         """
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
@@ -185,8 +185,8 @@ class Job(Suggests):
         Args:
             jobs: number of processes, one per core by default.
             scheduler: address of a Dask cluster, "tcp://host:8786", or path of its scheduler file; its workers must be
-            able to access the same files. engine: a `concurrent.futures.Executor` (or an engine of `jobs.engines`)
-            instead.
+                able to access the same files.
+            engine: a `concurrent.futures.Executor` (or an engine of `jobs.engines`) instead.
 
         Raises:
             UsageError: conflicting options, or Dask is not installed.
@@ -336,7 +336,7 @@ def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
         return open_job(os.path.dirname(name) or ".")  # noqa: PTH120
     files = named_by(name)
     if not files:
-        raise UsageError(f"{name}: no file has such a name")
+        raise UsageError(f"{name}: no file matches")
     return Job(files)
 
 

@@ -35,8 +35,8 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
     """Return the ranks that simulate or replay each process group, and notes for the user.
 
     Several ranks are treated as the whole job: groups are reduced to the given ranks, and a group of unknown ranks
-        consists of the ranks that use it. WORLD stands for all given ranks. A single rank represents a job whose other
-        ranks are elsewhere, so its groups remain whole.
+    consists of the ranks that use it. WORLD stands for all given ranks. A single rank represents a job whose other
+    ranks are elsewhere, so its groups remain whole.
 
     Args:
         used: by given rank: the groups of its communications.
@@ -98,7 +98,7 @@ def _hours(seconds: int) -> str:
     return f"{abs(seconds) / 3600:,.0f} hours"
 
 
-_REMEDY = "give only the traces of one job, one of each rank"
+_REMEDY = "give only the traces of one job, one per rank"
 
 
 class JobTrace(NamedTuple):
@@ -142,7 +142,7 @@ def _refuse_repeated(traces: Sequence[JobTrace]) -> None:
     for trace in traces:
         name = trace.facts.file
         if trace.rank is not None and trace.rank in by_rank:
-            raise UsageError(f"{by_rank[trace.rank]} and {name} are both of rank {trace.rank}; {_REMEDY}")
+            raise UsageError(f"{by_rank[trace.rank]} and {name} both have rank {trace.rank}; {_REMEDY}")
         same = by_content.setdefault(trace.content, trace)
         if same is not trace and None in (trace.rank, same.rank):
             raise UsageError(f"{same.facts.file} and {name} are the same recording; {_REMEDY}")

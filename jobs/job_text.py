@@ -44,7 +44,7 @@ def render(report: JobReport, output: str) -> str:
 
 
 def _collectives(report: JobReport) -> list[str]:
-    """Return the number of matching collectives, and the straggler."""
+    """Return lines on the matching collectives and the straggler."""
     if not report.groups:
         return []
     matched, whole = (sum(getattr(group, key) for group in report.groups) for key in ("matched", "collectives"))
@@ -186,7 +186,7 @@ def _late(report: JobReport) -> Iterator[str]:
         share = f"{late.last:,}/{late.collectives:,}"
         yield f"{'':8}{late.rank:7}{share:>12}{late.caused_ns / 1e6:24,.3f}{late.waited_ns / 1e6:20,.3f}"
     if len(table) > _LATE:
-        yield f"{'':8}and {len(table) - _LATE:,} more ranks that made the others wait less"
+        yield f"{'':8}and {len(table) - _LATE:,} more ranks that caused shorter waits"
 
 
 def _wait(wait: Wait) -> str:

@@ -38,8 +38,7 @@ def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
 
 
 def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[Lateness]:
-    """Return how often each rank arrived last, how long it waited, and how long others waited, in `synchronizing`
-    groups."""
+    """Return how often each rank arrived last, how long it waited, and how long others waited for it."""
     numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # as in `Lateness`
     for group in matched:
         arrived = arrivals(group, offsets)
@@ -69,7 +68,7 @@ def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dic
     behind: Counter[int] = Counter()
     for group in matched:
         come = arrivals(group, offsets).come
-        come = come - come.min()  # small numbers stay exact in doubles
+        come = come - come.min()  # doubles represent small numbers exactly
         later = come - np.rint(np.median(come, axis=1, keepdims=True)).astype(np.int64)
         behind.update(dict(zip(group.ranks, later.sum(axis=0).tolist(), strict=True)))
     return dict(behind)

@@ -33,8 +33,7 @@ class RankFiles:
     et: str = ""
     kineto: str = ""
     problem: str = ""
-    # Names, contents or a manifest give the rank, or only one rank is left. Otherwise the two files only share a
-    # process id, or are the only files.
+    # Names, contents or a manifest give the rank, or only one rank is left; else False.
     settled: bool = True
     proved: bool = False  # the contents of all ranks' files allow no other pair for these two files
 
@@ -59,8 +58,8 @@ class Pairing:
 
 def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:
     """Find the pairs in a folder and its subfolders, by names and by the beginnings of files. `et` and `kineto` are
-    patterns such as "*step_12*.json" for names or paths of files of that kind; `skip` is a subfolder for outputs to
-    leave out."""
+    patterns such as "*step_12*.json" for names or paths of files of that kind; `skip` is a subfolder of outputs to
+    ignore."""
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
     with ThreadPoolExecutor(_READERS) as pool:  # the threads mostly wait for the file system
         looked = pool.map(lambda name: _look(folder, name, et, kineto), names)
@@ -209,7 +208,7 @@ def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
     assigned: dict[str, int] = {}
     pending = [(name, rank) for name, ranks in places.items() if len(ranks) == 1 for rank in ranks]
     pending += [(name, rank) for rank, names in fitting.items() if len(names) == 1 for name in names]
-    for name, rank in pending:  # grows while it is walked
+    for name, rank in pending:  # grows during the loop
         if name in assigned or rank not in fitting:
             continue
         assigned[name] = rank
@@ -275,15 +274,15 @@ def from_manifest(source: str) -> Pairing:
             rows = msgspec.convert(cells, list[_ManifestRow], strict=False)
     except (*UNREADABLE, csv.Error) as error:
         problem = f"not a list of rank, et, kineto ({error})"
-        raise TraceFormatError(blob.name, "", problem, "--dry-run writes one that can be edited") from None
+        raise TraceFormatError(blob.name, "", problem, "--dry-run writes a manifest to edit") from None
     seen: set[int] = set()
     for row in rows:
         if not 0 <= row.rank <= _MAX_RANK or row.rank in seen:
             problem = "occurs twice" if row.rank in seen else "is an invalid rank"
-            raise TraceFormatError(blob.name, f"rank {row.rank}", problem, "give one row a rank, from 0 on")
+            raise TraceFormatError(blob.name, f"rank {row.rank}", problem, "give each row a different rank from 0")
         seen.add(row.rank)
     if not rows:
-        raise TraceFormatError(blob.name, "", "no rank is in it", "--dry-run writes one that can be edited")
+        raise TraceFormatError(blob.name, "", "no rank is listed", "--dry-run writes a manifest to edit")
     return Pairing(tuple(map(_files, sorted(rows, key=lambda row: row.rank))))
 
 

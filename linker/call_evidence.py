@@ -17,8 +17,8 @@ from ..trace.columns import IntColumn, distinct, distinct_rows, largest, mask_at
 from .calls import TracePair
 from .rank_claims import COMMUNICATION
 
-# Number of linked calls whose inputs are compared. Comparing all calls would add a quarter to the linking time. The
-# last calls handle the model's outputs or last parameters; the first calls cover nearly everything else.
+# Number of linked calls whose inputs are compared; comparing all calls would add a quarter to the linking time.
+# Last calls handle model outputs or the last parameters; first calls cover nearly everything else.
 _FIRST, _LAST = 384, 128
 # Calls that identify a thread; fewer can be asynchronous collectives, which Kineto records on another thread.
 _OF_A_THREAD = 16
@@ -45,8 +45,8 @@ def contradictions(
 
 
 def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
-    """Find ET calls in the period that both files cover that Kineto lacks or names differently. None of 123,725 calls
-    in 77 recorded pairs is such a call. Without ids, communication calls are ignored, because Kineto records
+    """Find ET calls that Kineto lacks or names differently, in the period of both files. None of 123,725 calls in 77
+    recorded pairs is missing or renamed. Without ids, communication calls are ignored, because Kineto records
     asynchronous collectives on another thread."""
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)
@@ -82,8 +82,8 @@ def _numbers(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Cont
     if len(other):
         first = other[0]
         example = f"{_name(pair, node[first])}: {ours[first]} in the ET, {theirs[first]} in the Kineto trace"
-        says = f"two runs: {len(other):,} of {len(node):,} linked calls have another sequence number, such as {example}"
-        yield Contradiction("numbers", says)
+        says = f"two runs: {len(other):,} of {len(node):,} linked calls have different sequence numbers"
+        yield Contradiction("numbers", f"{says}, such as {example}")
 
 
 def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
@@ -122,7 +122,7 @@ def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contr
             differ += 1
             first = first or f"{_name(pair, node[at])}: {other}"
     if differ:
-        says = f"{differ:,} of {len(node):,} compared calls have other inputs"
+        says = f"{differ:,} of {len(node):,} compared calls have different inputs"
         yield Contradiction("inputs", f"two runs: {says}, such as {first}")
 
 

@@ -1,8 +1,8 @@
 """Find the data that communication kernels send: the `comm` object of docs/reference/etplus.md.
 
 Sources, best first: the arguments that Kineto records, the ET's record_param_comms node around the launch, and, for
-    all-reduces of serving engines, the operator's first tensor. PyTorch's macro fixes the order of record_param_comms
-    inputs: tensors, sequence, group, rank, collective, in split, out split.
+all-reduces of serving engines, the operator's first tensor. PyTorch's macro fixes the order of record_param_comms
+inputs: tensors, sequence, group, rank, collective, in split, out split.
 
 A kernel can send and receive several messages (`batch_isend_irecv`). PyTorch registers each message with a
 `record_param_comms`, and launches one kernel for the whole batch when the batch ends (`nccl:coalesced`). Neither trace

@@ -22,8 +22,8 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
-# Calls that neither touch an element nor allocate storage, whatever their schema says: over half of a trace. They are
-# views, queries of tensor properties, and autograd and DDP records around the calls that do the work.
+# Calls that neither touch an element nor allocate storage, whatever their schema says: over half of a trace.
+# They are views, queries of tensor properties, and autograd and DDP records around the calls that do the work.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
     r"torch(?:::|\.)distributed(?:::|\.)(?:ddp\.)?reducer::\w+|"
@@ -153,9 +153,9 @@ def _marks(schema: str) -> tuple[str, int, int]:
 
 
 def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _Accesses:
-    """Cut reads and writes into pieces. A storage that would be cut too finely (thousands of slices, each with a
-    read of the whole) stays one piece; its writers also count as readers, so its calls form a chain and no order is
-    lost."""
+    """Cut reads and writes into pieces. A storage with too many cuts (thousands of slices, each with a read of the
+    whole storage) remains one piece. Its writers are then also readers, so its calls form a chain that keeps their
+    order."""
     which = np.concatenate((np.flatnonzero(read), np.flatnonzero(write)))
     writes = np.arange(len(which)) >= np.count_nonzero(read)
     call, storage = call[which], tensors.storage[which]

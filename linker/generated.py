@@ -253,7 +253,7 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
 def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
     """Return the calls of compiled graphs in a trace, in order.
     A backward belongs to the region of its forward: the last call of a compiled function before it with the same
-        sequence number. Autograd numbers each node it creates, so earlier calls with that number created none."""
+    sequence number. Autograd numbers each node it creates, so earlier calls with that number created none."""
     kinds = np.array([_kind_of(name) for name in events.names], np.int8)[calls.name]
     graphs = np.flatnonzero(kinds == 1)
     if not len(graphs):

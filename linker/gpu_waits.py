@@ -39,14 +39,13 @@ _LATE_NS = 5_000
 _JUST_ENDED_NS = 30_000
 # Time from the call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000
-# Number of recorded events to consider for a waiting call, last first. The call waits for the last event whose work had
-# ended when the call returned. DDP's timers are the first to wait, for the last event
-# (torch/csrc/distributed/c10d/reducer_cuda.cpp, `CudaTimer::measureDifference`).
+# Number of recorded events to consider for a waiting call, last first; it waits for the last event that had ended.
+# DDP's timers are the first to wait, for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
 _RECORDS = 16
 _NOTHING = np.zeros(0, np.int64)
 
-# Before an all-gather, FSDP1 waits here for the older of the last two events that it recorded when freeing parameters
-# (torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`).
+# Before an all-gather, FSDP1 waits here for the older of the last two events that it recorded when freeing parameters.
+# See torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`.
 _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 
 
@@ -135,7 +134,7 @@ class _Finder:
 
     def _clock_skew(self) -> int:
         """Return the maximum time by which a waiting call seems to return before its event ended, ns; 0 for none.
-        Synchronous copies to the host always show this skew, because they cannot return before the copy has ended.
+        Synchronous copies to the host show this skew, because they cannot return before the copy has ended.
         Synchronizing calls show it if they took over 20 µs and the work launched before them ended not in the 20 µs
         before their return but in the 20 µs after."""
         events, linked = self.linked.kineto.events, self.linked
@@ -188,7 +187,7 @@ class _Finder:
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
-        """Map each stream to its last GPU event that the given stream waits for since its last launch."""
+        """Map other streams to the last GPU event there that the given stream waits for since its last launch."""
         times, sources = self.carried.get((device, stream), ([], []))
         k = bisect_left(times, ts)
         return sources[k - 1] if k and all(self.gpu.launch[i] < times[k - 1] for i in last) else {}

@@ -34,14 +34,13 @@ Kind = Literal[
 Weight = Literal["proves", "refutes", "stated", "unknown"]
 
 _ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
-# Containers number their processes from 1, so two runs can share a process id below this. Machines reach larger ids
-# within a day.
+# Containers number processes from 1, so two runs can share an id below this; machines exceed it within a day.
 _SMALL_PID = 4096
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 # The ET's time is in whole seconds, rounded down.
 _SLACK_S = 1.0
-# Maximum time between the end of recording and the last write to each file. The ET is closed immediately (measured:
-# 0.01 s); then the Kineto trace is exported.
+# Maximum time from the end of recording to the last write of each file.
+# The ET is closed immediately (0.01 s in measurements); then the Kineto trace is exported.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
 # `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
@@ -171,7 +170,8 @@ def identify(
     Args:
         linked: int64, positions in `pair.calls` of the linked calls.
         certain: int64, positions in `pair.nodes` and `pair.calls` of the links that are certain if one process recorded
-        both files. unlinked: bool, the nodes without a link.
+            both files.
+        unlinked: bool, the nodes without a link.
     """
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
     if not claims.same_run:
@@ -260,7 +260,7 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
     elif known is None and not shown and fitting[0]:
         zone = offset_name(fitting[0])
         says = "the linked Kineto events lie in the time in which the ET was recorded only if that machine was in "
-        says += f"{zone}, which nothing shows; two runs can be that far apart; {_UNVERIFIED}; "
+        says += f"{zone}, which the files do not show; two runs can be that far apart; {_UNVERIFIED}; "
         says += f"if it was, pass --timezone {zone}"
         yield _Weighed("time", "unknown", says)
     else:
@@ -301,7 +301,7 @@ def _one_of_several(claims: Claims) -> Iterator[_Weighed]:
         says = f"the timeline has {claims.machine} ranks of the job, and only one of them has the ET's process id"
         yield _Weighed("rank", "proves", says)
     elif claims.agreed and claims.whole_job:
-        says = "the files of all ranks are at hand, and by process ids and process groups these two fit no others"
+        says = "the files of all ranks are available, and process ids and process groups allow only this pair"
         yield _Weighed("job", "proves", says)
     elif stated is not None and claims.agreed:
         by = "was taken from the file names" if stated.by == "names" else "was given (--rank)"
@@ -311,7 +311,7 @@ def _one_of_several(claims: Claims) -> Iterator[_Weighed]:
         if stated is not None:
             other = next(side for side in (theirs, ours) if side.ranks is not None and stated.rank not in side.ranks)
             which = "Kineto trace" if other is theirs else "ET"
-            says = f"the names of both files say rank {stated.rank}, but the {which} was recorded by {_ranks(other)}"
+            says = f"both file names contain rank {stated.rank}, but the {which} was recorded by {_ranks(other)}"
             yield _Weighed("names", "unknown", says)
         files = ("ET", ours), ("Kineto trace", theirs)
         known = [f"the {file} is from {_ranks(claim)}" for file, claim in files if claim.ranks]
@@ -328,8 +328,8 @@ def _ranks(claim: Claim) -> str:
 
 _HOUR_S = 3600
 _PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
-# Offsets of local time from UTC, smallest first: whole hours, and the 15, 30 and 45-minute offsets of the IANA
-# database, including daylight saving time.
+# Offsets of local time from UTC, smallest first, including daylight saving time.
+# The list has whole hours, and the 15, 30 and 45-minute offsets of the IANA database.
 OFFSETS_S = tuple(
     sorted((int(hours * _HOUR_S) for hours in (*range(-12, 15), *_PARTS_OF_HOURS)), key=lambda s: (abs(s), s))
 )

@@ -1,6 +1,6 @@
 """Make an Execution Trace from the CPU calls and annotations of a Kineto trace, for users who have no ET.
 
-The nodes follow ET schema 1.1.1. Fields that Kineto does not record (outputs, tensor ids, forward parents) are empty;
+The nodes follow ET schema 1.1.1. Fields that Kineto does not record (outputs, tensor ids, forward parents) are empty.
 The field `nodes_from` warns readers that an empty field means "not recorded". GPU work that no operator launched is
 attached to the process node. An Nsight Systems capture may begin in the middle of the program; GPU work without a
 recorded launch then remains unattached.

@@ -39,8 +39,7 @@ class Numbering:
     """Ids of the rows by place (see `Join`), and the order of the rows."""
 
     id: IntColumn
-    # Places in row order, parents before children, because Chakra's converter drops `ctrl_deps` on nodes that it has
-    # not read
+    # Places in row order. Parents precede children, because Chakra's converter drops `ctrl_deps` on nodes not yet read.
     order: IntColumn
     is_new: bool = False  # ET nodes have new ids
 

@@ -85,7 +85,7 @@ def _note(lost: Sequence[_Lost]) -> str:
     named = ", ".join(f"{collective.name} (node {collective.id})" for collective in lost[:_MOST_NAMED])
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
     subject = "collective that the ET lacks was" if len(lost) == 1 else "collectives that the ET lacks were"
-    return f"{len(lost):,} {subject} made of the issuing operator and Kineto's event: {named}{more}"
+    return f"{len(lost):,} {subject} made from the issuing operator and Kineto's event: {named}{more}"
 
 
 def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
@@ -151,7 +151,7 @@ def _is_there(unlinked: Sequence[tuple[int, str]], call: int, name: str) -> bool
 
 
 def _ids_in(et: ExecutionTrace) -> set[int]:
-    """Return all node ids, tensor ids and storage ids, because PyTorch draws all of them from one counter."""
+    """Return the node ids and all possible tensor and storage ids, because one PyTorch counter produces all of them."""
     used = set(et.id.tolist())
     for block in range(et.texts.block_count):
         for text in et.texts.cut(block)[1]:

@@ -59,10 +59,11 @@ class LinkOptions:
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add edges from the last writer of a tensor to its reader; linking takes about 40% longer.
         rank: rank of both files in the job, if the file names lack it. This option proves nothing: in a job of several
-        ranks, links are certain only if both files record the rank, or with `whole_job`. timezone: time zone of the
-        machine that recorded the ET in local time: "UTC-7", "Europe/Berlin". whole_job: process ids and process groups
-        show that these two files fit no other files of the job; `etplus.jobs.batch.link_many` sets it. one_of_several:
-        the job has several ranks. Links are then certain only if the files prove their rank.
+            ranks, links are certain only if both files record the rank, or with `whole_job`.
+        timezone: time zone of the machine that recorded the ET in local time: "UTC-7", "Europe/Berlin".
+        whole_job: process ids and process groups show that these two files fit no other files of the job;
+            `etplus.jobs.batch.link_many` sets it.
+        one_of_several: the job has several ranks. Links are then certain only if the files prove their rank.
 
     Raises:
         UsageError: an unknown method, iteration or time zone.
@@ -118,13 +119,14 @@ def link(
 
     Args:
         et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET, the CPU
-        calls of the Kineto trace become the nodes, and only `annotation` applies. An Nsight Systems export can replace
-        the Kineto trace. In a file with several ranks, the linker takes the ET's process, `rank`, or the rank of a
-        `ProcessRank` or `NsysRank`. annotation, match, exact_match, strict, iteration, renumber, data_dependencies,
-        rank, timezone, whole_job, one_of_several: see `LinkOptions`. jobs: number of processes that read large files;
-        does not change the result. progress: show a progress bar on a terminal for each step that takes over two
-        seconds. graph_captures: sources for `read_captures`. Kernels of replayed CUDA and HIP graphs are linked to
-        their
+            calls of the Kineto trace become the nodes, and only `annotation` applies. An Nsight Systems export can
+            replace the Kineto trace. In a file with several ranks, the linker takes the ET's process, `rank`, or the
+            rank of a `ProcessRank` or `NsysRank`. annotation, match, exact_match, strict, iteration, renumber,
+            data_dependencies, rank, timezone, whole_job,
+        one_of_several: see `LinkOptions`.
+        jobs: number of processes that read large files; does not change the result.
+        progress: show a progress bar on a terminal for each step that takes over two seconds.
+        graph_captures: sources for `read_captures`. Kernels of replayed CUDA and HIP graphs are linked to their
             operators; see docs/reference/captured_graphs.md.
         provenance: files that PyTorch's compiler wrote about its kernels, see docs/reference/compiled.md; None uses
             files next to the Kineto trace that are named after it.

@@ -38,19 +38,16 @@ from ..trace.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
-# Shorter runs recur by chance: a layer repeats two or three kernels within an iteration. With fewer events without a
-# launch, the search is skipped, because building the trace's tables costs more than it gains.
+# Shorter runs recur by chance: a layer repeats two or three kernels within an iteration.
+# With fewer unknown events, the search is skipped, because building the trace's tables costs more than it gains.
 SHORTEST_RUN = 8
-# Number of neighbors on either side of an event that must be in its run (fewer at the ends of a stream). An event at
-# the edge of a run has context on only one side.
+# Number of neighbors on either side of an event that its run must contain (fewer at the ends of a stream).
 _MARGIN = 2
 # Number of evenly spaced occurrences of a run whose operators are compared; bounds the work for frequent runs.
 _CANDIDATES = 8
-# Shares of the known launches that trials hide, in this order, until a trial is conclusive. A trace of few iterations
-# repeats only a small share of itself.
+# Shares of the known launches that trials hide, until a trial is conclusive; short traces repeat only small shares.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
-# Minimum share of a trial's pairs with the correct operator for a run length to be accepted. With a lower share,
-# kernels would be attributed to wrong operators.
+# Minimum share of a trial's pairs with the correct operator; a lower share would attribute kernels to wrong operators.
 _MIN_RIGHT = 0.99
 # Minimum share of its hidden events that a conclusive trial pairs.
 _MIN_REPEATED = 0.5
@@ -58,8 +55,8 @@ _MIN_REPEATED = 0.5
 _MIN_TRIED = 32
 # Without a conclusive trial, only runs this long are used, and only if they contain this share of the unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
-# Durations that differ by more than this factor and by more than 10 µs come from different work. The durations of short
-# kernels vary by more than the factor. Communication kernels are exempt, because they wait for other ranks.
+# Durations that differ by more than this factor and by more than 10 µs come from different work.
+# Short kernels vary by more than the factor, and communication kernels are exempt, because they wait for other ranks.
 _TIMES, _NEAR_NS = 4, 10_000
 
 

@@ -49,8 +49,7 @@ class RecordingWindow:
 @dataclass(frozen=True)
 class Recorded:
     """Result of a recorded program. `status` is the exit status, or 128 + N after signal N. `ranks` are the ranks with
-    a pair of traces. `notes` explain incomplete recordings. With `call_lines`, Python stacks also have the lines of
-    calls."""
+    a pair of traces. `notes` explain incomplete recordings. With `call_lines`, Python stacks have call lines."""
 
     status: int
     ranks: tuple[int, ...]
@@ -210,9 +209,9 @@ def _shortfall(state: dict[str, Any], plan: RecordingWindow) -> str:
     ending = f"was stopped by signal {state['signal']}" if "signal" in state else "ended"
     if state["state"] == "recorded" and state.get("cut") and not plan.by_time:
         where = f"in step {state['steps']}, before step {plan.last:g} was over"
-        return f"rank {state['rank']}: the program {ending} {where}; what there is was kept"
+        return f"rank {state['rank']}: the program {ending} {where}; the recorded part was kept"
     if state["state"] == "recorded" and state.get("cut"):
-        return f"rank {state['rank']}: the program {ending} before second {plan.last:g}; what there is was kept"
+        return f"rank {state['rank']}: the program {ending} before second {plan.last:g}; the recorded part was kept"
     if state["state"] == "recording" and "signal" in state:
         return f"rank {state['rank']}: the process {ending} in a call that did not return; its traces are lost"
     if state["state"] == "recording":
@@ -224,7 +223,7 @@ def _shortfall(state: dict[str, Any], plan: RecordingWindow) -> str:
 
 def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: RecordingWindow) -> str:
     if not (scratch / "started").exists():
-        return "no Python process started with the recorder: is it Python, and without -I, -E and -S?"
+        return "no Python process started with the recorder: run Python without -I, -E and -S"
     if not processes:
         return "PyTorch was not imported"
     if plan.by_time:

@@ -249,10 +249,11 @@ def record(
         activities: `torch.profiler.ProfilerActivity` values; None: CPU, and CUDA with synchronization records.
         record_shapes, with_stack, profile_memory: as in `torch.profiler.profile`.
         all_threads: make Kineto record all threads if this PyTorch can; the Execution Trace always has all threads.
-        link: False writes no ET+ file. compress: False writes files without gzip.
+        link: False writes no ET+ file.
+        compress: False writes files without gzip.
         graphs: also record the work before the first ``step()`` as ``rank-0.graphs.…``, and link replays of CUDA or HIP
-        graphs captured there; see docs/reference/captured_graphs.md. provenance: save Inductor's information about
-        compiled kernels; see docs/reference/compiled.md.
+            graphs captured there; see docs/reference/captured_graphs.md.
+        provenance: save Inductor's information about compiled kernels; see docs/reference/compiled.md.
 
     Raises:
         UsageError: PyTorch is missing, the numbers make no window, the name is a path, another Execution Trace is being
@@ -261,7 +262,7 @@ def record(
     options = _profile_options(wait, warmup, active, activities, all_threads)
     options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}
     if name and Path(name).name != name:
-        raise UsageError(f"name={name!r} is put into file names; give the folder as out_dir")
+        raise UsageError(f"name={name!r} becomes part of file names; give the folder as out_dir")
     rank, folder = _rank(), Path(out_dir)
     stem = f"{name}.rank-{rank}" if name else f"rank-{rank}"
     folder.mkdir(parents=True, exist_ok=True)

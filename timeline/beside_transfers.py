@@ -41,8 +41,7 @@ def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
 
 
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
-    """Return the first and last decile (weighted by time) of durations over the median of equal operators; else (1,
-    1)."""
+    """Return the first and last decile (by time) of durations over the median of equal operators; (1, 1) if too few."""
     groups = [np.array(alone, np.float64) for alone, _ in equal_operators(graph) if len(alone) >= _SEVERAL]
     if not groups:
         return 1.0, 1.0

@@ -13,8 +13,8 @@ from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
-# A waiting call returns at most this long after the work that it waited for; a longer delay is an unknown wait. A GPU
-# event that starts later than this after the work that its stream waited for was delayed by something else.
+# A waiting call returns at most this long after the work that it waited for; a longer delay is an unknown wait.
+# A GPU event that starts later than this after the work that its stream waited for was delayed by something else.
 SYNC_RETURN_NS = 10_000
 # Upper limits of launch latency and gap: no device is slower; longer delays are waits for other work.
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000

@@ -79,8 +79,8 @@ class CriticalPath(Suggests):
 
 
 def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
-    """Return the edges of a longest path, traced back from a point (default: the last end); ties go to the lowest
-    point."""
+    """Return the edges of a longest path, traced back from a point (default: the last end) by the lowest source
+    points."""
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)

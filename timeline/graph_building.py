@@ -43,11 +43,10 @@ SYNC_COST_NS = 3_000
 _SLOW = 3
 # Calls at the queue's limit take at least this multiple of the time of calls below it.
 _LONGER = 1.5
-# Minimum limit, number of blocked launches, and share of all launches that prove a limit: a queue that is only long at
-# times has no plateau.
+# Minimum limit, blocked launches, and share of launches that prove a limit; a queue that is only long has no plateau.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
-# Own time of a waiting call, and maximum spread of its return after the queue had room (as a share of its duration);
-# used if every call waits.
+# Own time of a waiting call, and maximum spread of its return after the queue had room, as a share of its duration.
+# The spread is used only if every call waits.
 _OWN_NS, _CONSTANT = 3_000, 0.25
 # Calls return a few µs after the queue has room; this many further short kernels may start in the meantime.
 _NEAR_LIMIT = 8
@@ -267,8 +266,8 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
-# A wait is unknown if it exceeds both 20 µs and two launch latencies, because latencies vary that much (30 µs above a
-# median of 16 on a 2080 Ti).
+# A wait is unknown if it exceeds both 20 µs and two launch latencies.
+# Latencies vary that much (30 µs above a median of 16 µs on a 2080 Ti).
 _LEAST_NS, _LATENCIES = 20_000, 2
 # Maximum duration of a synchronizing call with nothing to wait for (65 µs on MI250).
 _IDLE_SYNC_NS = 100_000
@@ -362,7 +361,7 @@ def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, no
     order = topological(measured, edges)
     if order is None:
         forward = (edges.kind == HOST) | (edges.kind == DURATION) | (measured[edges.source] < measured[edges.target])
-        notes = [*notes, f"{np.count_nonzero(~forward)} dependencies against the measured order were left out"]
+        notes = [*notes, f"{np.count_nonzero(~forward)} dependencies that contradict the measured order were left out"]
         edges = edges.take(forward)
         order = topological(measured, edges)
         assert order is not None, "threads are chains, and all other edges lead forward in time"

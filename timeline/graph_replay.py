@@ -1,6 +1,6 @@
 """Replay: compute when each call and GPU event of a graph starts and ends from the durations of work.
 
-graph = build_graph(load("et_plus.json")) constants = fit_constants(graph) print(replay(graph, constants).makespan_ns)
+Example: `graph = build_graph(load("et_plus.json"))`, then `replay(graph, fit_constants(graph)).makespan_ns`.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, ReplayGraph, Sha
 from .shared_links import Links, share_alone
 from .thread_edges import host_chains, without_backend_work
 
-# A caller can resume before the recorded end: the backend thread marks the collective as done, then loses the processor
-# to the caller for up to a time slice.
+# Maximum time from a caller's resumption to the recorded end of its collective.
+# The backend thread marks the collective as done, then may lose the processor to the caller for up to a time slice.
 _LATE_END_NS = 5_000_000
 # A collective that ends at most this long before the end of a pause has ended the pause.
 _JUST_BEFORE_NS = 1_000_000
@@ -40,8 +40,8 @@ _JUST_BEFORE_NS = 1_000_000
 _DISPATCH_NS = 250_000
 # Threads of a process group (PyTorch: `Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
-# Library operators compute, unless they belong to torch.distributed. So do the autograd nodes that PyTorch generates:
-# their names end in a digit ("AddmmBackward0"), but not those of an `autograd.Function` ("_AllReduceBackward").
+# Library operators compute, unless they belong to torch.distributed. So do the autograd nodes that PyTorch generates.
+# Names of generated nodes end in a digit ("AddmmBackward0"), unlike an `autograd.Function` ("_AllReduceBackward").
 _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGrad$", re.ASCII)
 
 

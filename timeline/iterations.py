@@ -60,8 +60,7 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration, from when the host has begun it and the device has finished the earlier
-        ones."""
+        """Return the ns of each iteration, from when the host began it and the device finished earlier iterations."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
@@ -151,8 +150,8 @@ def held_out_graph(
 ) -> tuple[ReplayGraph, float]:
     """Replace the lags of one iteration by medians of the same edges in the others; also return the share without one.
     Edges are the same if they lead to the same point of the same call: equal names from the thread down and equal
-        ordinal. An edge without a counterpart gets the median of its kind and name, else 0. A sum of medians is less
-        than the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio."""
+    ordinal. An edge without a counterpart gets the median of its kind and name, else 0. A sum of medians is less
+    than the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio."""
     edges = graph.edges
     row = graph.row[edges.target]
     iteration = np.where(row >= 0, iterations.of_row[np.maximum(row, 0)], -1)
@@ -180,8 +179,7 @@ def held_out_graph(
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """Return the median over iterations of total lag over total usual lag, given lag, usual lag and iteration by
-    edge."""
+    """Return the median over iterations of total lag over total usual lag; `parts` have lag, usual lag, iteration."""
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
         lags, sums = (np.bincount(iteration, weights=ns) for ns in (lag, usual))
@@ -262,8 +260,7 @@ def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
 
 def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
     """Return the outliers: iterations whose counts of calls and GPU events by name differ by over 10% from the medians,
-    or whose time differs by over 20% and 3.5 standard deviations. If half of the iterations differ, none is an
-    outlier."""
+    or whose time differs by over 20% and 3.5 standard deviations. If half of them differ, there are no outliers."""
     other_work = _other_work(trace, of_row, len(times))
     is_similar = other_work <= _OTHER_WORK
     if 2 * np.count_nonzero(is_similar) <= len(times):

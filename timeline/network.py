@@ -26,7 +26,7 @@ from .replay_graph import COMM, ReplayGraph
 
 
 def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> ReplayGraph:
-    """Return the graph with the communication times that a network would give.
+    """Return the graph with its communication times on the given network.
 
     A communication of coupled ranks begins when its last rank is ready. A graph of one rank assumes that the other
     ranks are ready. These communications keep their measured time, and notes count them: unknown kind, size, or group;

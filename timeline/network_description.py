@@ -69,8 +69,9 @@ class Network:
         bandwidth: GB/s (bytes per ns) per rank in one direction; with levels, between units.
         latency_ns: per step.
         algorithm: algorithm of collectives if `library` is None; a library ("gloo", "nccl") chooses the algorithm
-        itself. efficiency: measured time over the formula's time. levels: faster links inside units of ranks, smallest
-        units first.
+            itself.
+        efficiency: measured time over the formula's time.
+        levels: faster links inside units of ranks, smallest units first.
 
     Example:
         >>> from etplus.schemas.comm_types import CollectiveCommType

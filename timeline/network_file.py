@@ -30,8 +30,7 @@ from .rank_coupling import join_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
 _FORMAT: Final = "etplus-network"
-# Host bandwidth and latency are fitted to larger transfers, because small transfers mostly measure how long threads
-# wait for a processor.
+# Minimum bytes of transfers used to fit host links; smaller transfers mostly measure waits of threads for a processor.
 _LEAST_BYTES = 256 << 10
 # Borders between size classes, in bytes.
 _CLASSES = (64 << 10, 1 << 20)
@@ -45,12 +44,10 @@ CollectiveKind = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "barrier"
 ]
 CommunicationKind = Literal[CollectiveKind, "message"]
-Bandwidth = Annotated[float, Meta(ge=1e-9, le=1e9, description="GB/s (10^9 bytes) of a rank in one direction")]
-Latency = Annotated[float, Meta(ge=0, le=1e9, description="ns of a step")]
+Bandwidth = Annotated[float, Meta(ge=1e-9, le=1e9, description="GB/s (10^9 bytes) per rank in one direction")]
+Latency = Annotated[float, Meta(ge=0, le=1e9, description="ns per step")]
 Ratio = Annotated[float, Meta(gt=0, le=1e9)]
-Bytes = Annotated[
-    int, Meta(ge=0, le=2**62, description="of more than this many bytes, up to the next class of the kind")
-]
+Bytes = Annotated[int, Meta(ge=0, le=2**62, description="applies above this many bytes, up to the kind's next class")]
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,7 +63,7 @@ class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Links inside units of consecutive ranks; see `NetworkLevel`."""
 
-    ranks: Annotated[int, Meta(ge=2, le=MAX_RANKS, description="consecutive ranks of a unit")]
+    ranks: Annotated[int, Meta(ge=2, le=MAX_RANKS, description="number of consecutive ranks in a unit")]
     bandwidth: Bandwidth
     latency_ns: Latency = 0.0
     algorithm: Algorithm | None = None
@@ -146,7 +143,7 @@ def _network_of(given: DescribedNetwork, file: str) -> Network:
     below = 1
     for depth, level in enumerate(given.levels):
         if level.ranks % below or level.ranks == below:
-            raise _invalid(file, f"`ranks` has to be a multiple of the {below:,} below - at `$.levels[{depth}]`")
+            raise _invalid(file, f"`ranks` must be a multiple of {below:,}, the level below - at `$.levels[{depth}]`")
         if level.topology == "ring" and level.algorithm not in (None, "ring"):
             raise _invalid(file, f"collectives run on rings on that `topology` - at `$.levels[{depth}].algorithm`")
         below = level.ranks
@@ -227,7 +224,7 @@ def fit_network(samples: list[Sample], library: Library | None = "gloo") -> Desc
     for sample in samples:
         sent[sample.kind] += sample.size
     if not sent:
-        raise UsageError("no communication of a known kind and size to fit a network to")
+        raise UsageError("no communication of known kind and size, so no network can be fitted")
     kind = int(Type.ALL_REDUCE) if Type.ALL_REDUCE in sent else max(sent, key=lambda kind: sent[kind])
     fitted = [sample for sample in samples if sample.kind == kind]
     if library != "nccl":

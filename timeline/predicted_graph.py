@@ -80,7 +80,7 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
         len(graph), edges.source, edges.target, edges.lag, graph.start[rows], free[rows], lane[rows]
     )
     if len(schedule.order) < len(graph):
-        raise UsageError("the ranks' communications wait for each other in a circle; give the files of one job")
+        raise UsageError("the ranks' communications wait for each other in a cycle; give the files of one job")
     place = np.empty(len(graph), np.int64)
     place[schedule.order] = np.arange(len(graph))
     rows = rows[np.lexsort((place[graph.start[rows]], lane[rows]))]

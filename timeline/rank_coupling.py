@@ -86,7 +86,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     edges, measured = Edges.joined([*own, joint]), np.concatenate([measured, met_at])
     order = topological(measured, edges)
     if order is None:
-        raise UsageError("these ranks run collectives in contradicting orders; give the files of one job")
+        raise UsageError("these ranks run collectives in conflicting orders; give the files of one job")
     row = np.concatenate([row, np.full(len(met_at), -1)])
     own_notes = [f"{trace.file}: {note}" for trace, graph in zip(traces, graphs, strict=True) for note in graph.notes]
     notes = (*joined.notes, *own_notes)

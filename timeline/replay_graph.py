@@ -213,8 +213,8 @@ class _Joins:
         return np.array(time, np.int64)
 
 
-# Minimum ns of repeated operators for a slowdown, and maximum slowdown: two threads that share a processor take twice
-# as long, and a driver thread may share it, too.
+# Minimum ns of repeated operators that show a slowdown, and the maximum slowdown.
+# Two threads that share a processor take twice as long; a driver thread may also share the processor.
 _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 
 

@@ -31,16 +31,16 @@ from .replay_graph import HOST, ReplayGraph
 from .untraced import UntracedAnswer, untraced_answer
 from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
-# Spread of transfer times in a job relative to a calibration on free processors. If ranks take turns on processors, the
-# spread is `_TURNS`, because the backend's threads also wait.
+# Spread of transfer times in a job relative to a calibration on free processors.
+# If ranks take turns on processors, the spread is `_TURNS`, because the backend's threads also wait.
 _BANDWIDTH = 0.15
 # Spread of a step's host work from run to run: usually, if ranks take turns on processors, and with a device.
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
 # Ranks take turns on processors if the slowest tenth of equal operators takes this many times as long as the fastest.
 _UNEVEN = 1.8
 _PLENTY = 10**9
-# Range of Gloo's all-to-all time over the formula with all-reduce bandwidth. On links of four speeds, messages had up
-# to 1.7 times the all-reduce bandwidth, and all-gathers had as little as 0.67 times (shared calibration gloo-2).
+# Range of Gloo's all-to-all time over the formula with all-reduce bandwidth (shared calibration gloo-2).
+# Messages had up to 1.7 times the all-reduce bandwidth, all-gathers as little as 0.67 times, on links of four speeds.
 _ALL_TO_ALL = (0.6, 1.5)
 
 
@@ -165,7 +165,7 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
     if any(has_assumed_waits(trace) for trace in graph.traces):
         ranks = [build_graph(trace, assumed_waits=False) for trace in graph.traces]
         free = answer(join_ranks(ranks) if len(ranks) > 1 else ranks[0])
-        yield free, free, "what some synchronizing calls wait for is not recorded: nothing, or the latest work"
+        yield free, free, "the waits of some synchronizing calls are not recorded: for nothing, or for the latest work"
 
 
 def _spread(graph: ReplayGraph) -> tuple[float, str]:

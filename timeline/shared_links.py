@@ -4,14 +4,14 @@ The duration of a transfer depends on other transfers, so a discrete-event simul
 time order. Its events are: a point is reached, a transfer ends, or host work during transfers ends.
 
 - Concurrent transfers share a link equally, as TCP flows do. Messages from one rank to another use one connection, one
-message after another.
+  message after another.
 - A collective begins when a thread of its process group is free, in order of issue (PyTorch, ProcessGroupGloo.cpp: a
-queue for two threads by default; MPI has one thread).
+  queue for two threads by default; MPI has one thread).
 - Host work takes `slowdown` times as long during a transfer of its rank.
 
 Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads, the first all-reduce has the link
-    alone until 4 ms. Then each gets half of the link. The first ends at 16 ms; the second then has the link alone and
-    ends at 20 ms.
+alone until 4 ms. Then each gets half of the link. The first ends at 16 ms; the second then has the link alone and
+ends at 20 ms.
 
 When shares change, the ends of transfers are planned again. Outdated events remain in the heap and are ignored, because
 they do not match the planned time.
@@ -33,8 +33,8 @@ from .replay_graph import ReplayGraph, SharedTransfers
 
 # Directions of links: 2 × rank for sending, 2 × rank + 1 for receiving.
 Links = tuple[int, ...]
-# Kinds of events; at equal times, work and transfers end before points are reached. The keys of these kinds are an edge
-# of host work, the start point of a transfer, and a point.
+# Kinds of events; at equal times, work and transfers end before points are reached.
+# The event keys are an edge of host work, the start point of a transfer, and a point.
 _WORK, _TRANSFER, _POINT = range(3)
 
 

@@ -21,8 +21,8 @@ from .graph_events import GraphEvents
 from .replay_graph import HANDOFF, HOST, ORDER, Edges
 
 _QUERY = re.compile(r"Query$")
-# Calls of a polling loop: PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp) changes the capture mode around each query,
-# and destroys the events of completed work.
+# Calls in polling loops of PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp).
+# The watchdog changes the capture mode around each query, and destroys the events of completed work.
 _BESIDE_QUERY = re.compile(
     r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
 )

@@ -1,8 +1,8 @@
 """Estimate the timeline without the recorder by removing the recording cost of each event.
 
 Recording an operator costs time in two places: before its start, in its caller's time, and at its end, in its own time.
-    Operators that compute nothing show both costs in the trace. If `etplus record` timed steps before the window, the
-    remaining host work is then scaled until a step takes equally long; pauses without recorded events keep their time.
+Operators that compute nothing show both costs in the trace. If `etplus record` timed steps before the window, the
+remaining host work is then scaled until a step takes equally long; pauses without recorded events keep their time.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _FEWEST = 20
 _USUAL_ARGUMENTS, _FRAMES = 4, 3
 # A time longer than expected by this factor is not recording: the operator allocated memory or was interrupted.
 _MOST = 5.0
-# Factors for costs found in the trace's small operators, which run from a warm cache: usual, least, and most. Measured
-# on programs that were also timed without a profiler (`benchmarks/findings.py --gains`).
+# Factors for costs found in the trace's small operators, which run from a warm cache: usual, least, and most.
+# They were measured on programs that were also timed without a profiler (`benchmarks/findings.py --gains`).
 _SHARES = (1.5, 1.2, 2.0)
 # The same factors if no step was timed before the window, and if no operators show the costs.
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
@@ -310,7 +310,7 @@ def recording_note(base: Replay, corrected: Replay) -> str:
     return (
         f"a step on the host took {recorded / max(step.host_ns, 1):.1f} times as long while recording "
         f"({recorded / 1e6:,.3f} ms, {step.host_ns / 1e6:,.3f} ms in the {step.steps} steps before): about {each}; "
-        "gains are of the steps before"
+        "gains refer to the steps before"
     )
 
 

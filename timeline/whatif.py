@@ -33,18 +33,18 @@ from .replay_graph import LAUNCH, STREAM, ReplayGraph
 GRAMMAR = """\
 kernel*0.5                time of all kernels
 kernel:name~gemm*0.5      of kernels with gemm in their name (~ part, = whole)
-gpu, copy, memset, comm   likewise: GPU events, copies, memsets, collectives
+gpu, copy, memset, comm   of GPU events, copies, memsets, communication
 kernel:~gemm*bound/0.6    to their time at 60% of the device's peak
 stream=7*0.8              everything on a stream
 cpu*0                     all host work, including pauses between calls
 op:aten::mul*2            host work of an operator and of its callees
 remove op:aten::copy_     an operator, its callees, and their launches
-no wait aten::item        it and its callees wait for nothing (~ part)
-no launch gaps            GPU work is launched at once, like a captured graph
+no wait aten::item        an operator and its callees wait for nothing (~ part)
+no launch gaps            all GPU work launched together, like a captured graph
 fuse kernel:~_add_*0.4    merge neighbors on a stream, with 0.4 of their time
-overlap comm              only the optimizer and calls wait for it
-launch_latency=3us        likewise gap=1us; queue_limit=none
-module=Linear_3 kernel*2  only in a module; likewise phase, op, step, source
+overlap comm              only the optimizer and calls wait for communication
+launch_latency=3us        also gap=1us and queue_limit=none
+module=Linear_3 kernel*2  only in a module; also phase, op, step, source
                           (train.py:7): = whole, ~ part; window=10-12ms
 rank=3 kernel*1.5         on one rank only (several files)
 """
@@ -163,8 +163,7 @@ def find_change(
     rows: IntColumn | None = None,
 ) -> Change:
     """Return a function that applies a change to this graph, and to any graph with the same edges, whatever its lags.
-    `rows` overrides the rows that target, rank, and restrictions select. Raises UsageError if the change affects no
-    row."""
+    `rows` overrides the rows that target, rank, and restrictions select. UsageError if the change affects no row."""
     if rows is None:
         meant = _on_rank(graph, what_if)
         for part in what_if.within:

@@ -9,14 +9,14 @@ and either side may lack calls. In this example, sequence numbers are below thei
                  7       8
 
 1. Anchors: calls whose name and number occur once on both sides, here b7 and b8 (`unique_anchors`). Anchors fix one
-place (`candidates_by_sequence`).
+   place (`candidates_by_sequence`).
 2. Without anchors, `candidates_by_order` uses the order of names: the whole pattern as a substring, else runs of 64, 16
-or 4 names that both sides have. Each run votes for its diagonal (text minus pattern position), and each diagonal with
-many votes is a place. The diagonal's middle run serves as the anchor.
+   or 4 names that both sides have. Each run votes for its diagonal (text minus pattern position), and each diagonal
+   with many votes is a place. The diagonal's middle run serves as the anchor.
 3. `align_at_anchors` places the calls between anchors: one by one along a diagonal, else from both ends of the gap
    inwards, and the rest by a shortest edit script. Here c and d are placed on either side of x.
 4. `_unsure` marks calls that could be elsewhere. It places all calls of a gap as early and as late as their order
-allows; a call with two possible positions is unsure. Here the pattern's third b fits two calls in the text.
+   allows; a call with two possible positions is unsure. Here the pattern's third b fits two calls in the text.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from ..shortest_edit import CallOrder, shortest_edit
 # Evidence for a place: numbers that differ (another iteration), names alone, numbers that agree.
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 
-# Minimum share of placed calls between the first and the last placed call. Two different programs with similar layers
-# reach three quarters.
+# Minimum share of placed calls between the first and last placed call; different programs can reach 0.75.
 _MIN_DENSITY = 0.8
 # Minimum share of the shorter side that must be placed. A smaller share can be one repeated layer.
 _MIN_OVERLAP = 0.3
@@ -44,8 +43,7 @@ _MIN_OVERLAP = 0.3
 _MIN_COMMON_NAMES = 0.95
 # Minimum share of placed calls among calls with numbers in both threads: every program numbers its calls from 0.
 _MIN_AGREEMENT = 0.8
-# Minimum share of numbered pairs with the most frequent offset. Another iteration of the same program has one constant
-# offset; the offsets of another program vary.
+# Minimum share of numbered pairs with the most frequent offset; offsets vary if the programs differ.
 _MIN_STEADY = 0.5
 # Lengths of the runs that vote for diagonals. Long runs rarely recur by chance, so they are tried first.
 _RUN_LENGTHS = (64, 16, 4)

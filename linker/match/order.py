@@ -55,8 +55,8 @@ def _noted(found: Match) -> Match:
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
     """Pair leftover calls in the linked window if both sides have equally many calls with a name: the k-th in call
-    order with the k-th in time, never certain. The ET records asynchronous collectives on the caller's thread, Kineto
-    on the worker thread."""
+    order with the k-th in time. These links are never certain. The ET records asynchronous collectives on the caller's
+    thread, Kineto on the worker thread."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
         return found

@@ -74,7 +74,7 @@ def _demote_other_ids(pair: TracePair, found: Match) -> Match:
     differ = linked[(ours > 0) & (theirs >= 0) & (ours != theirs)]
     if not len(differ):
         return found
-    note = f"{len(differ):,} links join calls whose ids differ: not the same calls"
+    note = f"{len(differ):,} links join calls with different ids, so not the same calls"
     return _at_most_equivalent(found, differ).noting(note)
 
 

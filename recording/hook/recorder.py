@@ -1,8 +1,8 @@
 """Find the steps of the surrounding program, and record a window of steps with both of PyTorch's observers.
 
 The plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each a first and a last. `otherwise` has
-    the seconds to record if no step was seen by then. Each process writes `PID.et.json`, `PID.kineto.json`
-    (`PID.time.…` for `otherwise`) and its progress as `PID.status.json`. It never prints or raises into the program.
+the seconds to record if no step was seen by then. Each process writes `PID.et.json`, `PID.kineto.json`
+(`PID.time.…` for `otherwise`) and its progress as `PID.status.json`. It never prints or raises into the program.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class StepRecorder:
             self._fail("the program itself was profiling when the window began")
             return
         self._thread = threading.get_ident()
-        with contextlib.suppress(Exception), without_notices(self._folder):  # the recording works without costs
+        with contextlib.suppress(Exception), without_notices(self._folder):  # not needed for recording
             self._costs = measured_costs(torch, self._path("costs"))
         self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:

@@ -41,7 +41,7 @@ def test_where_the_outputs_are_within_the_inputs(root: str, output: str, inside:
     [
         (EtplusError("k.json: no"), "k.json: no"), (ValueError("x"), "ValueError: x"),
         (MemoryError(), "there is not enough memory; run again with fewer --jobs"),
-        *((error, "its process was killed, twice, for want of memory perhaps; run again with fewer --jobs")
+        *((error, "its process was killed twice, perhaps for lack of memory; run again with fewer --jobs")
           for error in (BrokenExecutor(), SystemExit(1), KeyboardInterrupt())),
     ],
 )  # fmt: skip
@@ -175,7 +175,7 @@ def test_the_report_of_a_job() -> None:
 def test_notes_of_a_job() -> None:
     apart = {0: a_state(0, [100], iterations=("a", "b")), 1: a_state(1, [103])}
     assert batch._report(a_pairing(2), apart, {}).notes == (
-        "the ranks are linked to different iterations (none; a, b): their times do not belong together",
+        "the ranks are linked to different iterations (none; a, b), so their times cannot be compared",
     )  # fmt: skip
     (note,) = batch._report(a_pairing(1), {0: a_state(0, [])}, {}).notes
     assert note.startswith("only rank 0 was linked; ")

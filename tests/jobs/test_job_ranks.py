@@ -92,7 +92,7 @@ def test_the_ranks_of_one_job_pass() -> None:
 @pytest.mark.parametrize(
     ("traces", "problem"),
     [
-        (of_job(1, 1), "r0.json and r1.json are both of rank 1"),
+        (of_job(1, 1), "r0.json and r1.json both have rank 1"),
         (of_job(0, None, content=b"same"), "r0.json and r1.json are the same recording"),
         (of_job(None, 0, content=b"same"), "r0.json and r1.json are the same recording"),
         (of_job(*range(5)), "5 traces of a job of 4 ranks"),
@@ -106,7 +106,7 @@ def test_the_ranks_of_one_job_pass() -> None:
 def test_what_is_not_one_job_is_refused(traces: list[JobTrace], problem: str) -> None:
     with pytest.raises(UsageError) as raised:
         check_job(traces)
-    assert str(raised.value) == f"{problem}; give only the traces of one job, one of each rank"
+    assert str(raised.value) == f"{problem}; give only the traces of one job, one per rank"
 
 
 def test_a_world_size_that_is_no_count_is_not_compared() -> None:

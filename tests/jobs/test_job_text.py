@@ -118,7 +118,7 @@ def clocks(count: int) -> dict[str, object]:
         ({"notes": ("n",) * 21}, "note    n", 20, ["        and 1 more notes"]),
         ({"notes": ("n",) * 1023}, "note    n", 20, ["        and 1,003 more notes"]),
         (late(12), "", 12, []),
-        (late(13), "", 12, ["        and 1 more ranks that made the others wait less"]),
+        (late(13), "", 12, ["        and 1 more ranks that caused shorter waits"]),
         ({"longest_waits": (Wait("g", 0, "BARRIER", -1, 0, ((1, 5),)),) * 4}, "waits", 3, []),
     ],
 )

@@ -269,7 +269,7 @@ def test_names_that_the_contents_contradict_prove_nothing(
     """The Kineto trace of rank 1 under the name of rank 0."""
     report = link(*plain_ddp(("rank0.et.json.gz", "rank0.kineto.json.gz"), 0, 1)).report
     assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
-    assert says(report, "the names of both files say rank 0, but the Kineto trace was recorded by rank 1")
+    assert says(report, "both file names contain rank 0, but the Kineto trace was recorded by rank 1")
 
 
 @pytest.mark.parametrize("job", recorded_jobs())
@@ -340,7 +340,7 @@ def hours_behind(hours: float) -> tuple[Document, Document]:
 def test_a_time_zone_is_an_assumption_unless_it_is_known() -> None:
     et, kineto = hours_behind(7)
     report = linked(et, kineto)
-    assert report.ops["certain"] == 0 and says(report, "only if that machine was in UTC-07:00, which nothing shows")
+    assert report.ops["certain"] == 0 and says(report, "was in UTC-07:00, which the files do not show")
     assert says(report, "if it was, pass --timezone UTC-07:00")
     for zone in ("UTC-07:00", "UTC-7", "-0700", "America/Phoenix"):
         report = linked(et, kineto, timezone=zone)

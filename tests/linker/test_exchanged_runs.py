@@ -104,7 +104,7 @@ def test_the_case_of_a_sweep_in_containers(et: str, kineto: str, tmp_path: Path)
     files = [shared_case(f"sweep-other-shapes/hh_{x}.{k}.json.gz") for x, k in ((et, "et"), (kineto, "kineto"))]
     report = link(*files).report
     assert report.ops["linked"] == 330 and report.ops["certain"] == 0
-    assert "258 of 330 compared calls have other inputs, such as aten::linear: float [" in sentences(report)
+    assert "258 of 330 compared calls have different inputs, such as aten::linear: float [" in sentences(report)
     assert call("link", *files, "-o", tmp_path / "x.json").returncode == 0
     assert call("link", *files, "-o", tmp_path / "x.json", "--min-certain", "0.01").returncode == 3
 

@@ -195,7 +195,7 @@ def test_another_time_zone_needs_to_be_known() -> None:
     seven_before = a_pair(begin=7 * 3600 + 1)  # the ET's local time is 7 hours behind
     found = judged(claims_of(timezone=None), seven_before)
     assert (found.verdict, by(found)) == ("unknown", (["pid"], [], ["time"]))
-    assert "in UTC-07:00, which nothing shows" in found.unknown[0].says
+    assert "in UTC-07:00, which the files do not show" in found.unknown[0].says
     assert judged(claims_of(timezone="UTC-7"), seven_before).proves[1].says.endswith("(local time UTC-07:00)")
     found = judged(claims_of(timezone="UTC-6"), seven_before)
     assert found.refutes[0].says.startswith(

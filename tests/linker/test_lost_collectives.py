@@ -77,7 +77,7 @@ def test_the_made_node_says_what_it_was_made_of() -> None:
         attr_of(was, key) for key in ("rf_id", "scope", "tid")
     ]
     notes = "\n".join(trace.report.windows["notes"])
-    assert "1 collective that the ET lacks was made of the issuing operator and Kineto's event" in notes
+    assert "1 collective that the ET lacks was made from the issuing operator and Kineto's event" in notes
     assert f"gloo:all_reduce (node {was['id']})" in notes
 
 

@@ -72,7 +72,7 @@ def test_links_against_the_ids_are_not_certain() -> None:
     pair, found = a_pair([1, 2, 3, 0, 5], [1, 9, 3, 7, -1]), made([0, 1, 2, 3, 4])
     assert certain(pair, found) == [0, 2, 3, 4], "of the last two one side has no id"
     assert demote_uncertain(pair, found, PROVED).notes == (
-        "1 links join calls whose ids differ: not the same calls",
+        "1 links join calls with different ids, so not the same calls",
     )  # fmt: skip
     assert certain(a_pair([1, 2], [2, 0]), made([0, 1])) == [], "where events have ids, 0 is one that no call has"
     assert demote_uncertain(a_pair([1], [1]), made([0]), PROVED).notes == ()

@@ -135,4 +135,4 @@ def test_ddps_timers_wait_for_the_all_reduces_of_the_step_before(tmp_path: Path)
     assert spans[0] > 1.2 * spans[1]
     trace.save(str(tmp_path / "trace.json"))
     done = call("replay", tmp_path / "trace.json", "--network", "bandwidth=0.5,latency=5us", "--full")
-    assert b"what some synchronizing calls wait for is not recorded" in done.stdout.replace(b"\n           ", b" ")
+    assert b"the waits of some synchronizing calls are not recorded" in done.stdout.replace(b"\n           ", b" ")

@@ -280,7 +280,7 @@ def twice(number: int, seqs: tuple[int, int] = (3, 4), groups: tuple[str, str] =
 def test_collectives_in_contradicting_orders_are_refused() -> None:
     """Of two groups; within a group the order on the device is the order."""
     documents = [twice(0, (3, 4), ("5", "6"), world=3), twice(1, (4, 3), ("6", "5"), world=3)]
-    with pytest.raises(UsageError, match="contradicting orders"):
+    with pytest.raises(UsageError, match="conflicting orders"):
         join_ranks([build_graph(document) for document in documents])
     joined = find_rendezvous([twice(number, seqs) for number, seqs in enumerate(((3, 4), (4, 3)))])
     assert len(joined.found) == 2 and len({met.row for met in joined.found}) == 2 and not joined.notes
