@@ -26,13 +26,13 @@ _KIND = re.compile(r"Memcpy\s+(\w+)|(Memset)|(Memcpy)")
 class BandwidthRow(Row):
     """Copies or memsets of one kind on a device."""
 
-    device: int = column("number", "Device.")
-    kind: str = column("text", "HtoD, DtoH, DtoD, PtoP, Memset and so on; Memcpy if the name does not say.")
-    count: int = column("count", "Events with a recorded size.")
-    bytes: int = column("bytes", "Bytes of these events.", "bytes")
-    total_ns: int = column("ns", "Sum of their durations.")
-    busy_ns: int = column("ns", "Time with at least one of them running.")
-    not_recorded: int = column("count", "Events without a size.")
+    device: int = column("number", "Device number.")
+    kind: str = column("text", "HtoD, DtoH, DtoD, PtoP, Memset and so on; Memcpy if the direction is unknown.")
+    count: int = column("count", "Number of copies with a recorded size.")
+    bytes: int = column("bytes", "Sum of the recorded sizes.", "bytes")
+    total_ns: int = column("ns", "Sum of the durations of copies with a recorded size.")
+    busy_ns: int = column("ns", "Time with at least one copy running.")
+    not_recorded: int = column("count", "Number of copies without a recorded size.")
 
     title = "copies and memsets"
     shown = (
@@ -42,7 +42,7 @@ class BandwidthRow(Row):
 
     @derived("bytes/s", "bytes/s")
     def bytes_per_second(self) -> float | None:
-        """Bytes over the sum of durations."""
+        """Sum of the recorded sizes, divided by total_ns."""
         return per_second(self.bytes, self.total_ns)
 
 
@@ -108,14 +108,14 @@ _NO_COMM = Comm()
 class CommunicationRow(WithMean, Row):
     """Communication kernels that differ only in time; a rank that arrives early waits inside its kernel."""
 
-    collective: str = column("name", "Collective, empty if neither the trace nor the kernel's name shows it.")
+    collective: str = column("name", "Collective, empty if neither the trace nor the kernel name shows it.")
     dtype: str = column("name", "Dtype, empty if not recorded.")
     group: str = column("name", "Name and description of the process group, empty if not recorded.")
-    group_size: int | None = column("count", "Ranks of the process group.", "ranks")
-    bytes: int | None = column("bytes", "Size of a message, the larger of input and output.", "bytes")
-    count: int = column("count", "Number of kernels.")
-    total_ns: int = column("ns", "Sum of their durations.")
-    min_ns: int = column("ns", "Shortest duration.")
+    group_size: int | None = column("count", "Number of ranks in the process group.", "ranks")
+    bytes: int | None = column("bytes", "Size of one message: the larger of input and output.", "bytes")
+    count: int = column("count", "Number of communication kernels.")
+    total_ns: int = column("ns", "Sum of the kernel durations.")
+    min_ns: int = column("ns", "Shortest kernel duration.")
 
     title = "communication"
     shown = (
@@ -129,7 +129,7 @@ class CommunicationRow(WithMean, Row):
 
     @derived("bytes/s", "bytes/s")
     def algorithm_bandwidth(self) -> float | None:
-        """Message size over mean duration."""
+        """Message size divided by the mean duration."""
         return per_second(None if self.bytes is None else self.bytes * self.count, self.total_ns)
 
     @derived("bytes/s", "bus GB/s", INFERRED)

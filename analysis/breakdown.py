@@ -20,26 +20,26 @@ from .table import Row, Table, TextColumn, WithMean, column, derived, inferred
 
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
-_MODULES = "Modules and annotations around the operator, outermost first; for backward, the forward operator's."
-_GPU_SPAN = "From the first GPU event of the device to the end of its last."
+_MODULES = "Modules and annotations around the operator, outermost first (backward: of the forward operator)."
+_GPU_SPAN = "Time from the start of the device's first GPU event to the end of its last one."
 _SPANS = "busy: share of the trace's span; of GPU: share of the GPU's span"
 
 
 class BreakdownRow(WithMean, Row):
     """GPU events that differ only in time."""
 
-    device: int = column("number", "Device, −1 if not recorded.")
-    stream: int = column("number", "Stream, −1 if not recorded.")
+    device: int = column("number", "Device number, −1 if not recorded.")
+    stream: int = column("number", "Stream number, −1 if not recorded.")
     modules: tuple[str, ...] = inferred("name", _MODULES, joined=" / ")
     op: str = column("name", "Topmost operator that launched the events, empty if unknown.", "operator")
     shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded.")
-    kernel: str = column("name", "Name of the events.")
+    kernel: str = column("name", "Name that the GPU events share.")
     category: str = column("name", "Kineto's category: kernel, gpu_memcpy or gpu_memset.")
-    count: int = column("count", "Number of events.")
-    total_ns: int = column("ns", "Sum of their durations.")
-    share: float = column("share", "Share of the durations of all GPU events.")
-    reason: str = column("text", "Why no operator is known, empty if one is.", default="")
-    repeated: bool = inferred("yes/no", "Launched before the trace; operator known by repetition.", default=False)
+    count: int = column("count", "Number of GPU events.")
+    total_ns: int = column("ns", "Sum of the durations of the GPU events.")
+    share: float = column("share", "Share of the summed durations of all GPU events.")
+    reason: str = column("text", "Reason the launching operator is unknown, empty if it is known.", default="")
+    repeated: bool = inferred("yes/no", "Launched before the trace; operator taken from a later run.", default=False)
 
     @property
     def label(self) -> str:
@@ -58,26 +58,26 @@ class _Busy:
 
     @derived("share", "busy")
     def busy_share(self) -> float | None:
-        """Busy share of the trace's span, null if that is empty."""
+        """Busy share of the duration of the trace, null if the duration is 0."""
         return self.busy_ns / self.window_ns if self.window_ns and self.busy_ns is not None else None
 
     @derived("share", "of GPU")
     def busy_share_of_gpu_span(self) -> float | None:
-        """Busy share of the GPU's span, null if that is empty."""
+        """Busy share of gpu_span_ns, null if gpu_span_ns is 0."""
         return self.busy_ns / self.gpu_span_ns if self.gpu_span_ns and self.busy_ns is not None else None
 
 
 class StreamUse(_Busy, Row):
     """One stream during the trace's span. Without recorded start times only total_ns is known."""
 
-    device: int = column("number", "Device.")
-    stream: int = column("number", "Stream.")
+    device: int = column("number", "Device number.")
+    stream: int = column("number", "Stream number.")
     events: int = column("count", "Number of GPU events.")
-    window_ns: int | None = column("ns", "Span of the trace.")
+    window_ns: int | None = column("ns", "Duration of the trace.")
     gpu_span_ns: int | None = column("ns", _GPU_SPAN, "GPU span")
-    total_ns: int = column("ns", "Sum of the durations; exceeds busy_ns if events overlap.")
+    total_ns: int = column("ns", "Sum of the event durations; exceeds busy_ns if events overlap.")
     busy_ns: int | None = column("ns", "Time with at least one event.")
-    idle_ns: int | None = column("ns", "Time without an event.")
+    idle_ns: int | None = column("ns", "Time without a GPU event.")
 
     title = f"streams; {_SPANS}"
     shown = (
@@ -89,13 +89,13 @@ class StreamUse(_Busy, Row):
 class DeviceUse(_Busy, Row):
     """One device during the trace's span."""
 
-    device: int = column("number", "Device.")
-    window_ns: int = column("ns", "Span of the trace.")
+    device: int = column("number", "Device number.")
+    window_ns: int = column("ns", "Duration of the trace.")
     gpu_span_ns: int = column("ns", _GPU_SPAN, "GPU span")
-    busy_ns: int = column("ns", "Time with at least one event on any stream.")
-    idle_ns: int = column("ns", "Time without an event.")
-    overlapped_ns: int = column("ns", "Time with events on two or more streams.", "overlap")
-    compute_ns: int = column("ns", "Time with a kernel other than communication and MTIA waits.")
+    busy_ns: int = column("ns", "Time with at least one GPU event on any stream.")
+    idle_ns: int = column("ns", "Time without a GPU event.")
+    overlapped_ns: int = column("ns", "Time with GPU events on two or more streams.", "overlap")
+    compute_ns: int = column("ns", "Time with a compute kernel (no communication kernels or MTIA waits).")
     copy_ns: int = column("ns", "Time with a copy or memset.")
     communication_ns: int = column("ns", "Time with a communication kernel.", "comm")
     exposed_communication_ns: int = column("ns", "Communication time without a compute kernel.", "exposed")
@@ -130,7 +130,7 @@ class Iteration(Row):
     name: str = column("name", "Name of the annotation.", "iteration")
     start: int = column("ns", "Start on the trace's clock.")
     end: int = column("ns", "End on the trace's clock.")
-    gpu_ns: int = column("ns", "Time in which any device was busy.", "GPU busy")
+    gpu_ns: int = column("ns", "Time with at least one busy device.", "GPU busy")
 
     title = "iterations"
     shown = (

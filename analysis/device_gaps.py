@@ -22,18 +22,18 @@ MOST_GAPS = 50
 class Gap(Row):
     """Time without GPU work on any stream of a device: between two events, or at either end of the trace."""
 
-    device: int = column("number", "Device.")
-    start: int = column("ns", "Start, from the start of the trace.")
+    device: int = column("number", "Device number.")
+    start: int = column("ns", "Start of the gap, measured from the start of the trace.")
     idle_ns: int = column("ns", "Duration of the gap.")
-    before: str = column("name", "GPU event that ends it, empty before the first.")
-    after: str = column("name", "GPU event that begins after it, empty after the last.")
-    launched_by: str = column("name", "Operator that launched the next event, empty if unknown.", "launched by")
-    launch_ns: int | None = column("ns", "From the start of the gap to the launch; negative if the launch was waiting.")
-    source: str = inferred("name", "Source line of the next event, empty if unknown.", default="")
-    module: str = inferred("name", "Module of the next event, empty if unknown.", default="")
-    phase: str = inferred("text", "Phase of the next event, empty if unknown.", default="")
-    host: str = inferred("name", "Longest call in the gap, on the thread that launched the next event.", default="")
-    host_ns: int = inferred("ns", "Duration of that call in the gap.", default=0)
+    before: str = column("name", "Last GPU event before the gap, empty if the gap comes first.")
+    after: str = column("name", "First GPU event after the gap, empty if the gap comes last.")
+    launched_by: str = column("name", "Operator that launched the next GPU event, empty if unknown.", "launched by")
+    launch_ns: int | None = column("ns", "Time from the start of the gap to the launch; negative if launched earlier.")
+    source: str = inferred("name", "Source line of the first event after the gap, empty if unknown.", default="")
+    module: str = inferred("name", "Module of the first event after the gap, empty if unknown.", default="")
+    phase: str = inferred("text", "Phase of the first event after the gap, empty if unknown.", default="")
+    host: str = inferred("name", "Longest call in the gap on the thread that launched the next event.", default="")
+    host_ns: int = inferred("ns", "Part of the gap that the longest call takes.", default=0)
 
 
 def longest_gaps(trace: Trace) -> list[Gap]:

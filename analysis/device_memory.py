@@ -41,7 +41,7 @@ _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"
 _MAX_DIGITS = 8  # more digits are not a device number
 _Curve = tuple[IntColumn, IntColumn, IntColumn]  # ts, allocated, reserved
-_OPERATOR = "Topmost operator, or a reason in brackets if unknown."
+_OPERATOR = "Topmost operator that allocated the blocks; if unknown, the reason in brackets."
 
 
 class Blocks(NamedTuple):
@@ -64,26 +64,26 @@ class Blocks(NamedTuple):
 class MemoryHolder(Row):
     """Blocks allocated at the peak, by the operator that allocated them."""
 
-    device: str = column("name", "Device.")
+    device: str = column("name", "Device, such as cuda:0.")
     operator: str = column("name", _OPERATOR, "allocated by")
-    modules: tuple[str, ...] = column("name", "Modules and annotations around it, outermost first.", joined=" / ")
-    category: str = inferred("text", "Parameter, gradient, activation and so on.")
+    modules: tuple[str, ...] = column("name", "Enclosing modules and annotations, outermost first.", joined=" / ")
+    category: str = inferred("text", "Use of the blocks: parameter, gradient, activation and so on.")
     blocks: int = column("count", "Number of blocks.")
-    bytes: int = column("bytes", "Their size.", "bytes")
-    source: str = inferred("name", "Line of own code that called it, empty if unknown.", default="")
+    bytes: int = column("bytes", "Sum of the block sizes.", "bytes")
+    source: str = inferred("name", "Line of your own code that allocated the blocks, empty if unknown.", default="")
     phase: str = inferred("text", "forward, backward, optimizer and so on; empty if unknown.", default="")
 
 
 class OutlivingRow(Row):
     """Blocks allocated in one iteration and held at its end, over all iterations."""
 
-    device: str = column("name", "Device.")
+    device: str = column("name", "Device, such as cuda:0.")
     operator: str = column("name", _OPERATOR, "allocated by")
-    category: str = inferred("text", "Parameter, gradient, activation and so on.")
+    category: str = inferred("text", "Use of the blocks: parameter, gradient, activation and so on.")
     blocks: int = column("count", "Number of blocks.")
-    bytes: int = column("bytes", "Their size.", "bytes")
-    next_bytes: int = column("bytes", "Size of the blocks freed in the next iteration.", "freed in next")
-    kept_bytes: int = column("bytes", "Size of the blocks never freed in the trace.", "never freed")
+    bytes: int = column("bytes", "Sum of the block sizes.", "bytes")
+    next_bytes: int = column("bytes", "Bytes freed in the next iteration.", "freed in next")
+    kept_bytes: int = column("bytes", "Bytes not freed before the end of the trace.", "never freed")
 
     title = "memory that outlives the iteration it was allocated in, MB"
     shown = (
@@ -95,10 +95,10 @@ class OutlivingRow(Row):
 class MemoryPoint(Row):
     """Memory of a device between two changes."""
 
-    device: str = column("name", "Device.")
-    ts_ns: int = column("ns", "Time of the change, on the trace's clock.", "time")
+    device: str = column("name", "Device, such as cuda:0.")
+    ts_ns: int = column("ns", "Time of the change on the trace's clock.", "time")
     allocated: int = column("bytes", "Bytes allocated.")
-    reserved: int | None = column("bytes", "Bytes that the allocator holds, null if not recorded.")
+    reserved: int | None = column("bytes", "Bytes reserved by the allocator, null if not recorded.")
 
 
 class DeviceMemory(Row):
@@ -111,7 +111,7 @@ class DeviceMemory(Row):
     """
 
     device: str = column("name", "Device, as str(torch.device).")
-    source: str = column("text", "allocator events, or tensors of the ET.")
+    source: str = column("text", "Data source: allocator events, or tensors of the ET.")
     ts: IntColumn
     allocated: IntColumn
     reserved: IntColumn
@@ -133,12 +133,12 @@ class DeviceMemory(Row):
 
     @derived("ns", "at")
     def peak_ns(self) -> int:
-        """Time of the peak, on the trace's clock."""
+        """Time of the peak on the trace's clock."""
         return int(self.ts[self.peak])
 
     @derived("bytes", "reserved")
     def reserved_peak_bytes(self) -> int | None:
-        """Most bytes the allocator held, null if not recorded."""
+        """Most bytes that the allocator reserved, null if not recorded."""
         return int(self.reserved.max()) if self.reserves else None
 
     @derived("bytes", "before")
@@ -148,12 +148,12 @@ class DeviceMemory(Row):
 
     @derived("bytes", "end")
     def end_bytes(self) -> int:
-        """Bytes allocated at the end."""
+        """Bytes allocated at the end of the trace."""
         return int(self.allocated[-1])
 
     @derived("count")
     def blocks(self) -> int:
-        """Number of blocks."""
+        """Number of allocated blocks."""
         return len(self.held.bytes)
 
     @derived("bytes")

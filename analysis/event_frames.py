@@ -27,17 +27,17 @@ from .table import INFERRED, Column, Row, series
 
 _NO_GRID = (-1, -1, -1)
 _PHASE = "forward, backward, optimizer and so on; empty if unknown."
-_MODULE = "Modules around it, outermost first; for backward, the modules of its forward operator."
-_SOURCE = "Line of own code that called it; for backward, the line of its forward operator."
+_MODULE = "Enclosing modules, outermost first; in backward, the modules of the forward operator."
+_SOURCE = "Calling line in your own code; in backward, the line that called the forward operator."
 _SHAPES = "Shapes of the operator's input tensors, such as [512],[1024,256]."
 _TYPES = "Dtypes of the operator's input tensors, such as bfloat16,float32."
-_SEQUENCE = "Number that a backward operator shares with its forward operator."
-_QUEUE = "Events of its stream that were launched earlier and had not started when it was launched."
-_GRID = "Blocks of the grid as recorded, x,y,z (work items for some AMD launches)."
+_SEQUENCE = "Sequence number, shared by a backward operator and its forward operator."
+_QUEUE = "Earlier launches on the same stream that had not started when this event was launched."
+_GRID = "Grid size as recorded, x,y,z: in blocks; for some AMD launches in work items."
 _CATEGORY = "Kineto's category: kernel, gpu_memcpy, gpu_memset."
-_BYTES = "Bytes moved: each tensor once, or a copy's size."
-_BYTES_SHARE = "Share of the memory bandwidth, if the bytes came from memory."
-_BOUND = "What limits it at peak: compute, memory or cache; empty if unknown."
+_BYTES = "Bytes moved, counting each tensor once; for a copy, its size."
+_BYTES_SHARE = "Share of the peak memory bandwidth; null if the bytes came from a cache."
+_BOUND = "Limiting resource: compute, memory or cache; empty if unknown."
 
 
 class _Frame(Row):
@@ -58,25 +58,25 @@ class CallFrame(_Frame):
 
     name = series("name", "Name of the operator.", lambda f: f.texts(f.trace.names, f.calls.name))
     kind = series("text", "operator, annotation or module.", lambda f: f.texts(CALL_KINDS, f.calls.kind))
-    thread = series("number", "Number of the thread.", lambda f: f.calls.thread[f.rows])
-    step = series("number", "Iteration in which it begins, from 0.", lambda f: f.known(f.trace.step_of_call))
-    start_ns = series("ns", "Start, on the trace's clock.", lambda f: f.calls.ts[f.rows])
-    duration_ns = series("ns", "CPU time, callees included.", lambda f: (f.calls.end - f.calls.ts)[f.rows])
-    self_ns = series("ns", "CPU time without the calls directly below it.", lambda f: f.trace.self_ns[f.rows])
-    device_ns = series("ns", "Durations of the GPU events launched in it.", lambda f: f.trace.device_ns[f.rows])
+    thread = series("number", "Thread number.", lambda f: f.calls.thread[f.rows])
+    step = series("number", "Iteration of the call, counted from 0.", lambda f: f.known(f.trace.step_of_call))
+    start_ns = series("ns", "Start time on the trace's clock.", lambda f: f.calls.ts[f.rows])
+    duration_ns = series("ns", "CPU time, including callees.", lambda f: (f.calls.end - f.calls.ts)[f.rows])
+    self_ns = series("ns", "CPU time, excluding callees.", lambda f: f.trace.self_ns[f.rows])
+    device_ns = series("ns", "GPU time launched by the call and its callees.", lambda f: f.trace.device_ns[f.rows])
     phase = series("text", _PHASE, lambda f: f.origin["phase"], INFERRED)
     module = series("name", _MODULE, lambda f: f.origin["module"], INFERRED)
     source = series("name", _SOURCE, lambda f: f.origin["source"], INFERRED)
     shapes = series("name", _SHAPES, lambda f: _shapes(f.signatures))
     types = series("name", _TYPES, lambda f: _types(f.signatures))
     sequence = series("number", _SEQUENCE, lambda f: _known(f.trace.nodes.seq_id[f.node]))
-    link = series("text", "Link to the Execution Trace.", lambda f: _texts(LINK_NAMES, f.trace.nodes.link[f.node]))
+    link = series("text", "Kind of link to the ET.", lambda f: _texts(LINK_NAMES, f.trace.nodes.link[f.node]))
     kernel_file = series("name", "Generated file of a compiled kernel.", lambda f: f.generated["kernel_file"])
     kernel_hash = series("name", "Hash of a Triton kernel.", lambda f: f.generated["kernel_hash"])
     kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda f: f.generated["kernel_kwargs"])
     id = series("number", "Id of the node in ET+.", lambda f: f.trace.nodes.id[f.node])
-    parent = series("number", "`index` of the call around it.", lambda f: f.known(f.calls.parent))
-    index = series("number", "Position among all calls, `Op.index`.", lambda f: f.rows)
+    parent = series("number", "`index` of the enclosing call.", lambda f: f.known(f.calls.parent))
+    index = series("number", "Position among all calls (`Op.index`).", lambda f: f.rows)
 
     @property
     def calls(self) -> Any:
@@ -107,37 +107,37 @@ class EventFrame(_Frame):
 
     name = series("name", "Name of the event.", lambda f: f.texts(f.trace.names, f.gpu.name))
     category = series("name", _CATEGORY, lambda f: f.texts(f.trace.categories, f.gpu.category))
-    device = series("number", "Number of the device.", lambda f: f.known(f.gpu.device))
-    stream = series("number", "Number of the stream.", lambda f: f.known(f.gpu.stream))
-    step = series("number", "Iteration in which it was launched, from 0.", lambda f: f.known(f.trace.step_of_event))
-    start_ns = series("ns", "Start, on the trace's clock.", lambda f: f.gpu.ts[f.rows])
+    device = series("number", "Device number.", lambda f: f.known(f.gpu.device))
+    stream = series("number", "Stream number.", lambda f: f.known(f.gpu.stream))
+    step = series("number", "Iteration of the launch, counted from 0.", lambda f: f.known(f.trace.step_of_event))
+    start_ns = series("ns", "Start time on the trace's clock.", lambda f: f.gpu.ts[f.rows])
     duration_ns = series("ns", "Duration on the device.", lambda f: f.gpu.dur[f.rows])
-    launch_ns = series("ns", "Start of the call that launched it, or of the operator.", lambda f: f.launched)
-    launch_call = series("name", "Runtime call that launched it.", lambda f: f.named(f.trace.runtime, f.runtime))
-    launch_call_ns = series("ns", "Duration of that call.", lambda f: f.launch_durations)
-    delay_ns = series("ns", "From the end of that call to its own start; 0 if it began before.", lambda f: f.delay)
+    launch_ns = series("ns", "Start of the launching runtime call, or of the operator.", lambda f: f.launched)
+    launch_call = series("name", "Runtime call that launched the event.", lambda f: f.named(f.trace.runtime, f.runtime))
+    launch_call_ns = series("ns", "Duration of the launching runtime call.", lambda f: f.launch_durations)
+    delay_ns = series("ns", "Delay from the end of the launching call to the start; never below 0.", lambda f: f.delay)
     queue = series("count", _QUEUE, lambda f: f.queued)
-    correlation = series("number", "Kineto's number of the launch.", lambda f: f.correlations)
-    op_name = series("name", "Operator that launched it, empty if unknown.", lambda f: f.named(f.trace.calls, f.call))
+    correlation = series("number", "Correlation ID that Kineto gave the launch.", lambda f: f.correlations)
+    op_name = series("name", "Launching operator, empty if unknown.", lambda f: f.named(f.trace.calls, f.call))
     phase = series("text", _PHASE, lambda f: f.origin["phase"], INFERRED)
     module = series("name", _MODULE, lambda f: f.origin["module"], INFERRED)
     source = series("name", _SOURCE, lambda f: f.origin["source"], INFERRED)
-    shapes = series("name", "Input shapes of the operator that it works for.", lambda f: _shapes(f.working), INFERRED)
-    types = series("name", "Input dtypes of the operator that it works for.", lambda f: _types(f.working), INFERRED)
+    shapes = series("name", "Input shapes of the operator behind the event.", lambda f: _shapes(f.working), INFERRED)
+    types = series("name", "Input dtypes of the operator behind the event.", lambda f: _types(f.working), INFERRED)
     grid = series("name", _GRID, lambda f: [grid for grid, _ in f.dimensions])
-    block = series("name", "Threads of a block, x,y,z.", lambda f: [block for _, block in f.dimensions])
-    dtype = series("name", "Dtype that it computes in.", lambda f: f.texts(f.work.dtypes, f.work.dtype), INFERRED)
-    flops = series("flop", "Floating-point operations.", lambda f: f.known(f.work.all_flops), INFERRED)
+    block = series("name", "Threads per block, x,y,z.", lambda f: [block for _, block in f.dimensions])
+    dtype = series("name", "Dtype of the arithmetic.", lambda f: f.texts(f.work.dtypes, f.work.dtype), INFERRED)
+    flops = series("flop", "Number of floating-point operations.", lambda f: f.known(f.work.all_flops), INFERRED)
     bytes = series("bytes", _BYTES, lambda f: f.known(f.work.bytes), INFERRED)
-    most_bytes = series("bytes", "Upper bound of bytes.", lambda f: f.known(f.work.most_bytes), INFERRED)
-    flops_share = series("share", "Share of the device's peak for the dtype.", lambda f: f.against_peaks[0], INFERRED)
+    most_bytes = series("bytes", "Upper bound for `bytes`.", lambda f: f.known(f.work.most_bytes), INFERRED)
+    flops_share = series("share", "Share of the peak FLOP/s for the dtype.", lambda f: f.against_peaks[0], INFERRED)
     bytes_share = series("share", _BYTES_SHARE, lambda f: f.against_peaks[1], INFERRED)
     bound = series("text", _BOUND, lambda f: f.against_peaks[2], INFERRED)
     kernel_file = series("name", "Generated file of a compiled kernel.", lambda f: f.generated["kernel_file"])
     kernel_hash = series("name", "Hash of a Triton kernel.", lambda f: f.generated["kernel_hash"])
     kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda f: f.generated["kernel_kwargs"])
-    op = series("number", "`index` of the operator that launched it.", lambda f: _known(f.call))
-    index = series("number", "Position among all GPU events, `DeviceEvent.index`.", lambda f: f.rows)
+    op = series("number", "`index` of the launching operator.", lambda f: _known(f.call))
+    index = series("number", "Position among all GPU events (`DeviceEvent.index`).", lambda f: f.rows)
 
     @property
     def gpu(self) -> Any:

@@ -96,9 +96,9 @@ def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: 
 class RankChange(Row):
     """A rank in both jobs: a mean iteration if iterations are compared, otherwise the whole traces."""
 
-    rank: int = column("number", "Rank.")
-    a_ns: float = column("ns", "Duration in A.", "A")
-    b_ns: float = column("ns", "Duration in B.", "B")
+    rank: int = column("number", "Rank number.")
+    a_ns: float = column("ns", "Duration of the rank in A.", "A")
+    b_ns: float = column("ns", "Duration of the rank in B.", "B")
     a_device_ns: float = column("ns", "Sum of the durations of GPU events in A.", "device A")
     b_device_ns: float = column("ns", "Sum of the durations of GPU events in B.", "device B")
     a_communication_ns: float = column("ns", "Sum of the durations of communication kernels in A.", "comm A")
@@ -113,12 +113,12 @@ class RankChange(Row):
 
     @derived("ns", "B−A")
     def change_ns(self) -> float:
-        """Duration in B less that in A."""
+        """Duration in B minus duration in A."""
         return self.b_ns - self.a_ns
 
     @derived("share", "B/A")
     def ratio(self) -> float | None:
-        """Duration in B divided by that in A, null if A's is 0."""
+        """Duration in B divided by duration in A; null if A's duration is 0."""
         return self.b_ns / self.a_ns if self.a_ns else None
 
 
@@ -126,7 +126,7 @@ class JobDiffRow(DiffRow):
     """An operator or a kernel on all ranks in both jobs."""
 
     rank: int = column("number", "Rank with the largest change.")
-    rank_change_ns: float = column("ns", "Change on this rank.")
+    rank_change_ns: float = column("ns", "Change on the rank with the largest change.")
 
 
 @dataclass(frozen=True)

@@ -36,17 +36,17 @@ _LEAST_SHARE = 0.02  # of the median: least excess of an outlier
 class RankNumbers(Row):
     """A rank in numbers. Without start times busy, exposed and idle time are null; others are sums of durations."""
 
-    rank: int = column("number", "Rank.")
+    rank: int = column("number", "Rank number.")
     file: str = column("name", "File of the trace.")
-    span_ns: int = column("ns", "From its first event to the end of its last.", "length")
-    steps: int = column("count", "Iterations.")
+    span_ns: int = column("ns", "Time from the start of the first event to the end of the last one.", "length")
+    steps: int = column("count", "Number of iterations.")
     step_ns: float | None = column("ns", "Mean duration of an iteration.", "mean step")
-    device_events: int = column("count", "Kernels, copies and memsets.")
-    busy_ns: int | None = column("ns", "Time with at least one event, over all devices.")
+    device_events: int = column("count", "Number of kernels, copies and memsets.")
+    busy_ns: int | None = column("ns", "Time with at least one GPU event, summed over all devices.")
     compute_ns: int = column("ns", "Time with a compute kernel.", "computing")
-    communication_ns: int = column("ns", "Time of collectives and messages; on the CPU without a GPU.", "communicating")
+    communication_ns: int = column("ns", "Time in collectives and messages (CPU time if no GPU).", "communicating")
     exposed_ns: int | None = column("ns", "Communication time without a compute kernel.")
-    idle_ns: int | None = column("ns", "Idle time of the devices.")
+    idle_ns: int | None = column("ns", "Idle time, summed over all devices.")
     host_ns: int = column("ns", "CPU time of the topmost operators.")
 
     title = "ranks, ms"
@@ -56,14 +56,14 @@ class RankNumbers(Row):
 class RankSpread(Row):
     """A quantity over all ranks; null if no rank has it."""
 
-    quantity: str = column("text", "Quantity.")
-    least: float | None = column("ns", "Least value.")
-    p5: float | None = column("ns", "5th percentile.", "5%")
-    median: float | None = column("ns", "Median.")
-    p95: float | None = column("ns", "95th percentile.", "95%")
-    greatest: float | None = column("ns", "Greatest value.")
-    lowest_rank: int | None = column("number", "First rank with the least value.", "least on")
-    highest_rank: int | None = column("number", "First rank with the greatest value.", "greatest on")
+    quantity: str = column("text", "Name of the compared quantity.")
+    least: float | None = column("ns", "Smallest value of any rank.")
+    p5: float | None = column("ns", "5th percentile over the ranks.", "5%")
+    median: float | None = column("ns", "Median over the ranks.")
+    p95: float | None = column("ns", "95th percentile over the ranks.", "95%")
+    greatest: float | None = column("ns", "Largest value of any rank.")
+    lowest_rank: int | None = column("number", "First rank with the smallest value.", "least on")
+    highest_rank: int | None = column("number", "First rank with the largest value.", "greatest on")
 
     title = "quantities that differ over the ranks, ms"
 
@@ -71,23 +71,23 @@ class RankSpread(Row):
 class RankOutlier(Row):
     """A rank that stands out in a quantity."""
 
-    rank: int = column("number", "Rank.")
-    quantity: str = column("text", "Quantity.")
-    value: float = column("ns", "Value of this rank.")
-    median: float = column("ns", "Median of all ranks.")
+    rank: int = column("number", "Rank number.")
+    quantity: str = column("text", "Name of the compared quantity.")
+    value: float = column("ns", "Value on this rank.")
+    median: float = column("ns", "Median over all ranks.")
 
     title = "ranks that stand out, ms"
 
 
 class _SharedWork(Row):
-    name: str = column("name", "Name.")
-    ranks: int = column("count", "Ranks that have it.")
-    count: int = column("count", "Number of events on all ranks.")
-    total_ns: int = column("ns", "Sum of their durations.")
-    least_ns: int = column("ns", "Least total of a rank.")
-    median_ns: float = column("ns", "Median total of a rank.")
-    greatest_ns: int = column("ns", "Greatest total of a rank.")
-    greatest_rank: int = column("number", "Rank with the greatest total.", "on rank")
+    name: str = column("name", "Name of the kernel or operator.")
+    ranks: int = column("count", "Number of ranks that ran it.")
+    count: int = column("count", "Number of runs on all ranks.")
+    total_ns: int = column("ns", "Sum of the durations on all ranks.")
+    least_ns: int = column("ns", "Smallest total duration on any rank.")
+    median_ns: float = column("ns", "Median of the total durations per rank.")
+    greatest_ns: int = column("ns", "Largest total duration on any rank.")
+    greatest_rank: int = column("number", "Rank with the largest total duration.", "on rank")
 
 
 class JobKernel(_SharedWork):
@@ -254,16 +254,16 @@ class RankRows(PlainRows):
 class JobCollective(Row):
     """A collective that all ranks of its group recorded, on one clock."""
 
-    collective: str = column("name", "Collective.")
-    group: str = column("name", "Process group, empty for all ranks.")
-    position: int = column("number", "Position in the order of the group.")
-    ranks: int = column("count", "Ranks of the group.")
-    bytes: int = column("bytes", "Bytes of the lowest rank, −1 if unknown.", "bytes")
-    start_ns: int = inferred("ns", "Arrival of the last rank, wall-clock.")
-    duration_ns: int = inferred("ns", "From that arrival to the end on that rank.", "took")
+    collective: str = column("name", "Name of the collective.")
+    group: str = column("name", "Process group, empty if it contains all ranks.")
+    position: int = column("number", "Position among the collectives of the process group.")
+    ranks: int = column("count", "Number of ranks in the process group.")
+    bytes: int = column("bytes", "Message size on the lowest rank, −1 if unknown.", "bytes")
+    start_ns: int = inferred("ns", "Wall-clock time at which the last rank arrived.")
+    duration_ns: int = inferred("ns", "Time from the arrival of the last rank to the end on that rank.", "took")
     last_rank: int = inferred("number", "Rank that arrived last.", "last rank")
-    wait_ns: int = inferred("ns", "Time that all other ranks together waited for it.", "waited")
-    longest_wait_ns: int = inferred("ns", "Longest wait of a rank.")
+    wait_ns: int = inferred("ns", "Sum of the waiting times of all other ranks.", "waited")
+    longest_wait_ns: int = inferred("ns", "Longest waiting time of any rank.")
 
     title = "collectives: which rank was last, and how long the others waited together, ms"
     shown = ("collective", "group", "last_rank", "wait_ns", "duration_ns", "bytes")
@@ -272,14 +272,14 @@ class JobCollective(Row):
 class RankLateness(Row):
     """How often a rank arrived last at collectives."""
 
-    rank: int = column("number", "Rank.")
-    collectives: int = column("count", "Collectives of two or more ranks that it took part in.")
-    last: int = inferred("count", "Collectives at which it arrived last.")
-    caused_ns: int = inferred("ns", "Time that all others waited for it in these.", "caused")
-    waited_ns: int = inferred("ns", "Time that it waited in the other collectives.", "waited")
-    clock_offset_ns: int = inferred("ns", "How far its clock is ahead of the lowest rank's; 0 if unknown.")
+    rank: int = column("number", "Rank number.")
+    collectives: int = column("count", "Number of collectives with two or more ranks that the rank took part in.")
+    last: int = inferred("count", "Number of collectives at which the rank arrived last.")
+    caused_ns: int = inferred("ns", "Sum of the times that other ranks waited for this rank.", "caused")
+    waited_ns: int = inferred("ns", "Time that this rank waited for ranks that arrived last.", "waited")
+    clock_offset_ns: int = inferred("ns", "Lead of the rank's clock over the lowest rank's clock; 0 if unknown.")
     behind_ns: int = inferred("ns", "Total lag behind the median rank; negative if early.", "behind")
-    straggler: bool = inferred("yes/no", "Later than chance explains.")
+    straggler: bool = inferred("yes/no", "The rank is later than chance explains.")
 
     title = "ranks: how often each was last at a collective, and how long others waited for it, ms"
     shown = ("rank", "collectives", "last", "caused_ns", "waited_ns", "behind_ns", "straggler")

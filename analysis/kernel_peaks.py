@@ -25,24 +25,24 @@ Mask = npt.NDArray[np.bool_]
 class KernelRow(WithMean, Row):
     """All events of one kernel with one dtype on one device."""
 
-    device: int = column("number", "Device.")
+    device: int = column("number", "Device number.")
     kernel: str = column("name", "Name of the kernel.")
     category: str = column("name", "Kineto's category: kernel, gpu_memcpy or gpu_memset.")
-    dtype: str = inferred("name", "Dtype that it computes in, empty if unknown.")
-    ops: tuple[str, ...] = column("name", "Operators that launched it, the most frequent first.", joined=" ")
-    count: int = column("count", "Number of events.")
-    total_ns: int = column("ns", "Sum of their durations.")
-    flops: int | None = inferred("flop", "Floating-point operations of the events for which they are known.")
+    dtype: str = inferred("name", "Dtype that the kernel computes in, empty if unknown.")
+    ops: tuple[str, ...] = column("name", "Operators that launched the kernel, most frequent first.", joined=" ")
+    count: int = column("count", "Number of runs of the kernel.")
+    total_ns: int = column("ns", "Sum of the durations of all runs.")
+    flops: int | None = inferred("flop", "Floating-point operations, summed over runs with a known number.")
     flops_ns: int
-    bytes: int | None = inferred("bytes", "Bytes moved by the events with known bytes; a lower bound.")
-    most_bytes: int | None = inferred("bytes", "Upper bound of `bytes`; larger if they depend on tensor values.")
+    bytes: int | None = inferred("bytes", "Bytes moved, summed over runs with a known size; a lower bound.")
+    most_bytes: int | None = inferred("bytes", "Upper bound for `bytes`; they can depend on tensor values.")
     bytes_ns: int
     operator_ns: int
-    peak_flops_per_second: float | None = inferred("flop/s", "Peak of the device for the dtype.", "peak")
-    flops_share: float | None = inferred("share", "Share of the device's peak.", "FLOPs")
-    bytes_share: float | None = inferred("share", "Share of the memory bandwidth; only data from memory.", "memory")
-    bound: str = inferred("text", "What limits it: compute, memory or cache; empty if unknown.")
-    repeated_ns: int = inferred("ns", "Duration of events launched before the trace (by repetition).", default=0)
+    peak_flops_per_second: float | None = inferred("flop/s", "Peak FLOP/s of the device for the dtype.", "peak")
+    flops_share: float | None = inferred("share", "Share of the device's peak FLOP/s.", "FLOPs")
+    bytes_share: float | None = inferred("share", "Share of the peak memory bandwidth; without cache hits.", "memory")
+    bound: str = inferred("text", "Limiting resource: compute, memory or cache; empty if unknown.")
+    repeated_ns: int = inferred("ns", "Part of total_ns from runs launched before the trace.", default=0)
 
     title = "kernels, and their share of the device's peaks"
     shown = (
@@ -62,7 +62,7 @@ class KernelRow(WithMean, Row):
 
     @derived("flop/s", "of op", INFERRED)
     def operator_flops_per_second(self) -> float | None:
-        """FLOPs of its operators over the time of all their kernels."""
+        """FLOPs of the launching operators, divided by the time of all their kernels."""
         return per_second(self.flops, self.operator_ns)
 
     @derived("bytes/s", "bytes/s", INFERRED)
@@ -72,7 +72,7 @@ class KernelRow(WithMean, Row):
 
     @derived("bytes/s", certainty=INFERRED)
     def most_bytes_per_second(self) -> float | None:
-        """Upper bound of bytes_per_second."""
+        """Upper bound for bytes_per_second."""
         return per_second(self.most_bytes, self.bytes_ns)
 
     @property
@@ -85,7 +85,7 @@ class KernelRow(WithMean, Row):
 
     @derived("flop/byte", certainty=INFERRED)
     def intensity(self) -> float | None:
-        """FLOPs per byte; an upper bound if bytes are a lower bound."""
+        """FLOPs per byte moved; an upper bound if `bytes` is a lower bound."""
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
 
 
@@ -196,21 +196,21 @@ def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int)
 class GemmRow(WithMean, Row):
     """All calls of one operator that are GEMMs of one size and dtype on one device."""
 
-    device: int = column("number", "Device.")
-    op: str = column("name", "Operator.", "operator")
-    dtype: str = inferred("name", "Dtype, tf32 if the kernel's name says so.")
-    batch: int = column("number", "Number of GEMMs in a call.")
+    device: int = column("number", "Device number.")
+    op: str = column("name", "Name of the operator.", "operator")
+    dtype: str = inferred("name", "Dtype; tf32 if the kernel name contains it.")
+    batch: int = column("number", "Number of GEMMs per call.")
     m: int = column("number", "Rows of the first matrix.")
     n: int = column("number", "Columns of the second matrix.")
     k: int = column("number", "Columns of the first matrix.")
-    count: int = column("count", "Number of calls; for a replayed graph, of replays.")
-    total_ns: int = column("ns", "Sum of the durations of all kernels of the calls.")
-    kernels: tuple[str, ...] = column("name", "Kernels that compute the GEMMs, the most frequent first.", joined=" | ")
-    flops: int = inferred("flop", "2·batch·m·n·k, over all calls.")
+    count: int = column("count", "Number of calls; in a replayed graph, number of replays.")
+    total_ns: int = column("ns", "Sum of the durations of all kernels that the calls launched.")
+    kernels: tuple[str, ...] = column("name", "Kernels that compute the GEMMs, most frequent first.", joined=" | ")
+    flops: int = inferred("flop", "2·batch·m·n·k, summed over all calls.")
     bytes: int | None = inferred("bytes", "Inputs and outputs, each counted once.")
-    flops_share: float | None = inferred("share", "Share of the device's peak.", "of peak")
-    bytes_share: float | None = inferred("share", "Share of the memory bandwidth.", "memory")
-    bound: str = inferred("text", "What limits it: compute, memory or cache; empty if unknown.")
+    flops_share: float | None = inferred("share", "Share of the device's peak FLOP/s.", "of peak")
+    bytes_share: float | None = inferred("share", "Share of the peak memory bandwidth.", "memory")
+    bound: str = inferred("text", "Limiting resource: compute, memory or cache; empty if unknown.")
 
     title = "GEMMs, over the time of all kernels of their operator"
     shown = (
@@ -223,12 +223,12 @@ class GemmRow(WithMean, Row):
 
     @derived("flop/s", "FLOP/s", INFERRED)
     def flops_per_second(self) -> float | None:
-        """FLOP/s over the time of all the operator's kernels."""
+        """FLOPs divided by the time of all kernels that the calls launched."""
         return per_second(self.flops, self.total_ns)
 
     @derived("bytes/s", "bytes/s", INFERRED)
     def bytes_per_second(self) -> float | None:
-        """Bytes/s over the time of all the operator's kernels."""
+        """Bytes divided by the time of all kernels that the calls launched."""
         return per_second(self.bytes, self.total_ns)
 
 

@@ -34,20 +34,20 @@ class IdleCauses(Row):
     event). HTA omits the time before the first and after the last event.
     """
 
-    device: int = column("number", "Device.")
-    stream: int = column("number", "Stream.")
-    host_wait_ns: int = column("ns", "Gaps that began before the next event was launched.", "host")
-    host_waits: int = column("count", "Number of these gaps.")
-    kernel_wait_ns: int = column("ns", "Other gaps that are shorter than the device's own delay.", "kernel")
-    kernel_waits: int = column("count", "Number of these gaps.")
-    other_ns: int = column("ns", "All other gaps, such as waiting for other streams.")
-    others: int = column("count", "Number of these gaps.")
-    before_first_ns: int = column("ns", "From the start of the span to the first event.", "before")
-    after_last_ns: int = column("ns", "From the end of the last event to the end of the span.", "after")
+    device: int = column("number", "Device number.")
+    stream: int = column("number", "Stream number.")
+    host_wait_ns: int = column("ns", "Idle time in gaps that began before the next event was launched.", "host")
+    host_waits: int = column("count", "Number of gaps that host_wait_ns covers.")
+    kernel_wait_ns: int = column("ns", "Idle time in other gaps, up to the usual delay between kernels.", "kernel")
+    kernel_waits: int = column("count", "Number of gaps that kernel_wait_ns covers.")
+    other_ns: int = column("ns", "Idle time in all other gaps, for example while waiting for other streams.")
+    others: int = column("count", "Number of gaps that other_ns covers.")
+    before_first_ns: int = column("ns", "Idle time before the first event.", "before")
+    after_last_ns: int = column("ns", "Idle time after the last event.", "after")
 
     @derived("ns")
     def idle_ns(self) -> int:
-        """All idle time."""
+        """Total idle time of the stream."""
         return self.host_wait_ns + self.kernel_wait_ns + self.other_ns + self.before_first_ns + self.after_last_ns
 
 
@@ -58,17 +58,17 @@ class LaunchRow(Row):
     adds the call's duration to the time between the starts; its documentation subtracts it.)
     """
 
-    call: str = column("name", "Runtime call.", "launch call")
-    count: int = column("count", "GPU events.", "events")
-    call_ns: int = column("ns", "Sum of the durations of the calls.")
+    call: str = column("name", "Name of the runtime call.", "launch call")
+    count: int = column("count", "Number of GPU events launched.", "events")
+    call_ns: int = column("ns", "Sum of the durations of the runtime calls.")
     delay_ns: int = column("ns", "Sum of the launch delays.")
-    gpu_ns: int = column("ns", "Sum of the durations of the events.", "GPU")
-    median_call_ns: float = column("ns", "Median duration of a call.", "call")
+    gpu_ns: int = column("ns", "Sum of the durations of the launched GPU events.", "GPU")
+    median_call_ns: float = column("ns", "Median duration of a runtime call.", "call")
     median_delay_ns: float = column("ns", "Median launch delay.", "delay")
     max_delay_ns: int = column("ns", "Longest launch delay.", "max")
-    short: int = column("count", "Events shorter than their call.", "shorter")
-    long_calls: int = column("count", "Calls of more than 50 µs.", "> 50 µs")
-    long_delays: int = column("count", "Launch delays of more than 100 µs.", "late")
+    short: int = column("count", "Number of GPU events shorter than their launch call.", "shorter")
+    long_calls: int = column("count", "Number of runtime calls longer than 50 µs.", "> 50 µs")
+    long_delays: int = column("count", "Number of launch delays longer than 100 µs.", "late")
 
     title = "launches: median call and delay, events shorter than their call, delays of over 100 µs"
     shown = (
@@ -96,12 +96,12 @@ class QueueLength(Suggests):
 class QueueUse(Row):
     """A stream's launch queue, from its first launch to the start of its last event."""
 
-    device: int = column("number", "Device.")
-    stream: int = column("number", "Stream.")
-    span_ns: int = column("ns", "That time.")
-    longest: int = column("count", "Longest queue.")
-    mean: float | None = column("number", "Mean length over time.")
-    full_ns: int = column("ns", "Time with a full queue (1,024 launches); the CPU blocks then.")
+    device: int = column("number", "Device number.")
+    stream: int = column("number", "Stream number.")
+    span_ns: int = column("ns", "Time from the stream's first launch to the start of its last event.")
+    longest: int = column("count", "Largest number of queued launches.")
+    mean: float | None = column("number", "Mean number of queued launches over time.")
+    full_ns: int = column("ns", "Time with a full queue (1,024 launches), during which launches block the CPU.")
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:

@@ -19,7 +19,7 @@ from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, c
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 _ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # number of one of several equal modules in a qualified name
-_REPEATED = "Part of device_self_ns launched before the trace; module known by repetition."
+_REPEATED = "Part of device_self_ns launched before the trace; module taken from a later repetition."
 
 
 class ModuleRow(WithMean, Row):
@@ -29,15 +29,15 @@ class ModuleRow(WithMean, Row):
     threads launch. Backward work counts to the modules of its forward operator.
     """
 
-    path: tuple[str, ...] = column("name", "Its class, after the classes and annotations around it.", joined=" / ")
-    instances: int = column("count", "Distinct modules.")
-    count: int = column("count", "Calls; for modules known by stacks alone, of their outermost operators.", "calls")
-    self_ns: int = column("ns", "CPU time without the modules and annotations inside.", "host self")
-    total_ns: int = column("ns", "CPU time.", "host")
-    device_self_ns: int = column("ns", "GPU time without the modules and annotations inside.", "GPU self")
-    device_total_ns: int = column("ns", "GPU time.", "GPU")
-    backward_self_ns: int = inferred("ns", "GPU time of its backward without the modules and annotations inside.")
-    backward_total_ns: int = inferred("ns", "GPU time of the backward of operators inside.", "backward")
+    path: tuple[str, ...] = column("name", "Enclosing classes and annotations, then the class.", joined=" / ")
+    instances: int = column("count", "Number of distinct modules of the class.")
+    count: int = column("count", "Number of calls; outermost operator calls if only stacks show the module.", "calls")
+    self_ns: int = column("ns", "CPU time, excluding nested modules and annotations.", "host self")
+    total_ns: int = column("ns", "CPU time, including nested modules.", "host")
+    device_self_ns: int = column("ns", "GPU time, excluding nested modules and annotations.", "GPU self")
+    device_total_ns: int = column("ns", "GPU time, including nested modules.", "GPU")
+    backward_self_ns: int = inferred("ns", "Backward GPU time, excluding nested modules and annotations.")
+    backward_total_ns: int = inferred("ns", "Backward GPU time, including nested modules.", "backward")
     repeated_ns: int = inferred("ns", _REPEATED, default=0)
 
     title = f"modules by class, and annotations{SELF_TIMES}"
@@ -49,12 +49,12 @@ class ModuleRow(WithMean, Row):
 
     @derived("name")
     def module(self) -> str:
-        """Class, with the number of modules if there are several."""
+        """Class of the module, followed by the number of modules if there are several."""
         return self.path[-1] + (f" ×{self.instances}" if self.instances > 1 else "")
 
     @derived("number")
     def depth(self) -> int:
-        """Number of modules and annotations around it."""
+        """Number of enclosing modules and annotations."""
         return len(self.path) - 1
 
 

@@ -13,7 +13,7 @@ from ..trace.trace import Trace
 from .breakdown import shape_labels
 from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, inferred, repeated
 
-_REPEATED = "Part of device_self_ns launched before the trace; operator known by repetition."
+_REPEATED = "Part of device_self_ns launched before the trace; operator taken from a later repetition."
 
 
 class OperatorRow(WithMean, Row):
@@ -22,13 +22,13 @@ class OperatorRow(WithMean, Row):
     `self_ns` of all rows adds up to the CPU time of operators, `device_self_ns` to the GPU events that they launched.
     """
 
-    op: str = column("name", "Operator.", "operator")
-    shapes: str = column("name", "Shapes of its inputs, empty if not recorded or not asked for.")
+    op: str = column("name", "Name of the operator.", "operator")
+    shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded or not requested.")
     count: int = column("count", "Number of calls.", "calls")
-    self_ns: int = column("ns", "CPU time without the calls inside.", "host self")
-    total_ns: int = column("ns", "CPU time; a call inside another of the same row counts once.", "host")
-    device_self_ns: int = column("ns", "GPU time that it launched itself, with no operator between.", "GPU self")
-    device_total_ns: int = column("ns", "GPU time launched inside it.", "GPU")
+    self_ns: int = column("ns", "CPU time, excluding callees.", "host self")
+    total_ns: int = column("ns", "CPU time, including callees; recursive calls count once.", "host")
+    device_self_ns: int = column("ns", "GPU time that the operator launched directly.", "GPU self")
+    device_total_ns: int = column("ns", "GPU time launched by the operator and its callees.", "GPU")
     launches: int = column("count", "Number of GPU events in device_self_ns.")
     repeated_ns: int = inferred("ns", _REPEATED, default=0)
 

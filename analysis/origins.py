@@ -15,7 +15,7 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .table import Row, Table, TextColumn, column, inferred, repeated
 
-_REPEATED = "Part of device_self_ns launched before the trace; line known by repetition."
+_REPEATED = "Part of device_self_ns launched before the trace; line taken from a later repetition."
 _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 
 
@@ -27,19 +27,19 @@ class SourceRow(Row):
     fused from several lines is divided equally.
     """
 
-    file: str = inferred("name", "File.")
-    line: int = inferred("number", "Line.")
-    function: str = inferred("name", "Function.")
-    own: bool = inferred("yes/no", "In own code.")
-    exact: bool = inferred("yes/no", "The line is the call's (PyTorch 2.14 and newer); otherwise the function's first.")
-    calls: int = column("count", "Outermost operators that it called.")
-    host_ns: int = column("ns", "CPU time of the operators that it called, without Python's own.")
-    device_self_ns: int = column("ns", "GPU time that it caused.", "GPU self")
-    device_total_ns: int = column("ns", "GPU time that it and the lines called from it caused.", "GPU")
-    backward_ns: int = inferred("ns", "Part of device_self_ns in backward.")
+    file: str = inferred("name", "Path of the source file.")
+    line: int = inferred("number", "Line number.")
+    function: str = inferred("name", "Name of the function.")
+    own: bool = inferred("yes/no", "True for your own code, false for libraries.")
+    exact: bool = inferred("yes/no", "False before PyTorch 2.14, where `line` is the first line of the function.")
+    calls: int = column("count", "Number of outermost operators that the line called.")
+    host_ns: int = column("ns", "CPU time of the operators that the line called, excluding Python.")
+    device_self_ns: int = column("ns", "GPU time that the line itself caused.", "GPU self")
+    device_total_ns: int = column("ns", "GPU time that the line and the lines called from it caused.", "GPU")
+    backward_ns: int = inferred("ns", "Part of device_self_ns that was spent in backward.")
     launches: int = column("count", "Number of GPU events in device_self_ns.")
-    idle_ns: int = inferred("ns", "Time the device had no work before an event of this line.", "idle caused")
-    fused: int = inferred("count", "Its calls and launches that also do the work of other lines.")
+    idle_ns: int = inferred("ns", "Time that the device sat idle before events of this line.", "idle caused")
+    fused: int = inferred("count", "Number of calls and launches that the line shares with other lines after fusion.")
     repeated_ns: int = inferred("ns", _REPEATED, default=0)
 
     title = "source lines: host and device time of what they call, device time with what is called from them, ms"
@@ -59,13 +59,13 @@ class SourceRow(Row):
 class PhaseRow(Row):
     """All work of one phase."""
 
-    phase: str = inferred("text", "forward, backward, optimizer and so on, or not known.")
-    calls: int = column("count", "Operators.")
-    host_ns: int = column("ns", "CPU time of the operators, without the calls inside.")
-    device_ns: int = column("ns", "Duration of the GPU events.", "GPU")
-    share: float | None = column("share", "Share of the duration of all GPU events.")
-    launches: int = column("count", "Number of the GPU events.")
-    idle_ns: int | None = inferred("ns", "Time the device had no work before an event of this phase.", "idle caused")
+    phase: str = inferred("text", "forward, backward, optimizer and so on; not known if the phase is unknown.")
+    calls: int = column("count", "Number of operators.")
+    host_ns: int = column("ns", "CPU time of the operators, excluding callees.")
+    device_ns: int = column("ns", "Sum of the durations of the GPU events.", "GPU")
+    share: float | None = column("share", "Share of the summed durations of all GPU events.")
+    launches: int = column("count", "Number of GPU events.")
+    idle_ns: int | None = inferred("ns", "Time that the device sat idle before events of this phase.", "idle caused")
 
     title = "phases, ms"
     shown = ("phase", "calls", "host_ns", "device_ns", "share", "launches", "idle_ns")

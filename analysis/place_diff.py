@@ -36,11 +36,11 @@ _Operators = tuple[tuple[str, int], ...]  # operators of a line, with calls per 
 class LineSide(Row):
     """A line in one trace; per iteration on average if iterations are compared."""
 
-    line: int = column("number", "Line.")
-    calls: float = column("count", "Outermost operators.")
-    host_ns: float = column("ns", "Their CPU time.")
-    device_ns: float = column("ns", "Duration of the GPU events that it caused.", "GPU")
-    operators: _Operators = column("name", "Their names, each with its number of calls.")
+    line: int = column("number", "Line number.")
+    calls: float = column("count", "Number of outermost operators that the line called.")
+    host_ns: float = column("ns", "CPU time of the operators that the line called.")
+    device_ns: float = column("ns", "Sum of the durations of the GPU events that the line caused.", "GPU")
+    operators: _Operators = column("name", "Names of the operators that the line called, with the number of calls.")
 
 
 class LineRow(Row):
@@ -48,18 +48,18 @@ class LineRow(Row):
 
     file: str = column("name", "File in B, or in A if B lacks the line.")
     function: str = column("name", "Function in B, or in A if B lacks the line.")
-    exact: bool = column("yes/no", "The numbers belong to the line; otherwise to the function.")
+    exact: bool = column("yes/no", "True if the numbers belong to the line, false if they belong to the function.")
     a: LineSide | None = nested(LineSide, "A")
     b: LineSide | None = nested(LineSide, "B")
 
     @derived("yes/no")
     def changed(self) -> bool:
-        """It calls other operators, or the same ones a different number of times."""
+        """True if the line calls other operators, or calls its operators a different number of times."""
         return self.a is None or self.b is None or self.a.operators != self.b.operators
 
     @derived("ns", "B−A")
     def change_ns(self) -> float:
-        """GPU time in B less that in A; CPU time if neither has GPU time."""
+        """GPU time in B minus GPU time in A; CPU times if neither trace has GPU time."""
         sides = [side for side in (self.a, self.b) if side is not None]
         key = "device_ns" if any(side.device_ns for side in sides) else "host_ns"
         before, after = (0.0 if side is None else float(getattr(side, key)) for side in (self.a, self.b))
@@ -206,51 +206,51 @@ class PathSide(Row):
     """A call path in one trace; per iteration on average if iterations are compared."""
 
     calls: float = column("count", "Number of calls.")
-    host_ns: float = column("ns", "CPU time.")
-    self_ns: float = column("ns", "CPU time without the calls below on the same thread.", "host self")
-    device_ns: float = column("ns", "GPU time that it and the calls below it launched.", "GPU")
-    launched_ns: float = column("ns", "GPU time that it launched itself.", "GPU self")
+    host_ns: float = column("ns", "CPU time, including callees.")
+    self_ns: float = column("ns", "CPU time, excluding callees on the same thread.", "host self")
+    device_ns: float = column("ns", "GPU time that the call and its callees launched.", "GPU")
+    launched_ns: float = column("ns", "GPU time that the call launched directly.", "GPU self")
 
 
 class PathRow(Row):
     """A call path in both traces; None if a trace lacks it."""
 
-    path: tuple[str, ...] = column("name", "Names from the outermost call to this one.", joined=" / ")
+    path: tuple[str, ...] = column("name", "Names of the calls on the path, outermost first.", joined=" / ")
     a: PathSide | None = nested(PathSide, "A")
     b: PathSide | None = nested(PathSide, "B")
 
     @derived("name")
     def name(self) -> str:
-        """Name of the call; annotations without their running numbers."""
+        """Name of the call; for annotations, without the running number."""
         return self.path[-1]
 
     @derived("number")
     def depth(self) -> int:
-        """Number of calls around it."""
+        """Number of enclosing calls."""
         return len(self.path) - 1
 
     @derived("ns", "B−A GPU")
     def change_device_ns(self) -> float:
-        """Change of device_ns."""
+        """device_ns in B minus device_ns in A."""
         return self.change("device_ns")
 
     @derived("ns", "B−A host")
     def change_host_ns(self) -> float:
-        """Change of host_ns."""
+        """host_ns in B minus host_ns in A."""
         return self.change("host_ns")
 
     @derived("ns", "B−A GPU self")
     def change_launched_ns(self) -> float:
-        """Change of launched_ns."""
+        """launched_ns in B minus launched_ns in A."""
         return self.change("launched_ns")
 
     @derived("ns", "B−A host self")
     def change_self_ns(self) -> float:
-        """Change of self_ns."""
+        """self_ns in B minus self_ns in A."""
         return self.change("self_ns")
 
     def change(self, column: str) -> float:
-        """Return B less A of a column of `PathSide`."""
+        """Return B minus A for a column of `PathSide`."""
         before, after = (0.0 if side is None else float(getattr(side, column)) for side in (self.a, self.b))
         return after - before
 

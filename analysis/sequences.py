@@ -14,10 +14,10 @@ from .table import Row, Table, TextColumn, column
 class KernelSequence(Row):
     """Calls of one operator with the same GPU events in the same order."""
 
-    op: str = column("name", "Topmost operator.", "operator")
+    op: str = column("name", "Name of the topmost operator.", "operator")
     kernels: tuple[str, ...] = column("name", "GPU events that it launched, in order of start.", joined=" | ")
     count: int = column("count", "Number of calls.", "calls")
-    gpu_ns: int = column("ns", "Sum of the durations of the events.", "GPU")
+    gpu_ns: int = column("ns", "Sum of the durations of the GPU events.", "GPU")
     host_ns: int = column("ns", "CPU time of the calls.")
 
     title = "sequences of kernels that an operator launches"

@@ -26,17 +26,17 @@ class _Rates:
 
     @derived("tokens", "tokens/s")
     def tokens_per_second(self) -> float | None:
-        """New tokens of both phases per second."""
+        """New tokens per second, prefill and decode together."""
         return per_second(self.tokens, self.time_ns)
 
     @derived("ns", "per output")
     def ns_per_output_token(self) -> float | None:
-        """Mean time that a request in decode waits for a token."""
+        """Mean time that a request in decode waits for each token."""
         return self.wait_ns / self.decode_tokens if self.wait_ns is not None and self.decode_tokens else None
 
     @derived("ns", "per prefill")
     def ns_per_prefill_token(self) -> float | None:
-        """Time per prefill token; only in prefill, since mixed steps do not separate the two."""
+        """Time per prefill token; null for mixed steps, which do not separate prefill from decode."""
         return self.time_ns / self.prefill_tokens if self.phase == PREFILL and self.prefill_tokens else None
 
 
@@ -46,32 +46,32 @@ _TOKEN_RATE = TextColumn("tokens/s", lambda row: _whole(row.tokens_per_second))
 class ServingStep(_Rates, Row):
     """One step of a serving engine; it ends with its annotation or its last GPU event, whichever is later."""
 
-    step: str = column("name", "Name of the step, as --steps takes it.")
+    step: str = column("name", "Name of the step, as accepted by --steps.")
     phase: str = column("text", "prefill, decode or mixed.")
-    requests: int | None = column("count", "Requests.")
-    prefill_requests: int | None = column("count", "Requests in prefill.")
-    decode_requests: int | None = column("count", "Requests in decode.")
-    tokens: int | None = column("tokens", "New tokens.")
-    prefill_tokens: int | None = column("tokens", "New tokens in prefill.")
-    decode_tokens: int | None = column("tokens", "New tokens in decode.")
-    keys: int | None = column("tokens", "Keys of all requests, including earlier steps.")
-    size: int | None = column("tokens", "Tokens that the engine runs the step with, if it pads.")
-    start_ns: int = column("ns", "Start of its annotation.")
-    host_ns: int = column("ns", "Duration of its annotation.")
+    requests: int | None = column("count", "Number of requests.")
+    prefill_requests: int | None = column("count", "Number of requests in prefill.")
+    decode_requests: int | None = column("count", "Number of requests in decode.")
+    tokens: int | None = column("tokens", "Number of new tokens.")
+    prefill_tokens: int | None = column("tokens", "Number of new tokens in prefill.")
+    decode_tokens: int | None = column("tokens", "Number of new tokens in decode.")
+    keys: int | None = column("tokens", "Number of attention keys of all requests, including earlier steps.")
+    size: int | None = column("tokens", "Number of tokens after padding, if the engine pads the step.")
+    start_ns: int = column("ns", "Start of the step's annotation.")
+    host_ns: int = column("ns", "Duration of the step's annotation.")
     host_before_ns: int | None = column(
-        "ns", "CPU time since the previous step ended; null if there is none.", "before"
+        "ns", "CPU time since the end of the previous step; null for the first step.", "before"
     )
-    latency_ns: int = column("ns", "From its start to its end.")
-    time_ns: int = column("ns", "Part of the latency after the end of all steps before.")
+    latency_ns: int = column("ns", "Time from the start to the end of the step.")
+    time_ns: int = column("ns", "Part of the latency after all earlier steps have ended.")
     wait_ns: int | None
-    device_ns: int = column("ns", "Time in which at least one of its GPU events ran.", "GPU")
-    device_span_ns: int = column("ns", "From its first GPU event to the end of its last.")
-    idle_ns: int = column("ns", "Part of its latency without a GPU event of any step.")
-    events: int = column("count", "Its GPU events, including replayed graphs.")
-    flops: int = inferred("flop", "Known FLOPs of its GPU events.")
-    bytes: int = inferred("bytes", "Known bytes of its GPU events.")
-    known_ns: int = inferred("ns", "Durations of the events with known FLOPs or bytes.")
-    events_ns: int = column("ns", "Sum of the durations of its GPU events.")
+    device_ns: int = column("ns", "Time with at least one GPU event of the step.", "GPU")
+    device_span_ns: int = column("ns", "Time from the start of the step's first GPU event to the end of its last one.")
+    idle_ns: int = column("ns", "Part of the step's latency in which the GPU ran no event of any step.")
+    events: int = column("count", "Number of GPU events of the step, including replayed graphs.")
+    flops: int = inferred("flop", "FLOPs of the step's GPU events, as far as known.")
+    bytes: int = inferred("bytes", "Bytes moved by the step's GPU events, as far as known.")
+    known_ns: int = inferred("ns", "Sum of the durations of the GPU events with known FLOPs or bytes.")
+    events_ns: int = column("ns", "Sum of the durations of the step's GPU events.")
 
     title = "serving steps: requests and tokens (prefill + decode), latency, host time before, GPU busy, idle, ms"
     shown = (
@@ -88,17 +88,17 @@ class ServingPhase(_Rates, Row):
 
     phase: str = column("text", "prefill, decode, mixed, or all.")
     steps: int = column("count", "Number of steps.")
-    requests: int | None = column("count", "Requests, summed over steps; a request in ten steps counts ten times.")
-    tokens: int | None = column("tokens", "New tokens.")
-    prefill_tokens: int | None = column("tokens", "New tokens in prefill.")
-    decode_tokens: int | None = column("tokens", "New tokens in decode.")
-    time_ns: int = column("ns", "Sum over the steps; for all phases from the first start to the last end.")
+    requests: int | None = column("count", "Number of requests; a request in ten steps counts ten times.")
+    tokens: int | None = column("tokens", "Number of new tokens.")
+    prefill_tokens: int | None = column("tokens", "Number of new tokens in prefill.")
+    decode_tokens: int | None = column("tokens", "Number of new tokens in decode.")
+    time_ns: int = column("ns", "Sum of time_ns over the steps; for all phases, from the first start to the last end.")
     wait_ns: int | None
     mean_latency_ns: float = column("ns", "Mean latency of a step.", "mean")
-    p50_latency_ns: float = column("ns", "Median latency.", "p50")
-    p90_latency_ns: float = column("ns", "90th percentile of the latency.", "p90")
-    p99_latency_ns: float = column("ns", "99th percentile of the latency.", "p99")
-    longest_ns: int = column("ns", "Longest latency.")
+    p50_latency_ns: float = column("ns", "Median latency of a step.", "p50")
+    p90_latency_ns: float = column("ns", "90th percentile of the step latency.", "p90")
+    p99_latency_ns: float = column("ns", "99th percentile of the step latency.", "p99")
+    longest_ns: int = column("ns", "Longest latency of a step.")
     device_ns: int = column("ns", "Sum of the steps' GPU busy time.", "GPU")
     idle_ns: int = column("ns", "Sum of the steps' idle time.")
     host_before_ns: int = column("ns", "Sum of the CPU time before the steps.", "before")

@@ -57,10 +57,10 @@ _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no byte
 class HostOp(WithMean, Row):
     """All occurrences of a topmost operator."""
 
-    op: str = column("name", "Operator.", "operator")
-    shapes: str = column("name", "Shapes of its inputs, empty if not recorded or not asked for.")
+    op: str = column("name", "Name of the operator.", "operator")
+    shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded or not requested.")
     count: int = column("count", "Number of calls.", "calls")
-    total_ns: int = column("ns", "CPU time.", "host")
+    total_ns: int = column("ns", "CPU time, including callees.", "host")
 
 
 def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:

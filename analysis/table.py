@@ -6,7 +6,7 @@ Example:
     >>> class Copy(Row):
     ...     kind: str = column("name", "Direction of the copy.")
     ...     count: int = column("count", "Number of copies.")
-    ...     total_ns: int = column("ns", "Sum of their durations.")
+    ...     total_ns: int = column("ns", "Sum of the copy durations.")
     ...
     ...     mean_ns = derived("ns", "mean")(lambda row: row.total_ns / row.count)
     >>> Copy("HtoD", 2, 300).plain()

@@ -27,10 +27,10 @@ _BIGGEST = 5
 class Side(Row):
     """An operator or kernel in one trace; per iteration on average if iterations are compared."""
 
-    count: float = column("count", "Number of events.")
-    total_ns: float = column("ns", "Sum of their durations.")
-    flops_share: float | None = inferred("share", "Share of the device's peak.", default=None)
-    bytes_share: float | None = inferred("share", "Share of the memory bandwidth.", default=None)
+    count: float = column("count", "Number of runs.")
+    total_ns: float = column("ns", "Sum of the durations of all runs.")
+    flops_share: float | None = inferred("share", "Share of the device's peak FLOP/s.", default=None)
+    bytes_share: float | None = inferred("share", "Share of the peak memory bandwidth.", default=None)
 
     guesses = WithMean.guesses
 
@@ -43,18 +43,18 @@ class Side(Row):
 class DiffRow(Row):
     """An operator or a kernel in both traces; None if a trace lacks it."""
 
-    name: str = column("name", "Name.")
+    name: str = column("name", "Name of the operator or kernel.")
     a: Side | None = nested(Side, "A")
     b: Side | None = nested(Side, "B")
 
     @derived("ns", "B−A")
     def change_ns(self) -> float:
-        """Total in B less total in A."""
+        """Total in B minus total in A."""
         return (self.b.total_ns if self.b else 0) - (self.a.total_ns if self.a else 0)
 
     @derived("share", "B/A")
     def ratio(self) -> float | None:
-        """Total in B divided by total in A, null if one lacks it or A's is 0."""
+        """Total in B divided by total in A; null if B lacks the row or the total in A is 0."""
         return self.b.total_ns / self.a.total_ns if self.a and self.b and self.a.total_ns else None
 
 

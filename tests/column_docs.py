@@ -1,6 +1,6 @@
 """The tables of docs/reference/columns.md, from the declarations of the columns.
 
-Run `python tests/column_docs.py` to write them anew after a declaration has changed.
+Run `python tests/column_docs.py` to update the page after a declaration has changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANALYSIS: dict[str, type[Row]] = {
     **TABLES, "gaps": Gap,
     "ranks": RankNumbers, "spread": RankSpread, "outliers": RankOutlier, "job kernels": JobKernel,
     "job operators": JobOperator, "collectives": JobCollective, "stragglers": RankLateness,
-    "a side of ops and kernels in a comparison": Side, "a side of lines in a comparison": LineSide,
+    "`a` and `b` of ops and kernels in a comparison": Side, "`a` and `b` of lines in a comparison": LineSide,
     "paths in a comparison": PathRow, "ranks in a comparison of jobs": RankChange,
     "ops and kernels in a comparison of jobs": JobDiffRow,
 }  # fmt: skip
