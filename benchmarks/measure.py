@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("programs", "ratio", "batch", "repro"))
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--only", default="", help="run only programs whose name contains this text")
+    parser.add_argument("--only", default="", help="run only programs with this text in their names")
     parser.add_argument("--rounds", type=int, default=4, help="passes over the operators of a program")
     parser.add_argument("--pairs", type=int, default=3, help="recordings per round of a program at each batch size")
     parser.add_argument("--count", type=int, default=100)

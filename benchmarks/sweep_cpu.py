@@ -131,7 +131,7 @@ def recorded(name: str, step: Step, folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="record only graphs whose name contains this text")
+    parser.add_argument("--only", default="", help="record only graphs with this text in their names")
     arguments = parser.parse_args()
     target: Path = arguments.out / "etplus"
     target.mkdir(parents=True, exist_ok=True)
