@@ -1,6 +1,4 @@
-"""Files that ASTRA-sim needs with a set: network, system, memory, and a script. Bandwidths are in 2^30 bytes per
-second.
-"""
+"""Network, system, memory and script files that ASTRA-sim needs; bandwidths are in 2^30 bytes per second."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from .astra_links import AstraLinks
 
 # Default network: one NIC of 200 Gbit/s per rank.
 DEFAULT = Network(25.0, 5000.0)
-# With 0, ASTRA-sim aborts on a collective at time 0; its own examples have 10.
+# With 0, ASTRA-sim aborts on a collective at time 0; the examples of ASTRA-sim have 10.
 ENDPOINT_DELAY_NS = 1
 _IMPLEMENTATIONS: Mapping[Algorithm, str] = {"ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"}
 _KINDS = {
@@ -97,8 +95,8 @@ def _run_line(prefix: str, *, groups: bool) -> str:
 cd "$(dirname "$0")" || exit 2
 simulator=${{ASTRA_SIM:-{_BINARY}}}
 if ! command -v "$simulator" >/dev/null; then
-  echo "$simulator: not found; set ASTRA_SIM to ASTRA-sim's program {_BINARY}," \\
-    "which is built from https://github.com/astra-sim/astra-sim (./build/astra_analytical/build.sh)" >&2
+  echo "$simulator: not found; set ASTRA_SIM to the path of the ASTRA-sim program {_BINARY}," \\
+    "built from https://github.com/astra-sim/astra-sim (./build/astra_analytical/build.sh)" >&2
   exit 2
 fi
 "$simulator" \\
@@ -130,19 +128,19 @@ def endpoint_delay_of(system: Path) -> float:
 
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
-    """Yield reasons why ASTRA-sim does not run a set of this many ranks to the end, as observed."""
+    """Yield the observed reasons why ASTRA-sim stops before the end of a set with this number of ranks."""
     lists = dimensions_of(files[0].read_text(errors="replace"))
     counts = [int(text) if text.isdecimal() else 0 for text in lists.get("npus_count", [])]
     name = files[0].name
     if not counts or len({len(lists.get(key, [])) for key in ("topology", "npus_count", "bandwidth", "latency")}) > 1:
-        yield f"{name}: topology, npus_count, bandwidth and latency are not lists of one length"
+        yield f"{name}: topology, npus_count, bandwidth and latency must be lists of equal length"
     elif prod(counts) != ranks:
-        yield f"{name}: npus_count is {' times '.join(map(str, counts))}, and the set has {ranks:,} ranks"
+        yield f"{name}: npus_count is {' times '.join(map(str, counts))}, but the set has {ranks:,} ranks"
     try:
         system: Any = msgspec.json.decode(files[1].read_bytes())
         algorithms = {key: value for key, value in system.items() if key.endswith("-implementation")}
     except (*UNREADABLE, AttributeError):
-        yield f"{files[1].name}: no JSON object"
+        yield f"{files[1].name}: not a JSON object"
         return
     for key, value in algorithms.items():
         if not isinstance(value, list) or not all(isinstance(name, str) and _KNOWN.fullmatch(name) for name in value):

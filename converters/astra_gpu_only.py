@@ -1,4 +1,4 @@
-"""A rank's GPU work for a simulator without a host: kernels in a chain, with the host's share of the time as delays.
+"""GPU work of a rank for a simulator without a host: a chain of kernels, and delays for the time the host adds.
 
 ASTRA-sim has one compute and one communication slot per rank, no streams, and no clock that a node could wait for. So
 computations run in order of their ends: in another order, work that waited for a short kernel next to a long one would
@@ -30,7 +30,7 @@ from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
-# Stands for host work after the last computation, instead of a computation's row.
+# Replaces the row of a computation for host work after the last computation.
 _END = -1
 
 
@@ -87,21 +87,21 @@ class _Folding:
         self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV and not comm.aside))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
-        self.chain_end, self.chain_id = [0], [0]  # computations and delays so far, behind a start that is none
-        self.chain_at: dict[int, int] = {}  # row of a computation to its place in the chain
-        self.comm_end: dict[int, int] = {}  # row of a communication to its end
+        self.chain_end, self.chain_id = [0], [0]  # computations and delays so far, after an artificial start
+        self.chain_at: dict[int, int] = {}  # maps the row of a computation to its index in the chain
+        self.comm_end: dict[int, int] = {}  # maps the row of a communication to its end
         self.comm_id: dict[int, int] = {}
         self.sent: SimNode | None = None  # the last communication
-        self.last_comm = 0  # row of the last one but receives
-        self.on_stream: dict[int, tuple[int, int]] = {}  # stream to id and end of its last node
+        self.last_comm = 0  # row of the last communication that is not a receive
+        self.on_stream: dict[int, tuple[int, int]] = {}  # maps a stream to the id and end of its last node
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
         self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
-        self.beside = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works beside the computations
-        self.host_id = 0  # of the last delay that is the host's
+        self.beside = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works in parallel with computations
+        self.host_id = 0  # id of the last delay that is host time
         self.idle: list[tuple[int, int]] = []  # (begin, end) per wait for a communication since then
         self.last: list[int] = []  # rows of the last two computations
-        self.slowing: list[int] = []  # communications that the next in the chain waits for, see `with_slowed_work`
+        self.slowing: list[int] = []  # communications that the next node in the chain waits for, see `with_slowed_work`
 
     def nodes(self) -> Iterator[SimNode]:
         trace, rows = self.trace, self.rows
@@ -144,7 +144,7 @@ class _Folding:
             yield from self._beside(comm, pending)
 
     def _beside(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield the kernel's further messages, then an empty computation after all of them."""
+        """Yield the remaining messages of the kernel, then an empty computation after all messages."""
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
         while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
             _, other = pending.popleft()
@@ -158,15 +158,15 @@ class _Folding:
                 self.on_stream[stream] = done.id, self.comm_end[comm.row]
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield an operator up to the last communication that begins while it runs, each after its part."""
+        """Yield an operator in parts, split at each communication that begins while the operator runs."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
             yield from self._communicate(comm, self._micros(begin), [])
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
-        """Yield the host's time until it has submitted a computation, or a communication before it.
-        The host goes on while the GPU waits: its delays follow each other and its own waits, not the computations."""
+        """Yield delays for the host time until a computation, or a communication before it, is submitted.
+        The host continues while the GPU waits: its delays depend on each other and its waits, not on computations."""
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
         if not self.beside:
@@ -186,7 +186,7 @@ class _Folding:
         self.idle = []
         chain_end_at, needs = self.chain_end[-1], behind
         for began, waited in asked:
-            if chain_end_at < began < until:  # what the host did before it began to wait does not wait
+            if chain_end_at < began < until:  # host work before the wait does not depend on it
                 yield self._own_time(began, began - chain_end_at, needs, stream)
                 chain_end_at, needs = began, list(behind)
             if waited in self.comm_end:
@@ -201,14 +201,14 @@ class _Folding:
         return node
 
     def _delay(self, until: int, comms: Sequence[int]) -> Iterator[SimNode]:
-        """Yield time without computation, after the chain and some communications."""
+        """Yield a delay without computation, after the chain and the given communications."""
         ready = max([self.chain_end[-1], *(self.comm_end[row] for row in comms)])
         if until > ready:
             needs = [self.chain_id[-1], *(self.comm_id[row] for row in comms)]
             yield self._link(DELAY, until, until - ready, needs, self._slot())
 
     def _slot(self) -> int:
-        """Return the stream of the last computation, whose slot delays take; −1 without computations."""
+        """Return the stream of the last computation, which delays occupy; −1 without computations."""
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
@@ -245,7 +245,7 @@ class _Folding:
         row, stream = comm.row, int(self.trace.nodes.stream_lane[comm.row])
         chain_place = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
-        turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
+        turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits in parallel with sends of the rank
         needs = {*(self.chain_id[place] for place in (chain_place, *after)), self.comm_id.get(turn, 0), before} - {0}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (chain_place, *after))])
         until = self.transferred.get(int(self.trace.nodes.id[row]), self.trace.nodes.end[row])
@@ -267,7 +267,7 @@ class _Folding:
             self.on_stream[stream] = node.id, ready + micros
 
 
-# Longer latencies on an idle stream are waits for other work: no device takes longer to begin.
+# Longer latencies on an idle stream are waits for other work: no device takes that long to begin.
 _MAX_LATENCY_NS = 1_000_000
 
 _Flags = npt.NDArray[np.bool_]
@@ -284,7 +284,7 @@ class HostWaits:
 
 
 class GpuWaits:
-    """Which computations wait for which communications, and vice versa; all are maps of rows.
+    """Waits of computations for communications, and vice versa, as maps of rows.
 
     Attributes:
         on_gpu: computation to the communications that its stream waits for.
@@ -324,7 +324,7 @@ def _through_host(
     edges = np.stack([source, target], axis=1)
     on_gpu = nodes.kind[source] == GPU
     since = np.where(on_gpu, nodes.end[target], nodes.ts[target])
-    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # on the host a wait that cost nothing has no call
+    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # on the host, a wait without cost has no call
     asked = np.where(cost, nodes.ts[target], nodes.ts[source])
     unread = np.setdiff1d(np.flatnonzero(communicates & (nodes.kind != GPU)), source)
     source, since = np.concatenate([source, unread]), np.concatenate([since, nodes.end[unread]])
@@ -342,7 +342,7 @@ def _through_host(
 
 
 def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return communications on the host that ended in a long pause of the thread that reads their results, and the
+    """Return host communications that ended during a long pause of the thread that reads their results, and the first
     computation after the pause; `edges` are communications and their readers, (n, 2)."""
     nodes = trace.nodes
     pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
@@ -356,7 +356,7 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
         paused = (nodes.end[before] <= nodes.end[run]) & (nodes.ts[after] <= nodes.ts[reader])
         paused &= nodes.ts[after] - nodes.end[before] > LONG_PAUSE_NS
         _, begin, until = (column[pauses[0] == thread] for column in pauses)
-        at = np.searchsorted(until, nodes.end[run])  # the pause in which it ended, or the next one
+        at = np.searchsorted(until, nodes.end[run])  # the pause in which the communication ended, or the next pause
         paused[at == len(until)] = False
         near = np.minimum(at, max(len(until) - 1, 0))
         if len(until):
@@ -383,7 +383,7 @@ def submitted(trace: Trace) -> IntColumn:
     launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
     latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
-    free = np.full(len(trace), -1, np.int64)  # the latest end of what a row waits for on the GPU
+    free = np.full(len(trace), -1, np.int64)  # the latest end of a row's dependencies on the GPU
     np.maximum.at(free, target, nodes.end[source])
     free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)

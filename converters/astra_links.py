@@ -1,8 +1,8 @@
-"""The network that ASTRA-sim simulates for a description: its dimensions, and sizes that take the right time there.
+"""Network that ASTRA-sim simulates for a description: its dimensions, and communication sizes for given durations.
 
 Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
-- A level is a dimension, inner levels first. - On `FullyConnected` each two ranks have a link. Rings use one link per
+- A level is a dimension, inner levels first. - On `FullyConnected`, any two ranks share a link. Rings use one link per
 rank with the rank's bandwidth; direct
   algorithms use all links. On `Ring` data that passes ranks takes each link's latency at full bandwidth. `Switch`, for
   halving and doubling, is two links from rank to rank.
@@ -73,7 +73,7 @@ class AstraLinks:
         return rounds * sum(steps) + max(sum((steps * 2)[step : step + left]) for step in range(count))
 
     def size_of(self, kind: int, ranks: Sequence[int], ns: float) -> int:
-        """Return the bytes with which a communication takes this long in ASTRA-sim, at least the smallest possible."""
+        """Return the bytes for which a communication has this duration in ASTRA-sim, at least the minimum."""
         fixed = self.transfer_ns(kind, 0, ranks)
         slope = (self.transfer_ns(kind, _PROBE, ranks) - fixed) / _PROBE
         return int(min(max(round((ns - fixed) / slope), 1 if kind < 0 else _LEAST_BYTES), _MOST_BYTES))
@@ -91,10 +91,10 @@ class AstraLinks:
 
 
 def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
-    """Return a dimension with the bandwidth of an algorithm on the topology of another one."""
+    """Return a dimension with the bandwidth of an algorithm on the topology of a different algorithm."""
     if own == "direct" and span.algorithm != "direct":
         return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
-    if own != "direct" and span.algorithm == "direct":  # to all others at once, each at full bandwidth
+    if own != "direct" and span.algorithm == "direct":  # to all other ranks at the same time, each at full bandwidth
         return span._replace(bandwidth=span.bandwidth * (span.ranks - 1))
     return span
 
@@ -110,7 +110,7 @@ def astra_links(network: Network, ranks: int) -> AstraLinks:
         spans = [span._replace(algorithm="ring") for span in spans]
         unsaid.append(f"the algorithms of {network.library} (collectives run on rings)")
     if "tree" in {network.algorithm, *(span.algorithm for span in spans)}:
-        unsaid.append("trees (collectives run on rings)")
+        unsaid.append("trees (collectives run on rings instead)")
     if network.efficiency:
         unsaid.append("measured efficiencies")
     return AstraLinks(ranks, tuple(spans), tuple(unsaid))
@@ -154,7 +154,7 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
 
 
 def _priced_as(original: Communication, simulated: Communication) -> tuple[int, int]:
-    """Return kind and size of a communication on a network; gather and scatter count as their substitutes."""
+    """Return the kind and size of a communication on a network; gather and scatter become their substitutes."""
     if original.kind in (Type.BROADCAST, Type.REDUCE):
         return original.kind, original.size
     return (original.kind, 0) if original.kind == Type.BARRIER else (simulated.kind, simulated.size)

@@ -23,7 +23,7 @@ from .chakra import CHAKRA_VERSION, COMP, ROWS
 from .collectives import Communication, comm_attributes, comm_node_type
 from .node_work import roofline_work, work_columns
 
-# `SimNode.row` of a delay: time in which the host kept the GPU waiting.
+# `SimNode.row` of a delay: time in which the GPU waited for the host.
 DELAY = -1
 # `SimNode.row` of the time until a rank starts.
 START = -2
@@ -56,7 +56,7 @@ def write_nodes(
 ) -> int:
     """Write a file and return the number of nodes; see `roofline_work`."""
     work, nodes_left = work_columns(trace), iter(nodes)
-    if roofline is not None:  # a copy between host and device is bound by the bus, not by the device's memory
+    if roofline is not None:  # the bus limits a copy between host and device, not the device memory
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.nodes.category, copies)] = -1
     chunks = iter(lambda: list(itertools.islice(nodes_left, ROWS)), [])

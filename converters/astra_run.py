@@ -1,6 +1,6 @@
 """Run a converted set in ASTRA-sim and compare each rank's time with the replay and the recording.
 
-The simulator's exit status is 0 even for a deadlock; a rank is done if the simulator says so and all nodes ran.
+The simulator's exit status is 0 even for a deadlock; a rank is done if the simulator reports its end and all nodes ran.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SimulatedRank:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every node ran, if the simulator reports that."""
+        """True if every node ran, as far as the simulator reports."""
         return self.simulated is not None and self.ran in (None, self.nodes)
 
 

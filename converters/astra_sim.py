@@ -1,6 +1,6 @@
 """Chakra traces that ASTRA-sim can run to the end, and their file of process groups.
 
-What it can run was observed; see docs/reference/chakra.md.
+The limits of ASTRA-sim were observed; see docs/reference/chakra.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Substitute(NamedTuple):
     text: str
 
 
-# Other collectives, mapped to one with equal bytes through the busiest link, the root's: S for a broadcast or reduce of
+# Substitutes with equal bytes through the busiest link, which is the root's: S for a broadcast or reduce of
 # S bytes, and n − 1 times a rank's share for a gather or scatter ("Performance reported by NCCL tests",
 # doc/PERFORMANCE.md of nccl-tests). ASTRA-sim's ring sends n − 1 times the size of an all-gather, and n − 1 times 1/n
 # of the size of a reduce-scatter (`Ring` in astra-sim/system/collective).
@@ -52,12 +52,12 @@ SUBSTITUTES: dict[int, Substitute] = {
     Type.BROADCAST: Substitute(
         Type.ALL_GATHER,
         lambda size, ranks: _share(size, ranks - 1),
-        "broadcast run as all-gather of equally many bytes",
+        "broadcast run as an all-gather of the same number of bytes",
     ),
     Type.REDUCE: Substitute(
         Type.REDUCE_SCATTER,
         lambda size, ranks: ranks * _share(size, ranks - 1),
-        "reduce run as reduce-scatter of equally many bytes",
+        "reduce run as a reduce-scatter of the same number of bytes",
     ),
     Type.GATHER: Substitute(Type.ALL_GATHER, lambda size, ranks: size, "gather run as all-gather"),
     Type.SCATTER: Substitute(Type.REDUCE_SCATTER, lambda size, ranks: size * ranks, "scatter run as reduce-scatter"),
@@ -68,23 +68,23 @@ SUBSTITUTES: dict[int, Substitute] = {
         Type.ALL_REDUCE, lambda size, ranks: _BARRIER_BYTES, f"barrier run as all-reduce of {_BARRIER_BYTES} bytes"
     ),
 }
-_NO_PARTNER = "communication of a rank with itself kept as computation of its measured duration"
-_ABSENT = "messages with ranks that were not given, kept as computations of their measured duration"
+_NO_PARTNER = "communication of a rank with itself, kept as a computation of its measured duration"
+_ABSENT = "messages to or from ranks that were not given, kept as computations of their measured duration"
 
 
 def _least(sizes: Iterable[int]) -> int:
     return min(filter(None, sizes), default=0)
 
 
-# Collectives whose ranks can have different sizes, and the size that all get, because the simulator needs one size. In
+# Collectives whose ranks can have different sizes, and the common size, because the simulator needs a single size. In
 # a gather or scatter without metadata the root's tensors are all ranks' tensors.
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
-    Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, given the largest"),
-    Type.GATHER: (_least, "gather with sizes that differ between ranks, given the least"),
-    Type.SCATTER: (_least, "scatter with sizes that differ between ranks, given the least"),
+    Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, run with the largest size"),
+    Type.GATHER: (_least, "gather with sizes that differ between ranks, run with the smallest size"),
+    Type.SCATTER: (_least, "scatter with sizes that differ between ranks, run with the smallest size"),
 }
 _ENLARGED = f"collectives of under {_LEAST_BYTES} bytes, enlarged"
-_EMPTY = "messages of 0 bytes, given 1 byte"
+_EMPTY = "messages of 0 bytes, enlarged to 1 byte"
 
 
 def for_simulator(agreement: Agreement) -> Agreement:
@@ -106,10 +106,10 @@ def for_simulator(agreement: Agreement) -> Agreement:
     return _in_turn(replace(agreement, ranks=ranks, groups=groups))
 
 
-# ASTRA-sim matches a collective of all ranks by how many collectives of any group precede it.
+# ASTRA-sim matches a collective of all ranks by the number of preceding collectives of any group.
 _OWN_GROUP = (
-    "all ranks are a process group in the set: ASTRA-sim matches collectives of all ranks by the number of earlier "
-    "collectives, which differs between ranks here"
+    "the set lists all ranks as a process group, because ASTRA-sim matches collectives of all ranks by the number of "
+    "earlier collectives, and this number differs between ranks"
 )
 
 
@@ -153,7 +153,7 @@ def write_astra_sim(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
         )
     if not trace.nodes.timed.any():
-        raise ConvertError(f"{trace.file}: no node has a time, nothing to simulate; link the ET again")
+        raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to simulate; link the ET again")
     trace = trace if on_host is None else on_host.trace
     nodes = fold(trace, comms.found, transferred, on_host)
     if skew_ns >= 500:
@@ -223,7 +223,7 @@ def _agreed_sizes(agreement: Agreement) -> dict[tuple[int, int], int]:
     return agreed
 
 
-_MESSAGES = "messages of a replicated trace, kept as computations of their measured duration"
+_MESSAGES = "messages in the replicated trace, kept as computations of their measured duration"
 
 
 def simulated_ranks(
@@ -276,7 +276,7 @@ def replicated(given: RankComms, ranks: int) -> list[RankComms]:
         [('tp', (0, 1)), ('tp', (0, 1)), ('tp', (2, 3)), ('tp', (2, 3))]
     """
     if not 2 <= ranks <= MAX_RANKS:
-        raise UsageError(f"--replicate {ranks}: ASTRA-sim needs at least 2 ranks and takes at most {MAX_RANKS:,}")
+        raise UsageError(f"--replicate {ranks}: ASTRA-sim needs at least 2 ranks and supports at most {MAX_RANKS:,}")
     collectives = [comm for comm in given.found if comm.kind >= 0]
     counts = given.counts + Counter({_MESSAGES: len(given.found) - len(collectives)})
     layouts = {group: _layout(group, ranks) for group in sorted({comm.named for comm in collectives})}
@@ -313,7 +313,7 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 
 @dataclass(frozen=True)
 class JobTimes:
-    """Start times of all ranks. Collectives end on all ranks together and align the clocks; others start together."""
+    """Start times of all ranks. Collectives end at the same time on all ranks, which aligns the clocks."""
 
     ranks: Mapping[int, RankRecording]
 
@@ -346,7 +346,7 @@ class JobTimes:
         apart = len(joined) + len(self.ranks) - sum(map(len, joined.values()))
         if apart > 1:
             notes.append(
-                f"no collective joins all ranks: {apart} sets of ranks start together, because their clocks are unknown"
+                f"no collective includes all ranks, so {apart} sets of ranks with unknown clock offsets start together"
             )
         if any(skew.values()):
             last = max(skew, key=lambda rank: (skew[rank], -rank))

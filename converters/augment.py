@@ -1,4 +1,4 @@
-"""Write FLOPs, bytes, and counters into a trace file; everything else keeps its bytes."""
+"""Write FLOPs, bytes, and counters into a trace file; all other bytes are unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WHOLE = "record it again; all other commands read the undamaged part"
 
 @dataclass(frozen=True)
 class Augmented:
-    """Numbers of GPU events (all, with FLOPs, with bytes) and counter values; `damage` of traces behind an ET+."""
+    """Numbers of GPU events (all, with FLOPs, with bytes) and of counter values; `damage` of the traces in an ET+."""
 
     events: int
     with_flops: int
@@ -151,7 +151,7 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
 def _pieces(
     data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]], offset: int, last: int
 ) -> Iterator[bytes]:
-    """Yield the file's text between two offsets, with new texts of events."""
+    """Yield the text of the file between two offsets, with the new texts of events."""
     for event in start.argsort().tolist():
         begin, stop = int(start[event]), int(end[event])
         yield data[offset:begin]

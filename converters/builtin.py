@@ -1,6 +1,6 @@
 """The formats of etplus.
 
-Each function imports the module that writes its format: listing the formats needs none of them, a conversion few.
+Each function imports the module that writes its format, so that listing the formats imports none of these modules.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from .collectives import Agreement, RankComms, RankRecording
 
 _CHAKRA_SUFFIXES = with_gz(".et")
-_SILENT = "warning: no rank communicates, so the simulated time does not follow the network"
-_NOT_SHOWN = "edges left out because one of their nodes has no time"
-_CHANGED_TIMES = "those durations are as recorded; the set has durations of the replay on its network"
+_SILENT = "warning: no rank communicates, so the simulated time does not depend on the network"
+_NOT_SHOWN = "edges left out because their source or target has no time"
+_CHANGED_TIMES = "the durations above are as recorded; the set has the durations of the replay on its network"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ChakraOptions:
 
     Attributes:
         memory_nodes: copies and memsets as MEM nodes, see `write_et`.
-        degrade: keep communications that do not match over the ranks as computations; else refuse them.
+        degrade: keep communications that do not match between ranks as computations, instead of raising an error.
         groups: the process group file of Chakra traces; by default the file next to them.
         without_times: convert Execution Traces that were not linked; nodes have no durations.
         as_prefix: write `<output>.<rank>.et`; by default for several ranks.
@@ -58,9 +58,9 @@ class AstraSimOptions:
     """Options of "astra-sim".
 
     Attributes:
-        skew: ranks start as far apart as measured, see `JobTimes`; else all together.
+        skew: start ranks as far apart as measured, see `JobTimes`, instead of together.
         renumber_ranks: number the given ranks from 0.
-        replicate: number of ranks that all run the single trace, see `replicated`.
+        replicate: number of ranks that run the single trace, see `replicated`.
         roofline: memory bandwidth of a roofline simulation, GB/s.
         network: text for `parse_network`, such as "bandwidth=25,latency=5us".
         degrade, groups, as_prefix: as in `ChakraOptions`.
@@ -101,7 +101,7 @@ class GraphOptions:
 
 @dataclass(frozen=True)
 class NpzOptions:
-    """Options of "npz": what stays together in a dataset (see `write_dataset`), and "threads" and "batch"."""
+    """Options of "npz": how a dataset is split (see `write_dataset`), and "threads" and "batch"."""
 
     split: Literal["model", "graph"] = "model"
     config: Mapping[str, float] = field(default_factory=dict)
@@ -202,7 +202,7 @@ def _goal(traces: Traces, path: str, options: GoalOptions) -> Conversion:
     moved = ", ".join(f"{rank} as {k}" for k, rank in enumerate(ranks) if rank != k)
     notes = (*notes, *([f"ranks renumbered: {moved}"] if moved else []))
     if len(ranks) < 2:
-        notes = (*notes, "one rank alone: its communications are computations of their measured duration")
+        notes = (*notes, "only one rank was given: its communications are computations of their measured duration")
     operations, counts = write_goal(list(ranks.values()), path, options.algorithm)
     return Conversion((path,), operations, counts, notes)
 
@@ -261,11 +261,11 @@ def _graph(traces: Traces, path: str, options: GraphOptions, *, to: str) -> Conv
         most = max(PICTURE_NODES // len(traces_by_rank), 1)
     nodes, selected = write_graph(traces_by_rank, path, to, subtree=options.subtree, max_nodes=most)
     total, wanted = sum(map(len, traces_by_rank.values())), sum(selected)
-    notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
+    notes = (f"{nodes} of {total} nodes were selected",) if nodes < total else ()
     if most != options.max_nodes and nodes < wanted:
         notes = (
-            f"{nodes} of {wanted} nodes are drawn (the first to start), {wanted - nodes} are left out; to draw "
-            f"all, use --max-nodes {max(selected)}, but Graphviz takes long; or write .graphml or .dot",
+            f"the {nodes} nodes that start first are drawn, out of {wanted}; to draw all nodes, "
+            f"pass --max-nodes {max(selected)} (Graphviz then takes long), or write .graphml or .dot",
         )
     return Conversion((path,), nodes, notes=notes)
 
@@ -276,7 +276,7 @@ def _npz(traces: Traces, path: str, options: NpzOptions) -> Conversion:
 
     many = len(traces) > 1 if options.as_prefix is None else options.as_prefix
     if len(traces) > 1 and not many:
-        raise UsageError(f"{len(traces)} graphs make a dataset; give a folder name without .npz as the output")
+        raise UsageError(f"{len(traces)} graphs form a dataset; pass a folder name without .npz as the output")
     if not many:
         check_outputs([path])
     nodes: list[int] = []
@@ -300,7 +300,7 @@ def _parquet(traces: Traces, path: str, options: NoOptions) -> Conversion:
     rows, many = 0, len(traces) > 1
     others = {stored.rank for stored in stored_ranks(path)} - set(traces if many else ())
     if others:
-        raise UsageError(f"{path}: has rank {min(others)} but it is not given; choose another name or remove it")
+        raise UsageError(f"{path}: has rank {min(others)}, which is not an input; choose another name or remove it")
     for rank, trace in traces.items():
         write_parquet(trace, path, rank=rank if many else None)
         rows += len(trace)
@@ -308,7 +308,7 @@ def _parquet(traces: Traces, path: str, options: NoOptions) -> Conversion:
 
 
 def _survey(traces: Traces) -> tuple[list[RankComms], dict[int, RankRecording]]:
-    """Return the communications of each rank; for several ranks also how each was recorded."""
+    """Return the communications of each rank, and for several ranks also the recording of each rank."""
     from .collectives import rank_recording, survey
 
     surveyed: list[RankComms] = []
@@ -325,14 +325,14 @@ def _without_times(traces: Traces) -> Traces:
 
     files = traces.whole_files
     if files is None:
-        raise UsageError("--without-times converts whole Execution Traces; give their files")
+        raise UsageError("--without-times converts only whole Execution Traces; pass their files")
     return Traces([read_etplus(file, without_times=True) for file in files], rank=traces.wanted)
 
 
 def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:
     prefix = ranks > 1 if as_prefix is None else as_prefix
     if ranks > 1 and not prefix:
-        raise UsageError(f"{ranks} ranks need a file each; give a prefix, a name without .et (-o PREFIX)")
+        raise UsageError(f"each of the {ranks} ranks needs a file; pass a prefix without .et (-o PREFIX)")
     return prefix
 
 
@@ -382,19 +382,19 @@ def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Coun
 
 
 _SUMMARIES = {
-    "chakra": "Chakra protobuf (.et) with everything in the ET+",
-    "astra-sim": "Chakra protobuf that ASTRA-sim runs to the end, and its group file",
+    "chakra": "Chakra protobuf (.et) that keeps everything in the ET+",
+    "astra-sim": "Chakra protobuf that ASTRA-sim can run to the end, with a process group file",
     "goal": "GOAL text for LogGOPSim, ATLAHS and htsim, with all ranks, threads and streams",
     "json": "a Chakra trace as one JSON array",
     "jsonl": "a Chakra trace as JSON lines",
-    "etplus": "a Chakra trace, or an ET+ of another linker, as ET+",
+    "etplus": "ET+, from a Chakra trace or from the ET+ of another linker",
     "parquet": "a folder of Parquet files for DuckDB, polars, pandas and every command of etplus",
     "chrome": "Chrome trace for ui.perfetto.dev, one process per rank",
     "pftrace": "Perfetto trace with GPU render stages, flows and counters, one process per rank",
     "graphml": "graph for networkx, yEd, Cytoscape, Gephi",
-    "dot": "graph for Graphviz, drawn for OUT.svg, .pdf or .png",
+    "dot": "Graphviz graph, drawn as a picture if OUT ends in .svg, .pdf or .png",
     "networkx-json": "graph for networkx.node_link_graph",
-    "npz": "arrays in the form of TpuGraphs for learning; a folder with a split for several files",
+    "npz": "training arrays in the TpuGraphs format; for several files, a folder with a split",
 }
 # In the order of --help. If two formats share a suffix, it selects the first.
 BUILT_IN: tuple[Exporter, ...] = (

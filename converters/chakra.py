@@ -58,7 +58,7 @@ CHAKRA_VERSION = "0.0.4"
 # Nodes encoded at once; with fewer, the fixed cost per block dominates.
 ROWS = 8192
 COMP = NodeType.Value("COMP_NODE")
-_LEFT_OUT = "dependencies by order of threads and streams left out, because edges contradict them"
+_LEFT_OUT = "order dependencies on threads and streams left out, because edges contradict them"
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ def write_et(
     trace: Trace, path: str | os.PathLike[str], *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> Written:
     """Write a trace as a Chakra file, gzipped if its name ends in ".gz"; docs/reference/chakra.md lists all attributes.
-    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller. Durations are a node's
-    own work (see `host_work`); measured times are in attributes. Raises ConvertError if the trace's edges form a
-    cycle. `comms` are those on which several ranks agreed. `memory_nodes`: copies and memsets become MEM_LOAD_NODE
-    (to the device) and MEM_STORE_NODE."""
+    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller. Durations are the
+    self time of a node (see `host_work`); measured times are in attributes. Raises ConvertError if the edges form a
+    cycle. `comms` are communications that several ranks agreed on. `memory_nodes`: copies and memsets become
+    MEM_LOAD_NODE (to the device) and MEM_STORE_NODE."""
     blocks, counts = _blocks(trace, comms=comms, memory_nodes=memory_nodes)
     return Written(write_blocks(path, _metadata(trace), blocks), counts)
 
@@ -114,7 +114,7 @@ class _Encoder:
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
         self.has_times = bool(nodes.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
-        # what a row does itself, ns: GPU events and collectives as measured
+        # self work of a row, ns: GPU events and collectives as measured
         self.duration = np.where(nodes.timed, nodes.dur, 0)
         on_host = host_rows(trace, communicating)
         self.duration[on_host] = host_work(trace, communicating)[on_host]
@@ -146,7 +146,7 @@ class _Encoder:
         return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
 
     def _messages(self, row: int) -> Iterator[bytes]:
-        """Yield a node for each of several messages of a row; the row's own node follows them and takes no time."""
+        """Yield a node for each of several messages of a row; the node of the row follows and takes no time."""
         trace, name = self.trace, self.trace.name_of(Row(row))
         needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
         begin, took = (int(trace.nodes.ts[row]) + 500) // 1000, self.message_micros[row]
@@ -249,9 +249,9 @@ def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
                 yield AttributeProto(name=name, uint64_val=value)
 
 
-# Parts of messages, see `messages`: each has an entry per row.
+# Parts of messages, see `messages`, with an entry per row.
 Parts = list[list[bytes]]
-# By row, the fields without an attribute.
+# Fields without an attribute, by row.
 Further = dict[int, Record]
 
 _NUMBERS = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")
@@ -305,7 +305,7 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """Return fields that only GPU events have; `further` gets a `pg_name` or `tid` without another place."""
+    """Return fields that only GPU events have; `further` gets a `pg_name` or `tid` that has no field."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
@@ -342,7 +342,7 @@ def _texts_of(event: Any) -> list[AttributeProto]:
 
 
 def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]) -> Parts:
-    """Return the ET's own attributes; a GPU event has its operator's, or none."""
+    """Return the attributes from the ET; a GPU event has the attributes of its operator, if any."""
     columns = {
         name: trace.nodes.thread[rows] if name == "tid" else getattr(trace.nodes, name)[rows] for name in _NUMBERS
     }
@@ -370,7 +370,7 @@ def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[A
 
 
 def _further_attributes(owners: Sequence[Any], texts: Sequence[bytes]) -> list[bytes]:
-    """Return further attributes as lists, separated as in the first such list."""
+    """Return further attributes as lists with the separators of the first list."""
     lists = [[] if attrs is UNSET or attrs.further_0 is UNSET else _listed(attrs) for attrs in owners]
     first = next((i for i, those in enumerate(lists) if len(those) > 1), -1)
     between = b"" if first < 0 else texts[first].partition(lists[first][0])[2].partition(lists[first][1])[0]

@@ -1,4 +1,4 @@
-"""Copy Chakra sets of other producers message by message, changing only what a simulator cannot run.
+"""Copy Chakra sets of other producers message by message, with changes only to nodes that a simulator cannot run.
 
 A `Trace` has no place for nodes without a start time, for `num_ops` without tensors, or for unknown attributes.
 Example: node 3 waits for the METADATA node 2, and node 2 for node 1. In the copy node 3 waits for node 1.
@@ -52,12 +52,12 @@ _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 _COMM_ATTRIBUTES = frozenset(
     ("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_priority", "pg_name", "involved_dim")
 )
-_COPIED = "made by another program: copied with its durations, dependencies and attributes"
-_REMOVED = "metadata nodes left out; nodes that wait for them wait for their dependencies instead"
-_MEMORY = "memory nodes run as computations of their duration, because ASTRA-sim needs a remote memory for them"
-_DANGLING = "dependencies on nodes that are not in the file, left out"
+_COPIED = "the set comes from another program; its durations, dependencies and attributes are copied"
+_REMOVED = "metadata nodes left out; their dependents now wait for their dependencies"
+_MEMORY = "memory nodes run as computations of equal duration, because ASTRA-sim needs a remote memory for memory nodes"
+_DANGLING = "dependencies on missing nodes, left out"
 _REPEATED = "repeated dependencies of a node, kept once"
-_VERSION = "files without a version, given a version"
+_VERSION = "files without a schema version, written with a version"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def files_to_copy(traces: Traces) -> dict[int, str] | None:
 
 
 def survey_file(path: str, rank: int) -> GivenRank:
-    """Read a file once and keep what its changes depend on."""
+    """Read a file once and collect the facts that its changes depend on."""
     _, blocks = read_messages(path)
     removed: dict[int, tuple[int, ...]] = {}
     comms: list[Communication] = []
@@ -275,7 +275,7 @@ def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str
 def copy_for_astra_sim(files: Mapping[int, str], output: str, options: AstraSimOptions) -> Conversion:
     """Copy a set so that ASTRA-sim runs it, with its group file and network files; `output` is a prefix."""
     if options.roofline is not None:
-        raise UsageError("roofline needs operators; a .et of another producer keeps its num_ops")
+        raise UsageError("roofline needs operators; a .et file from another producer keeps its num_ops")
     network = DEFAULT if options.network is None else parse_network(options.network)
     given = {rank: survey_file(path, rank) for rank, path in files.items()}
     surveyed = with_groups(list(given.values()), _groups_of(files, options.groups))

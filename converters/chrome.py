@@ -1,7 +1,7 @@
 """Chrome traces in Kineto's form: operators, runtime calls, and GPU events as slices, edges as flows.
 
-In Perfetto's trace processor a flow binds to the innermost slice that is open on its thread when it is read, so it
-follows its slice directly and slices have a length. It drops one of two slices that overlap without nesting.
+In Perfetto's trace processor a flow binds to the innermost slice that is open on its thread when the flow is read. So
+a flow directly follows its slice, and slices have a length. Of slices that overlap without nesting, one is dropped.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class RankTimeline:
 
     @cached_property
     def ids(self) -> list[int]:
-        """Ids of flows; like in Kineto a launch's is the correlation, unless another launch has it (graph launches)."""
+        """Ids of flows; as in Kineto, a launch has its correlation, unless launches share it (graph launches)."""
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
         correlation = self.trace.nodes.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
@@ -273,7 +273,7 @@ def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
     timed = [trace for trace in traces.values() if trace.nodes.timed.any()]
     if not timed:
         names = few([trace.file for trace in traces.values()])
-        raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
+        raise ConvertError(f"{names}: no node has a time, so there is nothing to draw; link the ET again")
     return timed
 
 
@@ -289,7 +289,7 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
 
 
 def program_of(trace: Trace) -> int:
-    """Return the process id of the program like Kineto; our own number if it is unknown or equals a device's."""
+    """Return the process id of the program like Kineto; another number if it is unknown or equals a device number."""
     program = _number(trace.header.get("pid"))
     return _PROGRAM if program is None or program in trace.nodes.device[trace.nodes.kind == GPU] else program
 
@@ -297,7 +297,7 @@ def program_of(trace: Trace) -> int:
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Return tracks, lanes, and shown ends of rows: slices of a lane nest or follow each other and have a length."""
     nodes = trace.nodes
-    threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # those without ops last
+    threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # threads without ops last
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
     track = np.where(nodes.kind == GPU, len(trace) + nodes.stream_lane, threads)
     lane = np.zeros(len(trace), np.int64)
@@ -318,7 +318,7 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return processes and threads of rows like Kineto; `spare` are the numbers of threads that it does not name."""
+    """Return processes and threads of rows like Kineto; `spare` are numbers for threads that Kineto does not name."""
     nodes = trace.nodes
     gpu = nodes.kind == GPU
     pid = np.where(gpu, nodes.device, program_of(trace))

@@ -26,7 +26,7 @@ ALL_RANKS = 0
 _MAX_GROUP = 2**31 - 1
 _UNKNOWN = "communications of an unknown kind, kept as computations of their measured duration"
 _ALONE = "communications that differ between ranks, kept as computations of their measured duration"
-_NO_PEER = "messages with an unknown other rank, kept as computations of their measured duration"
+_NO_PEER = "messages whose other rank is unknown, kept as computations of their measured duration"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Communication:
         peer: the other rank of a message, −1 for collectives.
         seq: the trace's own number, −1 if none.
         start_ns, described: see `FoundComm`.
-        aside: part of a collective that slows work during it; see `with_slowed_work`.
+        aside: part of a collective that slows concurrent work; see `with_slowed_work`.
     """
 
     row: int
@@ -59,7 +59,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class RankComms:
-    """The communications of a rank in program order (of their launches); `counts` has those left out."""
+    """The communications of a rank in program order (of their launches); `counts` counts the omitted communications."""
 
     rank: int
     world: int | None
@@ -150,7 +150,7 @@ def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
 
 
 def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
-    """Tag messages: the n-th from a rank to another gets n on both."""
+    """Tag messages: the n-th message from a rank to another rank gets n on both."""
     sequences: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
         for comm in rank.found:
@@ -171,7 +171,7 @@ def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
 
 
 def _aligned(own: list[int], other: list[int]) -> list[int]:
-    """Return ordinals of messages by their numbers, first those that the other side also has."""
+    """Return ordinals of messages by their numbers; messages that the other side also has come first."""
     left, _ = paired(np.array(own, np.int64), np.array(other, np.int64))
     first = np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])
     ordinals: list[int] = inverse_positions(len(own), first).tolist()
@@ -180,7 +180,7 @@ def _aligned(own: list[int], other: list[int]) -> list[int]:
 
 _MOST_RANKS = 8
 _REMEDY = (
-    "a simulator would wait forever: link that rank again with its Kineto trace, or keep unmatched communications as "
+    "a simulator would wait forever; link that rank again with its Kineto trace, or keep unmatched communications as "
     "computations of fixed duration with --degrade"
 )
 
@@ -225,7 +225,7 @@ def matched(
         matching_comms = tuple(comm for comm, stay in zip(rank.found, stays.tolist(), strict=True) if stay)
         kept.append(replace(rank, found=matching_comms))
     lost = f"{len(lone):,} communication{'s' * (len(lone) != 1)} that differ between ranks"
-    return kept, (f"warning: degraded: {lost}, {fixed_ns / 1e6:,.3f} ms, became computation of fixed duration",)
+    return kept, (f"warning: degraded: {lost}, {fixed_ns / 1e6:,.3f} ms, became computations of fixed duration",)
 
 
 def _without(comms: RankCommunications, ids: Collection[int]) -> RankCommunications:

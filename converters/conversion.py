@@ -16,7 +16,7 @@ from .exporter import Conversion, Exporter
 from .registry import exporter_for, option_names, options_for
 from .traces import Source, Traces
 
-# Formats that hold a whole trace with all its texts, never a part.
+# Formats that store a whole trace with all its texts, never a part.
 _WHOLE = ("etplus", "parquet")
 
 

@@ -36,7 +36,7 @@ class InputPair:
         return os.fspath(self.kineto)
 
 
-# Traces, and sentences about what was left out.
+# Traces, and notes on the omitted files.
 Found = tuple[list[str | InputPair], list[str]]
 
 
@@ -65,12 +65,12 @@ def traces_in(folder: str) -> Found:
     kinds = [(etplus, "ET+"), (chakra, "Chakra traces"), (recorded, "recorded traces")]
     present = [(files, kind) for files, kind in kinds if files]
     if not present:
-        raise UsageError(f"{folder}: no ET+, Kineto or Chakra trace among {len(names)} files; give a trace")
+        raise UsageError(f"{folder}: no ET+, Kineto or Chakra trace among {len(names)} files; pass a trace")
     notes: list[str] = []
     (files, kind), *others = present
     if others:
         left = " and ".join(f"{len(names_of_kind)} {other}" for names_of_kind, other in others)
-        notes.append(f"{folder}: reads its {len(files)} {kind}, not its {left}")
+        notes.append(f"{folder}: etplus reads the {len(files)} {kind} and ignores the {left}")
     if files is recorded and any(raw[name] != KINETO for name in recorded):
         pairs, more = _pairs(place)
         return pairs, notes + more
@@ -117,11 +117,11 @@ def _pairs(place: Folder) -> Found:
         if not rank.problem
     ]
     if not pairs:
-        raise UsageError(f"{folder}: no {ET} and Kineto trace belong together; link them with etplus link")
+        raise UsageError(f"{folder}: no {ET} matches a Kineto trace; pair the files with etplus link")
     return [*pairs], notes
 
 
 def _by_number(name: str) -> list[tuple[int, int, str]]:
-    """Return a sort key by which rank_2 precedes rank_10."""
+    """Return a sort key that puts rank_2 before rank_10."""
     parts = re.split(r"(\d+)", name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

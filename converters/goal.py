@@ -41,7 +41,7 @@ Algorithm = Literal["ring", "direct"]
 # Cpus per latency that passes at the same time; on another network more can overlap.
 _SPARE = 4
 _FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
-_EARLY = "waits that began before their dependencies had ended, started from an earlier operation"
+_EARLY = "waits that began before their dependencies ended, attached to an earlier operation"
 
 _Steps = Callable[[int, int], tuple[int, int]]
 
@@ -125,7 +125,7 @@ class _Schedule:
         self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
         self.tag = 0
-        self.after: dict[tuple[int, int], list[int]] = {}  # what the end of a rendezvous requires on a rank
+        self.after: dict[tuple[int, int], list[int]] = {}  # operations that the end of a rendezvous requires on a rank
         self.counts: Counter[str] = Counter()
 
     def ranks(self) -> tuple[list[_GoalRank], Counter[str]]:
@@ -166,7 +166,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc {ns} cpu {where}", [need for need in needs if need])
 
     def _earlier(self, point: int, ns: int, rank: int) -> list[int]:
-        """Return operations after which a moment `ns` before a point has come, from what led there in the replay."""
+        """Return operations that end `ns` before a point, from the chain that led to the point in the replay."""
         while point and ns > 0:
             edges = range(self.begin[point], self.begin[point + 1])
             if not edges:
@@ -212,7 +212,7 @@ class _Schedule:
     def _communicate(
         self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
     ) -> dict[int, list[int]] | None:
-        """Return what the end of a communication requires on each rank; None if it is unknown."""
+        """Return the operations that the end of a communication requires on each rank; None if unknown."""
         found = list(comms.values())
         kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
         if not found or None in kinds or len(sizes) < len(found):
@@ -225,7 +225,7 @@ class _Schedule:
         return self._message(ready, *((rank, other) if comm.kind == SEND else (other, rank)), size)
 
     def _alone(self, rank: int, ns: int, needs: Sequence[int]) -> int:
-        """Add time on a rank that no thread or stream of it spends."""
+        """Add time on a rank outside its threads and streams."""
         self.extra[rank] += 1
         cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
         return self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)
@@ -331,7 +331,7 @@ def _latency_units(
             most = max(most, len(busy))
         units.append(_SPARE * most)
         free = [(0, number) for number in range(units[rank])]
-        for edge in own_edges:  # the unit that was used longest ago
+        for edge in own_edges:  # the least recently used unit
             _, number = heapq.heappop(free)
             unit[edge] = number
             heapq.heappush(free, (begin[edge] + int(lag[edge]), number))

@@ -26,7 +26,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .exporter import PICTURES
 
-# Default number of nodes in a picture: Graphviz takes 25 s for 1,700, and nobody can read them.
+# Default number of nodes in a picture: Graphviz takes 25 s for 1,700 nodes, and the picture is unreadable.
 PICTURE_NODES = 300
 
 _LABEL = 60
@@ -37,7 +37,7 @@ _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#
 def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
     """Return rows for a readable picture: of a subtree (a node's id or name), and the first `max_nodes` to start."""
     if max_nodes is not None and max_nodes < 1:
-        raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
+        raise UsageError(f"{max_nodes} nodes are not a graph; pass 1 or more")
     return np.sort(_by_start(trace, subtree)[:max_nodes])
 
 
@@ -62,7 +62,7 @@ def write_graph(
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
     if max_nodes is not None and max_nodes < 1:
-        raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
+        raise UsageError(f"{max_nodes} nodes are not a graph; pass 1 or more")
     parts, selected = list[_TableRows](), list[int]()
     for rank, trace in traces.items():
         rows = _by_start(trace, subtree)

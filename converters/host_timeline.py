@@ -42,7 +42,7 @@ class ReplayedRank:
         transferred: by id of a communication, when its data arrives.
         met_ns: by row of a sent message, when both its ranks are ready.
         measured_ns: by row of a communication, recorded time until its data arrived.
-        beside: rows of the communications with work during their transfer.
+        beside: rows of the communications whose transfer overlaps with work.
     """
 
     trace: Trace
@@ -96,7 +96,7 @@ class HostTimeline:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the user; a doubtful base comes first."""
+        """Notes for the user; a doubtful base comes first."""
         doubt = self.base.doubt
         warning = f"warning: do not rely on simulations of this set: {doubt}"
         return (*([warning] if doubt else []), *self.replay_notes)
@@ -188,7 +188,7 @@ _MOMENT_NS = 100_000
 
 
 def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return whether operators take most of the moment after each time; `work` are their edges."""
+    """Return whether operators fill most of the moment after each time; `work` are the edges of operators."""
     until = done.time[done.graph.edges.target[work]]
     busy = union(until - done.lag[work], until)
     found: npt.NDArray[np.bool_] = busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2
@@ -196,7 +196,7 @@ def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bo
 
 
 def sized_by(agreement: Agreement, network: Network) -> Agreement:
-    """Multiply sizes by the network's efficiency, so that they take the same time on a plain network."""
+    """Multiply sizes by the efficiency of the network, so that communications take the same time on a plain network."""
     if not network.efficiency:
         return agreement
 
@@ -207,14 +207,14 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
         return replace(comm, size=max(round(comm.size * measured.times), 1))
 
     ranks = {rank: replace(own, found=tuple(map(sized, own.found))) for rank, own in agreement.ranks.items()}
-    note = "sizes of kinds that take longer than the formula are enlarged accordingly"
+    note = "communications that take longer than the formula predicts have enlarged sizes"
     return replace(agreement, ranks=ranks, notes=(*agreement.notes, note))
 
 
 def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
-    """Return the communications by rank, with those that slow work in two parts; and notes.
+    """Return the communications by rank, split in two parts if they slow work, and notes.
     During a transfer of T the work next to it advances by T / `slowdown`. So the work waits for a part of T − T /
     `slowdown` and runs next to the rest. The first part is a message to the next rank of the group: in a collective,
     the last rank to arrive would find the others' data there. `sources` maps ranks of the set to ranks of the
@@ -223,7 +223,7 @@ def with_slowed_work(
         return agreement.ranks, ()
     share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)
     everyone = sorted(ranks)
-    slowing, others = set[tuple[int, int]](), 0  # group, and the collective's place in it
+    slowing, others = set[tuple[int, int]](), 0  # group, and index of the collective in the group
     for rank, comms in ranks.items():
         beside = timeline.ranks[sources[rank]].beside
         slow = [(place, comm.kind in _ON_RINGS) for place, comm in _places(comms) if comm.row in beside]
@@ -237,7 +237,7 @@ def with_slowed_work(
         if place not in slowing or len(members) < 2:
             return (comm,)
         own_place, count = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # at a byte a ns: what a rank sends
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # at a byte per ns: bytes sent
         whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
 
         def message(kind: int, source: int, peer: int) -> Communication:
@@ -255,9 +255,9 @@ def with_slowed_work(
     for rank, comms in ranks.items():
         found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))
         ranks[rank] = replace(comms, found=found)
-    longer = f"work during transfers takes {timeline.slowdown:.2f} times the time in this job: in the set it"
+    longer = f"work during transfers takes {timeline.slowdown:.2f}× as long in this job; in the set, this work"
     notes = {
-        f"{longer} waits for a part of {len(slowing):,} collectives, sent as messages to the next rank": len(slowing),
+        f"{longer} waits for parts of {len(slowing):,} collectives, sent as messages to the next rank": len(slowing),
         f"{longer} is not slowed by {others:,} messages and other transfers": others,
     }
     return ranks, tuple(note for note, count in notes.items() if count)

@@ -1,4 +1,4 @@
-"""The work of nodes: own time of operators without callees and waits; FLOPs and bytes on the GPU."""
+"""Work of nodes: self time of operators without waits; FLOPs and bytes on the GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ET+ → arrays in the form of TpuGraphs, one graph or a dataset with a split."""
+"""Conversion of ET+ to arrays in the TpuGraphs format: a graph, or a dataset with a split."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
 
 
 def _shape_features(name: str, signature: Signature | None) -> list[float]:
-    """Return the columns that follow from an operator's name and arguments; other columns are 0."""
+    """Return the columns that are derived from the name and arguments of an operator; other columns are 0."""
     if signature is None:
         return [0.0] * len(NODE_NAMES)
     inputs, outputs = signature.tensors, signature.outputs or ()
@@ -171,7 +171,7 @@ def _log(value: int | None) -> float:
 
 
 def split_of(graph: GraphArrays, by: Split) -> str:
-    """Return the split of a graph, from a hash of its model or name: eight of ten parts, then one and one."""
+    """Return the split of a graph, from a hash of its model or name: 80% training, 10% validation, 10% test."""
     text = graph.model if by == "model" else graph.name
     part = blake2b(text.encode(), digest_size=4).digest()[0] % 10
     return SPLITS[0] if part < 8 else SPLITS[part - 7]

@@ -127,7 +127,7 @@ class _NsightSystems:
 
 
 class _Timeline:
-    """Kineto's JSON, Perfetto traces, and ET+: reading all of a JSON file tells them apart."""
+    """Kineto JSON, Perfetto traces, and ET+; only reading a whole JSON file distinguishes Kineto from ET+."""
 
     name = "kineto"
 

@@ -50,7 +50,7 @@ _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (
 # Messages that are written as bytes.
 _WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent")
 _TYPES = ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER")
-_NO_FLOWS = "edges left out: neither launches nor dependencies within CUDA graphs"
+_NO_FLOWS = "edges left out, because they are neither launches nor dependencies within CUDA graphs"
 
 
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
@@ -68,12 +68,12 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
             writer.write()
             nodes, flows = nodes + len(process.rows), flows + writer.flows
             left_out += int(np.count_nonzero(~np.isin(trace.edges[:, 2], list(_SHOWN))))
-    notes = (f"{flows} launches are flows, from the host to the instants above each stream",) if flows else ()
+    notes = (f"{flows} launches are drawn as flows from the host to the instants above each stream",) if flows else ()
     return Conversion((path,), nodes, Counts({_NO_FLOWS: left_out} if left_out else {}), notes)
 
 
 class _Shape(NamedTuple):
-    """Encoded parts that slices or render stages of one form and equal inputs share."""
+    """Encoded parts that slices or render stages with the same form and equal inputs share."""
 
     first: bytes
     given: bytes
@@ -81,7 +81,7 @@ class _Shape(NamedTuple):
 
 
 class _Writer:
-    """Writes one rank as one sequence of packets; names are interned in the packet that has them first."""
+    """Writes a rank as a sequence of packets; the first packet with a name interns it."""
 
     def __init__(self, file: IO[bytes], process: RankTimeline) -> None:
         self.file, self.process, self.trace, self.rank = file, process, process.trace, process.rank
@@ -110,7 +110,7 @@ class _Writer:
         self.tracks = {uuid: self._track(uuid) for uuid in distinct(self.uuid[rows]).tolist()}
         has_sequence = (nodes.seq_id >= 0).astype(np.int8)
         columns = (nodes.kind, nodes.scope, nodes.name, has_sequence, nodes.category, nodes.device, nodes.stream)
-        self.form = distinct_rows(*columns)[1]  # rows of one form differ in numbers and inputs alone
+        self.form = distinct_rows(*columns)[1]  # rows of the same form differ only in numbers and inputs
 
     def write(self) -> None:
         self._head()
@@ -163,7 +163,7 @@ class _Writer:
         self.file.writelines(chain.from_iterable(zip(heads, packets, strict=True)))
 
     def _event(self, event: bytes, names: bytes = b"") -> bytes:
-        """Return the packet of a track event without its time; `names` are new in it."""
+        """Return the packet of a track event without its time; the packet defines `names`."""
         return self.sequence + delimited_field(self.packet_tags["track_event"], event) + names + self.needed
 
     def _shapes(
@@ -191,7 +191,7 @@ class _Writer:
         return shapes, names
 
     def _new_names(self) -> bytes:
-        """Return the names since the last packet that defined some, encoded."""
+        """Return the names that are new since the last packet with names, encoded."""
         names = self.fresh.SerializeToString(deterministic=True)
         self.fresh.Clear()
         return delimited_field(self.packet_tags["interned_data"], names) if names else b""
@@ -336,7 +336,7 @@ class _Writer:
         return self._number(int(self.trace.nodes.device[row]))
 
     def _number(self, device: int) -> int:
-        """Return the number of a device; numbers of different ranks are apart."""
+        """Return the number of a device; different ranks have different numbers."""
         device = max(device, 0)
         return (device if self.process.alone else self.rank * 64 + device) & _INT32
 

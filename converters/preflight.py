@@ -1,4 +1,4 @@
-"""Pre-flight check of a set of Chakra traces: find what makes a reader or simulator fail, hang, or mislead.
+"""Pre-flight check of a set of Chakra traces: finds faults that make a reader or simulator fail, hang, or mislead.
 
 It shares no code with the writers: with the same matcher (`jobs.matching`) it could not find the matcher's errors.
 """
@@ -42,7 +42,7 @@ def check(
     limit: int = 10,
     network: Network | str | None = None,
 ) -> PreflightReport:
-    """Check a set of traces, with each rank's nodes issued in the order of a reader that needs no time.
+    """Check a set of traces; the nodes of a rank are issued in the order of a reader that takes no time.
 
     Args:
         source: several files (all ranks from 0 on), a prefix of ``<prefix>.<rank>.et``, or a single file.
@@ -111,7 +111,7 @@ def _scan(
     scans = [scan(file, findings, known_attributes=written, dimensions=dimensions) for file in files]
     check_groups(scans, groups, world, findings)
     if world is None:
-        findings.skip("ranks were not compared with each other: one file was given")
+        findings.skip("ranks were not compared with each other, because only one file was given")
     else:
         _compare(scans, world, groups, network, findings)
     return scans
@@ -162,7 +162,7 @@ def _check_network(
         findings.add("network-inexact", None, (), "{}", text)
     files = None if prefix is None else network_files_of(prefix)
     if files is None:
-        findings.skip("no network and system files next to the set")
+        findings.skip("network files were not checked, because there are none next to the set")
     elif not same_files(files, network, links):
         findings.add("network-differs", None, (), "{} and {}; convert for this network again", *(f.name for f in files))
     for scanned in scans:
@@ -170,7 +170,7 @@ def _check_network(
 
 
 def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: PreflightFindings) -> None:
-    """Find collectives with parts of fractional bytes per rank: ASTRA-sim rounds them down, to 1 at least."""
+    """Find collectives with fractional bytes per rank, which ASTRA-sim rounds down, to at least 1."""
     comm = scanned.comm
     ranks = np.array([len(groups.get(group, ())) or world for group in comm.group.tolist()], np.int64)
     parted = (comm.op >= 0) & (comm.op != CollectiveCommType.ALL_GATHER)
@@ -196,7 +196,7 @@ def _compare(
     if world == 1:
         findings.add("single-rank", None, (), "rank 0 is the only rank; {}", ONE_RANK)
     if flaws:
-        findings.skip(f"communications of the ranks were not compared with each other: {', '.join(flaws)}")
+        findings.skip(f"communications were not compared between ranks: {', '.join(flaws)}")
     else:
         _compare_order(scans, groups, network, findings)
 
@@ -217,7 +217,7 @@ def _compare_order(
         findings.extend(compared)
         return
     for problem in [problems[0] for problems in compared.errors.values() if problems][:1]:
-        findings.add("free-order", problem.rank, problem.nodes, "it runs with these durations: {}", problem.text)
+        findings.add("free-order", problem.rank, problem.nodes, "no deadlock with these durations: {}", problem.text)
 
 
 # Errors that depend on the order in which nodes are issued.
@@ -225,10 +225,10 @@ _BY_ORDER = frozenset(("collective", "uneven-collective", "comm-order", "world-t
 
 
 def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
-    """Return the files by rank, their prefix if they have one, and whether it is a single file."""
+    """Return the files by rank, their common prefix if any, and whether only a single file is checked."""
     paths = [Path(source)] if isinstance(source, (str, os.PathLike)) else list(map(Path, source))
     if not paths:
-        raise UsageError("nothing to check; give a prefix or files")
+        raise UsageError("nothing to check; pass a prefix or files")
     if len(paths) == 1 and paths[0].is_dir() and not _siblings(paths[0]):
         paths = [_prefix_in(paths[0])]
     if len(paths) == 1 and not paths[0].is_file():
@@ -264,7 +264,7 @@ def _prefix_in(folder: Path) -> Path:
 def _siblings(prefix: Path) -> dict[int, Path]:
     files: dict[int, Path] = {}
     siblings = sorted(prefix.parent.iterdir()) if prefix.parent.is_dir() else []
-    for path in siblings:  # x.0.et comes before x.0.et.gz, and is the one that every reader would take
+    for path in siblings:  # x.0.et comes before x.0.et.gz, because every reader takes x.0.et
         named = _RANK.fullmatch(path.name)
         if named and named["prefix"] == prefix.name:
             files.setdefault(int(named["rank"]), path)
@@ -287,7 +287,7 @@ def check_groups(
             if group not in groups:
                 findings.add("group", rank, (node,), "group {} of node {} is not in the group file", group, node)
             elif rank not in groups[group] and rank != UNKNOWN_RANK:
-                findings.add("group", rank, (node,), "group {} of node {} is without the rank", group, node)
+                findings.add("group", rank, (node,), "group {} of node {} does not include the rank", group, node)
     if ALL_RANKS in groups:
         problem = "the group file has group 0, but 0 means all ranks; number groups from 1"
         findings.add("group", None, (), problem)

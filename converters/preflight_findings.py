@@ -1,4 +1,4 @@
-"""Problems that a pre-flight check can find, how severe they are, and the report."""
+"""Problems that a pre-flight check can find, their severity, and the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 Profile = Literal["chakra", "astra-sim"]
 Level = Literal["error", "warning"]
 _LEVELS: tuple[Level, ...] = ("error", "warning")
-_MAX_TEXT = 400  # values come from the trace and can be of any length
+_MAX_TEXT = 400  # values come from the trace and can have any length
 
 
 class Kind(NamedTuple):
@@ -31,23 +31,23 @@ KINDS = {
     "missing-rank": _defect("a rank without a file"),
     "duplicate-id": _defect("an id shared by several nodes"),
     "dangling-dependency": _defect("a dependency on a node that is not in the file"),
-    "duplicate-dependency": _other_reader("a dependency listed twice (it blocks the node forever in a reader)"),
+    "duplicate-dependency": _other_reader("a dependency listed twice (in a reader, the node waits forever)"),
     "cycle": _defect("nodes that wait for each other and are never issued"),
     "missing-attribute": _defect("a communication node without an attribute that readers need"),
-    "no-group": Kind("warning", None, "a collective without pg_name: ASTRA-sim runs it on all ranks, a reader fails"),
-    "attribute-type": _other_reader("an attribute in an unusual member of the oneof (most readers ignore it)"),
-    "attribute-unreadable": _defect("an attribute without a value of the type that readers need"),
+    "no-group": Kind("warning", None, "a collective without pg_name: ASTRA-sim runs it on all ranks, and readers fail"),
+    "attribute-type": _other_reader("an attribute in an unusual protobuf oneof member (most readers ignore it)"),
+    "attribute-unreadable": _defect("an attribute whose value does not have the type that readers need"),
     "attribute-value": _defect("an attribute of a communication node with an impossible value"),
     "duplicate-attribute": _other_reader("an attribute listed twice on a node; ASTRA-sim reads the first"),
     "group-name": _other_reader("a pg_name that ASTRA-sim reads as its leading number"),
     "collective": _defect("collectives of a group that differ between its ranks"),
     "message": _defect("sends and receives that do not match by source, destination, tag and size"),
-    "unreceived-message": _other_reader("sends that no rank receives; in ASTRA-sim they still end"),
+    "unreceived-message": _other_reader("sends that no rank receives; ASTRA-sim still completes them"),
     "deadlock": _defect("communications of several ranks that wait for each other"),
     "unsupported-node": _simulator("a kind of node that ASTRA-sim cannot run"),
     "unsupported-collective": _simulator("a kind of collective that ASTRA-sim cannot run"),
     "uneven-collective": _simulator("an all-to-all with sizes that differ between ranks"),
-    "group": _simulator("a process group that is missing from the group file, or has wrong ranks there"),
+    "group": _simulator("a process group that the group file lacks or lists with wrong ranks"),
     "one-rank-group": _simulator("a collective in a group of one rank: ASTRA-sim cannot run it"),
     "empty-all-gather": _simulator("an all-gather of 0 bytes: ASTRA-sim cannot run it"),
     "self-message": _simulator("a message from a rank to itself: ASTRA-sim cannot run it"),
@@ -55,9 +55,9 @@ KINDS = {
     "no-dimension": _simulator(
         "a collective of all ranks with an involved_dim that selects no dimension: ASTRA-sim hangs"
     ),
-    "replayed-collective": Kind(None, "warning", "a broadcast: it takes its recorded duration on any network"),
+    "replayed-collective": Kind(None, "warning", "a broadcast: it has its recorded duration on every network"),
     "first-collective": _simulator(
-        "a collective at time 0, on which ASTRA-sim aborts if endpoint-delay is 0, as in the system file"
+        "a collective at time 0: ASTRA-sim aborts, because endpoint-delay is 0 in the system file"
     ),
     "comm-order": _simulator("ranks that deadlock if each runs one communication at a time, lowest id first"),
     "free-order": Kind(
@@ -67,25 +67,25 @@ KINDS = {
         "a collective of all ranks after unequal numbers of collectives per rank: ASTRA-sim does not match it; write "
         "all ranks as a group"
     ),
-    "overflow": _simulator("durations or bytes beyond the range of ASTRA-sim's clock"),
+    "overflow": _simulator("durations or sizes beyond the range of ASTRA-sim's clock"),
     "memory-node": Kind(None, "error", "a memory node: ASTRA-sim cannot run it without a remote memory"),
-    "single-rank": _simulator("a set of one rank: ASTRA-sim cannot run it"),
-    "groups-path": _simulator("a path of the group file that contains 'empty': ASTRA-sim then reads no file"),
+    "single-rank": _simulator("a set with only one rank: ASTRA-sim cannot run it"),
+    "groups-path": _simulator("a path of the group file that contains 'empty': ASTRA-sim ignores the file"),
     "gzip": _simulator("a gzipped file: ASTRA-sim cannot read it"),
-    "many-ready": Kind(None, "warning", "very many nodes that wait for nothing: they slow ASTRA-sim to a crawl"),
+    "many-ready": Kind(None, "warning", "very many nodes without dependencies: they slow ASTRA-sim to a crawl"),
     "few-waits": Kind(
         None, "warning", "collectives that no computation waits for: the network hardly changes the time"
     ),
     "no-collective": Kind(None, "warning", "no collective or message: the network does not change the time"),
-    "network-files": _simulator("network files next to the set with which ASTRA-sim does not run it to the end"),
+    "network-files": _simulator("network files next to the set that stop ASTRA-sim before the end"),
     "network-differs": Kind(None, "warning", "network files next to the set that differ from the given network"),
     "network-inexact": Kind(
-        None, "warning", "a network that ASTRA-sim cannot express; convert changes sizes of communications instead"
+        None, "warning", "a network that ASTRA-sim cannot express; convert changes communication sizes instead"
     ),
     "uneven-parts": Kind(
-        None, "warning", "a collective that loses over 1% of its bytes, because each rank gets whole bytes"
+        None, "warning", "a collective that loses over 1% of its bytes, because its size per rank is rounded"
     ),
-    "host-node": Kind(None, "warning", "a CPU node, on which ASTRA-sim's final statistics fail"),
+    "host-node": Kind(None, "warning", "a CPU node: ASTRA-sim's final statistics fail"),
 }
 
 
@@ -106,7 +106,7 @@ class PreflightReport:
 
     Attributes:
         collectives, messages: numbers of nodes.
-        by_computation, by_nothing: number of collectives that a computing node, and that no node, depends on.
+        by_computation, by_nothing: number of collectives that a computation depends on, and that nothing depends on.
         counts: problems by kind, in the order of `KINDS`; `problems` has the first few of each.
         skipped: checks that were not possible, with the reason.
     """
@@ -128,7 +128,7 @@ class PreflightReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error; warnings do not count."""
+        """True if there is no error; warnings are allowed."""
         return not self.total("error")
 
     @property

@@ -1,4 +1,4 @@
-"""Communications of several ranks, matched as simulators match them: the k-th with the k-th.
+"""Communications of several ranks, matched by position as in simulators: the k-th with the k-th.
 
 If all match, the ranks become one graph in which a collective is one event; a cycle in it is a deadlock. Example: rank
 0 runs collective A before B, rank 1 runs B before A; A waits for B on rank 1 and B for A on rank 0.
@@ -31,7 +31,7 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Pr
     pairs = _match_messages(table, findings)
     events = _match_collectives(table, scans, groups or {}, findings)
     if pairs is None or events is None:
-        findings.skip("deadlocks were not looked for, because communications do not match")
+        findings.skip("deadlocks were not checked, because communications do not match")
         return
     merged = _Merged(table, events, pairs)
     if merged.check_order(findings):
@@ -41,7 +41,7 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Pr
 
 
 class _CommRows:
-    """The communication nodes of all ranks in one table: rank by rank, each in order of issue."""
+    """The communication nodes of all ranks in one table: rank by rank, in order of issue per rank."""
 
     def __init__(self, scans: Sequence[RankScan]) -> None:
         self.rank = np.repeat(np.arange(len(scans)), [len(scan.comm.node) for scan in scans])
@@ -95,7 +95,7 @@ def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings)
         first = event[row]
         nodes = (int(table.rows.node[first]), int(table.rows.node[row]))
         values = (table.label(first), turn[first], table.label(row), turn[row])
-        findings.add("world-turn", None, nodes, "{} is collective {} of its rank, {} is {} (from 0)", *values)
+        findings.add("world-turn", None, nodes, "{} is collective {} of its rank, but {} is {} (from 0)", *values)
 
 
 def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
@@ -128,7 +128,7 @@ def _same(
             nodes = (int(rows.node[our_rows[place]]), int(rows.node[their_rows[place]]))
             findings.add(kind, None, nodes, text, name, place, *sides[0], *sides[1])
     free = rows.behind[our_rows] != rows.behind[their_rows]
-    text = "{}, collective {} waits for the communication before it on rank {}, and not on rank {} (node {})"
+    text = "{}, collective {} waits for the previous communication on rank {}, but not on rank {} (node {})"
     for place in np.flatnonzero(free & ~other_op & ~other_size)[:1].tolist():
         pair = our_rows[place], their_rows[place]
         waits, other = pair if rows.behind[pair[0]] else pair[::-1]
@@ -176,7 +176,7 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
     own, peer = table.rank[rows], table.rows.peer[rows]
     source, target = np.where(sends, own, peer), np.where(sends, peer, own)
     keys = np.stack([source, target, table.rows.tag[rows], table.rows.size[rows]])
-    by_key = np.lexsort(keys[::-1])  # within a key the order of the table stays
+    by_key = np.lexsort(keys[::-1])  # sorting keeps the table order within a key
     rows, sends, keys = rows[by_key], sends[by_key], keys[:, by_key]
     starts = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
     count = np.diff(np.r_[starts, len(rows)])
@@ -205,7 +205,7 @@ class _Merged:
     messages: tuple[IntArray, IntArray]
 
     def check_order(self, findings: PreflightFindings) -> bool:
-        """Report a deadlock of ranks that run one communication at a time, in order; return if there is one."""
+        """Report a deadlock of ranks that run communications one by one, in order; return if there is a deadlock."""
         rows = np.arange(len(self.event) - 1)
         rows = rows[self.table.rank[:-1] == self.table.rank[1:]]
         before, after = self.event[rows], self.event[rows + 1]

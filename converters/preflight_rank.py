@@ -36,7 +36,7 @@ _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MOST_BYTES = 2**53
-_MOST_MICROS = 2**53 // 1000  # ns that a double counts; ASTRA-sim was seen to stop near 2**63
+_MOST_MICROS = 2**53 // 1000  # exact ns in a double; ASTRA-sim was seen to stop near 2**63
 _MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
 
 
@@ -97,7 +97,7 @@ class RankScan:
 @dataclass
 class ChakraNodes:
     """Columns in file order while they grow; ``comm`` has the columns of `CommTable` from ``type`` on.
-    ASTRA-sim never ends an `invalid` node that waits and is waited for."""
+    ASTRA-sim never ends an `invalid` node with both dependencies and dependents."""
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
     degrees: array[int] = field(default_factory=lambda: array("q"))
@@ -124,7 +124,7 @@ def scan(
         columns.flaw = columns.flaw or "has a cycle"
     ready = graph.count - int(mask_at(graph.count, graph.target).sum())
     if ready >= _MANY_READY:
-        findings.add("many-ready", file.rank, (), "{} of {} nodes wait for nothing", ready, graph.count)
+        findings.add("many-ready", file.rank, (), "{} of {} nodes have no dependencies", ready, graph.count)
     comm = _comm_table(columns, ids, graph, order)
     places = np.searchsorted(ids, np.frombuffer(columns.ids, np.uint64))
     micros = scatter(
@@ -288,14 +288,14 @@ def _comm_row(
             findings.add("group-name", rank, (number,), "pg_name of node {} is {!r}", number, named)
         group, chosen = _group_number(named), values.get("involved_dim")
         if chosen is not None and not group and not any(chosen.values[:dimensions]):
-            findings.add("no-dimension", rank, (number,), "node {}: no value of involved_dim is true", number)
+            findings.add("no-dimension", rank, (number,), "node {}: all values of involved_dim are false", number)
         _check_simulated(number, op, size, rank, findings)
         return kind, op, size, group, -1, 0
     if size == 0:
-        findings.add("empty-message", rank, (number,), "node {} ({}) is of 0 bytes", number, _type_name(kind))
+        findings.add("empty-message", rank, (number,), "node {} ({}) has 0 bytes", number, _type_name(kind))
     peer = values["comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"]
     if peer == rank:
-        findings.add("self-message", rank, (number,), "node {} is between rank {} and itself", number, rank)
+        findings.add("self-message", rank, (number,), "node {} is a message from rank {} to itself", number, rank)
     return kind, -1, size, -1, peer, values["comm_tag"]
 
 
@@ -309,10 +309,10 @@ def _group_number(name: str | None) -> int:
 
 
 def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[str, str]]:
-    """Return attributes of a communication node with an impossible value, and what it should be."""
+    """Return attributes of a communication node with an impossible value, and the expected value."""
     wrong = []
     if values.get("is_cpu_op"):
-        wrong.append(("is_cpu_op", "but no reader runs communication on the CPU"))
+        wrong.append(("is_cpu_op", "but readers do not run communication on the CPU"))
     if (values.get("comm_size") or 0) < 0:
         wrong.append(("comm_size", "but a size is a number of bytes"))
     if kind == NodeType.COMM_COLL_NODE:
@@ -343,7 +343,7 @@ def _check_simulated(number: int, op: int, size: int, rank: int, findings: Prefl
 
 
 def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
-    """Return the id of a simulated collective that a rank begins with at time 0."""
+    """Return the id of a simulated collective that a rank starts at time 0."""
     first = np.flatnonzero(~mask_at(graph.count, graph.target)[comm.index] & (comm.type != NodeType.COMM_RECV_NODE))
     if len(first) and comm.op[at := first[np.argmin(comm.node[first])]] in SIMULATED_COLLECTIVES:
         return int(comm.node[at])
@@ -351,7 +351,7 @@ def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
 
 
 def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
-    """Return ids in rising order, and dependencies without those on missing or duplicate nodes."""
+    """Return ids in rising order, and dependencies except on missing or duplicate nodes."""
     numbers = np.frombuffer(columns.ids, dtype=np.uint64)
     ordered = np.sort(numbers)
     starts = np.flatnonzero(run_starts(ordered))

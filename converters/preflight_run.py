@@ -99,7 +99,7 @@ class _Run:
         own = self.ranks[rank]
         row = own.comm.get(node, -1)
         op = int(own.table.op[row]) if row >= 0 else -1
-        if row < 0 or (op >= 0 and op not in SIMULATED_COLLECTIVES):  # a broadcast takes its duration
+        if row < 0 or (op >= 0 and op not in SIMULATED_COLLECTIVES):  # a broadcast lasts as long as recorded
             heapq.heappush(self.ends, (now + own.ns[node], rank, node))
         elif op >= 0:
             self._collective(rank, node, row, now)
@@ -141,7 +141,7 @@ class _Run:
             heapq.heappush(self.ends, (end, other, node_of_rank))
 
     def _kind(self, rank: int, node: int, ranks: int) -> tuple[int, int]:
-        """Return what must agree between the ranks of a collective; an all-to-all sends whole bytes to each rank."""
+        """Return the values that a collective's ranks must agree on. An all-to-all sends whole bytes per rank."""
         own = self.ranks[rank]
         row = own.comm[node]
         op, size = int(own.table.op[row]), int(own.table.size[row])

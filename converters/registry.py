@@ -24,7 +24,7 @@ GROUP = "etplus.exporters"
 
 @cache
 def exporters() -> Mapping[str, Exporter]:
-    """Return all exporters by name, those of etplus first; if an exporter fails to load, its summary states that.
+    """Return all exporters by name, those of etplus first; the summary of an exporter that fails to load is the error.
 
     Example:
         >>> exporters()["chrome"].suffixes[0]
@@ -69,7 +69,7 @@ def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) ->
 
 
 def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
-    """Return whether an output names a file, not a prefix or folder: a suffix of the format, "-", or a device."""
+    """Return whether an output is a file instead of a prefix or folder: a suffix of the format, "-", or a device."""
     path = Path(output)
     special = path.exists() and not path.is_file() and not path.is_dir()
     return os.fspath(output) == "-" or path.name.lower().endswith(exporter_for(output, to).suffixes) or special
@@ -98,7 +98,7 @@ def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Registered:
-    """An exporter of another package, named in its errors; None if it cannot be loaded."""
+    """An exporter of another package; errors name the package. `exporter` is None if it cannot be loaded."""
 
     exporter: Exporter | None
     package: str
@@ -140,7 +140,7 @@ def _loaded(plugin: Plugin) -> Exporter:
 
 
 def _problem(exporter: Any, name: str) -> str:
-    """Return what an exporter lacks; "" if it is complete."""
+    """Return a problem of an exporter; "" if it is complete."""
     if not isinstance(exporter, Exporter):
         return f"{type(exporter).__name__} is not an Exporter: it lacks attributes"
     if exporter.name != name:

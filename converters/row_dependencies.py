@@ -73,7 +73,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
 
 
 def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntColumn) -> IntColumn:
-    """Place collectives on the host after the operator that began before, and before the operator after their end."""
+    """Order collectives on the host after the operator that began before, and before the operator after their end."""
     nodes = trace.nodes
     threads = nodes.thread[order]
     pairs: list[tuple[int, int]] = []
@@ -108,7 +108,7 @@ def _issuable(
 
 
 def _starts(trace: Trace) -> IntColumn:
-    """Return the starts of rows, ns; without a time its caller's, else −1."""
+    """Return the starts of rows, ns; or the start of the caller if a row has no time, or −1."""
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))
@@ -137,11 +137,11 @@ def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) 
 
 @dataclass(frozen=True)
 class Coupling:
-    """Number of collectives of one or several ranks, by what waits for them.
+    """Number of collectives of one or several ranks, by their dependents.
 
     Example:
         >>> print(Coupling(21, 19, 2) + Coupling(21, 21, 0))
-        40 of 42 collectives are waited for by computation; 2 by nothing
+        computation waits for 40 of 42 collectives; nothing waits for 2
     """
 
     collectives: int = 0
@@ -154,12 +154,13 @@ class Coupling:
 
     def __str__(self) -> str:
         others = self.collectives - self.by_computation - self.by_nothing
-        text = f"{self.by_computation:,} of {self.collectives:,} collectives are waited for by computation"
-        return text + f"; {others:,} by communication alone" * (others > 0) + f"; {self.by_nothing:,} by nothing"
+        text = f"computation waits for {self.by_computation:,} of {self.collectives:,} collectives"
+        text += f"; only communication waits for {others:,}" * (others > 0)
+        return f"{text}; nothing waits for {self.by_nothing:,}"
 
     @property
     def few(self) -> bool:
-        """Whether computation waits for less than half of the collectives: another network then changes little."""
+        """True if computation waits for less than half of the collectives, so that another network changes little."""
         return self.by_computation < 0.5 * self.collectives
 
     def notes(self) -> tuple[str, ...]:
@@ -167,13 +168,13 @@ class Coupling:
         messages = [str(self)] if self.collectives else []
         if self.few:
             messages.append(
-                "warning: computation waits for few collectives, so the simulated time hardly follows "
+                "warning: computation waits for few collectives, so the simulated time hardly depends on "
                 "the network; link with the ET, or record with cuda_sync events"
             )
         if self.fixed_ns:
-            messages.append(f"{self.fixed_ns / 1e6:,.3f} ms of communication are computations of fixed duration")
+            messages.append(f"{self.fixed_ns / 1e6:,.3f} ms of communication became computations of fixed duration")
             if not self.collectives:
-                messages.append("warning: no collective is left, so the simulated time does not follow the network")
+                messages.append("warning: no collective is left, so the simulated time does not depend on the network")
         return tuple(messages)
 
 

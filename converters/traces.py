@@ -91,7 +91,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def source(self) -> Source:
-        """The only source as given; a single source is not read for this."""
+        """The only source as given, without reading it."""
         if len(self._sources) == 1 and self.wanted is None:
             return self._sources[0]
         (rank,) = self
@@ -99,7 +99,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def whole_files(self) -> list[str] | None:
-        """Names of all files if they are converted whole, with their own clocks; else None."""
+        """Names of all files if the files are converted whole, with unchanged clocks; else None."""
         chosen = (self._part, self._ranks_wanted, self._choose, self._job)
         if any(value not in (None, {}) for value in chosen):
             return None
@@ -143,7 +143,7 @@ def _part_notes(trace: Trace) -> list[str]:
     if trace.selection is None:
         return []
     loose = len(trace.unattached)
-    left = f"; {loose:,} device events without an operator are left out" if loose else ""
+    left = f"; {loose:,} device events without an operator left out" if loose else ""
     return [f"only {trace.selection.about}: {len(trace):,} rows{left}"]
 
 
@@ -219,7 +219,7 @@ def run_on(
         if isinstance(result, BaseException):
             raise _error(task.source, result) from result
         waiting[task.position] = result
-        while len(seen) in waiting:  # the next source's answer is there
+        while len(seen) in waiting:  # the answer for the next source is ready
             position = len(seen)
             answer = waiting.pop(position)
             key = -1 - position if answer is None else answer[0]

@@ -53,7 +53,7 @@ def table_of_rows(rows: Sequence[Sequence[Cell]], width: int) -> str:
     known = [at for at in range(len(heads)) if any(row[at] is not None for row in rows)]
     cells = [[row[at] for at in known] for row in rows[:_RANKS]]
     text = table("", [heads[at] for at in known], cells, width).strip("\n")
-    return "\n".join([text, *more, "etplus analyze FILE shows one of them; --summary shows them as one job"])
+    return "\n".join([text, *more, "etplus analyze FILE shows a single trace; --summary shows all traces as a job"])
 
 
 def _first(analysis: Analysis) -> str:

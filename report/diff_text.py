@@ -75,7 +75,7 @@ def render_full(found: Difference, width: int = 80, top: int = 15) -> str:
     if isinstance(found, JobDifference):
         parts += ["\n".join(_left_out(found)), table_text(found.ranks, width, top)]
         parts += [
-            _table(f"{title}, all ranks, by the change", getattr(found, name), width, top)
+            _table(f"{title}, all ranks, by change in time", getattr(found, name), width, top)
             for name, title in _JOB_TABLES.items()
         ]
         return "\n\n".join(filter(None, parts))
@@ -83,8 +83,8 @@ def render_full(found: Difference, width: int = 80, top: int = 15) -> str:
         parts.append(causes_in_full(found.findings, width))
     parts += [
         _lines(found.lines, width, top),
-        _table("operators, by the change in time", found.ops, width, top),
-        _table("kernels, by the change in time", found.kernels, width, top),
+        _table("operators, by change in time", found.ops, width, top),
+        _table("kernels, by change in time", found.kernels, width, top),
         _paths(found.paths, width, top),
         _phases(found.phases, width),
     ]
@@ -134,7 +134,7 @@ def _compared(found: Difference, width: int) -> list[str]:
         if count
     ]
     left = f"; launched outside steps and left out: {', '.join(outside)}" if outside else ""
-    return textwrap.wrap(f"means of a step; steps: {numbers}{left} (--total compares the whole traces)", width)
+    return textwrap.wrap(f"means per step; steps: {numbers}{left} (--total compares the whole traces)", width)
 
 
 def _left_out(found: JobDifference) -> list[str]:
@@ -198,7 +198,7 @@ def _lines(rows: Sequence[LineRow], width: int, top: int) -> str:
         "GPU ms" if on_device else "CPU ms": ("device_ns" if on_device else "host_ns", _MS),
     }
     worth = [row for row in rows if row.changed or row.change_ns]
-    title = "source lines, first those that call other operators"
+    title = "source lines; lines that call other operators come first"
     extra = {"": [row.what_changed for row in worth]}
     return _sides(title, [(row.place, row) for row in worth], values, width, top, "change_ns", extra)
 
@@ -209,7 +209,7 @@ def _paths(rows: Sequence[PathRow], width: int, top: int) -> str:
     changed = sorted((row for row in rows if row.change(key)), key=lambda row: (-abs(row.change(key)), row.path))
     named = [(" / ".join(row.path), row) for row in changed]
     return _sides(
-        "call paths, by the change", named, {"count": ("calls", 1), head: (key, _MS)}, width, top, f"change_{key}"
+        "call paths, by change in time", named, {"count": ("calls", 1), head: (key, _MS)}, width, top, f"change_{key}"
     )
 
 
@@ -230,12 +230,12 @@ def _sides(
     change: str,
     extra: Mapping[str, Sequence[Cell]] = MappingProxyType({}),
 ) -> str:
-    """Return a table of values of both sides.
+    """Return a table with the values of both sides.
 
     Args:
-        rows: with their names.
-        values: attribute of a side and unit, by heading.
-        change: attribute of a row, in ns; "" for phases, which have none and whose names are a column.
+        rows: names and rows.
+        values: by heading, an attribute of a side and its unit.
+        change: attribute of a row, in ns; "" for phases, which have no change and show their names as a column.
         extra: cells of further columns, by heading.
     """
     cells: list[list[Cell]] = []

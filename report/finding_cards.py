@@ -47,8 +47,8 @@ def cards_of(
 
 
 def _command(case: Case, finding: Finding) -> str:
-    """Return the replay command of a finding, "" if its changes in the command's grammar do not give its gain: they can
-    change more events than the finding does.
+    """Return the replay command of a finding, "" if the command would show a different gain. The grammar of changes can
+    select more events than the finding changes.
     """
     if finding.gain is None:
         return ""
@@ -74,5 +74,5 @@ def plain_cards(found: Findings) -> dict[str, Any]:
 
 def cards_of_many(ranks: int) -> dict[str, Any]:
     """Return the note that replaces findings on a page with more than `MOST_RANKS` ranks."""
-    reason = f"a page of {ranks} ranks has no findings (limit {MOST_RANKS}): use `etplus why … --ranks LIST`"
+    reason = f"a page of {ranks} ranks has no findings (limit: {MOST_RANKS}); use `etplus why … --ranks LIST`"
     return plain_cards(Findings((), None, (), None, 0)) | {"none_reason": reason}

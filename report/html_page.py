@@ -44,11 +44,11 @@ def page(report: dict[str, Any], title: str) -> bytes:
     library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
     script = _joined([_SCRIPT])
     allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in (library, script))
-    data, remedy = embedded(report), "show less of it with --steps or --window, or fewer files"
+    data, remedy = embedded(report), "select a part with --steps or --window, or pass fewer files"
     if len(data) > _LARGEST:
-        problem = f"the page would have {size_text(len(data))}, and browsers open {size_text(_LARGEST)} at most"
+        problem = f"the page would need {size_text(len(data))}, but browsers open at most {size_text(_LARGEST)}"
         raise EtplusError(f"{title}: {problem}; {remedy}")
-    require_memory(title, len(data), "the page has to be made in memory", times=_COPIES, remedy=remedy)
+    require_memory(title, len(data), "etplus builds the page in memory", times=_COPIES, remedy=remedy)
     parts: dict[str, str | bytes] = {
         "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
         "generator": f"etplus {__version__}",
@@ -74,11 +74,11 @@ def check_page_name(path: str | os.PathLike[str]) -> None:
     """
     suffix = PurePath(os.fspath(path).lower().removesuffix(".gz")).suffix
     if suffix not in _SUFFIXES:
-        raise UsageError(f"{os.fspath(path)}: the report is an HTML page, not {suffix}; give a name that ends in .html")
+        raise UsageError(f"{os.fspath(path)}: the report is an HTML page, not {suffix}; use a name that ends in .html")
 
 
 def embedded(value: Any) -> bytes:
-    """Escape JSON: no text in it can end or change its script element."""
+    """Escape JSON, so that no text in it can end or change the script element."""
     data = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     for text, escape in _UNSAFE.items():
         data = data.replace(text.encode(), escape.encode())

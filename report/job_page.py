@@ -106,7 +106,7 @@ def _many_ranks(summary: JobSummary) -> dict[str, Any]:
     for row in summary.outliers:
         far.setdefault(row.quantity, []).append(row.rank)
     behind = {row.rank: row.behind_ns for row in summary.stragglers}
-    late = {"title": "comes later than the median rank", "outliers": summary.late}
+    late = {"title": "lateness behind the median rank", "outliers": summary.late}
     quantities = [late | {"values": [behind.get(row.rank) for row in summary.ranks]}] if behind else []
     for title, field in QUANTITIES.items():
         values = [getattr(row, field) for row in summary.ranks]

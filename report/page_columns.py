@@ -25,14 +25,14 @@ from .path_table import PathPart
 
 
 class _Added(Row):
-    variants: int = column("count", "Kernels of this name, if there are several.")
+    variants: int = column("count", "Number of kernels with this name, if there are several.")
     kernel_kind: str = column("text", "Kind of the kernel.", "kind")
-    cause: str = inferred("text", "If the next event had been launched when the gap began.")
+    cause: str = inferred("text", "Cause of the gap: whether the next event was already launched when the gap began.")
     place: str = column("name", "File and line.", "line")
     remark: str = column(
-        "text", "If it is not own code, and how many of its calls are fused with those of other lines.", " "
+        "text", "Marks library code; the number of calls that are fused with calls of other lines.", " "
     )
-    what: str = column("text", "What is new in the line.", "new")
+    what: str = column("text", "New or changed content of the line.", "new")
     share: float = column("share", "Share of the whole.")
 
 

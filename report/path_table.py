@@ -23,16 +23,16 @@ _MOST = 1_000
 class PathPart(Row):
     """Critical path elements with equal kind, kernel, operator, module and line."""
 
-    kind: str = column("text", "What the time is of: host work, GPU work, a collective or a wait.")
+    kind: str = column("text", "Kind of time: CPU work, GPU work, a collective or a wait.")
     kernel: str = column("name", "Kernel or runtime call.", "kernel or runtime call")
-    operator: str = column("name", "Topmost operator; outside of operators, the annotation.")
-    module: str = inferred("name", "Classes of the modules around it.")
+    operator: str = column("name", "Topmost operator, or the annotation outside operators.")
+    module: str = inferred("name", "Classes of the enclosing modules.")
     place: str = inferred("name", "Source line.", "line")
     ns: int = column("ns", "Time on the path.", "time")
-    count: int = column("count", "Elements: runs of such work that follow one another on the path.", "elements")
-    id: int = column("number", "ET+ node of the longest element, −1 for none.")
-    start: int | None = column("ns", "Start of the longest element, from the start of the trace.")
-    end: int | None = column("ns", "Its end.")
+    count: int = column("count", "Number of path elements: consecutive work of this kind on the path.", "elements")
+    id: int = column("number", "ET+ node of the longest element, −1 if unknown.")
+    start: int | None = column("ns", "Start of the longest element, after the start of the trace.")
+    end: int | None = column("ns", "End of the longest element.")
 
 
 class PathTable:

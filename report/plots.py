@@ -20,9 +20,9 @@ def device_use_axes(uses: Mapping[str, DeviceUse]) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise UsageError(f"figures need matplotlib ({error}): pip install 'etplus[plots]'") from None
+        raise UsageError(f"figures need matplotlib ({error}); run pip install 'etplus[plots]'") from None
     if not uses:
-        raise UsageError("nothing to plot: the trace has no GPU events")
+        raise UsageError("there is nothing to plot, because the trace has no GPU events")
     _, axes = pyplot.subplots(figsize=(7, 1.4 + 0.5 * len(uses)), layout="constrained")
     columns = {
         "computing": [use.compute_ns for use in uses.values()],

@@ -71,7 +71,7 @@ def _head(analysis: Analysis, width: int) -> str:
         lines.append(f"device  {use.device} {name}{_peaks(analysis.devices.get(use.device))}")
     if analysis.devices and analysis.flops_coverage:
         lines.append(
-            f"peaks   FLOPs known for {analysis.flops_coverage:.0%} of GPU time; shares of peaks cover only that"
+            f"peaks   FLOPs are known for {analysis.flops_coverage:.0%} of GPU time; peak shares cover only this time"
         )
     if trace.times_recorded:
         lines.append(
@@ -116,7 +116,7 @@ def _idle(analysis: Analysis, width: int) -> str:
         rows.append([f"device {idle.device} stream {idle.stream}", *causes, *used])
     heads = ["stream", "host ms", "kernel ms", "other ms", "before ms", "after ms", "longest", "mean", "full ms"]
     delay = number(KERNEL_DELAY_NS / _US)
-    title = f"idle time by cause (kernel: gaps under {delay} µs that no launch explains), and launches in the queue"
+    title = f"idle time by cause (kernel: gaps under {delay} µs without a late launch), and queued launches"
     return render(title, heads, rows, width)
 
 

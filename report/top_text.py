@@ -37,7 +37,7 @@ def render(
     others = [other for other in TOP_BY if other != by]
     lines = [_with_hint(_busy(analyses), others, width), *serving_lines(analyses, width)]
     if not rows:
-        return "\n".join([*lines, f"no {by} has a time; try --by operator"])
+        return "\n".join([*lines, f"the trace has no times by {by}; try --by operator"])
     cells: list[list[Cell]] = []
     for row in rows[:top]:
         ns, mean = row.device_ns if on_gpu else row.host_ns, None if row.mean_ns is None else number(row.mean_ns / 1e3)
@@ -62,7 +62,7 @@ def graph_hint(traces: Sequence[Trace]) -> list[str]:
         whole += int(trace.gpu.dur.sum())
     if not whole or launched <= _MANY_GRAPHS * whole:
         return []
-    return [f"note   graphs launched {launched / whole:.0%} of GPU time: --graph-capture FILE shows operators"]
+    return [f"note   graphs launched {launched / whole:.0%} of GPU time; --graph-capture FILE shows operators"]
 
 
 def _busy(analyses: Sequence[Analysis]) -> str:

@@ -342,22 +342,22 @@ SIMULATOR_ONLY = [
     (of_type(pb.BARRIER), "unsupported-collective", 2, "node 7 is a BARRIER"),
     (of_type(pb.ALL_GATHER, 0), "empty-all-gather", 2, "node 7 gathers 0 bytes"),
     (uneven, "uneven-collective", 1, "ALL_TO_ALL of 100 bytes on rank 0 (node 7), ALL_TO_ALL of 102 bytes"),
-    (to_itself, "self-message", 2, "node 7 is between rank 0 and itself"),
-    (empty_messages, "empty-message", 2, "node 7 (COMM_SEND_NODE) is of 0 bytes"),
-    (in_dimensions(False, False), "no-dimension", 2, "node 5: no value of involved_dim is true"),
-    (in_dimensions(), "no-dimension", 2, "node 5: no value of involved_dim is true"),
+    (to_itself, "self-message", 2, "node 7 is a message from rank 0 to itself"),
+    (empty_messages, "empty-message", 2, "node 7 (COMM_SEND_NODE) has 0 bytes"),
+    (in_dimensions(False, False), "no-dimension", 2, "node 5: all values of involved_dim are false"),
+    (in_dimensions(), "no-dimension", 2, "node 5: all values of involved_dim are false"),
     (unknown_group, "group", 2, "group 2 of node 7 is not in the group file"),
 ]
 
 NETWORK_FLAWS = [
-    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 3 ]", "npus_count is 3, and the set has 2 ranks"),
-    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 1 ]", "npus_count is 1, and the set has 2 ranks"),
-    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 2, 2 ]", "are not lists of one length"),
-    ("network.yml", "latency: [ 5000 ]", "", "are not lists of one length"),
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 3 ]", "npus_count is 3, but the set has 2 ranks"),
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 1 ]", "npus_count is 1, but the set has 2 ranks"),
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 2, 2 ]", "must be lists of equal length"),
+    ("network.yml", "latency: [ 5000 ]", "", "must be lists of equal length"),
     ("system.json", '"ring"', '"star"', "all-reduce-implementation is ['star']"),
     ("system.json", '"ring"', '"ring", "ring"', "all-reduce-implementation has 2 algorithms for 1 dimensions"),
-    ("system.json", "{", "", "no JSON object"),
-    ("system.json", "{", "[" * 100_000, "no JSON object"),
+    ("system.json", "{", "", "not a JSON object"),
+    ("system.json", "{", "[" * 100_000, "not a JSON object"),
 ]
 """Of a clean set's network files the file, a text, another one in its place, and what is found."""
 

@@ -83,32 +83,32 @@ bel"},s),h("div",{class:"value"},n,X(o.join(" "))),h("div",{class:"note"},e??"")
 ion of the trace."],["latency","Mean step","ns","Mean duration of a step."],["busy","GPU busy","share","Share of the tra\
 ce in which its GPUs are busy."],["computing","Computing","ns","Time with a compute kernel."],["communication","Communic\
 ating","ns","Time with a communication kernel."],["exposed","Exposed","ns","Communication time without a compute kernel."],
-["waiting","Above minimum","ns","Communication time above the rank with the least, probably waiting for others."],["idle",
-"Idle","ns","Time without a GPU event."],["events","GPU events","count","Number of GPU events."],["linked","Linked","sha\
-re","Operators that are linked with the Execution Trace."]],collectives:[["start","Start","ns","Start on the first rank."],
-["kind","Collective","text","Kind of the collective."],["group","Group","name","Process group."],["bytes","Message","byt\
-es","Size of the message."],["length","Duration","ns","From the start on the first rank to the end on the last."],["wait\
-ed","Waited","ns","Sum of the ranks' waits for the last rank."],["longest","Longest wait","ns","Longest wait of a rank."],
-["last","Last to arrive","text","Rank that arrived last."]],waits:[["label","Rank","text","Rank."],["collectives","Colle\
-ctives","count","Collectives in which ranks wait for each other."],["last","Last to arrive","count","Collectives at whic\
-h it arrived last."],["caused","Others waited for it","ns","Sum of the other ranks' waits for it."],["waited","Waited it\
-self","ns","Sum of its own waits."],["offset","Clock ahead","ns","Clock offset against the lowest rank; the page correct\
-s it."],["spread","Spread","ns","Median distance of single collectives from the offset."]],span:[["name","Name","name","\
-Name."],["kind","Kind","text","Kind."],["count","Count","count","Events."],["total","Time","ns","Time within the span, c\
-alls inside included."],["share","Share","share","Share of the span; above 100 % if several run at a time."]]},Fn={std:"\
-mean",t3:"t2"},gs={flops_per_second:"Achieved",operator_flops_per_second:"Whole operator",flops_share:"Of peak",bytes_per_second:"\
-Bandwidth",most_bytes_per_second:"Bandwidth at most",bytes_share:"Of bandwidth",bound:"Bound by",ops:"Operators",flops:"\
-FLOPs",bytes:"Size",allocated_bytes:"Allocated",algorithm_bandwidth:"Bandwidth",bus_bandwidth:"Bus bandwidth",self_ns:"C\
-PU self",host:"CPU call",host_wait_ns:"Launched late",kernel_wait_ns:"Between kernels",other_ns:"Other waits",before_first_ns:"\
-Before first",after_last_ns:"After last","idle_causes longest":"Longest queue","idle_causes mean":"Mean queue",full_ns:"\
-Queue full",median_call_ns:"Median call",median_delay_ns:"Median delay",max_delay_ns:"Longest delay",short:"Shorter than\
- call",long_calls:"Calls > 50 µs",long_delays:"Delays > 100 µs",window_ns:"Duration",busy_share_of_gpu_span:"Busy, fir\
-st to last",overlapped_ns:"Overlapping",communication_ns:"Communication",exposed_communication_ns:"Exposed",host_before_ns:"\
-CPU before",ns_per_output_token:"Per output token",ns_per_prefill_token:"Per prefill token",min_ns:"Shortest",a_communication_ns:"\
-A communication",b_communication_ns:"B communication",a_device_ns:"A GPU",b_device_ns:"B GPU",a_host_ns:"A CPU",b_host_ns:"\
-B CPU",a_self_ns:"A CPU self",b_self_ns:"B CPU self",change_self_ns:"B−A CPU self"};function ys(s){let[t]=s.split(/[ -]/),
-e=zn[t];return e?e.map(([n,o,i,r])=>({key:n,title:o,unit:i,hint:r,like:Fn[n]})):O.report.columns[t].map(n=>({...n,title:gs[`${t}\
- ${n.key}`]??gs[n.key]??n.title.replace(/^host\b/i,"CPU")}))}function Dn(s){let e=s.split(/(?<=[;\t\r\n])/).map(n=>/^[\s\p{C}\p{Z}]*[=+\-@|＝＋－＠｜﹢﹣﹦﹫−]/u.test(n)?
+["waiting","Above minimum","ns","Communication time above the minimum of all ranks, probably waits for other ranks."],["\
+idle","Idle","ns","Time without a GPU event."],["events","GPU events","count","Number of GPU events."],["linked","Linked",
+"share","Operators that are linked with the Execution Trace."]],collectives:[["start","Start","ns","Start on the first r\
+ank."],["kind","Collective","text","Kind of the collective."],["group","Group","name","Process group."],["bytes","Messag\
+e","bytes","Size of the message."],["length","Duration","ns","From the start on the first rank to the end on the last."],
+["waited","Waited","ns","Sum of the ranks' waits for the last rank."],["longest","Longest wait","ns","Longest wait of a \
+rank."],["last","Last to arrive","text","Rank that arrived last."]],waits:[["label","Rank","text","Rank."],["collectives",
+"Collectives","count","Collectives in which ranks wait for each other."],["last","Last to arrive","count","Collectives a\
+t which the rank arrived last."],["caused","Others waited for it","ns","Sum of the other ranks' waits for this rank."],[
+"waited","Waited itself","ns","Sum of the waits of this rank."],["offset","Clock ahead","ns","Clock offset against the l\
+owest rank; the page corrects it."],["spread","Spread","ns","Median deviation of single collectives from the clock offse\
+t."]],span:[["name","Name","name","Name."],["kind","Kind","text","Kind."],["count","Count","count","Events."],["total","\
+Time","ns","Time within the span, including calls inside."],["share","Share","share","Share of the span; above 100 % if \
+several events run at a time."]]},Fn={std:"mean",t3:"t2"},gs={flops_per_second:"Achieved",operator_flops_per_second:"Who\
+le operator",flops_share:"Of peak",bytes_per_second:"Bandwidth",most_bytes_per_second:"Bandwidth at most",bytes_share:"O\
+f bandwidth",bound:"Bound by",ops:"Operators",flops:"FLOPs",bytes:"Size",allocated_bytes:"Allocated",algorithm_bandwidth:"\
+Bandwidth",bus_bandwidth:"Bus bandwidth",self_ns:"CPU self",host:"CPU call",host_wait_ns:"Launched late",kernel_wait_ns:"\
+Between kernels",other_ns:"Other waits",before_first_ns:"Before first",after_last_ns:"After last","idle_causes longest":"\
+Longest queue","idle_causes mean":"Mean queue",full_ns:"Queue full",median_call_ns:"Median call",median_delay_ns:"Median\
+ delay",max_delay_ns:"Longest delay",short:"Shorter than call",long_calls:"Calls > 50 µs",long_delays:"Delays > 100 µs",
+window_ns:"Duration",busy_share_of_gpu_span:"Busy, first to last",overlapped_ns:"Overlapping",communication_ns:"Communic\
+ation",exposed_communication_ns:"Exposed",host_before_ns:"CPU before",ns_per_output_token:"Per output token",ns_per_prefill_token:"\
+Per prefill token",min_ns:"Shortest",a_communication_ns:"A communication",b_communication_ns:"B communication",a_device_ns:"\
+A GPU",b_device_ns:"B GPU",a_host_ns:"A CPU",b_host_ns:"B CPU",a_self_ns:"A CPU self",b_self_ns:"B CPU self",change_self_ns:"\
+B−A CPU self"};function ys(s){let[t]=s.split(/[ -]/),e=zn[t];return e?e.map(([n,o,i,r])=>({key:n,title:o,unit:i,hint:r,
+like:Fn[n]})):O.report.columns[t].map(n=>({...n,title:gs[`${t} ${n.key}`]??gs[n.key]??n.title.replace(/^host\b/i,"CPU")}))}function Dn(s){let e=s.split(/(?<=[;\t\r\n])/).map(n=>/^[\s\p{C}\p{Z}]*[=+\-@|＝＋－＠｜﹢﹣﹦﹫−]/u.test(n)?
 `'${n}`:n).join("");return/^[\t\r\n]/.test(e)?`'${e}`:e}function ws(s,t){let e=o=>{let i=typeof o=="string"?Dn(o):String(
 o??"");return/[",\r\n]/.test(i)?`"${i.replaceAll('"','""')}"`:i};return[s.map(o=>o.key),...t.map(o=>s.map(i=>o[i.key]))].
 map(o=>`${o.map(e).join(",")}
@@ -126,19 +126,19 @@ none here"}async step(t){let e=this.numbers.length;e&&(this.at=this.at<0&&t<0?e-
 select(this.numbers[this.at],{reveal:!0}))}};async function xt(s,t=null){let{timeline:e}=O;if(!e)return;if(O.cameFrom=t,s.from!==void 0||!e.inspector)return Pe(s);let n=[],
 o=s.event;if(o===void 0){let i=await Gt(e,s);if(!i.length&&s.orElse?.from!==void 0)return Pe(s.orElse);!i.length&&s.orElse&&
 (i=await Gt(e,s.orElse));let r=s.gap?vs(i):null;if(r)return Pe(r);n=i.map(l=>l.number),o=await Le(e,i,s.fits)??await Le(
-e,i)}if(o==null)return e.picked.replaceChildren("Not in the timeline: what this row is of has no event there.");(s.fits||
-!n.length)&&(n=s.events??[o]),e.hits=new kt(e,n,n.indexOf(o)),Ce(e.node),await e.inspector.select(o,{reveal:!0}),e.canvas.
-focus({preventScroll:!0}),e.node.dataset.jumped=o}function Pe({from:s,to:t,name:e}){let n=lt(),{names:o,found:i}=n.data,
-r=s===void 0?i.find(a=>o[a.name]===e):null;if(r&&([s,t]=[r.ts,r.ts+r.dur]),s===void 0||t===void 0)return;Ce(n.node);let l=Math.
-max((t-s)*.15,20);n.show(s-l,t+l),n.inspector?.clear(),n.span?.set(s,t),n.canvas.focus({preventScroll:!0}),n.node.dataset.
-jumped=`${s} ${t}`}function he(){let{cameFrom:s}=O;s?.isConnected&&(s.scrollIntoView({behavior:"instant",block:"center"}),
-s.focus({preventScroll:!0}))}function ks(s,t){let e=O.timeline?.names;if(!e)return null;let n=s.find(o=>Y(o)&&e.has(ae(t[o.
-key])));return n?{name:t[n.key]}:null}var Kn={kernel:["kernels",s=>t=>(t.members??[t.kernel]).includes(s)],call:["operat\
-ors",s=>t=>t.op===s],operator:["operators",s=>t=>t.op===s],source:["sources",s=>t=>s.startsWith(`${t.place} `)||s===t.place],
-modules:["modules",s=>t=>t.path===et(s)],module:["modules",s=>t=>t.path===et(s.split(" / "))],phase:["phases",s=>t=>t.phase===
-s]};function Te(s,t,e=null){let[n,o]=Kn[s]??[],i=n?Ut.get(n):void 0,r=o?.(t);if(!i||!r||!i.has(r))return null;let l=e??(Array.
-isArray(t)?t.join(" / "):String(t)),a=`Its row in the table of ${n}`;return h("button",{type:"button",class:e?null:"to-r\
-ow",title:a,"data-row":s,onclick:()=>i.find(r)},l)}var Ne=100,Hn=8;function $(s,t,e,n,o){return n.length?b(s,t,H(e,n,o)):null}var H=(s,t,e)=>new je(s,t,e).node;function qn({
+e,i)}if(o==null)return e.picked.replaceChildren("This row has no event in the timeline.");(s.fits||!n.length)&&(n=s.events??
+[o]),e.hits=new kt(e,n,n.indexOf(o)),Ce(e.node),await e.inspector.select(o,{reveal:!0}),e.canvas.focus({preventScroll:!0}),
+e.node.dataset.jumped=o}function Pe({from:s,to:t,name:e}){let n=lt(),{names:o,found:i}=n.data,r=s===void 0?i.find(a=>o[a.
+name]===e):null;if(r&&([s,t]=[r.ts,r.ts+r.dur]),s===void 0||t===void 0)return;Ce(n.node);let l=Math.max((t-s)*.15,20);n.
+show(s-l,t+l),n.inspector?.clear(),n.span?.set(s,t),n.canvas.focus({preventScroll:!0}),n.node.dataset.jumped=`${s} ${t}`}
+function he(){let{cameFrom:s}=O;s?.isConnected&&(s.scrollIntoView({behavior:"instant",block:"center"}),s.focus({preventScroll:!0}))}
+function ks(s,t){let e=O.timeline?.names;if(!e)return null;let n=s.find(o=>Y(o)&&e.has(ae(t[o.key])));return n?{name:t[n.
+key]}:null}var Kn={kernel:["kernels",s=>t=>(t.members??[t.kernel]).includes(s)],call:["operators",s=>t=>t.op===s],operator:[
+"operators",s=>t=>t.op===s],source:["sources",s=>t=>s.startsWith(`${t.place} `)||s===t.place],modules:["modules",s=>t=>t.
+path===et(s)],module:["modules",s=>t=>t.path===et(s.split(" / "))],phase:["phases",s=>t=>t.phase===s]};function Te(s,t,e=null){
+let[n,o]=Kn[s]??[],i=n?Ut.get(n):void 0,r=o?.(t);if(!i||!r||!i.has(r))return null;let l=e??(Array.isArray(t)?t.join(" / "):
+String(t)),a=`Its row in the table of ${n}`;return h("button",{type:"button",class:e?null:"to-row",title:a,"data-row":s,
+onclick:()=>i.find(r)},l)}var Ne=100,Hn=8;function $(s,t,e,n,o){return n.length?b(s,t,H(e,n,o)):null}var H=(s,t,e)=>new je(s,t,e).node;function qn({
 key:s,unit:t,several:e},n){return e?new Set(n.map(o=>o[s])).size>1:n.some(o=>o[s]||t==="number"&&o[s]===0)}var je=class{constructor(t,e,{
 columns:n,sort:o=null,filter:i=!0,jump:r=null,click:l=null}={}){this.rows=e,this.name=t,this.click=l,this.columns=(n??ys(
 t)).filter(a=>qn(a,e)),this.jump=r??(a=>ks(this.columns,a)),this.units=Object.fromEntries(this.columns.map(a=>[a.key,is(
@@ -388,9 +388,9 @@ box?.isConnected)??[e],o={ArrowDown:()=>e.children.find(i=>i.box?.isConnected),A
 e)-1],ArrowRight:()=>n[n.indexOf(e)+1],Home:()=>this.root}[t.key];if(t.key==="Enter"||t.key===" ")this.pick(e,!0);else if(t.
 key==="Escape")this.zoom(this.root);else if(o){let i=o();i&&this.pick(i,!this.visible(i))}else return;t.preventDefault()}};
 function Ds(s,t){if(!t.flame.name.length)return null;let e=new We(t.flame),n=t.flame.left_out,o=n?h("span",{},`${k.format(
-n)} smaller boxes not shown`):null;return ie(e),_("flame","CPU time","Call tree per thread. A box is all calls with the \
-same name and caller; its width is their time. Click or press Enter to zoom in; arrow keys move.",b(null,null,N(De.filter(
-(i,r)=>t.flame.kind.includes(r)),{more:o}),e.node))}var Ws=24;function Z(s,{unit:t="ns",click:e=null}={}){let n=[...new Map(s.flatMap(p=>p.parts.filter(f=>f.ns>0).map(f=>[f.
+n)} smaller boxes not shown`):null;return ie(e),_("flame","CPU time","Call tree per thread. A box joins all calls with t\
+he same name and caller; its width is their total time. Click or press Enter to zoom in; arrow keys move.",b(null,null,N(
+De.filter((i,r)=>t.flame.kind.includes(r)),{more:o}),e.node))}var Ws=24;function Z(s,{unit:t="ns",click:e=null}={}){let n=[...new Map(s.flatMap(p=>p.parts.filter(f=>f.ns>0).map(f=>[f.
 name,f.color])))],o=h("div"),i=s.length>24?18:30,r=s.slice().reverse(),l=Math.max(...s.map(p=>p.whole))||1,a=s.some(p=>p.
 name);B(o,Math.max(34,s.length*i)+(a?26:0),()=>({grid:{left:0,right:8,top:0,bottom:0,outerBoundsMode:"same",outerBounds:{
 left:0,right:8,top:0,bottom:0}},tooltip:R(p=>{let f=r[p.dataIndex],m=f.parts.find(y=>y.name===p.seriesName);return m?U(f.
@@ -562,17 +562,18 @@ ync",0],["comm",0],["thread_handoff",0],["graph",0]),h:()=>this.follow(["data",1
 read_handoff",1],["graph",1]),z:()=>this.event&&this.timeline.fill(this.event),m:()=>this.event&&this.timeline.span?.set(
 this.event.ts,this.event.ts+this.event.dur),Enter:()=>this.event?this.node.focus():this.beside(0),Escape:()=>this.clear()}[t]}};
 function Xe(){let s=Number(/^#event-(\d+)$/.exec(location.hash)?.[1]??NaN),{timeline:t}=O;t?.inspector&&s<t.tiles.size&&
-t.inspector.select(s,{reveal:!0})}var Xo=[["w s a d","zoom in and out, move left and right"],["← →","event before or after the selected one in its row\
-; without one, the first in view"],["↑","to the launch call, the operator, the caller"],["↓","to the called operator\
- or launched kernel"],["o","kernel → its operator"],["l","kernel → its launch call"],["k","operator or launch call →\
- its first kernel"],["b","forward ↔ backward operator"],["g h","to the event that it waits for or reads from; to the e\
-vent that waits for it or reads it"],["n p","next and previous element of the critical path"],["c","show or hide the cri\
-tical path"],[". ,","next and previous event of the search, or of the row that led here"],["/ Backspace","to the search;\
- back to the row or finding that led here"],["z","fill the view with the selected event"],["m","table of the events duri\
-ng the selected event"],["[ ]","start and end of a span at the selected event's start and end"],["Shift + drag","select \
-a span, for a table of its events"],["Enter","to the details; Esc back, and again to close them"],["?","this list"]];function an(){
-return h("dialog",{class:"keys","aria-label":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Xo.map(
-([t,e])=>h("div",{},h("dt",{},h("kbd",{},t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Vo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Jo=1.5;function cn(s){return{id:"overl\
+t.inspector.select(s,{reveal:!0})}var Xo=[["w s a d","zoom in and out, move left and right"],["← →","previous or next event in the row of the selected\
+ event; without a selection, the first event in view"],["↑","to the launch call, the operator, the caller"],["↓","to\
+ the called operator or launched kernel"],["o","kernel → its operator"],["l","kernel → its launch call"],["k","opera\
+tor or launch call → its first kernel"],["b","forward ↔ backward operator"],["g h","to the event that the selected e\
+vent waits for or reads from; to the event that waits for it or reads it"],["n p","next and previous element of the crit\
+ical path"],["c","show or hide the critical path"],[". ,","next and previous event of the search, or of the row that led\
+ here"],["/ Backspace","to the search; back to the row or finding that led here"],["z","fill the view with the selected \
+event"],["m","table of the events during the selected event"],["[ ]","start and end of a span at the selected event's st\
+art and end"],["Shift + drag","select a span, for a table of its events"],["Enter","to the details; Esc goes back, and E\
+sc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"keys","aria-label":"Keys o\
+f the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Xo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},t)),h("dd",
+{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Vo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Jo=1.5;function cn(s){return{id:"overl\
 ay",type:"custom",clip:!0,silent:!0,z:5,progressive:0,encode:{x:[0,1],y:-1},tooltip:{show:!1},renderItem:(t,e)=>s.overlays[t.
 dataIndex]?.draw(e)??null,data:Ve(s)}}function Ve(s){return s.overlays=[...Zo(s),...si(s),...Qo(s),...Yo(s)],s.overlays.
 map(({from:t,to:e})=>[t,e])}var pt=(s,t)=>s.coord([t,0])[0];function we(s,t,e,n,o,i=0){return{from:s,to:t,draw:l=>{let a=pt(
@@ -761,25 +762,25 @@ o("computing"),"ns"),"between the most and the least busy rank"),i?I("Straggler"
 k",null,Z(t.map(({rank:a,use:c},d)=>({name:e[d].name,parts:c.parts,whole:c.window})),{click:st})),$("Numbers by rank",null,
 "ranks",e,{sort:"name",click:a=>st(a.place)}))}function vn(s,t){let e=t.analysis.kernels.map((o,i)=>({...o,kind:t.kernel_kinds[i],kernel_kind:s.gpu_kinds[t.kernel_kinds[i]].
 name}));if(!e.length)return null;let n=e.filter(o=>o.intensity&&o.flops_per_second);return _("kernels","Kernels and roof\
-line","Kernels against the peaks of the device. Memory bandwidth limits kernels under the slope, compute kernels under t\
-he roof. The area of a mark is its share of the time.",n.length?wi(s,t,n):b("Roofline",null,gt("FLOPs and bytes are unkn\
-own for all kernels: the trace has no shapes (record_shapes), or its operators only move data.")),$("Kernels by name",D(
-t,"kernels"),"kernels",fi(e),{sort:"total_ns",jump:gi}),$("GEMMs",D(t,"gemms")??"batch × (m, k) · (k, n); rates use the \
-time of all kernels of the operator","gemms",t.analysis.gemms,{sort:"total_ns",jump:yi}))}var Se=(s,t)=>s.reduce((e,n)=>e+
-(n[t]??0),0);function At(s,t,e,n=t){let o=s.filter(l=>l[t]!==null&&l[n]),i=o.map(l=>l[e]/l[n]),r=i.reduce((l,a)=>l+a,0);
-return r?o.reduce((l,a,c)=>l+a[t]*i[c],0)/r:null}function fi(s){let t=new Map;for(let e of s){let n=`${e.device} ${K(e.kernel)}`;
-t.set(n,[...t.get(n)??[],e])}return[...t.values()].map(e=>{if(e.length===1)return e[0];let n=Se(e,"count"),o=Se(e,"total\
-_ns"),i=l=>[...new Set(e.map(a=>a[l]).filter(Boolean))].join(" "),r=e.filter(l=>l.intensity!==null);return{...e[0],variants:e.
-length,members:e.map(l=>l.kernel),count:n,total_ns:o,mean_ns:o/n,dtype:i("dtype"),ops:i("ops"),bound:i("bound"),flops_per_second:At(
-e,"flops_per_second","flops"),operator_flops_per_second:At(e,"operator_flops_per_second","flops"),flops_share:At(e,"flop\
-s_share","flops","flops_per_second"),bytes_per_second:At(e,"bytes_per_second","bytes"),most_bytes_per_second:At(e,"most_\
-bytes_per_second","most_bytes"),bytes_share:At(e,"bytes_share","bytes","bytes_per_second"),intensity:r.length?Se(r,"flop\
-s")/Se(r,"bytes"):null}})}var gi=({device:s,kernel:t,dtype:e,variants:n})=>({gpu:!0,device:s,name:t,has:(o,i,r)=>!!n||(r.
-dtypes[o.dtype[i]]??"")===e,orElse:{gpu:!0,device:s,name:t}}),yi=({device:s,op:t,batch:e,m:n,n:o,k:i,count:r,flops:l,kernels:a})=>({
-gpu:!0,device:s,has:(c,d)=>c.flops[d]===l/r||c.flops[d]===2*e*n*o*i,fits:async(c,d)=>{let p=await de(c);return p!==null&&
-a.includes(d.names[c.name])&&d.names[p.name]===t}});function wi(s,t,e){let n=t.analysis.devices[e[0].device],o=h("div"),
-i=s.gpu_kinds,r=e.filter(T=>T.device===e[0].device),a=[...new Set(r.map(T=>T.dtype))].map(T=>[T,n.peaks[T]]).filter(T=>T[1]),
-c=n.memory_gb_s?n.memory_gb_s*1e9:null,d=Math.max(0,...a.map(T=>T[1])),p=r.map(T=>T.intensity),f=r.map(T=>T.flops_per_second),
+line","Kernels against the peaks of the device. Memory bandwidth limits kernels below the slope; peak FLOP rate limits k\
+ernels below the flat roof. The area of a mark is its share of the time.",n.length?wi(s,t,n):b("Roofline",null,gt("FLOPs\
+ and bytes are unknown for all kernels: the trace has no shapes (record_shapes), or its operators only move data.")),$("\
+Kernels by name",D(t,"kernels"),"kernels",fi(e),{sort:"total_ns",jump:gi}),$("GEMMs",D(t,"gemms")??"batch × (m, k) · (k,\
+ n); rates use the time of all kernels of the operator","gemms",t.analysis.gemms,{sort:"total_ns",jump:yi}))}var Se=(s,t)=>s.
+reduce((e,n)=>e+(n[t]??0),0);function At(s,t,e,n=t){let o=s.filter(l=>l[t]!==null&&l[n]),i=o.map(l=>l[e]/l[n]),r=i.reduce(
+(l,a)=>l+a,0);return r?o.reduce((l,a,c)=>l+a[t]*i[c],0)/r:null}function fi(s){let t=new Map;for(let e of s){let n=`${e.device}\
+ ${K(e.kernel)}`;t.set(n,[...t.get(n)??[],e])}return[...t.values()].map(e=>{if(e.length===1)return e[0];let n=Se(e,"coun\
+t"),o=Se(e,"total_ns"),i=l=>[...new Set(e.map(a=>a[l]).filter(Boolean))].join(" "),r=e.filter(l=>l.intensity!==null);return{
+...e[0],variants:e.length,members:e.map(l=>l.kernel),count:n,total_ns:o,mean_ns:o/n,dtype:i("dtype"),ops:i("ops"),bound:i(
+"bound"),flops_per_second:At(e,"flops_per_second","flops"),operator_flops_per_second:At(e,"operator_flops_per_second","f\
+lops"),flops_share:At(e,"flops_share","flops","flops_per_second"),bytes_per_second:At(e,"bytes_per_second","bytes"),most_bytes_per_second:At(
+e,"most_bytes_per_second","most_bytes"),bytes_share:At(e,"bytes_share","bytes","bytes_per_second"),intensity:r.length?Se(
+r,"flops")/Se(r,"bytes"):null}})}var gi=({device:s,kernel:t,dtype:e,variants:n})=>({gpu:!0,device:s,name:t,has:(o,i,r)=>!!n||
+(r.dtypes[o.dtype[i]]??"")===e,orElse:{gpu:!0,device:s,name:t}}),yi=({device:s,op:t,batch:e,m:n,n:o,k:i,count:r,flops:l,
+kernels:a})=>({gpu:!0,device:s,has:(c,d)=>c.flops[d]===l/r||c.flops[d]===2*e*n*o*i,fits:async(c,d)=>{let p=await de(c);return p!==
+null&&a.includes(d.names[c.name])&&d.names[p.name]===t}});function wi(s,t,e){let n=t.analysis.devices[e[0].device],o=h("\
+div"),i=s.gpu_kinds,r=e.filter(T=>T.device===e[0].device),a=[...new Set(r.map(T=>T.dtype))].map(T=>[T,n.peaks[T]]).filter(
+T=>T[1]),c=n.memory_gb_s?n.memory_gb_s*1e9:null,d=Math.max(0,...a.map(T=>T[1])),p=r.map(T=>T.intensity),f=r.map(T=>T.flops_per_second),
 m=10**Math.floor(Math.log10(Math.min(...p))),y=10**Math.ceil(Math.log10(Math.max(...p,c?3*d/c:1))),S=10**Math.floor(Math.
 log10(Math.min(...f))),w=10**Math.ceil(Math.log10(Math.max(...f,d)*1.01)),v=Math.max(...r.map(T=>T.total_ns)),M=ce(r,i),
 E=()=>({color:g.value("muted"),width:1.5}),P=()=>({type:"line",symbol:"none",silent:!0,lineStyle:E()});B(o,400,()=>({grid:{
@@ -827,13 +828,13 @@ d at the peak"),Z([{name:"",whole:t.peak_bytes,parts:i.map((a,c)=>({name:a,color
 y_holders ${t.device}`,n.map(a=>({...a,modules:a.modules.replaceAll("nn.Module: ",""),share:a.bytes/(t.peak_bytes||1)})),
 {sort:"bytes",jump:a=>Si(a)??_n(s,t)}))}var _n=(s,{peak_ns:t})=>({from:t-s.start_ns,to:t-s.start_ns}),Si=({operator:s,source:t})=>O.
 timeline?.names.has(ae(s))?{...t?$t(t,!1):{gpu:!1},name:s,orElse:{gpu:!1,name:s}}:null;function $n(s,t){let{operators:e,modules:n}=t.analysis;if(!e.length&&!n.length)return null;let o=e.some(i=>i.device_total_ns);
-return _("operators","Operators and modules","Self time excludes calls inside, the total includes them. Nested calls wit\
-h the same name count once.",$("By operator",D(t,"operators"),"operators",e,{sort:o?"device_self_ns":"self_ns",jump:({op:i})=>({
-gpu:!1,name:i})}),$("By module class",D(t,"modules")??"a row is all modules of a class in the same parent","modules",n,{
-sort:"",jump:Mi}))}function Mi({path:s,device_total_ns:t}){let e=s.split(" / ").at(-1),n=new Map,o=new Map,i=(a,c,d)=>{let p=et(
-_t(a,c));return p===s&&Rt(d)===e||(p?`${p} / ${Rt(d)}`:Rt(d))===s},r=(a,c)=>`${et((a.modules[c]??"").split(" / "))} / `.
-startsWith(`${s} / `),l=(a,c,d)=>{let p=a.get(c)??d();return a.set(c,p),p};return{gpu:!1,has:({path:a},c,d,p)=>l(n,`${a[c]}\
- ${p}`,()=>i(d,a[c],d.names[p])),orElse:{gpu:t>0,has:({module:a},c,d)=>l(o,a[c],()=>r(d,a[c]))}}}function Sn(s,t){let e=t.path_rows;if(!e?.length||typeof e=="string")return null;let n=e.reduce((l,a)=>l+a.ns,0),o=new Map;
+return _("operators","Operators and modules","Self time excludes calls inside, total time includes these calls. Nested c\
+alls with the same name count once.",$("By operator",D(t,"operators"),"operators",e,{sort:o?"device_self_ns":"self_ns",jump:({
+op:i})=>({gpu:!1,name:i})}),$("By module class",D(t,"modules")??"a row sums all modules of a class in the same parent mo\
+dule","modules",n,{sort:"",jump:Mi}))}function Mi({path:s,device_total_ns:t}){let e=s.split(" / ").at(-1),n=new Map,o=new Map,
+i=(a,c,d)=>{let p=et(_t(a,c));return p===s&&Rt(d)===e||(p?`${p} / ${Rt(d)}`:Rt(d))===s},r=(a,c)=>`${et((a.modules[c]??"").
+split(" / "))} / `.startsWith(`${s} / `),l=(a,c,d)=>{let p=a.get(c)??d();return a.set(c,p),p};return{gpu:!1,has:({path:a},c,d,p)=>l(
+n,`${a[c]} ${p}`,()=>i(d,a[c],d.names[p])),orElse:{gpu:t>0,has:({module:a},c,d)=>l(o,a[c],()=>r(d,a[c]))}}}function Sn(s,t){let e=t.path_rows;if(!e?.length||typeof e=="string")return null;let n=e.reduce((l,a)=>l+a.ns,0),o=new Map;
 for(let{kind:l,ns:a}of e)o.set(l,(o.get(l)??0)+a);let i={...qe},r=[...o].filter(([,l])=>l>0).sort((l,a)=>a[1]-l[1]);return r.
 forEach(([l],a)=>i[l]??=[1,3,5,6,7,8,9][a%7]),_("path","Critical path",`The longest path of the replay: making anything \
 else faster saves no time. Rows sum to ${u(n,"ns")}${t.step?", the share of this step":""}.`,b("By kind",null,Z([{name:"",
@@ -922,7 +923,7 @@ node),$("Collectives",p.join("; ")||"click a row to show it above","collectives"
 let o=e.some(r=>r.device_self_ns),i=o?"device_self_ns":"host_ns";return _("source","Source",e.length?"GPU work belongs t\
 o the innermost line of your code that called it; backward work to the line of the forward operator.":null,e.length?Pi(e,
 i,D(t,"sources")):null,$("By source line",D(t,"sources"),"sources",e.map(r=>({...r,place:`${r.file}:${r.line}`,remark:[r.
-own?"":"not own code",r.fused?`${r.fused} fused`:""].filter(Boolean).join(", ")})),{sort:i,jump:En}),$("By phase",null,"\
+own?"":"library code",r.fused?`${r.fused} fused`:""].filter(Boolean).join(", ")})),{sort:i,jump:En}),$("By phase",null,"\
 phases",n,{sort:"",filter:!1,jump:Li}))}var En=({place:s,device_self_ns:t})=>$t(s,t>0),Li=({phase:s,launches:t})=>({gpu:t>
 0,has:(e,n,o)=>(o.phases[e.phase[n]]||"not known")===s});function Pi(s,t,e){let n=new Map;for(let d of s)d[t]>0&&n.set(d.
 file,[...n.get(d.file)??[],d]);let o=d=>d.reduce((p,f)=>p+f[t],0),i=Math.max(...s.map(d=>d[t]),1),r=[...n].sort((d,p)=>o(

@@ -170,7 +170,7 @@ def test_what_of_a_folder_is_left_out_is_named(folder: Path) -> None:
     shutil.copy(folder / "plus.0.et", folder / "linked")
     shutil.copy(folder / "kineto.json", folder / "linked")
     done = call("analyze", "--full", "linked", cwd=folder)
-    told = "warning: linked: reads its 1 ET+, not its 1 Chakra traces and 1 recorded traces"
+    told = "warning: linked: etplus reads the 1 ET+ and ignores the 1 Chakra traces and 1 recorded traces"
     assert done.returncode == 0 and told in done.stderr.decode()
     report = json.loads((folder / "job" / "job_report.json").read_bytes())
     report["ranks"].append({"rank": 1, "status": "failed", "reason": "no such file", "output": ""})
@@ -287,13 +287,13 @@ def test_traces_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (tmp_path / name).touch()
     where = str(tmp_path)
     assert _listed(where) == [f"{where}/r9.etplus.json", f"{where}/r10_plus.json.gz"]
-    assert capsys.readouterr().err == f"warning: {where}: reads its 2 ET+, not its 2 Chakra traces\n"
+    assert capsys.readouterr().err == f"warning: {where}: etplus reads the 2 ET+ and ignores the 2 Chakra traces\n"
     for name in ("r10_plus.json.gz", "r9.etplus.json"):
         (tmp_path / name).unlink()
     assert _listed(where) == [f"{where}/r2.et", f"{where}/r3.et.gz"] and capsys.readouterr().err == ""
     for name in ("r2.et", "r3.et.gz"):
         (tmp_path / name).unlink()
-    with pytest.raises(UsageError, match="no ET\\+, Kineto or Chakra trace among 2 files; give a trace"):
+    with pytest.raises(UsageError, match="no ET\\+, Kineto or Chakra trace among 2 files; pass a trace"):
         _listed(where)
 
 

@@ -17,10 +17,10 @@ from plain_chakra import COLL, COMP, read_plain
 from random_step import digest, random_step
 
 WRITTEN = [
-    "f69eb9da", "e8a9870d", "7a26a817", "1ad64161", "49a53779", "ce97bc19", "daa9d90c", "fc0cafa3",
+    "f69eb9da", "e8a9870d", "7a26a817", "352eff87", "49a53779", "ce97bc19", "daa9d90c", "381fb6e0",
 ]  # fmt: skip
 ROOFLINE = [
-    "f2d13d92", "9defcb5a", "f7de9d71", "43d5abdf", "74d30251", "4e5b94fe", "860888aa", "3733dafe",
+    "f2d13d92", "9defcb5a", "f7de9d71", "aa9be487", "74d30251", "4e5b94fe", "860888aa", "4db7fe52",
 ]  # fmt: skip
 
 

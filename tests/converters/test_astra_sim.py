@@ -249,7 +249,7 @@ def test_all_ranks_are_a_group_where_other_collectives_before_theirs_differ(tmp_
     numbers = {rank: [comm.group for comm in comms.found] for rank, comms in agreement.ranks.items()}
     assert numbers == {0: [1, 7, number], 1: [1, 7, number], 2: [2, 7, number], 3: [2, number]}
     done = convert(ranks, tmp_path / "set", to="astra-sim", network="bandwidth=1,algorithm=direct")
-    assert any("all ranks are a process group in the set" in note for note in done.notes)
+    assert any("the set lists all ranks as a process group" in note for note in done.notes)
     assert check(tmp_path / "set", profile="astra-sim").ok
     assert not RUNNER.exists() or config_runs(tmp_path / "set", 4)
 
@@ -348,7 +348,7 @@ def test_uneven_all_to_alls_get_one_size(tmp_path: Path) -> None:
     inputs = [comm_rank(rank, {"collective": "all_to_allv", "in_nelems": 100 * (rank + 1)}, world=2) for rank in (0, 1)]
     agreement = agreed(*inputs)
     assert [comms.found[0].size for comms in agreement.ranks.values()] == [400, 400]
-    changed = "all-to-all with sizes that differ between ranks, given the largest"
+    changed = "all-to-all with sizes that differ between ranks, run with the largest size"
     assert agreement.ranks[0].counts == {changed: 1}
 
 
@@ -358,7 +358,7 @@ def test_a_root_that_has_the_tensors_of_all_ranks_is_run_like_the_others(kind: s
         comm = {"collective": kind, "in_nelems": elements, "out_nelems": elements}
         tmp_path_document(tmp_path, comm_rank(rank, comm, world=3))
     done = convert([tmp_path / f"rank{rank}.json" for rank in range(3)], tmp_path / "t", to="astra-sim")
-    assert done.counts[f"{kind} with sizes that differ between ranks, given the least"] == 2
+    assert done.counts[f"{kind} with sizes that differ between ranks, run with the smallest size"] == 2
     assert check(tmp_path / "t", profile="astra-sim").ok
     sizes = {node.value("comm_size") for node in read_plain(tmp_path / "t.1.et")[1] if node.type == COLL}
     assert sizes == {1024 if kind == "gather" else 3 * 1024}

@@ -15,7 +15,7 @@ from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus, gpu, step_by_hand
 from support import read_json
 
-SILENT = "warning: no rank communicates, so the simulated time does not follow the network"
+SILENT = "warning: no rank communicates, so the simulated time does not depend on the network"
 ROWS = 17
 """Of `step_by_hand`; of these 15 have a time."""
 
@@ -38,7 +38,7 @@ def names(done: Conversion, folder: Path) -> list[str]:
 def test_chakra_has_a_file_a_rank(tmp_path: Path) -> None:
     one = convert(step_by_hand(), tmp_path / "job.3.et")
     assert names(one, tmp_path) == ["job.3.et"] and one.nodes == ROWS
-    coupled = "1 of 1 collectives are waited for by computation; 0 by nothing"
+    coupled = "computation waits for 1 of 1 collectives; nothing waits for 0"
     assert one.notes == (coupled,) and one.counts == {}
     assert convert(step_by_hand(), tmp_path / "job", to="chakra", as_prefix=True).files[0].endswith("/job.0.et")
 
@@ -49,7 +49,7 @@ def test_ranks_that_do_not_communicate(tmp_path: Path) -> None:
     assert names(done, tmp_path) == ["job.0.et", "job.1.et"] and done.nodes == 8
     assert done.notes == (SILENT,)
     assert convert(both[:1], tmp_path / "one.et").notes == ()
-    with pytest.raises(UsageError, match=r"^2 ranks need a file each; give a prefix, a name without .et \(-o PREFIX"):
+    with pytest.raises(UsageError, match=r"^each of the 2 ranks needs a file; pass a prefix without .et \(-o PREFIX"):
         convert(both, tmp_path / "job.et", as_prefix=False)
     simulated = convert(both, tmp_path / "sim", to="astra-sim")
     assert [Path(file).name for file in simulated.files] == [
@@ -67,7 +67,7 @@ def test_a_rank_that_waits_for_one_that_is_not_there(tmp_path: Path) -> None:
         with pytest.raises(ConvertError):
             convert(both, tmp_path / "job", to=to)
         done = convert(both, tmp_path / "job", to=to, degrade=True)
-        assert "0.030 ms of communication are computations of fixed duration" in done.notes
+        assert "0.030 ms of communication became computations of fixed duration" in done.notes
         assert SILENT not in done.notes
 
 
@@ -100,7 +100,7 @@ def test_timelines_and_graphs_of_all_ranks(tmp_path: Path) -> None:
         whole = convert(both, tmp_path / "g", to=to)
         assert (whole.nodes, whole.notes) == (ROWS + 4, ()), to
         part = convert(both, tmp_path / "g", to=to, max_nodes=ROWS - 1)
-        assert (part.nodes, part.notes) == (ROWS + 3, (f"{ROWS + 3} of {ROWS + 4} nodes were taken",))
+        assert (part.nodes, part.notes) == (ROWS + 3, (f"{ROWS + 3} of {ROWS + 4} nodes were selected",))
 
 
 def test_arrays_of_one_trace_or_a_dataset_of_several(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_arrays_of_one_trace_or_a_dataset_of_several(tmp_path: Path) -> None:
     assert len(several.files) == 2 and several.nodes == one.nodes + convert(files[1], tmp_path / "two.npz").nodes
     alone = convert(files[0], tmp_path / "single", to="npz", as_prefix=True)
     assert len(alone.files) == 1 and Path(alone.files[0]).parents[1] == tmp_path / "single"
-    with pytest.raises(UsageError, match=r"^2 graphs make a dataset; give a folder name without .npz as the output"):
+    with pytest.raises(UsageError, match=r"^2 graphs form a dataset; pass a folder name without .npz as the output"):
         convert(files, tmp_path / "x.npz", as_prefix=False)
 
 

@@ -85,7 +85,7 @@ def test_what_astra_sim_cannot_run_is_changed_and_counted(tmp_path: Path) -> Non
     prefix = write_set(tmp_path, ranks)
     counts = convert(files(prefix), tmp_path / "out", to="astra-sim").counts
     changed = (
-        "metadata nodes left out", "memory nodes run", "dependencies on nodes that are not in the file",
+        "metadata nodes left out", "memory nodes run", "dependencies on missing nodes",
         "repeated dependencies of a node", "barrier run as", "communication of a rank with itself",
     )  # fmt: skip
     assert sorted(words for words in changed for text in counts if text.startswith(words)) == sorted(changed)

@@ -183,7 +183,7 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
         (["{json}", "-o", "foo.json"], "foo.json: unknown extension"),
         (["{json}", "-o", ""], "unknown extension"),
         (["{json}", "-o", "", "--to", "chrome"], "the name of an output is empty"),
-        (["{json}", "{et}", "-o", "x.npz"], "2 graphs make a dataset; give a folder name"),
+        (["{json}", "{et}", "-o", "x.npz"], "2 graphs form a dataset; pass a folder name"),
         (["{et}", "-o", "{et}", "--to", "json"], "the output would replace an input"),
         (["{et}", "--out", "{dir}/in", "--to", "chakra"], "the output would replace an input"),
         (
@@ -196,7 +196,7 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
         (["none.et", "-o", "out.json", "--to", "json"], "none.et: no such file"),
         (["{json}", "-o", "{et}/folder/out.et"], "cannot be written"),
         (["{json}", "-o", "g.dot", "--to", "dot", "--subtree", "nothing"], "no node has the id or name 'nothing'"),
-        (["{json}", "-o", "g.dot", "--to", "dot", "--max-nodes", "0"], "0 nodes make no graph"),
+        (["{json}", "-o", "g.dot", "--to", "dot", "--max-nodes", "0"], "0 nodes are not a graph"),
         (["{json}", "-o", "out.et", "--rank", "3"], "no file of rank 3; there are ranks 0"),
         (["{et-json}", "-o", "out.et"], "an Execution Trace without times"),
         (
@@ -274,7 +274,7 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"rank 1 is missing, but ASTRA-sim needs all ranks from 0; .*--renumber-r"):
         convert(inputs, tmp_path / "t", to="astra-sim")
     assert len(convert(inputs, tmp_path / "t", to="chakra").files) == 2
-    with pytest.raises(UsageError, match=r"2 ranks need a file each; give a prefix"):
+    with pytest.raises(UsageError, match=r"each of the 2 ranks needs a file; pass a prefix"):
         convert(inputs, tmp_path / "t.et", to="chakra", as_prefix=False)
 
 

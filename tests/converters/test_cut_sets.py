@@ -27,7 +27,7 @@ JOBS = [
 ]  # fmt: skip
 REFUSED = (
     "rank 2 lacks ALL_REDUCE of 530,432 bytes, collective 1 (from 0) of all ranks, which ranks 0, 1, 3 have "
-    "(node 1008 of rank 0); a simulator would wait forever: link that rank again with its Kineto trace, or keep "
+    "(node 1008 of rank 0); a simulator would wait forever; link that rank again with its Kineto trace, or keep "
     "unmatched communications as computations of fixed duration with --degrade"
 )
 
@@ -100,8 +100,8 @@ def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
     ns = sum(int(trace.nodes.dur[row]) for trace, row in zip((traces[0], traces[1], traces[3]), second, strict=True))
     told = "note warning: degraded: 3 communications that differ between ranks, "
     printed = " ".join(done.stderr.decode().split())
-    assert f"{told}{ns / 1e6:,.3f} ms, became computation of fixed duration" in printed
-    assert "those durations are as recorded; the set has durations of the replay on its network" in printed
+    assert f"{told}{ns / 1e6:,.3f} ms, became computations of fixed duration" in printed
+    assert "the durations above are as recorded; the set has the durations of the replay on its network" in printed
     assert "1 of 2 collectives of all ranks are not coupled" in printed, "what the replay says of its times"
     nodes = read_set(tmp_path / "set").ranks
     assert [sum(node.type == COLL for node in nodes[rank]) for rank in range(4)] == [1, 1, 1, 1]

@@ -168,11 +168,11 @@ def test_a_picture_has_300_nodes_unless_told_otherwise(tmp_path: Path) -> None:
         return done.nodes, done.notes
 
     nodes, (note,) = drawn("g.svg")
-    assert nodes == PICTURE_NODES and f"{PICTURE_NODES} of {total} nodes are drawn" in note
-    assert f"{total - PICTURE_NODES} are left out; to draw all, use --max-nodes {total}" in note
+    assert nodes == PICTURE_NODES and f"the {PICTURE_NODES} nodes that start first are drawn, out of {total};" in note
+    assert f"to draw all nodes, pass --max-nodes {total} (" in note
     assert drawn("all.svg", max_nodes=total) == drawn("g.dot") == (total, ())
-    assert drawn("few.svg", max_nodes=9) == (9, (f"9 of {total} nodes were taken",))
-    assert drawn("sub.svg", subtree=str(trace.nodes.id[-1]))[1] == (f"1 of {total} nodes were taken",)
+    assert drawn("few.svg", max_nodes=9) == (9, (f"9 of {total} nodes were selected",))
+    assert drawn("sub.svg", subtree=str(trace.nodes.id[-1]))[1] == (f"1 of {total} nodes were selected",)
 
 
 def test_without_graphviz_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_several_ranks_are_one_graph(tmp_path: Path) -> None:
 def test_bad_requests(tmp_path: Path) -> None:
     document = document_of(NAME)
     for choice, message in (
-        ({"max_nodes": 0}, "0 nodes make no graph"),
+        ({"max_nodes": 0}, "0 nodes are not a graph"),
         ({"subtree": "no such op"}, "no node has the id or name 'no such op'"),
         ({"subtree": "9" * 30}, "no node has the id or name"),
     ):
@@ -264,7 +264,7 @@ def test_rows_of_a_picture() -> None:
     for wrong in ("none", "0", "9" * 18, "9" * 19):
         with pytest.raises(UsageError, match="no node has the id or name"):
             select_rows(trace, subtree=wrong)
-    with pytest.raises(UsageError, match=r"^0 nodes make no graph; give 1 or more$"):
+    with pytest.raises(UsageError, match=r"^0 nodes are not a graph; pass 1 or more$"):
         select_rows(trace, max_nodes=0)
     twice = etplus([cpu(3, "a", 50, 10), cpu(4, "a", 20, 10), cpu(5, "a", 20, 10)])
     assert twice.nodes.id[select_rows(twice, subtree="a")].tolist() == [4]

@@ -127,7 +127,7 @@ def test_command(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "set"
     done = run("etplus", "convert", file, "--to", "npz", "--out", out, "--config", "threads=2")
     assert done.returncode == 0 and len(list(out.glob("*/step__b1.npz"))) == 1
-    wrong = call("convert", file, tmp_path / "a.npz", "--to", "npz", "--config", "threads=x")
+    wrong = call("convert", file, "-o", tmp_path / "a.npz", "--to", "npz", "--config", "threads=x")
     assert wrong.returncode == 2 and b"threads=2" in wrong.stderr and not (tmp_path / "a.npz").exists()
 
 

@@ -138,7 +138,7 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
     et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
     for name in ("a.pftrace", "b.pftrace", "c.pftrace.gz"):
         done = call("convert", "--et-file", et, "--kineto-file", kineto, "-o", tmp_path / name)
-        assert done.returncode == 0 and b"launches are flows" in done.stderr, done
+        assert done.returncode == 0 and b"launches are drawn as flows" in done.stderr, done
     one, other, packed = (tmp_path / name for name in ("a.pftrace", "b.pftrace", "c.pftrace.gz"))
     assert one.read_bytes() == other.read_bytes() == gzip.decompress(packed.read_bytes())
     done = call("analyze", "--full", one)

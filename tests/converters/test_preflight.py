@@ -182,7 +182,7 @@ def test_both_halves_of_a_wrong_message_are_named(
     assert report.counts == {"message": 1, "unreceived-message": 1}
     found = sorted(problem.text for problem in report.problems)
     assert all(text in problem for text, problem in zip(sorted(texts), found, strict=True))
-    assert "deadlocks were not looked for" in report.skipped[0]
+    assert "deadlocks were not checked" in report.skipped[0]
 
 
 def test_a_group_that_one_rank_does_not_use(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_collectives_of_all_ranks_come_after_equally_many(tmp_path: Path) -> Non
     assert not report.ok and check(prefix).ok
     (text,) = (problem.text for problem in report.problems if problem.kind == "world-turn")
     one, other = "ALL_REDUCE of all ranks (rank 0 node 4)", "ALL_REDUCE of all ranks (rank 2 node 2)"
-    assert text == f"{one} is collective 1 of its rank, {other} is 0 (from 0)"
+    assert text == f"{one} is collective 1 of its rank, but {other} is 0 (from 0)"
     edited(of_two[3], "pg_name", string_val="2")
     prefix = write(tmp_path, [of_two, of_two, [comp(1), coll(2, 1, group="2")]], groups)
     assert check(prefix, profile="astra-sim").ok
@@ -295,7 +295,7 @@ def test_too_many_nodes_that_wait_for_nothing(tmp_path: Path) -> None:
     assert check(prefix).counts == {}
     report = check(prefix, profile="astra-sim")
     assert report.ok
-    assert report.problems[0].text == "20000 of 20000 nodes wait for nothing"
+    assert report.problems[0].text == "20000 of 20000 nodes have no dependencies"
     assert report.counts == {"many-ready": 1, "no-collective": 1}
 
 
@@ -316,7 +316,7 @@ def test_a_set_in_which_hardly_anything_waits_for_a_collective(waiting: int, war
         (None, {"group": 1}, "group 1 is used, but there is no group file"),
         ({1: [0, 1, 2]}, {"collective": 1, "group": 1}, "group 1 has ranks that do not exist: [2]"),
         ({1: [0, 1, 1]}, {"group": 1}, "lists a rank twice"),
-        ({1: [0]}, {"group": 1, "one-rank-group": 1}, "group 1 of node 2 is without the rank"),
+        ({1: [0]}, {"group": 1, "one-rank-group": 1}, "group 1 of node 2 does not include the rank"),
         ({0: [0, 1], 1: [0, 1]}, {"group": 1}, "the group file has group 0, but 0 means all ranks"),
     ],
 )
@@ -543,7 +543,7 @@ def test_files_instead_of_a_prefix(tmp_path: Path) -> None:
     alone = check(files[0], profile="astra-sim")
     assert alone.ok
     assert alone.counts == {}
-    assert "one file was given" in alone.skipped[0]
+    assert "only one file was given" in alone.skipped[0]
     assert check([files[0]]) == check(files[0])
     (tmp_path / "t.0.et").rename(tmp_path / "other.et")
     assert check(tmp_path / "other.et").counts == {"group": 1}
@@ -599,7 +599,7 @@ def test_the_command_passes_a_clean_set(tmp_path: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr().out
     assert printed.replace("\n", " ") == (
         "passed: 0 errors, 0 warnings: 2 ranks, 12 nodes, 4 collectives, 4 messages, for chakra "
-        "2 of 4 collectives are waited for by computation; 2 by communication alone; 0 by nothing "
+        "computation waits for 2 of 4 collectives; only communication waits for 2; nothing waits for 0 "
     )
 
 

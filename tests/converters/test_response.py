@@ -61,7 +61,7 @@ def test_a_converted_job_says_how_coupled_it_is(tmp_path: Path) -> None:
         link(et, kineto).save(str(tmp_path / f"rank{rank}.json"))
     done = call("convert", *sorted(tmp_path.glob("rank?.json")), "--to", "astra-sim", "-o", tmp_path / "job")
     assert done.returncode == 0, done.stderr
-    text = b"36 of 36 collectives are waited for by computation; 0 by nothing"
+    text = b"computation waits for 36 of 36 collectives; nothing waits for 0"
     assert text in done.stdout + done.stderr
     checked = call("check", tmp_path / "job", "--profile", "astra-sim")
     assert checked.returncode == 0 and text in checked.stdout
@@ -108,5 +108,5 @@ def test_communication_of_fixed_duration_is_named() -> None:
     assert found.collectives == 0
     assert found.fixed_ns == sum(int(document.nodes.dur[row]) for row in document.comm)
     milliseconds, warning = found.notes()
-    assert milliseconds == f"{found.fixed_ns / 1e6:,.3f} ms of communication are computations of fixed duration"
+    assert milliseconds == f"{found.fixed_ns / 1e6:,.3f} ms of communication became computations of fixed duration"
     assert warning.startswith("warning: no collective is left")

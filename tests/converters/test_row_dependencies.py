@@ -114,18 +114,18 @@ def test_coupling_counts_what_is_directly_behind_collectives() -> None:
     collectives, communicates = np.array([0, 1, 2, 3]), np.array([True, True, True, True, False, False])
     found = coupling(collectives, communicates, np.array([0, 1, 1, 2, 4]), np.array([4, 5, 2, 3, 5]))
     assert found == Coupling(4, 2, 1) and not found.few
-    text = "2 of 4 collectives are waited for by computation; 1 by communication alone; 1 by nothing"
+    text = "computation waits for 2 of 4 collectives; only communication waits for 1; nothing waits for 1"
     assert str(found) == text and found.notes() == (text,)
     assert Coupling(4, 1, 1).few and not Coupling(0, 0, 0).few and Coupling().notes() == ()
     assert found + Coupling(1, 1, 0, 7) == Coupling(5, 3, 1, 7)
-    assert Coupling(1, 1, 0).notes() == ("1 of 1 collectives are waited for by computation; 0 by nothing",)
+    assert Coupling(1, 1, 0).notes() == ("computation waits for 1 of 1 collectives; nothing waits for 0",)
 
 
 def test_coupling_says_what_is_fixed() -> None:
     fixed = Coupling(0, 0, 0, 1_234_567).notes()
-    assert fixed[0] == "1.235 ms of communication are computations of fixed duration"
+    assert fixed[0] == "1.235 ms of communication became computations of fixed duration"
     assert fixed[1].startswith("warning: no collective is left")
-    assert [note[:7] for note in Coupling(4, 1, 3, 5).notes()] == ["1 of 4 ", "warning", "0.000 m"]
+    assert [note[:7] for note in Coupling(4, 1, 3, 5).notes()] == ["computa", "warning", "0.000 m"]
 
 
 def test_the_coupling_of_a_rank_counts_what_is_kept_as_computation() -> None:

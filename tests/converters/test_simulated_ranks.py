@@ -103,7 +103,7 @@ def test_ranks_that_no_collective_joins_start_together() -> None:
     traces.append(rank_of(4, begin=70, world=5))
     skew, notes = JobTimes({rank: rank_recording(trace) for rank, trace in enumerate(traces)}).start_skew()
     assert skew == {0: 0, 1: 100_000, 2: 0, 3: 100_000, 4: 0}
-    assert notes[0] == "no collective joins all ranks: 3 sets of ranks start together, because their clocks are unknown"
+    assert notes[0] == "no collective includes all ranks, so 3 sets of ranks with unknown clock offsets start together"
 
 
 def test_the_job_report_gives_the_same_skew(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_one_trace_for_more_ranks_than_its_job_has(tmp_path: Path) -> None:
     done = convert(rank_of(1, *comms), tmp_path / "t", to="astra-sim", replicate=8)
     assert sorted(read_set(tmp_path / "t").groups.values()) == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert done.counts == {
-        "messages of a replicated trace, kept as computations of their measured duration": 16,
-        "communication of a rank with itself kept as computation of its measured duration": 8,
+        "messages in the replicated trace, kept as computations of their measured duration": 16,
+        "communication of a rank with itself, kept as a computation of its measured duration": 8,
     }
     assert check(tmp_path / "t", profile="astra-sim").ok
 
@@ -215,7 +215,7 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
         done = call("convert", *names, "--to", "astra-sim", "-o", out, "--renumber-ranks", "--full", cwd=tmp_path)
         assert done.returncode == 0 and b"more: --full\n" not in done.stderr, done.stderr
         assert (b"note    ranks renumbered: 4 as 0, 5 as 1, 6 as 2, 7 as 3" in done.stderr) == (folder == "high")
-        assert b"note    4 messages with ranks that were not given" in done.stderr
+        assert b"note    4 messages to or from ranks that were not given" in done.stderr
     assert files(tmp_path / "high") == files(tmp_path / "low")
     assert check(tmp_path / "high" / "t", profile="astra-sim").ok
     refused = call("convert", *names, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
@@ -283,7 +283,7 @@ def test_a_whole_job_is_not_said_to_be_cut() -> None:
 def test_ranks_that_do_not_communicate_are_a_warning(tmp_path: Path) -> None:
     rank_of(0).write(tmp_path / "rank0.json")
     rank_of(1).write(tmp_path / "rank1.json")
-    told = "note warning: no rank communicates, so the simulated time does not follow the network"
+    told = "note warning: no rank communicates, so the simulated time does not depend on the network"
     for more in (["rank0.json", "--replicate", "3"], ["rank0.json", "rank1.json"]):
         done = call("convert", *more, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
         assert done.returncode == 0 and told in " ".join(done.stderr.decode().split())

@@ -42,7 +42,7 @@ def test_a_page_that_no_browser_opens_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(html_page, "_LARGEST", len(embedded(DATA)))
     page(DATA, "job")
     monkeypatch.setattr(html_page, "_LARGEST", len(embedded(DATA)) - 1)
-    with pytest.raises(EtplusError, match=r"^job: the page would have .*; show less of it with --steps or --window"):
+    with pytest.raises(EtplusError, match=r"^job: the page would need .*; select a part with --steps or --window"):
         page(DATA, "job")
 
 

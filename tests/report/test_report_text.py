@@ -37,7 +37,7 @@ def test_the_head() -> None:
     assert lines[1] == "size    2 CPU calls, 4 runtime calls, 4 GPU events, 0.100 ms"
     assert lines[2].startswith("device  0 NVIDIA H100 80GB HBM3: H100 SXM, f")
     assert lines[2].endswith(" TFLOP/s, 3350 GB/s")
-    assert lines[3] == "peaks   FLOPs known for 50% of GPU time; shares of peaks cover only that"
+    assert lines[3] == "peaks   FLOPs are known for 50% of GPU time; peak shares cover only this time"
     assert lines[4] == "host    0.100 ms and 0.000 ms data loading; 0.005 ms in runtime calls"
 
 

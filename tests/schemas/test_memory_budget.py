@@ -211,7 +211,7 @@ def test_arrays_that_are_all_zeros() -> None:
 def test_a_page_beyond_what_browsers_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html_page, "_LARGEST", 1000)
     assert b"echarts" in html_page.page({"text": "x" * 900}, "t")
-    with pytest.raises(EtplusError, match=r"^job: the page would have 1\.1 kB, and browsers open 1\.0 kB"):
+    with pytest.raises(EtplusError, match=r"^job: the page would need 1\.1 kB, but browsers open at most 1\.0 kB"):
         html_page.page({"text": "x" * 1100}, "job")
 
 

@@ -4,11 +4,11 @@ import { el } from "./dom.js";
 import { backgroundOf, Theme } from "./theme.js";
 import { neat } from "./units.js";
 
-/** What is drawn again on another theme or size. @type {Set<Chart>} */
+/** Functions that draw again when the theme or the window size changes. @type {Set<Chart>} */
 export const charts = new Set();
 
 /**
- * Draw something that is not a chart of the library when those are drawn: on another theme or size of the window.
+ * Draw something without the chart library now, and again when the theme or the window size changes.
  * @param {{draw: () => void}} one
  */
 export function drawnWithCharts(one) {
@@ -16,7 +16,7 @@ export function drawnWithCharts(one) {
 }
 
 /**
- * Start a chart in an element, with what all charts share; `options()` is asked again when the theme changes.
+ * Start a chart in an element, with the options that all charts share; a theme change calls `options()` again.
  * @param {HTMLElement} node
  * @param {number} height
  * @param {() => ChartOptions} options
@@ -92,7 +92,7 @@ export function tip(heading, rows) {
   );
 }
 
-/** A patch of a color (see `Theme.color`); it follows the theme by itself. @param {Color} color */
+/** A patch of a color (see `Theme.color`); it follows the theme without a redraw. @param {Color} color */
 export function swatch(color) {
   const node = el("span", { class: "swatch" });
   node.style.background = backgroundOf(color);
@@ -100,7 +100,7 @@ export function swatch(color) {
 }
 
 /**
- * Colors and what they mean, {name, color}; null without any.
+ * A legend of kinds, {name, color}; null without kinds.
  * @param {Kind[]} kinds
  * @param {{side?: string | null, more?: Content}} [options]
  */

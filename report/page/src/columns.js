@@ -13,7 +13,7 @@ const MADE = {
     ["computing", "Computing", "ns", "Time with a compute kernel."],
     ["communication", "Communicating", "ns", "Time with a communication kernel."],
     ["exposed", "Exposed", "ns", "Communication time without a compute kernel."],
-    ["waiting", "Above minimum", "ns", "Communication time above the rank with the least, probably waiting for others."],
+    ["waiting", "Above minimum", "ns", "Communication time above the minimum of all ranks, probably waits for other ranks."],
     ["idle", "Idle", "ns", "Time without a GPU event."],
     ["events", "GPU events", "count", "Number of GPU events."],
     ["linked", "Linked", "share", "Operators that are linked with the Execution Trace."],
@@ -31,25 +31,25 @@ const MADE = {
   waits: [
     ["label", "Rank", "text", "Rank."],
     ["collectives", "Collectives", "count", "Collectives in which ranks wait for each other."],
-    ["last", "Last to arrive", "count", "Collectives at which it arrived last."],
-    ["caused", "Others waited for it", "ns", "Sum of the other ranks' waits for it."],
-    ["waited", "Waited itself", "ns", "Sum of its own waits."],
+    ["last", "Last to arrive", "count", "Collectives at which the rank arrived last."],
+    ["caused", "Others waited for it", "ns", "Sum of the other ranks' waits for this rank."],
+    ["waited", "Waited itself", "ns", "Sum of the waits of this rank."],
     ["offset", "Clock ahead", "ns", "Clock offset against the lowest rank; the page corrects it."],
-    ["spread", "Spread", "ns", "Median distance of single collectives from the offset."],
+    ["spread", "Spread", "ns", "Median deviation of single collectives from the clock offset."],
   ],
   span: [
     ["name", "Name", "name", "Name."],
     ["kind", "Kind", "text", "Kind."],
     ["count", "Count", "count", "Events."],
-    ["total", "Time", "ns", "Time within the span, calls inside included."],
-    ["share", "Share", "share", "Share of the span; above 100 % if several run at a time."],
+    ["total", "Time", "ns", "Time within the span, including calls inside."],
+    ["share", "Share", "share", "Share of the span; above 100 % if several events run at a time."],
   ],
 };
 
-/** Columns that take the unit of another column, which makes their numbers comparable. @type {Record<string, string>} */
+/** Columns that use the unit of another column, so that their numbers are comparable. @type {Record<string, string>} */
 const LIKE = { std: "mean", t3: "t2" };
 
-/** Titles of columns with a heading that is too short, or that is a unit: the page adds its own. @type {Record<string, string>} */
+/** Titles for columns whose heading is too short, or is a unit. @type {Record<string, string>} */
 const TITLES = {
   flops_per_second: "Achieved",
   operator_flops_per_second: "Whole operator",

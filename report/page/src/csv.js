@@ -2,7 +2,7 @@
 
 
 /**
- * Text of a cell with an apostrophe before what a spreadsheet would take for a formula, as `csv_cell` has it.
+ * Text of a cell; like `csv_cell`, puts an apostrophe before a text that a spreadsheet would read as a formula.
  * @param {string} text
  */
 function csvCell(text) {
@@ -12,7 +12,7 @@ function csvCell(text) {
 }
 
 /**
- * Rows as CSV: full names and whole numbers, times in ns; no text that a spreadsheet would take for a formula.
+ * Rows as CSV with full names, whole numbers and times in ns; see `csvCell` for texts that look like formulas.
  * @param {TableColumn[]} columns
  * @param {Row[]} rows
  */

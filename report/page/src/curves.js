@@ -9,7 +9,7 @@ import { show } from "./units.js";
 const NAMED_CURVES = 8;
 
 /**
- * Step lines over the trace's time; `mark` is {ts, value, name} of a point to point at.
+ * Step lines over the time of the trace; `mark` is a point to label, {ts, value, name}.
  * @param {Rank} rank
  * @param {Counter[]} list
  * @param {string} unit

@@ -18,10 +18,10 @@ export function el(tag, attributes = {}, ...children) {
 /** A note next to a heading or a number, if any. @param {string | null | undefined} text */
 export const small = (text) => (text ? el("small", {}, text) : null);
 
-/** A sentence in place of missing data. @param {string} text */
+/** A sentence that replaces missing data. @param {string} text */
 export const none = (text) => el("p", { class: "none" }, text);
 
-/** A list of texts; null without any. @param {string} kind @param {string[]} texts */
+/** A list of texts; null without texts. @param {string} kind @param {string[]} texts */
 export function listed(kind, texts) {
   return texts.length ? el("ul", { class: kind }, texts.map((text) => el("li", {}, text))) : null;
 }
@@ -32,7 +32,7 @@ export function factList(rows) {
 }
 
 /**
- * Call `move` with each place of a pointer that is held down, and `up` with the last.
+ * Call `move` with each position of a pressed pointer, and `up` with the last position.
  * @param {(event: PointerEvent) => void} move
  * @param {(event: PointerEvent) => void} up
  */
@@ -47,7 +47,7 @@ export function dragged(move, up = () => {}) {
 }
 
 /**
- * Keys of a search field: `go` to the next of `count` hits or to the one before, the first after the last.
+ * Keys of a search field: `go` to the next or previous of `count` hits; after the last hit comes the first.
  * @param {KeyboardEvent} event
  * @param {number} at
  * @param {number} count
@@ -60,7 +60,7 @@ export function stepped(event, at, count, go) {
   go(at < 0 && step < 0 ? count - 1 : (at + step + count) % count);
 }
 
-/** Put a text on the clipboard; where the page may not, as a selection that the browser copies. @param {string} text */
+/** Copy a text to the clipboard; without access, let the browser copy a selection. @param {string} text */
 export async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);

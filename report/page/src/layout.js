@@ -10,7 +10,7 @@ export function card(heading, note, ...content) {
 }
 
 /**
- * Cards next to each other; spans in twelfths of the width, a single card takes all.
+ * Cards next to each other; spans are twelfths of the width, and a single card fills the width.
  * @param {number[]} spans
  * @param {(HTMLElement | null)[]} cards
  */
@@ -49,7 +49,7 @@ export function leftOut(rank, name) {
   return rows ? `${numberOf(rows, "more row")} not shown` : null;
 }
 
-/** The kinds that some rows are of, in the order of all. @param {{kind?: number}[]} rows @param {Kind[]} kinds */
+/** The kinds that occur in some rows, in the order of `kinds`. @param {{kind?: number}[]} rows @param {Kind[]} kinds */
 export function kindsOf(rows, kinds) {
   return kinds.filter((_, kind) => rows.some((row) => row.kind === kind));
 }

@@ -28,7 +28,7 @@ import { chooseRank, fillSteps, reportOfStep } from "./steps.js";
 import { Theme } from "./theme.js";
 import { selectFromAddress } from "./timeline/inspector.js";
 
-/** In their order on the page; one that has nothing to show returns null. @type {Section[]} */
+/** The sections in page order; a section without content returns null. @type {Section[]} */
 const SECTIONS = [
   overviewSection, manySection, timelineSection, findingsSection, jobSection, ranksSection, pathSection, servingSection,
   traceSection, breakdownSection, operatorsSection, sourceSection, flameSection, kernelsSection, idleSection, launchesSection,
@@ -37,7 +37,7 @@ const SECTIONS = [
 
 let drawings = 0; // a later drawing cancels the earlier
 
-/** Draw everything for a rank, and for one of its steps. @param {number} at @param {number | null} stepAt */
+/** Draw the page for a rank, or for one of its steps. @param {number} at @param {number | null} stepAt */
 export async function draw(at, stepAt = null) {
   const { report } = page,
     asked = ++drawings,
@@ -93,7 +93,7 @@ function theme(choice) {
   for (const one of charts) one.draw();
 }
 
-/** For paper: light, and as wide as a page. A wider canvas would be cut off. */
+/** For printing: use the light theme and the width of a sheet. Paper would cut off a wider canvas. */
 function onPaper() {
   document.documentElement.classList.add("paper");
   Theme.paper = true;

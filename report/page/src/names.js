@@ -3,7 +3,7 @@
 
 const LONGEST_NAME = 400; // where names of the timeline are cut
 
-/** Readable names of the kernels of the rank that is shown, by their own. */
+/** Readable names of the kernels of the shown rank, by full name. */
 const kernelLabels = new Map();
 
 /** @param {Record<string, string>} labels */
@@ -16,7 +16,7 @@ export function useKernelLabels(labels) {
 }
 
 /**
- * Long names with their middle left out; kernels by their readable names, modules without "nn.Module".
+ * Shorten the middle of a long name; kernels get their readable names, and modules lose "nn.Module".
  * @param {string} name
  */
 export function short(name, most = 60) {
@@ -31,26 +31,26 @@ export function bare(name) {
   return kernelLabels.get(name) ?? name.replace(/^(?:void |nn\.Module: )/, "");
 }
 
-/** A name as the timeline has it. @param {unknown} name */
+/** A name, cut as in the timeline. @param {unknown} name */
 export const shortenedName = (name) => {
   const text = String(name ?? "");
   return text.length > LONGEST_NAME ? `${text.slice(0, LONGEST_NAME - 1)}…` : text;
 };
 
 /* What rows are of. */
-/** Class of a module: its name without number, and without how many there are. @param {string} name */
+/** Class of a module: its name without its number and without a count. @param {string} name */
 export const moduleClass = (name) => name.replace(/^nn\.Module: /, "").replace(/(?:_\d+| × \d+)$/, "");
 
 /** @param {string[]} names */
 export const classesOf = (names) => names.map(moduleClass).join(" / ");
 
-/** Whether a name, or the readable name of a kernel, has a text in it. @param {unknown} name @param {string} text */
+/** Tell if a name, or the readable name of a kernel, contains a text. @param {unknown} name @param {string} text */
 export function fits(name, text) {
   const full = String(name ?? "");
   return full.toLowerCase().includes(text) || bare(full).toLowerCase().includes(text);
 }
 
-/** Names in order, runs of equal ones as one: "a ×3, b". @param {string[]} names */
+/** Names in order, with runs of equal names merged: "a ×3, b". @param {string[]} names */
 export function counted(names) {
   /** @type {[string, number][]} */
   const runs = [];

@@ -11,7 +11,7 @@ const GROUPS = {
   More: ["memory", "serving", "tables"],
 };
 
-/** Links to the sections that the page has: of a group with several a list, else the link itself. */
+/** Links to the sections of the page; a group with several sections becomes a list. */
 export function fillNavigation() {
   /** @typedef {{id: string, heading: string}} Linked */
   const link = (/** @type {Linked} */ { id, heading }) => el("a", { href: `#${id}`, "data-to": id, onclick: closeGroups }, heading),
@@ -57,7 +57,7 @@ export function watchNavigation() {
   });
 }
 
-/** Mark the link to a section, and the group that it is in. @param {string | undefined} id */
+/** Mark the link to a section, and the group of the link. @param {string | undefined} id */
 export function markNavigation(id) {
   for (const link of $("nav").querySelectorAll("a")) link.classList.toggle("here", link.dataset.to === id);
   for (const node of $("nav").querySelectorAll("details"))

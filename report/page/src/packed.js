@@ -14,7 +14,7 @@ export async function unpackJson(text) {
 }
 
 /**
- * Columns of `count` values by name; `fields` has their forms.
+ * Columns of `count` values by name; `fields` describes their encoding.
  * @param {string} text
  * @param {Field[]} fields
  * @param {number} count
@@ -33,7 +33,7 @@ export async function unpackColumns(text, fields, count) {
 }
 
 /**
- * Signed numbers of `size` bytes, of which the least significant bytes of all come first.
+ * Signed numbers of `size` bytes; the least significant bytes of all numbers come first.
  * @param {Uint8Array} planes
  * @param {number} count
  * @param {number} size

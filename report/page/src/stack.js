@@ -9,7 +9,7 @@ import { percent, show } from "./units.js";
 const LABEL_PX = 24;
 
 /**
- * Stacked horizontal bars: rows of {name, whole, parts: [{name, color, ns}]}; parts of a name share their color.
+ * Stacked horizontal bars: rows of {name, whole, parts: [{name, color, ns}]}; parts with the same name share a color.
  * @param {Bar[]} rows
  * @param {{unit?: string, click?: ((at: number) => void) | null}} [options]
  */

@@ -2,9 +2,9 @@
 
 /**
  * report: the data of the page.
- * timeline: of the rank that is shown, null without one.
- * cameFrom: the row or card that led to the timeline, for the way back.
- * draw: draws everything for a rank, and for one of its steps; set by main.js.
+ * timeline: timeline of the shown rank, or null.
+ * cameFrom: the row or card that led to the timeline, for going back.
+ * draw: draws the page for a rank or one of its steps; set by main.js.
  * @type {{
  *   report: Report,
  *   timeline: import("./timeline/timeline.js").Timeline | null,
@@ -19,13 +19,13 @@ export const page = {
   draw: async () => {},
 };
 
-/** The timeline, for what is called only on a page with one. */
+/** The timeline; throws on a page without a timeline. */
 export function shownTimeline() {
   if (!page.timeline) throw new Error("the page has no timeline");
   return page.timeline;
 }
 
-/** Forget what is shown, before something else is drawn. */
+/** Forget the timeline and the tables before the next drawing. */
 export function forgetShown() {
   page.timeline = page.cameFrom = null;
   shownTables.clear();
@@ -35,8 +35,8 @@ export function forgetShown() {
 /** An element of page.html. */
 export const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 
-/** Tables that are shown: what finds a row, by name. @type {Map<string, TableFinder>} */
+/** Functions that find a row in a shown table, by table name. @type {Map<string, TableFinder>} */
 export const shownTables = new Map();
 
-/** Functions that draw tables of which the screen does not show all rows. @type {Set<() => void>} */
+/** Functions that draw all rows of long tables, for printing. @type {Set<() => void>} */
 export const drawnOnPaper = new Set();

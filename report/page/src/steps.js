@@ -18,10 +18,10 @@ export function fillSteps(rank) {
   );
 }
 
-/** Ends of a time axis: of the step that is shown, else of all. @param {Rank} rank */
+/** Ends of a time axis: of the shown step, or else of the whole trace. @param {Rank} rank */
 export const shownTime = ({ step, span_ns }) => (step ? { min: step.from, max: step.to } : { min: 0, max: span_ns });
 
-/** Show a rank, and the chosen step if it has that step. @param {number} at */
+/** Show a rank, and the chosen step if the rank has that step. @param {number} at */
 export function chooseRank(at) {
   const { report } = page;
   const chosen = report.ranks[$("rank").value].steps?.[$("step").value]?.number;
@@ -33,7 +33,7 @@ export function chooseRank(at) {
 }
 
 /**
- * The report with the data of a step for each rank; a rank without that step keeps its own.
+ * The report with the data of a step for each rank; a rank without that step keeps the data of its whole trace.
  * @param {Report} report
  * @param {Step} step
  * @returns {Promise<Report>}

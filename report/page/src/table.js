@@ -14,7 +14,7 @@ const ROWS_SHOWN = 100;
 const FILTERED_ROWS = 8; // tables of more rows have a filter
 
 /**
- * A card with a table; null without rows.
+ * A card with a table, or null if there are no rows.
  * @param {string | null} heading
  * @param {string | null | undefined} note
  * @param {string} name
@@ -26,8 +26,8 @@ export function tableCard(heading, note, name, rows, options) {
 }
 
 /**
- * A table with its filter. The first word of its name selects the columns of the page's data; empty columns are not
- * shown.
+ * A table with its filter. The first word of `name` selects the columns from the data of the page; empty columns are
+ * hidden.
  * @param {string} name
  * @param {Row[]} rows
  * @param {TableOptions} [options]
@@ -35,7 +35,7 @@ export function tableCard(heading, note, name, rows, options) {
 export const table = (name, rows, options) => new Table(name, rows, options).node;
 
 /**
- * Tell if a column has values in some row; 0 is none, unless the numbers tell things apart.
+ * Tell if a column is worth showing: if some row has a value, or if values differ for a column with `several`.
  * @param {TableColumn} column
  * @param {Row[]} rows
  */
@@ -44,7 +44,7 @@ export function saysSomething({ key, unit, several }, rows) {
   return rows.some((row) => row[key] || (unit === "number" && row[key] === 0));
 }
 
-/** A click on a row, or Enter, leads to its place in the timeline; the arrow keys go from row to row. */
+/** A click or Enter on a row leads to the place of the row in the timeline; arrow keys move between rows. */
 class Table {
   /** @param {string} name @param {Row[]} rows @param {TableOptions} [options] */
   constructor(name, rows, { columns, sort = null, filter = true, jump = null, click = null } = {}) {
@@ -54,7 +54,7 @@ class Table {
     this.columns = (columns ?? columnsOf(name)).filter((column) => saysSomething(column, rows));
     this.jump = jump ?? ((/** @type {Row} */ row) => namedPlace(this.columns, row));
     this.units = Object.fromEntries(this.columns.map((column) => [column.key, columnUnit(column, rows)]));
-    /** Key of the column that it is sorted by, "" for the order given. */
+    /** Key of the column that sorts the rows, "" for the given order. */
     this.sortKey = sort ?? this.columns.find((column) => !isText(column))?.key ?? "";
     this.isDescending = !this.columns.some((column) => column.key === this.sortKey && isText(column));
     this.text = ""; // of the filter
@@ -162,7 +162,7 @@ class Table {
     this.said.textContent = (await copied(csvOf(this.columns, this.found))) ? `${count} rows copied` : "copying is not allowed";
   }
 
-  /** Mark a row of those found and show it. @param {number} at @param {{focus?: boolean}} [options] */
+  /** Mark and show one of the found rows. @param {number} at @param {{focus?: boolean}} [options] */
   go(at, { focus = false } = {}) {
     this.at = at;
     if (at >= this.most) this.most = Infinity;
@@ -173,7 +173,7 @@ class Table {
     this.said.textContent = `row ${integers.format(at + 1)} of ${integers.format(this.found.length)}`;
   }
 
-  /** Show the first row that fits, of all rows. @param {(row: Row) => boolean} wanted */
+  /** Show the first row that `wanted` accepts. @param {(row: Row) => boolean} wanted */
   find(wanted) {
     if (!this.rows.some(wanted)) return false;
     this.input.value = this.text = "";
@@ -184,7 +184,7 @@ class Table {
     return true;
   }
 
-  /** Do what a click on a row does. @param {number} at */
+  /** Open a row as a click does. @param {number} at */
   act(at) {
     const row = this.found[at];
     if (this.click) return this.click(row);

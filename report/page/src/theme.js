@@ -13,7 +13,7 @@ export const PALETTE = {
   ],
 };
 
-/** Of each color of the palette: 0 plain, 1 slanted lines, 2 dots, 3 level lines. */
+/** Pattern of each palette color: 0 plain, 1 slanted lines, 2 dots, 3 level lines. */
 export const PATTERNS = [0, 0, 1, 1, 0, 2, 2, 2, 3, 3, 0];
 
 const PATTERN_PX = 6;
@@ -38,12 +38,12 @@ export const Theme = {
     if (this.paper) return "light";
     return this.choice === "auto" ? (this.system.matches ? "dark" : "light") : this.choice;
   },
-  /** A color by its place in the palette, or by its name in the style. @param {Color} which */
+  /** A color by its index in the palette, or by its name in the style sheet. @param {Color} which */
   color(which) {
     const colors = PALETTE[this.name];
     return typeof which === "string" ? this.value(which) : colors[which % colors.length];
   },
-  /** A property of the style. @param {string} name */
+  /** A property of the style sheet. @param {string} name */
   value(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   },
@@ -59,7 +59,7 @@ export const patternOf = (color) => (typeof color === "string" ? 0 : PATTERNS[co
 export const INKS = ["#10151c", "#ffffff"];
 
 /**
- * Dark or light text, whichever has the higher contrast to a color (WCAG 2: at least 4.6 on all of the palette).
+ * Dark or light text color, whichever contrasts more with a color (WCAG 2: at least 4.6 for the whole palette).
  * @param {string} color
  */
 export function ink(color) {
@@ -79,12 +79,12 @@ export function luminance(color) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-/** What is drawn over a color: the ink that no text on it has, pale. @param {string} color */
+/** Pale color of a pattern on a color: the opposite of the text color. @param {string} color */
 const markOf = (color) => (ink(color) === INKS[0] ? "rgb(255 255 255 / 45%)" : "rgb(0 0 0 / 28%)");
 
 const squares = new Map(); // color and pattern to a canvas of one square
 
-/** A square of a color with its pattern, to be repeated. @param {string} color @param {number} pattern */
+/** A square tile of a color with its pattern. @param {string} color @param {number} pattern */
 function square(color, pattern) {
   const key = `${color} ${pattern}`;
   if (!squares.has(key)) {
@@ -99,21 +99,21 @@ function square(color, pattern) {
   return squares.get(key);
 }
 
-/** What charts fill an area with: a color (see `Theme.color`) with its pattern. @param {Color} color */
+/** Fill of a chart area: a color (see `Theme.color`) with its pattern. @param {Color} color */
 export function fillOf(color) {
   const plain = Theme.color(color),
     pattern = patternOf(color);
   return pattern ? { image: square(plain, pattern), repeat: "repeat" } : plain;
 }
 
-/** The same for a canvas. @param {CanvasRenderingContext2D} pen @param {Color} color */
+/** Fill of a canvas area. @param {CanvasRenderingContext2D} pen @param {Color} color */
 export function penFillOf(pen, color) {
   const plain = Theme.color(color),
     pattern = patternOf(color);
   return pattern ? (pen.createPattern(square(plain, pattern), "repeat") ?? plain) : plain;
 }
 
-/** The same patterns in styles, in the color of the marks. */
+/** The patterns as CSS backgrounds, in the color of the marks. */
 /** @type {Record<number, (mark: string) => string>} */
 const GRADIENTS = {
   1: (mark) => `repeating-linear-gradient(135deg, transparent 0 2px, ${mark} 2px 4px)`,
@@ -121,7 +121,7 @@ const GRADIENTS = {
   3: (mark) => `repeating-linear-gradient(transparent 0 2px, ${mark} 2px 4px)`,
 };
 
-/** The same as a style: properties `--pattern-N` and `--color-N` of the document. @param {Color} color */
+/** Fill as CSS, from the document properties `--pattern-N` and `--color-N`. @param {Color} color */
 export const backgroundOf = (color) =>
   typeof color === "string" ? `var(--${color})` : `var(--pattern-${color}), var(--color-${color})`;
 

@@ -8,10 +8,10 @@ type Row = Record<string, any>;
 /** Makes a section of the page from the data, null if it has nothing to show. */
 type Section = (report: Report, rank: Rank) => HTMLElement | null;
 
-/** A color: place in the palette, or name in the style. */
+/** A color: index in the palette, or name in the style sheet. */
 type Color = number | string;
 
-/** What a color stands for in a legend. */
+/** A legend entry: a name and its color. */
 interface Kind {
   name: string;
   color: Color;
@@ -20,14 +20,14 @@ interface Kind {
 interface Report {
   title: string;
   version: string;
-  /** columns of the tables by the first word of the table's name */
+  /** columns of the tables, by the first word of the table name */
   columns: Record<string, TableColumn[]>;
   warnings: string[];
   findings: Findings | null;
   gpu_kinds: Kind[];
   job: JobTimeline | null;
   many?: ManyRanks;
-  /** of a page that compares two traces or jobs, which has no ranks to show */
+  /** only on a page that compares two traces or jobs; such a page has no ranks */
   difference?: Difference;
   ranks: Rank[];
 }
@@ -55,7 +55,7 @@ interface Rank {
   path_rows: Row[] | string | null;
   steps: Step[];
   timeline: TimelineData;
-  /** the step that the rank is cut to, if any */
+  /** step that the data of the rank is cut to, if any */
   step?: Step;
 }
 
@@ -213,7 +213,7 @@ interface Collective {
   members: number[];
   start: number[];
   end: number[];
-  /** by member, null if its ranks do not wait for each other */
+  /** wait per member, null if the ranks do not wait for each other */
   wait: number[] | null;
   last: number | null;
 }
@@ -241,7 +241,7 @@ interface TimelineData {
   places: FoundPlace[];
   path: PathData | null;
   tiles: TileData | null;
-  /** absent without tiles */
+  /** absent on a page without tiles */
   details: PackedDetails;
 }
 
@@ -365,7 +365,7 @@ interface DetailedEvent extends TimelineEvent {
   targets: Relation[];
 }
 
-/** What an item of the timeline's chart shows: a call, or several merged into a block. */
+/** Shown item of the timeline: a call, or a block of merged calls. */
 interface ShownItem {
   name: number;
   kind: EventKind;
@@ -399,30 +399,30 @@ interface Fact {
 }
 
 /**
- * A place in the timeline, of which the longest event is shown. If there is no such event, `orElse` is shown.
+ * A place in the timeline; the timeline shows the longest event there, or else the place `orElse`.
  */
 interface Place {
   /** number of an event */
   event?: number;
   /** numbers of the events to step through */
   events?: number[];
-  /** or a span of time, ns */
+  /** or a time span, ns */
   from?: number;
   to?: number;
-  /** its lane; gpu: events of devices, else calls of the host */
+  /** lane of the event; gpu: GPU events instead of CPU calls */
   gpu?: boolean;
   device?: number;
   stream?: number;
-  /** its full name, or names by their place in the page's list */
+  /** full name, or name codes of the page */
   name?: string;
   codes?: Set<number>;
   /** the topmost operator that launched it */
   op?: string;
-  /** says of an event by its columns whether it is of the place */
+  /** tests the columns of an event */
   has?: (columns: any, at: number, texts: Texts, name: number) => boolean;
-  /** says so by all that is known of it; asked of the longest ones */
+  /** tests all details of an event; called for the longest events */
   fits?: ((event: DetailedEvent, texts: Texts) => Promise<boolean>) | null;
-  /** the longest time between events of its lane instead */
+  /** show the longest gap between the events of the lane instead */
   gap?: boolean;
   orElse?: Place | null;
 }
@@ -436,32 +436,32 @@ interface Found {
 /* Tables. */
 
 interface TableColumn {
-  /** key of the rows' values */
+  /** key of the values in the rows */
   key: string;
   title: string;
   /** as in UNITS of analysis/table.py, or "×" */
   unit: string;
   /** meaning of the column */
   hint?: string;
-  /** it is left out unless it has several values */
+  /** the column is hidden unless it has several values */
   several?: boolean;
-  /** texts are cut at their beginning */
+  /** long texts are cut at the front */
   front?: boolean;
-  /** key of the column whose unit this one takes */
+  /** key of the column that defines the unit */
   like?: string;
-  /** key of the column that says how far a text is moved in */
+  /** key of the column with the indentation of a text */
   indent?: string;
 }
 
 interface TableOptions {
-  /** of a table whose columns the page's data have with it */
+  /** columns of a table that brings its own columns */
   columns?: TableColumn[];
-  /** key of the column by which the table is sorted first, "" for the order given */
+  /** key of the column that sorts the rows at first, "" for the given order */
   sort?: string | null;
   filter?: boolean;
-  /** place of a row in the timeline; by default the longest call or kernel that the row names */
+  /** place of a row in the timeline; by default the longest call or kernel named in the row */
   jump?: ((row: any) => Place | null | undefined) | null;
-  /** what a click on a row does instead */
+  /** replaces the action of a click on a row */
   click?: ((row: any) => void) | null;
 }
 
@@ -470,27 +470,27 @@ interface TableFinder {
   find: (wanted: (row: Row) => boolean) => boolean;
 }
 
-/** The place of a row of a table in the timeline. */
+/** Returns the place of a table row in the timeline. */
 type PlaceOf = (row: Row) => Place;
 
 /** A click handler that leads to a place. */
 type Go = (place: Place) => (event: MouseEvent) => void;
 
-/** A bar in parts. */
+/** A stacked bar. */
 interface Bar {
   name: string;
   whole: number;
   parts: { name: string; color: Color; ns: number }[];
 }
 
-/** A point of a curve that is named. */
+/** A labeled point of a curve. */
 interface Mark {
   ts: number;
   value: number;
   name: string;
 }
 
-/** Box of the flame graph. */
+/** A box of the flame graph. */
 interface FlameNode {
   name: string;
   kind: number;
@@ -509,12 +509,12 @@ interface PathElement {
   ts: number;
   dur: number;
   kind: number;
-  /** number of its event, −1 for none */
+  /** number of the event that draws the element, −1 for none */
   event: number;
   ns?: number;
 }
 
-/** Number and time of some events in a span. */
+/** Count and total time of events in a span. */
 interface Total {
   name: number;
   kind?: number;

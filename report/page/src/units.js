@@ -4,7 +4,7 @@
 /** @param {string} unit @param {string[]} prefixes @returns {[string, number][]} */
 const metric = (unit, prefixes) => prefixes.map((prefix, i) => [prefix + unit, 1000 ** i]);
 
-/** Names and factors of units, the least first. @type {Record<string, [string, number][]>} */
+/** Names and factors of units, the smallest first. @type {Record<string, [string, number][]>} */
 export const SCALES = {
   ns: [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]],
   bytes: metric("B", ["", "k", "M", "G", "T"]),
@@ -58,7 +58,7 @@ export function show(value, unit) {
   return `${plain(value / factor)} ${name}`;
 }
 
-/** The same on an axis: no zeros behind the point. @param {number} value @param {string} unit */
+/** A number on an axis: without trailing zeros. @param {number} value @param {string} unit */
 export function neat(value, unit) {
   return show(value, unit)
     .replace(/(\.\d*?)0+(?= |$)/, "$1")
@@ -66,7 +66,7 @@ export function neat(value, unit) {
 }
 
 /**
- * Three significant digits below 1000, but never more than three places: columns that line up.
+ * Round to three significant digits below 1000, with at most three decimals, so that columns align.
  * @param {number} value
  */
 export function fixed(value) {
@@ -77,11 +77,11 @@ export function fixed(value) {
 /** @param {{unit: string}} column */
 export const isText = ({ unit }) => unit === "text" || unit === "name";
 
-/** What the heading of a column says of units without a scale. @type {Record<string, string>} */
+/** Units without scale, as column headings show them. @type {Record<string, string>} */
 const HEADINGS = { share: "%", "flop/byte": "FLOP/byte", "×": "×" };
 
 /**
- * A number in a column, whose unit the heading names.
+ * A number in a column; the heading has the unit.
  * @param {number | boolean} value
  * @param {string} unit
  * @param {number} factor
@@ -96,7 +96,7 @@ export function inColumn(value, unit, factor) {
 }
 
 /**
- * Name and factor of the unit in which a column, or the one it is to look like, reads best: not too large for most.
+ * Name and factor of the best unit for a column (or for the column that it imitates): not too large for most rows.
  * @param {TableColumn} column
  * @param {Row[]} rows
  * @returns {[string, number]}

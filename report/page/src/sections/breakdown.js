@@ -125,7 +125,7 @@ const breakdownPlace = ({ device, stream, kernel, op, repeated, modules, shapes 
       : null,
 });
 
-/** Number of levels to draw: enough to see something, no more than fit. @param {Branch} tree */
+/** Number of levels to draw: as many as fit, but at least a few. @param {Branch} tree */
 function levelsToShow(tree) {
   let level = tree.children ?? [],
     depth = 1;
@@ -142,7 +142,7 @@ export function leaves(tree) {
 }
 
 /**
- * ECharts' form of a branch; a group has the color of what takes most of its time.
+ * A branch in the form of ECharts; a group has the color of the kind with the most time in the group.
  * @param {Branch} branch
  * @param {Kind[]} kinds
  * @returns {any}

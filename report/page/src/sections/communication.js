@@ -77,7 +77,7 @@ const collectivePlace = ({ collective, dtype, bytes }) => ({
   orElse: { gpu: true, has: (columns, i) => columns.comm[i] >= 0 },
 });
 
-/** Bytes of the larger side; a `Comm` stores the bytes of its input. @param {Row} comm */
+/** Bytes of the larger of input and output; a `Comm` stores the bytes of its input. @param {Row} comm */
 function messageOf({ bytes, in_nelems, out_nelems }) {
   const given = in_nelems || out_nelems;
   return bytes === null || !given ? bytes : Math.floor(bytes / given) * Math.max(in_nelems ?? 0, out_nelems ?? 0);

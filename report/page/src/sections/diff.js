@@ -11,7 +11,7 @@ import { findingsSection } from "./findings.js";
 
 const WORTH_OPENING = 0.03; // share of the largest change; smaller branches of the call tree are closed
 
-/** A row with the values of its sides A and B as its own: `a_count`, `b_count`. @param {Row} row @returns {Row} */
+/** A row with the values of sides A and B as columns: `a_count`, `b_count`. @param {Row} row @returns {Row} */
 const flat = ({ a, b, ...row }) => ({ ...row, ...prefixed("a_", a), ...prefixed("b_", b) });
 
 /** @param {string} prefix @param {Row | null} side */
@@ -48,7 +48,7 @@ function diffOverview(report) {
   );
 }
 
-/** Source lines, those that call other operators first. @param {Report} report */
+/** Source lines; lines that call other operators come first. @param {Report} report */
 function diffLines(report) {
   const { lines } = differenceOf(report);
   if (!lines.length) return null;
@@ -155,7 +155,7 @@ function diffPaths(report) {
 }
 
 /**
- * Rows in depth-first order as nested lists that open and close.
+ * Nested lists that open and close, from rows in depth-first order.
  * @param {Row[]} rows
  * @param {string} key
  * @param {string} total
@@ -214,5 +214,5 @@ function diffRanks(report) {
   );
 }
 
-/** In their order on the page. @type {Section[]} */
+/** Sections in page order. @type {Section[]} */
 export const DIFF_SECTIONS = [diffOverview, findingsSection, diffRanks, diffLines, diffIterations, diffPaths, diffTables];

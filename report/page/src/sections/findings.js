@@ -109,7 +109,7 @@ function findingCard(report, finding, at) {
 /** @param {(any[] | null | "")[]} rows @returns {any[][]} */
 const rowsOnly = (rows) => rows.filter((row) => row !== null && row !== "");
 
-/** The gain as a part of the whole, with its interval. @param {Gain} gain @param {number | null} makespan */
+/** A bar of the gain and its interval as shares of the total time. @param {Gain} gain @param {number | null} makespan */
 function gainBar({ ns, low_ns, high_ns }, makespan) {
   const part = (/** @type {number} */ value) => `${Math.max(0, Math.min(100, (100 * value) / (makespan || 1))).toFixed(2)}%`;
   return el(
@@ -120,7 +120,7 @@ function gainBar({ ns, low_ns, high_ns }, makespan) {
   );
 }
 
-/** A command with a button that copies it. @param {string} text */
+/** A command with a button that copies the command. @param {string} text */
 function commandOf(text) {
   const copy = el("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}`, title: "Copy the command" }, "Copy");
   copy.addEventListener("click", async () => {
@@ -145,7 +145,7 @@ function placesOf({ kernel, operator, stream, rows, start_ns, end_ns }) {
 }
 
 /**
- * Line › module › operator › kernel, each a button that leads to it.
+ * Line › module › operator › kernel, as buttons that lead to the place.
  * @param {Finding} finding
  * @param {Go | null} go
  */
@@ -173,7 +173,7 @@ function chainOf({ where }, go) {
 }
 
 /**
- * Go to a place of a finding, on its rank.
+ * Go to a place of a finding, on the rank of the place.
  * @param {HTMLElement} card
  * @param {Report} report
  * @param {Finding} finding

@@ -79,7 +79,7 @@ class Flame {
     new ResizeObserver(() => this.width !== this.boxes.clientWidth && this.draw()).observe(this.boxes);
   }
 
-  /** Search, and go from hit to hit: the longest first. @param {string} text */
+  /** Search, and go from hit to hit, the longest first. @param {string} text */
   search(text) {
     this.text = text.toLowerCase();
     this.hits = [];
@@ -103,7 +103,7 @@ class Flame {
     this.said.textContent = `${this.at + 1} of ${integers.format(this.hits.length)} places`;
   }
 
-  /** Fill the width with a node; its callers stay above it. @param {FlameNode} node */
+  /** Zoom a node to the full width; its callers stay above. @param {FlameNode} node */
   zoom(node) {
     this.shown = node;
     if (!this.visible(this.current)) this.current = node;
@@ -227,7 +227,7 @@ export function flameSection(report, rank) {
   return section(
     "flame",
     "CPU time",
-    "Call tree per thread. A box is all calls with the same name and caller; its width is their time. Click or press Enter to zoom in; arrow keys move.",
+    "Call tree per thread. A box joins all calls with the same name and caller; its width is their total time. Click or press Enter to zoom in; arrow keys move.",
     card(null, null, legend(FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)), { more }), flame.node),
   );
 }

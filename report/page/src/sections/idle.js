@@ -52,7 +52,7 @@ export function idleSection(report, rank) {
   );
 }
 
-/** What streams take if no start times were recorded: nothing is known of busy and idle time. @param {Row[]} streams */
+/** Sums of durations per stream if no start times were recorded, so busy and idle time are unknown. @param {Row[]} streams */
 function streamSums(streams) {
   return section(
     "idle",
@@ -62,7 +62,7 @@ function streamSums(streams) {
   );
 }
 
-/** Why a device has nothing to run. @param {Row} gap */
+/** Cause of a gap: why the device has nothing to run. @param {Row} gap */
 function gapCause({ before, after, launch_ns }) {
   if (!after) return "no later event";
   const late = launch_ns === null ? "launch not in the trace" : launch_ns > 0 ? "launched late" : LAUNCHED;
@@ -72,7 +72,7 @@ function gapCause({ before, after, launch_ns }) {
 /** The longest event of a device or stream. @type {PlaceOf} */
 export const lanePlace = ({ device, stream }) => ({ gpu: true, device, stream });
 
-/** A stream, with its device where there are several. @param {Row} stream @param {boolean} several */
+/** Name of a stream, with its device if there are several. @param {Row} stream @param {boolean} several */
 function streamName({ device, stream }, several) {
   return several ? `GPU ${device} · stream ${stream}` : `stream ${stream}`;
 }

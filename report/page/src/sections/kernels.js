@@ -22,7 +22,7 @@ export function kernelsSection(report, rank) {
   return section(
     "kernels",
     "Kernels and roofline",
-    "Kernels against the peaks of the device. Memory bandwidth limits kernels under the slope, compute kernels under the roof. The area of a mark is its share of the time.",
+    "Kernels against the peaks of the device. Memory bandwidth limits kernels below the slope; peak FLOP rate limits kernels below the flat roof. The area of a mark is its share of the time.",
     points.length
       ? rooflineCard(report, rank, points)
       : card(
@@ -47,7 +47,7 @@ export function kernelsSection(report, rank) {
 const sumOf = (rows, key) => rows.reduce((sum, row) => sum + (row[key] ?? 0), 0);
 
 /**
- * A rate, or a share of a peak, of several kernels: the mean over the time in which their amounts are known.
+ * Mean rate, or mean share of a peak, of the kernels whose amounts are known, weighted by time.
  * @param {Row[]} rows
  * @param {string} key
  * @param {string} amount
@@ -61,7 +61,7 @@ function meanRate(rows, key, amount, rate = key) {
 }
 
 /**
- * Kernels of one readable name on a device as one row, under the name of the longest.
+ * Merge kernels with the same readable name on a device into one row with the name of the longest kernel.
  * @param {Row[]} rows
  * @returns {Row[]}
  */

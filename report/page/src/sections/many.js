@@ -13,7 +13,7 @@ const OTHERS = 0;
 const STANDS_OUT = 1;
 
 /**
- * Ranks as dots, a quantity upwards; those that stand out in another color, those in detail open on a click.
+ * Chart of a quantity, one dot per rank. Outliers have another color; a click opens a rank shown in detail.
  * @param {ManyRanks} many
  * @param {Quantity} quantity
  * @param {(rank: number) => void} choose

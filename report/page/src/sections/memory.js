@@ -76,7 +76,7 @@ function memoryCard(rank, one, holders) {
 const peakPlace = (rank, { peak_ns }) => ({ from: peak_ns - rank.start_ns, to: peak_ns - rank.start_ns });
 
 /**
- * The longest call of a row that allocated; null if the trace has none.
+ * The longest call of a row that allocated memory; null if the trace has no such call.
  * @type {(row: Row) => Place | null}
  */
 const holderPlace = ({ operator, source }) =>

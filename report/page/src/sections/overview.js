@@ -9,7 +9,7 @@ import { numberOf, plain, show } from "../units.js";
 import { rankName, stragglerOf } from "./straggler.js";
 
 /**
- * GPU time of a trace, all devices together, in disjoint parts that sum to the window.
+ * GPU time of a trace over all devices, split into parts that sum to the window.
  * @param {Rank} rank
  */
 export function deviceParts(rank) {
@@ -152,7 +152,7 @@ function servedNote(phases) {
 }
 
 /**
- * Damage of the inputs of all ranks: numbers of a broken trace do not cover the whole run.
+ * Notes on damaged inputs of all ranks: numbers from a damaged trace do not cover the whole run.
  * @param {Report} report
  */
 export function warnings(report) {

@@ -121,7 +121,7 @@ export class RankAxis {
     this.view(around - (around - this.from) * factor, around + (this.to - around) * factor);
   }
 
-  /** Go to a collective: it fills the middle of the view. @param {number} at */
+  /** Go to a collective and zoom until the collective fills the middle of the view. @param {number} at */
   go(at) {
     const all = this.job.collectives;
     if (!all.length) return;
@@ -218,7 +218,7 @@ export class RankAxis {
     return this.tops[rank] + this.job.ranks[rank].lanes.length * RANK_LANE;
   }
 
-  /** The collective at a place of the canvas, −1 for none. @param {number} x @param {number} y */
+  /** The collective at a position of the canvas, −1 for none. @param {number} x @param {number} y */
   collectiveAt(x, y) {
     const time = this.time(x),
       slack = (2 * (this.to - this.from)) / this.width;
@@ -333,7 +333,7 @@ export class RankAxis {
   }
 
   /**
-   * What joins the bars of a collective from rank to rank.
+   * Draw the lines that connect the bars of a collective from rank to rank.
    * @param {CanvasRenderingContext2D} pen
    * @param {Collective} one
    * @param {boolean} picked

@@ -83,7 +83,7 @@ function stepTip(rank, row) {
   ]);
 }
 
-/** A lane a phase, with its steps from start to end. @param {Rank} rank @param {Row[]} steps @param {Kind[]} present */
+/** One lane per phase, with the steps of the phase. @param {Rank} rank @param {Row[]} steps @param {Kind[]} present */
 function phaseBars(rank, steps, present) {
   const node = el("div"),
     lane = new Map(present.map((phase, at) => [phase.name, at]));
@@ -117,7 +117,7 @@ function phaseBars(rank, steps, present) {
 }
 
 /**
- * A point a step over the trace's time.
+ * One point per step over the time of the trace.
  * @param {Rank} rank
  * @param {Row[]} rows
  * @param {Kind[]} present
@@ -149,8 +149,8 @@ function overTime(rank, rows, present, key, unit) {
 }
 
 /**
- * What steps compute a second against their intensity, over the time in which the device worked; null where no work is
- * known.
+ * FLOP rate of steps, over GPU busy time, against arithmetic intensity; null if no FLOPs and bytes
+ * are known.
  * @param {Rank} rank
  * @param {Row[]} steps
  * @param {Kind[]} present

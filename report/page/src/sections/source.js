@@ -29,7 +29,7 @@ export function sourceSection(report, rank) {
       sources.map((row) => ({
         ...row,
         place: `${row.file}:${row.line}`,
-        remark: [row.own ? "" : "not own code", row.fused ? `${row.fused} fused` : ""].filter(Boolean).join(", "),
+        remark: [row.own ? "" : "library code", row.fused ? `${row.fused} fused` : ""].filter(Boolean).join(", "),
       })),
       { sort: heat, jump: sourcePlace },
     ),
@@ -47,7 +47,7 @@ const phasePlace = ({ phase, launches }) => ({
 });
 
 /**
- * Files, most time first, with their lines in order; a bar shows the time of a line.
+ * Files in order of falling time, with their lines in order; a bar shows the time of a line.
  * @param {Row[]} sources
  * @param {string} heat
  * @param {string | null} note

@@ -8,7 +8,7 @@ export function rankName(rank) {
 }
 
 /**
- * The rank that makes the others wait longest, and how often it is last to arrive; null if no rank is known to wait.
+ * The rank that other ranks wait for longest, and how often this rank arrives last; null if no waits are known.
  * @param {Report} report
  * @returns {{name: string, text: string} | null}
  */

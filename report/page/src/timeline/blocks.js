@@ -10,7 +10,7 @@ export const LANE_GAP = 7;
 export const LEAST_VIEW_NS = 50;
 
 /**
- * Runs of blocks of one lane and depth; blocks come sorted by lane, depth, start.
+ * Runs of blocks with the same lane and depth; blocks are sorted by lane, depth and start.
  * @param {{lane: number[], depth: number[], ts: number[]}} blocks
  * @returns {LaneRow[]}
  */
@@ -24,7 +24,7 @@ export function rowsOf({ lane, depth, ts }) {
   return rows;
 }
 
-/** The strip above the timeline, and moving by dragging. @param {number} startValue @param {number} endValue */
+/** The zoom strip above the timeline, and moving by dragging. @param {number} startValue @param {number} endValue */
 export function zoomOf(startValue, endValue) {
   return [
     {
@@ -57,7 +57,7 @@ export function zoomOf(startValue, endValue) {
   ];
 }
 
-/** Of each block the number of its first event; blocks follow one another as events do. @param {number[]} count */
+/** Number of the first event of each block; blocks are in the order of events. @param {number[]} count */
 export function numbersOf(count) {
   let next = 0;
   return count.map((events) => (next += events) - events);

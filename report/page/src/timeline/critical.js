@@ -46,7 +46,7 @@ export class CriticalPath {
   }
 
   /**
-   * Elements in the view, none while they are being decoded; if there are too many, the main kind of each tile.
+   * Elements in the view, empty while tiles are decoded; if there are too many, the main kind of each tile.
    * @param {number} from
    * @param {number} to
    */
@@ -65,7 +65,7 @@ export class CriticalPath {
         yield { number: tile.first + i, ts: tile.ts[i], dur: tile.dur[i], kind: tile.kind[i], event: tile.event[i] };
   }
 
-  /** To the next element, or the one before; from the selected event if none was walked to. @param {number} step */
+  /** Go to the next or previous element, at first from the selected event. @param {number} step */
   async walk(step) {
     const { from, inspector } = this.timeline;
     if (!this.size || !inspector || this.walking) return;

@@ -22,7 +22,7 @@ export class Details {
   }
 
   /**
-   * All that is known of an event: its columns and `sources` and `targets`, [{kind, other}].
+   * All details of an event: its columns, `sources` and `targets`, [{kind, other}].
    * @param {number} number
    * @returns {Promise<DetailedEvent>}
    */

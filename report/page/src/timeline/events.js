@@ -5,18 +5,18 @@ import { integers } from "../units.js";
 const MOST_CHECKED = 400; // events whose details are compared one by one
 
 /**
- * A place in the timeline, of which the longest event is shown:
- * - `event`: the number of one; or `from` and `to`, ns: a span of time;
- * - `gpu` (events of devices or calls of the host), `device`, `stream`: its lane;
- * - `name`: its full name, or `codes`, names by their place in the page's list; `op`: the topmost operator that
+ * A place in the timeline; the timeline shows the longest event there:
+ * - `event`: number of an event; or `from` and `to`, ns: a time span;
+ * - `gpu` (GPU events or CPU calls), `device`, `stream`: lane of the event;
+ * - `name`: full name, or `codes`: name codes of the page; `op`: the topmost operator that
  *   launched it;
- * - `has`: what its columns of `Details` say, (columns, at, texts, name) => boolean;
- * - `fits`: what all that is known of it says, async (event, texts) => boolean, asked of the longest ones;
- * - `gap`: the longest time between events of its lane instead;
- * - `orElse`: another place, where there is no such event.
+ * - `has`: a test of the columns of `Details`, (columns, at, texts, name) => boolean;
+ * - `fits`: a test of all details, async (event, texts) => boolean, called for the longest events;
+ * - `gap`: show the longest gap between the events of the lane instead;
+ * - `orElse`: another place, if there is no such event.
  */
 /**
- * Events of a place in order of time, [{number, ts, dur}]; of the step that the page is of, if any.
+ * Events of a place in order of time, [{number, ts, dur}], only in the shown step if there is one.
  * @param {Timeline} timeline
  * @param {Place} place
  * @returns {Promise<Found[]>}
@@ -49,7 +49,7 @@ export async function eventsOf(timeline, { gpu, device, stream, name, codes, op,
 const codesOf = (names, name) => new Set(names.flatMap((one, i) => (one === name ? [i] : [])));
 
 /**
- * Number of the longest of some events; with `fits` of those that do.
+ * Number of the longest event, or of the longest event that passes `fits`.
  * @param {Timeline} timeline
  * @param {Found[]} found
  * @param {Place["fits"]} [fits]
@@ -64,7 +64,7 @@ export async function longestOf(timeline, found, fits) {
   return null;
 }
 
-/** The longest gap of some events, {from, to}. @param {{ts: number, dur: number}[]} found */
+/** The longest gap between some events, {from, to}. @param {{ts: number, dur: number}[]} found */
 export function longestGap(found) {
   let best = null,
     reach = found[0]?.ts;
@@ -78,7 +78,7 @@ export function longestGap(found) {
 /** Events to go through in order of time. */
 export class Hits {
   /**
-   * `numbers`: of the events; `at`: place of the one that is shown, −1 for none.
+   * `numbers`: event numbers; `at`: position of the shown event, −1 for none.
    * @param {Timeline} timeline
    * @param {number[]} numbers
    * @param {number} at

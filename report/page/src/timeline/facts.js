@@ -4,7 +4,7 @@ import { plain, show } from "../units.js";
 
 /** @type {Record<string, [string, string]>} */
 export const RELATION_TEXTS = {
-  // kind of relation: what its source is to the event, what its target is
+  // labels per kind of relation: for the source of an event, and for the target
   caller: ["Called by", "Calls"],
   operator: ["Launching operator", "GPU work launched"],
   launch: ["Launch call", "Launches"],
@@ -54,7 +54,7 @@ export function regions(texts, path) {
 }
 
 /**
- * Phase, module, source line and stack of an event; `modules` are shown already.
+ * Phase, module, source line and stack of an event; `modules` are already shown.
  * @param {DetailedEvent} event
  * @param {Texts} texts
  * @param {string[]} modules
@@ -107,7 +107,7 @@ export function callFacts(event, texts) {
 
 const OVER_PEAK = "above the peak: the peak or the FLOPs are wrong for this kernel";
 
-/** A share of a peak; why it can be above it. @param {string} key @param {string} label @param {number} share */
+/** A share of a peak; explains a share above 100 %. @param {string} key @param {string} label @param {number} share */
 const peakShare = (key, label, share) =>
   fact(key, label, share, share > 1 ? `${show(share, "share")} (${OVER_PEAK})` : show(share, "share"));
 
@@ -118,8 +118,8 @@ const extents = (value) =>
 /** @param {any} value @param {number} most */
 export const within = (value, most = Infinity) => typeof value === "number" && value >= 0 && value <= most;
 
-// Arguments of a launch: label, and the text of a value, null for one that cannot be right. Kineto divides all blocks
-// and warps of a launch by the number of SMs, however many of them run at a time; an occupancy is a whole percentage.
+// Arguments of a launch: label, and the text of a value, null for an impossible value. Kineto divides all blocks
+// and warps of a launch by the number of SMs, even if few run at a time; an occupancy is a whole percentage.
 /** @type {Record<string, [string, (value: any) => string | null]>} */
 const LAUNCH_FACTS = {
   grid: ["Grid", extents],
@@ -163,7 +163,7 @@ function commText(name, value, unit) {
   return Array.isArray(value) ? value.join(", ") : unit ? show(value, unit) : String(value);
 }
 
-/** Facts of a communication; those that are not recorded are left out. @param {Row} comm */
+/** Recorded facts of a communication. @param {Row} comm */
 function commFacts(comm) {
   return Object.entries(comm).map(([name, value]) => {
     const [label, unit] = COMM_FACTS[name],
@@ -172,7 +172,7 @@ function commFacts(comm) {
   });
 }
 
-/** Facts of a launch's arguments; those that are not recorded, or cannot be right, are left out. @param {Row} config */
+/** Arguments of a launch that are recorded and possible. @param {Row} config */
 function launchFacts(config) {
   return Object.entries(config).map(([name, value]) => {
     const [label, textOf] = LAUNCH_FACTS[name],

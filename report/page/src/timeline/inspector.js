@@ -14,7 +14,7 @@ const ARROWS = 80;
 const LONG_FACT = 90; // characters; longer texts get a separate line
 
 export class Inspector {
-  /** `devices`: of the analysis, with their peaks. @param {Timeline} timeline @param {Record<string, Row>} devices */
+  /** `devices`: devices and their peaks. @param {Timeline} timeline @param {Record<string, Row>} devices */
   constructor(timeline, devices) {
     this.timeline = timeline;
     this.devices = devices;
@@ -47,7 +47,7 @@ export class Inspector {
     if (operator) operator.full = texts.names[operator.name];
     const callers = (await this.callersOf(operator ?? event)).map((one) => texts.names[one.name]);
     const arrows = await this.arrowsOf(event);
-    if (asked !== this.asked) return; // another one was selected meanwhile
+    if (asked !== this.asked) return; // another event was selected meanwhile
     this.event = event;
     this.arrows = arrows;
     this.panel(event, texts, operator, callers);
@@ -61,7 +61,7 @@ export class Inspector {
     this.node.dataset.event = number; // all is there
   }
 
-  /** The calls around a call, outermost first; those on this page. @param {DetailedEvent} event */
+  /** The calls around a call that are on the page, outermost first. @param {DetailedEvent} event */
   async callersOf(event) {
     const found = [];
     for (let at = Details.first(event.sources, "caller"); at !== null; ) {
@@ -82,7 +82,7 @@ export class Inspector {
   }
 
   /**
-   * Arrows of an event: its relations but to callees, and those of the launch call or of the operator in between.
+   * Arrows of an event: its relations except to callees, plus relations of the launch call or operator in between.
    * @param {DetailedEvent} event
    * @returns {Promise<Arrow[]>}
    */
@@ -173,7 +173,7 @@ export class Inspector {
   }
 
   /**
-   * Lists of related events by kind; side 0: what the event follows, 1: what follows it.
+   * Lists of related events by kind; side 0: events before this event, 1: events after it.
    * @param {Relation[]} related
    * @param {0 | 1} side
    */
@@ -225,7 +225,7 @@ export class Inspector {
     );
   }
 
-  /** Bring an event into view, at the scale of the view where that shows it. @param {TimelineEvent} event */
+  /** Move an event into view; keep the zoom if the event is wide enough to see. @param {TimelineEvent} event */
   reveal(event) {
     const { timeline } = this,
       { ts, dur, lane, depth } = event,
@@ -242,7 +242,7 @@ export class Inspector {
     if (y < 70 || y > innerHeight - 40) scrollBy({ top: y - innerHeight / 3, behavior: "instant" });
   }
 
-  /** Number of the first single event in the view, of the topmost lane that has one; null without one. */
+  /** Number of the first unmerged event in the topmost visible lane with such an event; null if there is none. */
   firstInView() {
     const { timeline } = this;
     for (const [start, , , i, , , place] of timeline.visible()) {
@@ -252,7 +252,7 @@ export class Inspector {
     return null;
   }
 
-  /** Follow a relation: to its source where the event has one, else to its target. @param {[string, 0 | 1][]} kinds */
+  /** Follow a relation to its source if the event has one, or else to its target. @param {[string, 0 | 1][]} kinds */
   follow(...kinds) {
     if (!this.event) return;
     const { sources, targets } = this.event;
@@ -263,7 +263,7 @@ export class Inspector {
   }
 
   /**
-   * To the event beside the selected one in its row; without one to the first that is in the view.
+   * Go to the event next to the selected event in its row; without a selection, to the first event in view.
    * @param {number} step
    */
   beside(step) {
@@ -275,7 +275,7 @@ export class Inspector {
     if (lane === this.event.lane && depth === this.event.depth) this.select(next, { reveal: true });
   }
 
-  /** What to do on a key; undefined for others. @param {string} key @returns {(() => unknown) | undefined} */
+  /** Action of a key; undefined for other keys. @param {string} key @returns {(() => unknown) | undefined} */
   act(key) {
     return {
       ArrowLeft: () => this.beside(-1),
@@ -296,7 +296,7 @@ export class Inspector {
   }
 }
 
-/** Select the event that the page's address names: report.html#event-123. */
+/** Select the event in the address of the page: report.html#event-123. */
 export function selectFromAddress() {
   const number = Number(/^#event-(\d+)$/.exec(location.hash)?.[1] ?? NaN);
   const { timeline } = page;

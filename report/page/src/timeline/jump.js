@@ -8,7 +8,7 @@ import { isText } from "../units.js";
 import { eventsOf, Hits, longestGap, longestOf } from "./events.js";
 
 /**
- * Show a place in the timeline; the element that led there is what `goBack` returns to.
+ * Show a place in the timeline; `goBack` returns to the element that led there.
  * @param {Place} place
  * @param {HTMLElement | null} from
  */
@@ -30,7 +30,7 @@ export async function jumpTo(place, from = null) {
     hits = found.map((one) => one.number);
     number = (await longestOf(timeline, found, place.fits)) ?? (await longestOf(timeline, found));
   }
-  if (number === null || number === undefined) return timeline.picked.replaceChildren("Not in the timeline: what this row is of has no event there.");
+  if (number === null || number === undefined) return timeline.picked.replaceChildren("This row has no event in the timeline.");
   if (place.fits || !hits.length) hits = place.events ?? [number];
   timeline.hits = new Hits(timeline, hits, hits.indexOf(number));
   bringIntoView(timeline.node);
@@ -39,7 +39,7 @@ export async function jumpTo(place, from = null) {
   timeline.node.dataset.jumped = number;
 }
 
-/** A span of time, or without tiles the longest call of a name. @param {Place} place */
+/** A time span, or on a page without tiles the longest call with the name. @param {Place} place */
 function jumpToTime({ from, to, name }) {
   const timeline = shownTimeline(),
     { names, found } = timeline.data,
@@ -55,7 +55,7 @@ function jumpToTime({ from, to, name }) {
   timeline.node.dataset.jumped = `${from} ${to}`;
 }
 
-/** To the row or card that led here. */
+/** Go back to the row or card that led to the timeline. */
 export function goBack() {
   const { cameFrom } = page;
   if (!cameFrom?.isConnected) return;
@@ -64,7 +64,7 @@ export function goBack() {
 }
 
 /**
- * The place of a row without one of its own: the call or kernel that one of its texts names.
+ * A place for a row without a place: the call or kernel that is named in the row.
  * @param {TableColumn[]} columns
  * @param {Row} row
  * @returns {Place | null}
@@ -76,7 +76,7 @@ export function namedPlace(columns, row) {
   return column ? { name: row[column.key] } : null;
 }
 
-/** What finds the row of a fact of an event in a table. @type {Record<string, [string, (value: any) => (row: Row) => boolean]>} */
+/** Functions that find the table row of a fact, by kind of fact. @type {Record<string, [string, (value: any) => (row: Row) => boolean]>} */
 const ROWS_OF_FACTS = {
   kernel: ["kernels", (name) => (row) => (row.members ?? [row.kernel]).includes(name)],
   call: ["operators", (name) => (row) => row.op === name],
@@ -88,7 +88,7 @@ const ROWS_OF_FACTS = {
 };
 
 /**
- * A button that leads from a fact to its row in a table; null where no table has one.
+ * A button that leads from a fact to its row in a table; null if no table has the row.
  * @param {string} key
  * @param {any} value
  * @param {string | null} text

@@ -4,14 +4,14 @@ import { el } from "../dom.js";
 
 const KEYS = [
   ["w s a d", "zoom in and out, move left and right"],
-  ["← →", "event before or after the selected one in its row; without one, the first in view"],
+  ["← →", "previous or next event in the row of the selected event; without a selection, the first event in view"],
   ["↑", "to the launch call, the operator, the caller"],
   ["↓", "to the called operator or launched kernel"],
   ["o", "kernel → its operator"],
   ["l", "kernel → its launch call"],
   ["k", "operator or launch call → its first kernel"],
   ["b", "forward ↔ backward operator"],
-  ["g h", "to the event that it waits for or reads from; to the event that waits for it or reads it"],
+  ["g h", "to the event that the selected event waits for or reads from; to the event that waits for it or reads it"],
   ["n p", "next and previous element of the critical path"],
   ["c", "show or hide the critical path"],
   [". ,", "next and previous event of the search, or of the row that led here"],
@@ -20,8 +20,8 @@ const KEYS = [
   ["m", "table of the events during the selected event"],
   ["[ ]", "start and end of a span at the selected event's start and end"],
   ["Shift + drag", "select a span, for a table of its events"],
-  ["Enter", "to the details; Esc back, and again to close them"],
-  ["?", "this list"],
+  ["Enter", "to the details; Esc goes back, and Esc again closes the details"],
+  ["?", "show this list"],
 ];
 
 export function keyHelp() {

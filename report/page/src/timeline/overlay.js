@@ -12,7 +12,7 @@ const ARROW_COLORS = { caller: 9, operator: 4, launch: 4, forward: 5, data: 3, c
 const LEAST_ELEMENT_PX = 1.5;
 
 /**
- * Series of the timeline's chart that draws over the calls; `timeline.overlays` has what.
+ * Chart series that draws `timeline.overlays` over the calls.
  * @param {Timeline} timeline
  */
 export function overlaySeries(timeline) {
@@ -30,7 +30,7 @@ export function overlaySeries(timeline) {
   };
 }
 
-/** Data of that series: from, to of each thing that is drawn. @param {Timeline} timeline */
+/** Data of the overlay series: start and end of each shape. @param {Timeline} timeline */
 export function overlayData(timeline) {
   timeline.overlays = [...spanOf(timeline), ...pathOf(timeline), ...arrowsOf(timeline), ...selectedOf(timeline)];
   return timeline.overlays.map(({ from, to }) => [from, to]);
@@ -40,7 +40,7 @@ export function overlayData(timeline) {
 export const at = (api, time) => api.coord([time, 0])[0];
 
 /**
- * A rectangle from one time to another, `out` px larger on all sides.
+ * A rectangle between two times, `out` px larger on all sides.
  * @param {number} from
  * @param {number} to
  * @param {number} y
@@ -74,7 +74,7 @@ function* spanOf(timeline) {
 }
 
 /**
- * Arrows from the end of what comes first to where what follows begins; from a caller, to where its callee begins.
+ * Arrows from the end of an event to the start of the next event; from a caller, to the start of its callee.
  * @param {Timeline} timeline
  * @returns {Generator<Overlay>}
  */
@@ -136,7 +136,7 @@ function withHead(line, points, color) {
 }
 
 /**
- * The strip, its elements as wide as a pixel at least, and the chain of those that can be seen.
+ * The strip with elements at least one pixel wide, and the chain of visible elements.
  * @param {Timeline} timeline
  * @returns {Generator<Overlay>}
  */

@@ -5,7 +5,7 @@ import { shownTimeline } from "../state.js";
 import { Details } from "./details.js";
 
 /**
- * "file:line" of the innermost line of own code that an event is of.
+ * "file:line" of the innermost line of user code of an event.
  * @param {Texts} texts
  * @param {number} entry
  * @returns {string}
@@ -15,10 +15,10 @@ function lineOf(texts, entry) {
   return (entry >= 0 && stacks?.lines[stacks.line[entry]]?.replace(/ \(.*\)$/s, "")) || "";
 }
 
-/** Label of the shapes of a signature: "[8,4],[4,2]". @param {Row | undefined} signature @returns {string} */
+/** Shapes of a signature as a label: "[8,4],[4,2]". @param {Row | undefined} signature @returns {string} */
 export const shapesLabel = (signature) => signature?.shapes.map((/** @type {number[]} */ shape) => `[${shape.join(",")}]`).join(",") ?? "";
 
-/** The call that launched a device event, itself if it is a call. @param {DetailedEvent} event */
+/** The call that launched a device event; a call returns itself. @param {DetailedEvent} event */
 export async function callOf(event) {
   const number = event.gpu ? Details.first(event.sources, "operator") : event.number;
   return number === null ? null : shownTimeline().details.of(number);
@@ -42,7 +42,7 @@ export async function topOf(call) {
 export const ofLine = (line, gpu) => ({ gpu, has: (columns, i, texts) => lineOf(texts, columns.entry[i]) === line });
 
 /**
- * The events of a module, or where it stands for several ("Layer × 12") of any of them.
+ * The events of a module, or of any of several modules ("Layer × 12").
  * @param {string} module
  * @returns {Place}
  */
@@ -56,7 +56,7 @@ export function ofModule(module) {
   };
 }
 
-/** The events of some rows of the ET+, by their ids. @param {number[]} ids @param {boolean} [gpu] @returns {Place} */
+/** The events of ET+ nodes, by node id. @param {number[]} ids @param {boolean} [gpu] @returns {Place} */
 export function ofRows(ids, gpu) {
   const wanted = new Set(ids);
   return { gpu, has: ({ id }, i) => wanted.has(id[i]) };

@@ -22,7 +22,7 @@ export class TimelineSearch {
     this.said = el("span", { class: "said", id: "search-said", role: "status" });
     this.list = el("div", { class: "found", hidden: true });
     this.node = el("div", { class: "searching" }, this.input, this.list);
-    /** Of the list: names, then places. @type {(FoundName & FoundPlace)[]} */
+    /** List entries: names, then places. @type {(FoundName & FoundPlace)[]} */
     this.rows = [];
     this.at = -1; // in the list
     this.input.addEventListener("input", () => this.find(this.input.value));
@@ -45,7 +45,7 @@ export class TimelineSearch {
     }
   }
 
-  /** Show what matches, dim the rest, and list the names. @param {string} text */
+  /** Highlight matching calls, dim the others, and list the names. @param {string} text */
   find(text) {
     const { timeline } = this,
       { names, found, places, kinds } = timeline.data,
@@ -80,7 +80,7 @@ export class TimelineSearch {
     timeline.redraw();
   }
 
-  /** To the longest call of a name, or the longest event of a source line or module. @param {number} at */
+  /** Go to the longest call of a name, or the longest event of a source line or module. @param {number} at */
   choose(at, done = false) {
     const { timeline } = this,
       one = this.rows[at];
@@ -102,7 +102,7 @@ export class TimelineSearch {
   }
 
   /**
-   * To the next call of those found, or the one before: of the name chosen in the list, else of all.
+   * Go to the next or previous hit, among the calls of the name chosen in the list or else among all hits.
    * @param {number} by
    */
   async step(by) {

@@ -9,7 +9,7 @@ export class SelectedSpan {
   /** @param {Timeline} timeline */
   constructor(timeline) {
     this.timeline = timeline;
-    /** Its ends, ns. @type {{from: number, to: number} | null} */
+    /** Ends of the span, ns. @type {{from: number, to: number} | null} */
     this.selected = null;
     this.asked = 0;
     const label = "Events in the selected span";
@@ -19,7 +19,7 @@ export class SelectedSpan {
       frame.addEventListener(kind, (/** @type {MouseEvent} */ event) => this.press(event, kind), true);
   }
 
-  /** Shift and drag; the chart does not see it. @param {MouseEvent} event @param {string} kind */
+  /** Handle Shift + drag, which the chart does not receive. @param {MouseEvent} event @param {string} kind */
   press(event, kind) {
     if (!event.shiftKey || event.button !== 0) return;
     event.stopPropagation();
@@ -46,7 +46,7 @@ export class SelectedSpan {
     this.timeline.redraw();
   }
 
-  /** One end of the span at a time; the other one at the view's. @param {"from" | "to"} which @param {number} time */
+  /** Set an end of the span; by default it reaches to the end of the view. @param {"from" | "to"} which @param {number} time */
   setEnd(which, time) {
     const { from, to } = this.timeline,
       { selected } = this;
@@ -54,7 +54,7 @@ export class SelectedSpan {
     else this.set(selected && selected.from < time ? selected.from : from, time);
   }
 
-  /** Select a span, ns, and list what runs in it. @param {number} one @param {number} other */
+  /** Select a span, ns, and list the events in it. @param {number} one @param {number} other */
   async set(one, other) {
     const { from, to } = this.preview(one, other);
     if (to <= from) return this.clear();
@@ -64,7 +64,7 @@ export class SelectedSpan {
   }
 
   /**
-   * Number and time within the span, by kind and name and by launching operator; null if not wanted any more.
+   * Count and time within the span, by kind and name and by launching operator; null once `wanted` is false.
    * @param {number} from
    * @param {number} to
    * @param {() => boolean} wanted

@@ -2,7 +2,7 @@
 
 import { unpackColumns } from "../packed.js";
 
-const MOST_TILES = 400; // that one view may ask for; with more, merged blocks are drawn
+const MOST_TILES = 400; // most tiles that a view may request; with more, merged blocks are drawn
 const KEPT_TILES = 600;
 
 /** @type {TileData} */
@@ -10,18 +10,18 @@ export const NO_TILES = { fields: [], lane: [], depth: [], from: [], to: [], cou
 
 export class Tiles {
   /**
-   * `changed` is called when tiles that a view asked for have been decoded.
+   * `changed` is called when the requested tiles are decoded.
    * @param {TileData | null} tiles
    * @param {() => void} changed
    */
   constructor(tiles, changed) {
     this.tiles = tiles ?? NO_TILES;
     this.changed = changed;
-    /** Tiles by number, those used last at the end. @type {Map<number, Tile>} */
+    /** Tiles by number, the most recently used last. @type {Map<number, Tile>} */
     this.decoded = new Map();
     /** @type {Set<number>} */
     this.pending = new Set();
-    /** "lane depth" to [first tile, end). @type {Map<string, [number, number]>} */
+    /** Range of tiles, [first, end), by "lane depth". @type {Map<string, [number, number]>} */
     this.rows = new Map();
     /** Number of each tile's first event. @type {number[]} */
     this.first = [];
@@ -37,7 +37,7 @@ export class Tiles {
   }
 
   /**
-   * Tiles of a row that reach into a time span.
+   * Tiles of a row that overlap a time span.
    * @param {number} lane
    * @param {number} depth
    * @param {number} from
@@ -49,8 +49,8 @@ export class Tiles {
   }
 
   /**
-   * Decoded tiles of each of some rows in a time span, null for a row of which some are not there yet (they are
-   * fetched); null for all where they are too many.
+   * Decoded tiles per row in a time span; null for a row with tiles that are still being decoded
+   * (this call starts decoding), and null instead of the list if there are no tiles or too many.
    * @param {{lane: number, depth: number}[]} rows
    * @param {number} from
    * @param {number} to
@@ -121,7 +121,7 @@ export class Tiles {
     return { lane: this.tiles.lane[tile], depth: this.tiles.depth[tile] };
   }
 
-  /** An event by its number, all its columns and its place. @param {number} number @returns {Promise<TimelineEvent>} */
+  /** All columns of an event and its place, by event number. @param {number} number @returns {Promise<TimelineEvent>} */
   async event(number) {
     const tile = this.tileOf(number);
     if (!this.decoded.has(tile)) this.keep(tile, await this.decode(tile));

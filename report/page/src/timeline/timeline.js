@@ -22,7 +22,7 @@ const TALL = 860;
 const TEXT_PX = 34;
 
 export class Timeline {
-  /** `devices`: of the analysis, with their peaks. @param {TimelineData} data @param {Record<string, Row>} devices */
+  /** `devices`: devices and their peaks. @param {TimelineData} data @param {Record<string, Row>} devices */
   constructor(data, devices = {}) {
     this.data = data;
     this.rows = rowsOf(data);
@@ -35,21 +35,21 @@ export class Timeline {
     this.to = data.span;
     /** Names that the search found. @type {Set<number> | null} */
     this.matches = null;
-    /** Of the search, or of the row that led here. @type {import("./events.js").Hits | null} */
+    /** Hits of the search, or of the row that led to the timeline. @type {import("./events.js").Hits | null} */
     this.hits = null;
-    /** The step that the page is of, null for all. @type {Step | null} */
+    /** The shown step, null for the whole trace. @type {Step | null} */
     this.step = null;
     /** Null on a page without tiles. @type {Inspector | null} */
     this.inspector = null;
     /** @type {SelectedSpan | null} */
     this.span = null;
-    /** What is drawn over the calls. @type {Overlay[]} */
+    /** Overlays that are drawn over the calls. @type {Overlay[]} */
     this.overlays = [];
     this.pending = 0;
-    /** Place of each lane, px below the axis. @type {number[]} */
+    /** Position of each lane, px below the axis. @type {number[]} */
     this.tops = [];
     this.height = 0;
-    /** Rows that are shown of a lane. @type {Map<number, number>} */
+    /** Number of shown rows per lane. @type {Map<number, number>} */
     this.folded = new Map();
     const tall = data.lanes.reduce((sum, lane) => sum + lane.rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP, 0);
     const main = data.lanes.findIndex((lane) => !lane.gpu);
@@ -104,7 +104,7 @@ export class Timeline {
     this.canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this.wheel(event), { passive: false });
   }
 
-  /** Give every lane and row its place, in px below the axis. */
+  /** Set the position of every lane and row, in px below the axis. */
   place() {
     const above = this.critical.size ? PATH_STRIP : 0;
     let y = above;
@@ -144,7 +144,7 @@ export class Timeline {
     this.chart.draw();
   }
 
-  /** Details of its events, on a page with tiles. */
+  /** Add the details of events, on a page with tiles. */
   get details() {
     if (!this.inspector) throw new Error("the page has no details");
     return this.inspector.details;
@@ -236,7 +236,7 @@ export class Timeline {
   }
 
   /**
-   * Place of the row of an event or call, px; folded rows are at the last one that is shown.
+   * Position of the row of an event or call, px; folded rows share the position of the last shown row.
    * @param {{lane: number, depth: number}} place
    */
   rowAt({ lane, depth }) {
@@ -251,7 +251,7 @@ export class Timeline {
     return this.from + ((this.to - this.from) * (clientX - left)) / this.canvas.clientWidth;
   }
 
-  /** What is drawn by an item of `visible()`: a call, or several merged into a block. @param {number[]} item */
+  /** Description of an item of `visible()`: a call, or a block of merged calls. @param {number[]} item */
   at([, , , i, , , place]) {
     const of = this.sources[place],
       merged = place === 0;
@@ -298,7 +298,7 @@ export class Timeline {
       style: { fill: fillOf(color), opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
       textConfig: { position: "insideLeft", distance: 4 },
       textContent: {
-        // empty elements too: those of the last view are used again
+        // also empty elements: the chart reuses elements of the last view
         type: "text",
         style: {
           text,
@@ -374,7 +374,7 @@ export class Timeline {
     });
   }
 
-  /** The step that the page is of; before the chart is drawn. @param {Step} step */
+  /** Set the shown step, before the chart is drawn. @param {Step} step */
   showStep(step) {
     this.step = step;
     this.from = step.from;
@@ -382,13 +382,13 @@ export class Timeline {
     this.node.dataset.view = `${this.from} ${this.to}`;
   }
 
-  /** The whole trace, or the step that the page is of. */
+  /** Show the whole step, or the whole trace if no step is chosen. */
   fit() {
     const { from, to } = this.step ?? { from: 0, to: this.data.span };
     this.show(from, to);
   }
 
-  /** Make the view so many times as long; what is at a time stays where it is. @param {number} by @param {number} at */
+  /** Scale the length of the view by a factor; the point at a time stays in place. @param {number} by @param {number} at */
   zoom(by, at = (this.from + this.to) / 2) {
     this.show(at - by * (at - this.from), at + by * (this.to - at));
   }

@@ -2,15 +2,15 @@
 
 import { CPU_ROW, firstEnding, GPU_ROW, LANE_GAP } from "./blocks.js";
 
-/** Shorter calls cannot be seen, px. */
+/** Width below which calls are invisible, px. */
 export const LEAST_PX = 1.5;
 const MERGED_PX = 6; // widest block of merged calls
 
 /**
- * Calls in the view, [start, end, y, place in its source, row height, busy part, source]; those too short to see are
- * drawn as one with their neighbors, in the color of the longest, the paler the less of the time they take.
+ * Calls in the view, [start, end, y, place in its source, row height, busy part, source]; calls too short to see are
+ * merged with their neighbors into a block with the color of the longest call; pale blocks contain much idle time.
  *
- * Where merged blocks are too coarse for the view they come from the tiles, as soon as those are decoded.
+ * If merged blocks are too coarse for the view, calls come from the tiles as soon as the tiles are decoded.
  * @param {Timeline} timeline
  */
 export function visibleCalls(timeline) {
@@ -36,7 +36,7 @@ export function visibleCalls(timeline) {
 }
 
 /**
- * Add what of a row of one source is in the view.
+ * Add the calls of a row of a source that are in the view.
  * @param {Timeline} timeline
  * @param {number[][]} out
  * @param {number} place
