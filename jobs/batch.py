@@ -140,7 +140,7 @@ def find_job(
     folder = open_folder(source)
     if manifest is not None:
         if et is not None or kineto is not None:
-            raise UsageError("a manifest names the files; leave the patterns for ETs and Kineto traces out")
+            raise UsageError("a manifest already lists the files; omit the patterns for ETs and Kineto traces")
         pairing = from_manifest(os.fspath(manifest))
     else:
         skip = _inside(folder.root, _output_folder(folder, output))

@@ -125,8 +125,8 @@ def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
     """Return when the data of matched communications moves, for the same time on each rank; `offsets` are in ns. A
     device kernel runs while it waits, so the shortest duration over the ranks is the transfer. On the host, a rank
     arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the
-    first end (30 to 40 µs if two ranks run an all-reduce from 10 to 50 and from 30 to 40 µs). A message takes at most
-    as long as on its sender."""
+    first end. If two ranks run an all-reduce from 10 to 50 µs and from 30 to 40 µs, the transfer lasts from 30 to 40
+    µs. A message takes at most as long as on its sender."""
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     start, end = matched.start - ahead, matched.end - ahead
     last, least = start.max(axis=1), (end - start).min(axis=1)

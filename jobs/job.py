@@ -155,8 +155,8 @@ class Job(Suggests):
 
     def select(self, ranks: str | Iterable[int]) -> Job:
         """Return some of the ranks, by number or as text such as "0,3-7"; ranks that the job lacks are left out.
-        Columns on disk are read for these ranks only. All trace files are read, because only the contents record the
-        rank.
+        Stored columns are read only for the selected ranks. All trace files are read, because only the contents record
+        the rank.
         """
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
         known, sources = self._chosen.ranks, self._chosen.sources

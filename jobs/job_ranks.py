@@ -1,4 +1,4 @@
-"""Compare the ranks and jobs that traces record, and find traces that belong to another job."""
+"""Compare the rank and job information in traces, and find traces that belong to another job."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
-    """Find traces of another job: they differ from most traces in job size, backend or recording time. Return by key
+    """Find traces of another job, which differ from most traces in job size, backend or recording time. Return by key
     why a trace does not belong, and notes if there is no majority."""
     foreign: dict[int, str] = {}
     notes: list[str] = []

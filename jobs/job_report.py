@@ -70,7 +70,7 @@ class Mismatch(RecordStruct, frozen=True):
 
 
 class Lateness(RecordStruct, frozen=True):
-    """A row of the table of stragglers."""
+    """A row of the straggler table."""
 
     rank: int
     collectives: int  # its matched collectives of two or more ranks

@@ -234,7 +234,7 @@ class LineUp:
 
 
 def line_up(common: CollectiveSequence, own: CollectiveSequence) -> LineUp:
-    """Align a rank's sequence with the common one."""
+    """Align a rank's sequence with the common sequence."""
     numbered = _numbered(common) and _numbered(own)
     if (not numbered or np.array_equal(common.seq, own.seq)) and np.array_equal(common.tokens, own.tokens):
         return LineUp(np.arange(len(common)))

@@ -8,8 +8,8 @@ else by their order on a thread.
 
 No call records its streams. The waiting stream is assumed to be the stream that the thread launches to next, with one
 exception. If a thread waits for a collective immediately, but a later operator is the first to read its tensors, then
-the collective was issued from a separate stream, as FSDP does to prefetch parameters. The tensors in the ET then
-identify the waiting stream.
+the collective was issued from a separate stream, as FSDP does to prefetch parameters. In this case, the tensors in the
+ET identify the waiting stream.
 """
 
 from __future__ import annotations

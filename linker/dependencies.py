@@ -1,8 +1,8 @@
 """Find the dependencies between linked nodes, and check them against the measured order and against cycles.
 
 Every edge except `sync` leads to an event that starts later, and so do the edges of the call tree. A `sync` edge leads
-to a waiting call, which may start before the event that it waits for. Such a call launches nothing and has no outgoing
-edge, so no cycle can arise. `_check_order` verifies this on the finished edges.
+to a waiting call, which may start before the event that it waits for. Waiting calls launch nothing and have no outgoing
+edges, so no cycle can arise. `_check_order` verifies this on the finished edges.
 """
 
 from __future__ import annotations

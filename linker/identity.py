@@ -165,7 +165,7 @@ def identify(
 
     The same recording id in both files proves everything. Without it, process id and time prove the run if there is one
     rank, the process id is large, and both files agree about their common calls. If there can be several ranks, both
-    files, or all files of the job, must also prove the rank. The user's rank proves nothing, because files get renamed.
+    files, or all files of the job, must also prove the rank. A rank from the user proves nothing, as files get renamed.
 
     Args:
         linked: int64, positions in `pair.calls` of the linked calls.

@@ -140,7 +140,7 @@ def _launching_ops(
 
 @dataclass(frozen=True)
 class Join(TracePair):
-    """A matched pair with its attachments, as positions in the tables of both traces.
+    """A matched pair of traces with attached GPU events and runtime calls, as positions in the tables of both traces.
     A row of the trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
     match: Match  # by node in `nodes`: its linked call

@@ -50,10 +50,10 @@ class _Protocol(NamedTuple):
     """NCCL protocol, with values for rings and trees, or inside and between nodes.
 
     Attributes:
-        base_ns: start of a collective.
+        base_ns: startup time of a collective.
         between, inside: step time divided by L, between nodes and inside a node.
         least_ns: minimum time of a ring's step inside a node if the ring leaves the node.
-        share, on_tree: share of the bandwidth.
+        share, on_tree: share of the bandwidth that a ring and a tree can use.
         tree_tenths: tenths of `on_tree` for 64 bytes and each further doubling; larger sizes reach all ten.
     """
 

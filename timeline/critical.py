@@ -133,7 +133,7 @@ def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
     """Return the start point of an annotation and the last point of its calls and launches."""
     graph = replay.graph
     if len(graph.traces) > 1:
-        raise UsageError("--between takes an annotation of one rank; give the file of one rank")
+        raise UsageError("--between accepts an annotation of one rank; give the file of one rank")
     trace = graph.trace
     call, calls, gpu = call_between(trace, *between), trace.calls, trace.gpu
     begin, end = int(calls.ts[call]), int(calls.end[call])

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Waits that nothing in the trace explains; a replay keeps them as measured. `ns` is the length of their union."""
+    """Waits that nothing in the trace explains; a replay keeps the measured waits. `ns`: total time without
+    overlaps."""
 
     count: int
     ns: int

@@ -1,8 +1,8 @@
 """Collectives that run on the host (Gloo, MPI), on threads of their backend, and what waits for them.
 
-A host collective starts after the call that issued it, when a backend thread is free. The replay takes the first of
-these as waiting for it: the operator that reads its result (from ET tensors), the operator in which it ended
-(`wait_tensor`), and its caller's next work (not for sends). A long pause in which it ended is a wait up to its end.
+A host collective starts after the call that issued it, when a backend thread is free. The waiting work is the operator
+that reads its result (from ET tensors), else the operator in which it ended (`wait_tensor`), else its caller's next
+work (not for sends). A long pause is a wait until the end of the collective that ended in it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGr
 
 def with_settled_ends(trace: Trace) -> Trace:
     """End each collective when its caller resumed, if the caller resumed before the recorded end.
-    The longest pause that ends up to 5 ms before the collective is the wait for it, unless another collective ended
-    just before the pause did, or the collective's end lies in a longer pause."""
+    The wait for a collective is the longest pause that ends up to 5 ms before the collective ends. Exceptions: another
+    collective ended just before the end of the pause, or the collective ends in a longer pause."""
     points = GraphEvents.of(trace)
     rows = points.host_comm
     if not len(rows):

@@ -211,7 +211,7 @@ def parse_network(text: str) -> Network:
         for library in get_args(Library):
             if given["library"] == library and "algorithm" not in given:
                 return replace(network, library=library)
-        raise UsageError(f"network {text!r}: library takes gloo or nccl, without an algorithm")
+        raise UsageError(f"network {text!r}: library accepts gloo or nccl, without an algorithm")
     for algorithm in get_args(Algorithm):
         if given.get("algorithm", "ring") == algorithm:
             return replace(network, algorithm=algorithm)

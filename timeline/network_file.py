@@ -174,7 +174,7 @@ def network_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Networks of etplus",
-        "description": "One network, or several by name: what --network takes, and predict fit --network writes.",
+        "description": "A network, or networks by name, as --network reads and predict fit --network writes.",
         "anyOf": [several, one],
         "$defs": components,
     }

@@ -149,8 +149,8 @@ class Runs:
 class _Joins:
     """Heads with several incoming edges. The edge from the highest head is a head's main edge. Heads connected by main
     edges form a span if all their other edges come from heads before the span. An example is a stream's events between
-    two host waits for the stream. Times in a span are then a running maximum of the other edges, relative to the sum of
-    main edges."""
+    two host waits for the stream. Relative to the sum of the main edges, the times in a span are a running maximum of
+    the other edges."""
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
         # edges are sorted by target; heads without an edge are at 0

@@ -1,7 +1,7 @@
 """Replay of communications on the host, which share the links of their ranks and queue for backend threads.
 
 The duration of a transfer depends on other transfers, so a discrete-event simulation visits the points of the graph in
-time order. Its events are: a point is reached, a transfer ends, or host work during transfers ends.
+time order. An event of the simulation is the arrival at a point, the end of a transfer, or the end of host work.
 
 - Concurrent transfers share a link equally, as TCP flows do. Messages from one rank to another use one connection, one
   message after another.

@@ -29,7 +29,7 @@ _BESIDE_QUERY = re.compile(
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
-    """Return the trace without times of threads that only query events (`cudaEventQuery`) and sleep, and notes."""
+    """Return notes, and the trace without times of threads that only query events (`cudaEventQuery`) and sleep."""
     nodes = trace.nodes
     rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
     lane = distinct_rows(nodes.thread[rows])[1]

@@ -39,10 +39,10 @@ stream=7*0.8              everything on a stream
 cpu*0                     all host work, including pauses between calls
 op:aten::mul*2            host work of an operator and of its callees
 remove op:aten::copy_     an operator, its callees, and their launches
-no wait aten::item        an operator and its callees wait for nothing (~ part)
-no launch gaps            all GPU work launched together, like a captured graph
+no wait aten::item        calls and their callees wait for nothing (~ part)
+no launch gaps            GPU work is launched together, like a captured graph
 fuse kernel:~_add_*0.4    merge neighbors on a stream, with 0.4 of their time
-overlap comm              only the optimizer and calls wait for communication
+overlap comm              only optimizer and calls wait for communication
 launch_latency=3us        also gap=1us and queue_limit=none
 module=Linear_3 kernel*2  only in a module; also phase, op, step, source
                           (train.py:7): = whole, ~ part; window=10-12ms

@@ -234,8 +234,8 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
 
 def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
     """Return whether another ET thread with the same program could be the profiled one.
-    Each thread counts its own sequence numbers, so they do not distinguish such threads. The other thread is ruled out
-    if its numbers prove a different Kineto thread. It is also ruled out if it has no place and most of this ET thread
+    Each thread counts its own sequence numbers, so they do not distinguish such threads. Another thread is ruled out if
+    its numbers prove a different Kineto thread. A thread without a place is also ruled out if most of this ET thread
     matches every call of its Kineto thread."""
     taken = state.chosen[t][0]
     whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)

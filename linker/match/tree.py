@@ -79,7 +79,7 @@ def _forests(
 
 
 def _belong_together(pairs: list[tuple[int, int]], ours: IntColumn, theirs: IntColumn) -> bool:
-    """Return whether nearly all calls between the first and the last pair on both threads are paired."""
+    """Return whether nearly all calls between the first and the last pair are paired on both threads."""
     for side, thread in zip(np.array(pairs).T, (ours, theirs), strict=True):
         span = thread[side.min() : side.max() + 1] == thread[side[0]]
         if len(pairs) < _MIN_SHARE * np.count_nonzero(span):

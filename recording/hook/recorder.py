@@ -1,7 +1,7 @@
 """Find the steps of the surrounding program, and record a window of steps with both of PyTorch's observers.
 
 The plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each a first and a last. `otherwise` has
-the seconds to record if no step was seen by then. Each process writes `PID.et.json`, `PID.kineto.json`
+the seconds to record if the process has not run a step by then. Each process writes `PID.et.json`, `PID.kineto.json`
 (`PID.time.…` for `otherwise`) and its progress as `PID.status.json`. It never prints or raises into the program.
 """
 
@@ -170,7 +170,7 @@ class StepRecorder:
             return 0
 
         call = _CALLBACK(call_back)
-        self._callbacks.append(call)  # must live as long as it can be called
+        self._callbacks.append(call)  # keeps the callback alive as long as it can be called
 
         def later() -> None:
             time.sleep(seconds)

@@ -56,7 +56,7 @@ def test_ranks_of_one_job(tmp_path: Path) -> None:
 
 def test_the_same_file_twice(tmp_path: Path) -> None:
     file = trace(tmp_path, "a.json", 0)
-    assert "both of rank 0" in refused(tmp_path, file, file)
+    assert "both have rank 0" in refused(tmp_path, file, file)
     single = trace(tmp_path, "b.json")
     assert "b.json and " in refused(tmp_path, single, single)
 
@@ -70,7 +70,7 @@ def test_a_copy_under_another_name(tmp_path: Path) -> None:
 
 def test_one_rank_twice(tmp_path: Path) -> None:
     message = refused(tmp_path, trace(tmp_path, "a.json", 1), trace(tmp_path, "b.json", 1, at=5))
-    assert "a.json" in message and "b.json" in message and "both of rank 1" in message
+    assert "a.json" in message and "b.json" in message and "both have rank 1" in message
 
 
 def test_jobs_of_different_sizes(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_an_output_never_replaces_an_input(tmp_path: Path) -> None:
 
 
 def test_what_is_no_job(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="leave the patterns for ETs and Kineto traces out"):
+    with pytest.raises(UsageError, match="omit the patterns for ETs and Kineto traces"):
         find_job(tmp_path, manifest="m.csv", et="*")
     for rank in range(5):
         (tmp_path / f"rank{rank}.et.json").write_bytes(b"")
