@@ -229,7 +229,7 @@ def _experts(found: dict[str, Any], ranks: int) -> str:
     tokens = "as many tokens for each" if found["tokens"] == "uniform" else "tokens as recorded, in proportion"
     where = f", {found['on_a_rank']:,} on each of {ranks:,} ranks" if ranks > 1 else " on each rank"
     return (
-        f"experts {found['count']:,} in {found['layers']:,} layers, {found['top']:,} for a token{where}; {tokens}"
+        f"experts {found['count']:,} in {found['layers']:,} layers, {found['top']:,} per token{where}; {tokens}"
         + (" (assumed)" if found["assumed"] else "")
     )  # fmt: skip
 

@@ -101,8 +101,8 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
     index = np.setdiff1d(asked, [outlier.iteration for outlier in set_apart])
     if not len(index):
         raise UsageError(
-            f"iterations {wanted!r}: {trace.file} has none among them that is like its others; --keep-outliers "
-            "takes them all the same"
+            f"iterations {wanted!r}: all of these iterations of {trace.file} are outliers; --keep-outliers "
+            "includes them"
         )
     return Chosen(np.where(np.isin(found.of_row, index), found.of_row, -1), index, found, set_apart)
 

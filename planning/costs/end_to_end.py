@@ -202,9 +202,9 @@ class _EndToEnd:
         links = [
             gpu,
             held_out_link(self.host, self.error, self.unknown),
-            Link(self.own, f"the replay is off by {expm1(self.own):.0%} with all times as recorded"),
-            Link(self.waits, "times of collectives, in which ranks wait for each other"),
-            Link(self.speed, f"one of the two hosts is {exp(self.speed):.1f} times as fast as the other"),
+            Link(self.own, f"the replay is off by {expm1(self.own):.0%} even with all recorded times"),
+            Link(self.waits, "times of collectives, which include waits for other ranks"),
+            Link(self.speed, f"the speeds of the two hosts differ by a factor of {exp(self.speed):.1f}"),
         ]
         return checked(files, self.ns, self.low, self.high, links, force=force)
 
@@ -327,7 +327,7 @@ def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, 
     if (not ns or high > WIDEST * low) and not force:
         raise UsageError(
             f"{files}: predicted {ns / 1e6:,.3f} ms, between {low / 1e6:,.3f} and {high / 1e6:,.3f} ms (80%), wider "
-            f"than a factor of {WIDEST:g}; weakest link: {weakest}; --force predicts it all the same"
+            f"than a factor of {WIDEST:g}; weakest link: {weakest}; --force shows the prediction anyway"
         )
     return weakest if not ns or high > _SURE * ns or ns > _SURE * low else None
 
@@ -336,21 +336,21 @@ def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
     """Name the unfamiliar share of GPU time if it is large, otherwise the event with the widest interval."""
     whole, unfamiliar = sum(row.predicted_ns for row in rows) or 1, _unfamiliar(rows)
     if unfamiliar >= _MUCH or not rows:
-        return Link(half, f"{unfamiliar:.0%} of the time on devices is unlike anything fitted on")
+        return Link(half, f"{unfamiliar:.0%} of the GPU time is in events unlike all fitted events")
     worst = max(rows, key=lambda row: row.high_ns - row.low_ns)
     low, high = (end / max(worst.predicted_ns, 1) for end in (worst.low_ns, worst.high_ns))
     name = shortened(worst.name, _NAME)
-    return Link(half, f"{name}, {worst.predicted_ns / whole:.0%} of the time on devices, {low:.2g} to {high:.2g} times")
+    return Link(half, f"{name}, {worst.predicted_ns / whole:.0%} of the GPU time, {low:.2g} to {high:.2g} times")
 
 
 def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> Link:
     """Name the share of CPU time that the model cannot predict, or the worst error on a held-out trace."""
     if unknown >= _MUCH:
-        return Link(half, f"host lags of {unknown:.0%} of the edges have no counterpart")
+        return Link(half, f"the CPU times of {unknown:.0%} of the edges are unknown to the model")
     if error is None or not error.log_ratios:
-        return Link(half, "no trace was held out in fitting")
+        return Link(half, "no trace was held out when the model was fitted")
     worst = max(error.log_ratios, key=abs)
-    return Link(half, f"a trace held out in fitting took {expm1(worst):+.0%} against its prediction")
+    return Link(half, f"the time of a held-out trace differed by {expm1(worst):+.0%} from its prediction")
 
 
 def calibrated(

@@ -36,7 +36,7 @@ class EndToEndError(msgspec.Struct, frozen=True):
         if len(self.log_ratios) != len(self.unknown) or not all(
             abs(log_ratio) < _FARTHEST for log_ratio in self.log_ratios
         ):
-            raise ValueError("end_to_end: not a log ratio and a share for each trace")
+            raise ValueError("end_to_end: need one log ratio and one share per trace")
 
     def like(self, unknown: float) -> tuple[float, ...]:
         """Return the log ratios of the traces with a similar or smaller share of unknown edges.
@@ -98,7 +98,7 @@ def read_model(source: Source) -> FittedModel:
     if model.version != VERSION:
         raise TraceFormatError(name, "version", f"{model.version}, expected {VERSION}", "fit the model again")
     if _LONG_INTEGER.search(msgspec.json.encode(model)) and not _fits_columns(msgspec.to_builtins(model)):
-        raise TraceFormatError(name, "", "invalid model (an integer of more than 62 bits)", "fit the model again")
+        raise TraceFormatError(name, "", "invalid model (an integer has more than 62 bits)", "fit the model again")
     return model
 
 

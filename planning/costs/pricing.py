@@ -77,7 +77,7 @@ class Pricing:
         self.notes: list[str] = []
         if device is not None and not self._measured_there:
             self.notes.append(
-                f"nothing was measured on {device}: times are scaled by the utilization model of both devices"
+                f"nothing was measured on {device}: times are scaled with the utilization model of both devices"
             )
 
     @cached_property

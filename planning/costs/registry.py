@@ -64,7 +64,7 @@ def cost_models() -> Mapping[str, type[CostModel]]:
     found = dict(MODELS)
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         if point.name in found:
-            _LOG.warning("cost model %s (%s) is ignored: another one has this name", point.name, point.value)
+            _LOG.warning("cost model %s (%s) is ignored: another model has this name", point.name, point.value)
             continue
         try:
             found[point.name] = point.load()
@@ -88,7 +88,7 @@ def model_class(name: str) -> type[CostModel]:
     known = MODELS.get(name) or cost_models().get(name)  # searching entry points is slow
     if known is None:
         raise UsageError(
-            f"unknown cost model {name!r}; install the package that it is of, or fit the model without it; known: "
+            f"unknown cost model {name!r}; install its package, or fit again without this model; known: "
             f"{', '.join(cost_models())}"
         )
     return known
@@ -157,7 +157,7 @@ def explain(
     """Explain the predictions of fitted events whose kernel name contains `name`, ignoring case; return lines."""
     chosen = [event for event in measured if name.lower() in event.task.kernel.lower()]
     if not chosen:
-        return [f"no kernel was fitted on whose name contains {name!r}"]
+        return [f"no fitted kernel has {name!r} in its name"]
     chosen.sort(key=lambda event: (-event.ns * event.count, event.task.kernel, event.task.shapes))
     lines = []
     for event in chosen[:_EVENTS]:
@@ -167,7 +167,7 @@ def explain(
         lines.append(f"  {task.device}, {event.count} times{launch}")
         lines += [*_terms(event, model, devices), ""]
     if len(chosen) > _EVENTS:
-        lines.append(f"and {len(chosen) - _EVENTS} more distinct events of such kernels")
+        lines.append(f"and {len(chosen) - _EVENTS} more distinct events of these kernels")
     return lines
 
 
@@ -188,9 +188,9 @@ def _terms(event: MeasuredTask, model: Utilization, devices: Mapping[str, Device
                 f"{', longest' if term == longest and len(work.amounts) > 1 else ''}"
             )
             lines.append(f"    {'':23}{_weights(law, work, term)}")
-    lines.append(f"    {'kernel':8} {kernel:11.3f} ×   what events of this name take over the rest of the law")
+    lines.append(f"    {'kernel':8} {kernel:11.3f} ×   measured time of events with this name / rest of the law")
     bound = f", bound {work.bound / 1000:,.2f} µs" if work.known else ""
-    lines.append(f"    {'smearing':8} {law.smearing:11.3f} ×   the mean over the median of such events")
+    lines.append(f"    {'smearing':8} {law.smearing:11.3f} ×   mean / median of such events")
     lines.append(f"  predicted {law.nanoseconds(work) / 1000:,.2f} µs, measured {event.ns / 1000:,.2f} µs{bound}")
     return lines
 

@@ -62,7 +62,7 @@ def train(
         UsageError: `graphs` or `valid` is empty.
     """
     if not graphs or not valid:
-        raise UsageError("training takes graphs in train/ and in valid/; give a dataset with more of them")
+        raise UsageError("training needs graphs in train/ and in valid/; give a dataset with more graphs")
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
     state = _TrainingState(hidden, graphs)

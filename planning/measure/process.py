@@ -143,7 +143,7 @@ class WorkerProcess:
             status = self._process.wait()
             self.close()
             ended = f"signal {-status}" if status < 0 else f"status {status}"
-            raise ExecutionError(f"the process that called it ended ({ended})")
+            raise ExecutionError(f"the process that called it exited ({ended})")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -63,9 +63,9 @@ def _recorded(trace: Trace, call: CallIndex, record: CallRecord, host: str) -> R
         with contextlib.suppress(_UncallableError):
             outputs.read(record.outputs)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-        raise _UncallableError("its arguments are not recorded as torch does") from error
+        raise _UncallableError("its arguments are not recorded in the format of torch") from error
     if len(args) > len(schema.arguments):
-        raise _UncallableError(f"{len(args)} arguments are recorded, its schema has {len(schema.arguments)}")
+        raise _UncallableError(f"{len(args)} arguments are recorded, but its schema has {len(schema.arguments)}")
     found = RecordedCall(call, schema, args, tuple(inputs.tensors), tuple(outputs.tensors))
     signature = trace.signature_of(call)
     if signature is None:
@@ -85,7 +85,7 @@ class _Arguments:
         if kind.startswith("GenericList["):
             kinds = list(_split(kind[len("GenericList[") : -1]))
             if not isinstance(value, list) or len(kinds) != len(value):
-                raise _UncallableError("a list among its arguments is not recorded whole")
+                raise _UncallableError("a list argument is not fully recorded")
             shapes = shape if isinstance(shape, list) and len(shape) == len(value) else [[]] * len(value)
             steps = strides if isinstance(strides, list) and len(strides) == len(value) else [None] * len(value)
             return [self._argument(*element) for element in zip(value, shapes, kinds, steps, strict=True)]
@@ -109,16 +109,16 @@ class _Arguments:
         number, storage, offset, _, _, device = value[:6]
         sizes = tuple(shape)
         if not all(type(integer) is int and 0 <= integer < _MAX for integer in (number, storage, offset, *sizes)):
-            raise _UncallableError("a tensor of it has no valid shape")
+            raise _UncallableError("one of its tensors has an invalid shape")
         steps = tuple(strides) if isinstance(strides, list) and len(strides) == len(sizes) else dense(sizes)
         if not all(type(step) is int and 0 <= step < _MAX for step in steps):
-            raise _UncallableError("a tensor of it has invalid strides")
+            raise _UncallableError("one of its tensors has invalid strides")
         dtype = standard_dtype(kind[len("Tensor(") : -1])
         if itemsize(dtype) is None:
-            raise _UncallableError(f"the size of element type {dtype[:40]!r} is not known")
+            raise _UncallableError(f"the element size of dtype {dtype[:40]!r} is unknown")
         place = self._host if device == "cpu" else _ANYWHERE
         if len(self.tensors) >= _MOST_TENSORS:
-            raise _UncallableError(f"it takes over {_MOST_TENSORS} tensors")
+            raise _UncallableError(f"it takes more than {_MOST_TENSORS} tensors")
         self.tensors.append(TensorArg(sizes, steps, dtype, number, storage, offset, place))
         return {"tensor": len(self.tensors) - 1}
 
@@ -140,4 +140,4 @@ def _float(value: Any) -> Any:
         return float(value)
     if isinstance(value, str) and value.lower().lstrip("+-") in ("inf", "nan", "infinity"):
         return {"float": value.lower()}
-    raise _UncallableError("a number among its arguments is not recorded")
+    raise _UncallableError("a numeric argument is not recorded")

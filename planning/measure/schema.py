@@ -112,7 +112,7 @@ def refused(schema: OpSchema) -> str:
     if schema.namespace in _COLLECTIVES:
         return "collective: it needs its process group"
     if schema.namespace not in NAMESPACES:
-        return f"namespace {schema.namespace[:40]!r}: not one whose operators are called"
+        return f"operators of namespace {schema.namespace[:40]!r} are not called"
     if why := _NOT_CALLED.get(schema.op):
         return f"not called: {why}"
     for argument in schema.arguments:

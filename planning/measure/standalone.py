@@ -57,7 +57,7 @@ def dtype_of(name: str) -> torch.dtype:
     """Return the dtype of a name such as "bfloat16"."""
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
-        raise TypeError(f"element type {name!r} is not known to this torch")
+        raise TypeError(f"this version of torch has no dtype {name!r}")
     return found
 
 

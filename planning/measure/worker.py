@@ -53,7 +53,7 @@ def _leave_network(device: str) -> None:
 
 def _refuse_network(event: str, _arguments: object) -> None:
     if event in _OF_THE_NETWORK:
-        raise PermissionError("operators of traces have no network")
+        raise PermissionError("operators called from traces have no network access")
 
 
 def _prepare(start: dict[str, Any]) -> dict[str, Any]:

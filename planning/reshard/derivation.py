@@ -206,14 +206,14 @@ def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout)
     found: dict[int, int] = {}
     if layout.tp > 1 and not plan.divisions:
         raise UsageError(
-            f"{model.trace.file}: no pair of products is found that tensor parallelism can divide; choose tp=1"
+            f"{model.trace.file}: no pair of GEMMs was found that tensor parallelism can divide; choose tp=1"
         )
     for division in plan.divisions:
         whole = division.size * recorded.tp
         if whole % layout.tp:
             heads = [shape[1:2] for given in model.attentions() for shape in given if len(shape) == 4]
             of_heads = any(division.extent in model.extents.leaves(extents) for extents in heads)
-            what = f"{whole} heads of attention do" if of_heads else f"an inner width of {whole} does"
+            what = f"{whole} attention heads do" if of_heads else f"an inner width of {whole} does"
             raise UsageError(f"{what} not divide (unit {division.unit}) over tp={layout.tp} ranks")
         if whole // layout.tp != division.size:
             if recorded.tp > 1 and division.extent in single_heads(model):

@@ -49,8 +49,8 @@ class ExpertRegions:
             return
         if not self.layers:
             raise UsageError(
-                f"{model.trace.file}: no routed experts are found: behind no choice among experts (topk, max) is there "
-                "one product of all of them, or for each a run of its own on tokens of its own; choose ep=1"
+                f"{model.trace.file}: no routed experts were found: no choice among experts (topk, max) is followed "
+                "by one GEMM over all experts, or by a run of calls per expert on separate tokens; choose ep=1"
             )
         for divided in self.layers:
             if divided.layer.count % layout.ep:
@@ -143,8 +143,8 @@ class ExpertRegions:
             own, recorded, entries = [int(extents.value[room] * ratio)], [extents.value[room]], [0]
         elif len(recorded) < layer.count and self._layout.routing == "recorded":
             raise UsageError(
-                f"{self._model.trace.file}: how many tokens each expert is given is not recorded, since one product is "
-                "of all of them; choose --routing uniform"
+                f"{self._model.trace.file}: the number of tokens per expert is not recorded, because one GEMM computes "
+                "all experts; choose --routing uniform"
             )
         elif len(recorded) < layer.count or routing == "uniform":
             each, more = divmod(total, layer.count)

@@ -13,9 +13,9 @@ from .plan import partial_results
 from .rank_program import program
 
 _FOUND = {
-    "optimizer": "memory that forward reads and the optimizer changes",
-    "shapes": "weights of layers with the shapes that the optimizer changes",
-    "use": "what layers take as weights; the optimizer's calls are not recorded",
+    "optimizer": "found as memory that forward reads and the optimizer changes",
+    "shapes": "found as layer weights whose shapes the optimizer changes",
+    "use": "found as layer weights; the optimizer is not recorded",
 }
 
 
@@ -27,30 +27,31 @@ def explain(derivation: Derivation) -> str:
 def _model(derivation: Derivation) -> Iterator[str]:
     model = derivation.model
     elements = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
-    yield f"parameters: {len(model.parameters)} of {elements:,} elements: {_FOUND[model.weights.evidence]}"
+    yield f"parameters: {len(model.parameters)} with {elements:,} elements, {_FOUND[model.weights.evidence]}"
     known = {parameter.number for unit in model.units for parameter in unit.ready.values()}
-    yield f"gradients: of {len(known)} parameters the call that accumulates them is known" + (
-        f"; {model.unmatched} such calls are of no known parameter" if model.unmatched else ""
+    yield f"gradients: the accumulating call is known for {len(known)} parameters" + (
+        f"; {model.unmatched} accumulating calls have no known parameter" if model.unmatched else ""
     )
     if model.buffers:
         written = sum(buffer.written for buffer in model.buffers)
         how = (
             "broadcast in the recording"
             if model.own_buffers
-            else f"inferred: {written} that forward writes, {len(model.buffers) - written} from outside without a "
-            "sample's extent"
+            else f"inferred: {written} written in forward, {len(model.buffers) - written} external constants without a "
+            "batch dimension"
         )
         yield f"buffers: {len(model.buffers)}, {how}"
     passes = len(model.passes)
     sizes = [str(model.extents.value[batch]) for batch in model.batches]
     batch = "unknown" if not sizes else " + ".join(sizes)
-    yield f"batch: {batch} samples in {passes} recorded pass{'es' if passes > 1 else ''}: what most layers have first"
+    recorded = f"{passes} recorded pass{'es' if passes > 1 else ''}"
+    yield f"batch: {batch} samples in {recorded}, the most common first dimension of layer inputs"
     yield from _experts(derivation)
     unknown = derivation.extents.unknown
     if unknown:
         yield (
-            f"extents: {len(unknown)} follow from the batch in an unknown way and are taken in proportion, "
-            f"{len(derivation.extents.of_data)} of them depend on values"
+            f"extents: {len(unknown)} depend on the batch in an unknown way and are scaled in proportion; "
+            f"{len(derivation.extents.of_data)} depend on tensor values"
         )
 
 
@@ -62,20 +63,19 @@ def _experts(derivation: Derivation) -> Iterator[str]:
         seen.add(one.unit)
         layer = one.layer
         how = (
-            "weights with an extent of experts in one product"
+            "one GEMM with the weights of all experts"
             if len(layer.experts) < layer.count
-            else "alike runs of calls on tokens of their own"
+            else "equal runs of calls on separate tokens"
         )
         tokens = (
-            f"room for {one.own[0]:,} tokens each"
+            f"capacity of {one.own[0]:,} tokens per expert"
             if layer.padded
             else f"{'uniform' if one.routing == 'uniform' else 'recorded'} routing, "
-            f"{min(one.own):,} to {max(one.own):,} tokens of a rank each"
+            f"{min(one.own):,} to {max(one.own):,} tokens per expert from each rank"
         )
         divided = f"; {layer.count // layout.ep} on each of {layout.ep} ranks" if layout.ep > 1 else ""
         yield (
-            f"experts: {layer.count} in unit {one.unit}, {layer.top} for a token: {how} behind the choice of a router; "
-            f"{tokens}{divided}"
+            f"experts: {layer.count} in unit {one.unit}, {layer.top} per token: {how} after a router; {tokens}{divided}"
         )
 
 
@@ -88,11 +88,11 @@ def _wraps(derivation: Derivation) -> Iterator[str]:
         if layout.fsdp_wrap is not None
         else "as recorded"
         if model.wraps
-        else "inferred: blocks of calls that repeat, the rest in the root"
+        else "inferred: each repeated block of calls, the rest in the root"
         if model.blocks[1:]
-        else "assumed: nothing repeats, so all is in the root"
+        else "assumed: no block repeats, so all parameters are in the root"
     )
-    yield f"units of FSDP: {evidence}"
+    yield f"FSDP units: {evidence}"
     for wrap in derivation.wraps:
         yield f"  {wrap.label or 'root'}: {len(wrap.parameters)} parameters, units {wrap.units[0]} to {wrap.units[1]}"
 
@@ -112,8 +112,8 @@ def _units(derivation: Derivation) -> Iterator[str]:
             yield from _divided(derivation, unit, partial)
         output = tuple(model.extents.sizes(unit.output))
         new = tuple(model.shape(unit.output, derivation.changed))
-        alone = "" if unit.alone else ", with other activations"
-        yield f"  leaves {_shape(output)}" + (f" as {_shape(new)}" if new != output else "") + alone
+        alone = "" if unit.alone else ", next to other live activations"
+        yield f"  output {_shape(output)}" + (f" becomes {_shape(new)}" if new != output else "") + alone
 
 
 def _parameter(derivation: Derivation, parameter: Parameter) -> str:
@@ -126,7 +126,7 @@ def _parameter(derivation: Derivation, parameter: Parameter) -> str:
     if users > 1:
         text += f", tied: used by {users} units"
     if not parameter.accumulates:
-        text += ", no gradient is accumulated for it"
+        text += ", no gradient"
     return text
 
 
@@ -141,8 +141,8 @@ def _divided(derivation: Derivation, unit: Unit, partial: Counter[tuple[int, boo
         if division.unit == unit.number and (division.columns or division.rows):
             columns, rows = (", ".join(map(str, side)) or "none" for side in (division.columns, division.rows))
             yield (
-                f"  an extent of {division.size} is divided: first of parameters {columns}, second of {rows}; no norm "
-                "and no residual has it"
+                f"  tensor parallelism divides {division.size}: dimension 0 of parameters {columns}, 1 of {rows}; no "
+                "norm or residual has this dimension"
             )
     for forward, where in ((True, "row layers in forward"), (False, "input gradients of column layers in backward")):
         if partial[unit.number, forward]:
@@ -162,9 +162,9 @@ def _communication(derivation: Derivation) -> Iterator[str]:
                 found[comm.dimension, comm.kind] += 1
                 elements[comm.dimension, comm.kind] += comm.elements
         yield ""
-        yield f"communication of a rank{f' of stage {stage}' if layout.pp > 1 else ''}:" + ("" if found else " none")
+        yield f"communication of one rank{f' of stage {stage}' if layout.pp > 1 else ''}:" + ("" if found else " none")
         for (dimension, kind), count in sorted(found.items()):
-            yield f"  {dimension} {kind}: {count} of {elements[dimension, kind]:,} elements together"
+            yield f"  {dimension} {kind}: {count}, {elements[dimension, kind]:,} elements in total"
 
 
 def _shape(sizes: tuple[int, ...]) -> str:

@@ -196,7 +196,7 @@ class Resharded:
                 first = layout.rank(0, 0, at.pp + 1)
                 received = [comm.shape for comm in after if comm.kind == "recv" and comm.peer < first]
                 if sent != received:
-                    raise UsageError(f"stage {at.pp} sends other messages than stage {at.pp + 1} receives")
+                    raise UsageError(f"stage {at.pp} sends different messages than stage {at.pp + 1} receives")
                 count += len(sent) + len(received)
         return count
 
@@ -207,7 +207,7 @@ class Resharded:
             theirs = [comm for comm in programs[self.derivation.representative(other)] if comm.dimension == "ep"]
             sent = [_part(comm, 0, place) for comm in mine]
             if sent != [_part(comm, 1, group.index(rank)) for comm in theirs]:
-                raise UsageError(f"rank {rank} sends other tokens than rank {other} receives")
+                raise UsageError(f"rank {rank} sends different tokens than rank {other} receives")
         return len(mine)
 
     def to_dict(self) -> dict[str, Any]:
@@ -336,6 +336,6 @@ def reshard(
 def _check_trains(model: Model, layout: Layout) -> None:
     if not model.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
         raise UsageError(
-            f"{model.trace.file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do"
+            f"{model.trace.file}: the step has no backward pass; inference supports only --tp (replicas, --dp, do"
             " not communicate)"
         )

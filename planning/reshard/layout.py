@@ -82,17 +82,17 @@ class Layout:
         if self.bucket_mib is not None and self.bucket_mib < 1:
             raise UsageError(f"bucket_mib={self.bucket_mib}: give 1 or more")
         if self.schedule not in get_args(Schedule) or self.tp_style not in get_args(TensorStyle):
-            raise UsageError("the schedule is 1f1b or gpipe, the style of tensor parallelism dtensor or megatron")
+            raise UsageError("give 1f1b or gpipe as the schedule, dtensor or megatron as the tensor-parallel style")
         if self.fsdp_wrap is not None and self.zero != 3:
-            raise UsageError("fsdp_wrap is of FSDP: add zero=3 (--zero 3)")
+            raise UsageError("fsdp_wrap needs FSDP: add zero=3 (--zero 3)")
         if self.routing not in (None, *get_args(Routing)):
-            raise UsageError("tokens are routed as recorded or uniform")
+            raise UsageError("give recorded or uniform as the routing")
         if self.dp % self.ep:
-            raise UsageError(f"ep={self.ep}: experts are divided over data-parallel ranks: give dp as a multiple of ep")
+            raise UsageError(f"ep={self.ep}: experts are sharded over data-parallel ranks: make dp a multiple of ep")
         if self.ep > 1 and (self.tp > 1 or self.zero):
-            raise UsageError("expert parallelism is derived with tp=1 and zero=0 only")
+            raise UsageError("expert parallelism needs tp=1 and zero=0")
         if self.sequence_parallel and self.tp_style != "megatron":
-            raise UsageError("sequence parallelism is derived in the style of Megatron only: add --tp-style megatron")
+            raise UsageError("sequence parallelism needs the Megatron style: add --tp-style megatron")
 
     @property
     def ranks(self) -> int:

@@ -83,9 +83,9 @@ class Plan:
         """Return the pipeline stage of each unit."""
         if self.stages is not None:
             if len(self.stages) != len(model.units) or sorted(set(self.stages)) != list(range(stages)):
-                raise UsageError(f"the plan distributes the units over other stages than 0 to {stages - 1}; edit it")
+                raise UsageError(f"the plan's stages are not 0 to {stages - 1}; edit the plan")
             if list(self.stages) != sorted(self.stages):
-                raise UsageError("the stages of the plan's units do not ascend; edit it")
+                raise UsageError("the stages of the plan's units are not in ascending order; edit the plan")
             return list(self.stages)
         if len(self.layers) % stages:
             raise UsageError(f"{len(self.layers)} layers do not divide into pp={stages} stages; choose another pp")
@@ -243,13 +243,13 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         ) from None
     if numbers != [[parameter.number for parameter in unit.parameters] for unit in model.units]:
         raise UsageError(
-            "the plan belongs to another model: its units have other parameters; write it again with --plan"
+            "the plan belongs to a different model: its units have different parameters; write it again with --plan"
         )
     found = list[Division]()
     for names in divided:
         found.append(_found(model, *names, {division.extent for division in found}))
     if any(type(stage) is not int for stage in stages) and any(stage is not None for stage in stages):
-        raise UsageError("the plan gives a stage to some of its units only; give one to all or to none")
+        raise UsageError("the plan gives a stage to some units only; give a stage to all units or to none")
     chosen = tuple(stage for stage in stages if type(stage) is int)
     return Plan(tuple(found), layers, chosen or None)
 
@@ -267,7 +267,7 @@ def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: 
     exact = [division for division in alike if (division.columns, division.rows) == (columns, rows)]
     if alike:
         return (exact or alike)[0]
-    raise UsageError(f"the plan divides an extent of {size}, but no parameter of {[*columns, *rows]} has it")
+    raise UsageError(f"the plan divides an extent of {size}, but no parameter of {[*columns, *rows]} has this extent")
 
 
 @dataclass(frozen=True)

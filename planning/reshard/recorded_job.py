@@ -32,7 +32,7 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
     trace = traces[0]
     names = set(trace.names)
     if any(name.startswith("c10d::alltoall") for name in names) and not CHOOSES.isdisjoint(names):
-        raise _refused(trace, "experts divided over ranks, which exchange tokens all-to-all")
+        raise _refused(trace, "experts sharded over ranks (all-to-all of tokens)")
     found = {kind for kind, marks in _MARKS.items() if any(name.startswith(marks) for name in names)}
     world = trace.world_size or 1
     if world == 1:
@@ -73,7 +73,7 @@ def _of_pipeline(trace: Trace, world: int, *, divided: bool) -> Layout:
 
 def _refused(trace: Trace, what: str) -> UsageError:
     return UsageError(
-        f"{trace.file}: recorded with {what}, from which no layout is derived; "
+        f"{trace.file}: recorded with {what}, which is not supported; "
         "give a recording of one rank, of tensor- or data-parallel ranks, or of a pipeline"
     )
 

@@ -75,7 +75,7 @@ def divide_sequence(
         output = one.units[0].output
         leaves = model.extents.leaves(output[1:2]) if len(output) == 3 else []
         if not leaves or leaves[0] == one.batch:
-            raise UsageError("no sequence is found between the layers; leave --sequence-parallel out")
+            raise UsageError("no sequence dimension was found between the layers; leave --sequence-parallel out")
         size = changed.get(leaves[0], model.extents.value[leaves[0]])
         if size % layout.tp:
             raise UsageError(f"a sequence of {size} does not divide over tp={layout.tp} ranks")

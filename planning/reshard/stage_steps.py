@@ -74,11 +74,11 @@ def read_stage(
     backward = [at for at, call in enumerate(inner) if call.backward]
     if not backward or not messages:
         what = "no backward pass" if not backward else "no messages"
-        raise UsageError(f"{trace.file}: the step of this stage of a pipeline has {what}; give the trace of a step")
+        raise UsageError(f"{trace.file}: the step of this pipeline stage has {what}; give the trace of a whole step")
     moments = parts or _moments([message for message in messages if message.sent and message.onward], inner)
     if not moments:
         raise UsageError(
-            f"{trace.file}: the first of {stages} stages sends nothing to the next one; give the layout of the job with"
+            f"{trace.file}: the first of {stages} stages sends nothing to the next stage; give the job's layout with"
             " --from, such as tp=1,dp=2,pp=4"
         )
     for sent, sides in ((True, found.sent), (False, found.received)):
@@ -103,7 +103,7 @@ def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -
     if len(messages) % max(parts, 1):
         raise UsageError(
             f"{trace.file}: {len(messages)} messages of one kind do not divide into {parts} microbatches; "
-            "a stage has to send each microbatch to the next one"
+            "a stage must send each microbatch to the next stage"
         )
     each = len(messages) // max(parts, 1)
     return [list(messages[k * each : (k + 1) * each]) for k in range(parts)] if each else []
@@ -117,7 +117,7 @@ def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[S
     values = [record.inputs.values for record in call_records(trace, calls.source[np.array(issued, np.int64)])]
     peers = [given[2] for given in values if len(given) > 2 and type(given[2]) is int]
     if len(peers) < len(values):
-        raise UsageError(f"{trace.file}: the peers of messages are not recorded; record the execution trace with them")
+        raise UsageError(f"{trace.file}: the peers of messages are not recorded; record an execution trace with peers")
     mine = stage if max(peers, default=0) < stages else trace.rank or 0
     found = []
     for call, given, peer in zip(issued, values, peers, strict=True):
@@ -233,7 +233,7 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
         if at <= (found_at[-1] if found_at else -1):
             raise UsageError(
                 f"{found.trace.file}: cannot tell which calls make the activations of microbatch {len(found_at)} that"
-                " this stage of a pipeline exchanges; record the execution trace with its tensors"
+                " this pipeline stage exchanges; record the execution trace with tensors"
             )
         found_at.append(at)
     begins: list[int] = []

@@ -153,7 +153,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         above = made.get(around.get(i, -1) if i in around else _around(trace, i))
         (roots if above is None else above.children).append(call)
     if not roots:
-        raise UsageError(f"{trace.file}: no calls in the step; record one whole training step")
+        raise UsageError(f"{trace.file}: no calls in the step; record a whole training step")
     _set_leads(roots, begin)
     return sorted(_opened(_kept(roots)), key=lambda call: call.ts)
 
@@ -165,8 +165,8 @@ def check_eager(trace: Trace) -> None:
     replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
     if gpu.dur[replayed].sum() > _MOST_REPLAYED * gpu.dur.sum():
         raise UsageError(
-            f"{trace.file}: {np.count_nonzero(replayed):,} of {len(gpu):,} device events are of replayed graphs, in"
-            " which no tensors are recorded; record the step eagerly (vLLM: enforce_eager, SGLang:"
+            f"{trace.file}: {np.count_nonzero(replayed):,} of {len(gpu):,} GPU events come from replayed CUDA graphs,"
+            " in which no tensors are recorded; record the step eagerly (vLLM: enforce_eager, SGLang:"
             " --disable-cuda-graph) with its execution trace"
         )
 
@@ -233,7 +233,7 @@ def step_window(trace: Trace, step: int | None) -> tuple[int, int]:
     if step is not None:
         marks = [mark for mark in marks if mark[0] == step]
         if not marks:
-            raise UsageError(f"{trace.file}: has no ProfilerStep#{step}; leave --step out")
+            raise UsageError(f"{trace.file}: no ProfilerStep#{step}; leave --step out")
     if not marks:
         return trace.span
     marks.sort(key=lambda mark: (int(calls.end[mark[1]] - calls.ts[mark[1]]), mark[0]))

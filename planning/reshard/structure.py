@@ -108,7 +108,7 @@ def _read_step(trace: Trace, step: int | None, layout: Layout | None) -> _Record
     shapes = shapes_of(trace)
     if not shapes.sources:
         check_eager(trace)
-        raise UsageError(f"{trace.file}: no tensors are recorded in it; record the execution trace with its tensors")
+        raise UsageError(f"{trace.file}: it has no recorded tensors; record the execution trace with tensors")
     top = read_step(trace, shapes, step)
     split = split_step(top)
     if not split.passes:

@@ -131,7 +131,7 @@ def cut_units(
     while units and not units[-1].parameters and not any(_in_model(call, weights) for call in units[-1].forward):
         loss = [*units.pop().forward, *loss]
     if not units:
-        raise UsageError(f"{trace.file}: no parameters are found in the forward pass; record it with its tensors")
+        raise UsageError(f"{trace.file}: no parameters were found in the forward pass; record the ET with tensors")
     loss = [*_split_loss(units[-1], weights), *loss]
     for unit in units:
         _describe(unit, shapes)
@@ -207,8 +207,8 @@ def further_pass(
     end = begin + len(known) - skipped
     if [call.name for call in forward[begin:end]] != [call.name for call in known[skipped:]]:
         raise UsageError(
-            f"{trace.file}: the forward passes of the step run different operators, from which no layout is derived; "
-            "give a step of one pass with --step"
+            f"{trace.file}: the forward passes of the step run different operators, which is not supported; "
+            "choose a step with one pass with --step"
         )
     found, place = list[Unit](), begin - skipped
     for unit in units:

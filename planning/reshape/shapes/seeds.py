@@ -34,7 +34,7 @@ class SizeEvidence:
 
     def __init__(self, file: str, shapes: Shapes) -> None:
         if not shapes.sources:
-            raise UsageError(f"{file}: no tensors are recorded in it; record the execution trace with its tensors")
+            raise UsageError(f"{file}: it has no recorded tensors; record the execution trace with tensors")
         self._file, self._shapes, self._extents = file, shapes, shapes.extents
         self._fixed = shapes.extents.fixed()
         self._sums = dict(shapes.extents.sums)
@@ -54,8 +54,8 @@ class SizeEvidence:
             found = found or self._one_each(tier)
         if not found:
             raise UsageError(
-                f"{self._file}: no input has an extent of {size}; give the recorded {dimension} size, "
-                "or none to find it"
+                f"{self._file}: no input has a dimension of {size}; give the recorded {dimension} size, "
+                "or omit it to detect it"
             )
         return found, size
 

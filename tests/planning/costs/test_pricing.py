@@ -68,7 +68,7 @@ def test_another_device_must_be_known(model: FittedModel) -> None:
     other = next(iter(model.records()))
     there = Pricing(model, kernels({"a_kernel": [5]}), other)
     assert there.notes == [
-        f"nothing was measured on {other}: times are scaled by the utilization model of both devices"
+        f"nothing was measured on {other}: times are scaled with the utilization model of both devices"
     ]
     assert there.event(0).how == "measured, scaled" and there.event(0).ns > 0
     measured = [replace(event, task=replace(event.task, device="d"), ns=77.0) for event in model.gpu]

@@ -145,14 +145,14 @@ def test_an_event_explained() -> None:
     law = fit_utilization(EVENTS, DEVICES)
     lines = explain("ADD", law, EVENTS, DEVICES)
     heads = [at for at, line in enumerate(lines) if line.startswith("void")]
-    assert len(heads) == 3 and lines[-1] == "and 3 more distinct events of such kernels"
+    assert len(heads) == 3 and lines[-1] == "and 3 more distinct events of these kernels"
     assert [lines[at + 1] for at in heads] == [f"  aten::add float32[{size}000]" for size in (32, 16, 8)]
     assert [lines[at + 2] for at in heads] == [
         f"  small, {count} times, {2 ** (count - 1)} blocks of 128 threads" for count in (6, 5, 4)
     ]
     first = lines[heads[0] : heads[1]]
     assert "\n".join(first) == GOLDEN
-    assert explain("zzz", law, EVENTS, DEVICES) == ["no kernel was fitted on whose name contains 'zzz'"]
+    assert explain("zzz", law, EVENTS, DEVICES) == ["no fitted kernel has 'zzz' in its name"]
 
 
 def test_an_event_of_which_less_is_known_explained() -> None:

@@ -268,7 +268,7 @@ def test_explanation_adds_up() -> None:
     lines = explain("elementwise", fitted(), made(), DEVICES)
     text = "\n".join(lines)
     assert "vectorized_elementwise_kernel" in text and "efficiency" in text
-    assert explain("nothing", fitted(), made(), DEVICES) == ["no kernel was fitted on whose name contains 'nothing'"]
+    assert explain("nothing", fitted(), made(), DEVICES) == ["no fitted kernel has 'nothing' in its name"]
 
 
 def test_launches_in_work_items_are_counted_in_blocks() -> None:

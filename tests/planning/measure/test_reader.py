@@ -44,9 +44,9 @@ REASONS: list[tuple[Any, str]] = [
     (scalar(3, "Device"), "an argument of type 'Device' is not recorded"),
     (scalar("x" * 1000, "String"), "an argument of type 'String' is not recorded"),
     (scalar(1, "Object" * 9), f"an argument of type {('Object' * 9)[:40]!r} is not recorded"),
-    (([1], [[]], "GenericList[Int,Int]", []), "a list among its arguments is not recorded whole"),
-    ((3, [], "GenericList[Int]", []), "a list among its arguments is not recorded whole"),
-    (tensor(1, -4, 8), "a tensor of it has no valid shape"),
+    (([1], [[]], "GenericList[Int,Int]", []), "a list argument is not fully recorded"),
+    ((3, [], "GenericList[Int]", []), "a list argument is not fully recorded"),
+    (tensor(1, -4, 8), "one of its tensors has an invalid shape"),
 ]
 
 
@@ -58,7 +58,7 @@ def test_reasons(given: Any, expected: str) -> None:
 def test_calls_that_cannot_be_made() -> None:
     assert found(X, schema="aten::f(") == "its operator schema cannot be parsed"
     assert found(X, schema="c10d::f(Tensor x) -> ()") == "collective: it needs its process group"
-    assert found(X, X, schema="aten::f(Tensor x) -> ()") == "2 arguments are recorded, its schema has 1"
+    assert found(X, X, schema="aten::f(Tensor x) -> ()") == "2 arguments are recorded, but its schema has 1"
     assert found(X, schema="") == NOT_RECORDED
     assert found(X, schema="", name="c10d::x") == "collective: it needs its process group"
     for name in ("relu", "autograd::engine::x", "torch::x", "a::"):
@@ -90,14 +90,14 @@ def test_what_is_not_as_long_as_its_list() -> None:
         assert read._argument(both[0], shapes, kind, None) == [{"tensor": 0}, {"tensor": 1}]
         assert [one.shape for one in read.tensors] == [(), ()] and {one.device for one in read.tensors} == {"cpu"}
     for given in ((X[0], [2**63, 8], X[2], X[3]), (X[0], [True, 8], X[2], None), (X[0], [4.0, 8], X[2], None)):
-        assert found(given) == "a tensor of it has no valid shape"
+        assert found(given) == "one of its tensors has an invalid shape"
     for strides in ([2**63, 1], [-1, 1], [True, 1]):
-        assert found((*X[:3], strides)) == "a tensor of it has invalid strides"
+        assert found((*X[:3], strides)) == "one of its tensors has invalid strides"
     assert found((*X[:3], [2**63 - 1, 0])).tensors[0].strides == (2**63 - 1, 0)
 
 
 def test_types_of_elements() -> None:
-    assert found(tensor(1, 4, dtype="mine")) == "the size of element type 'mine' is not known"
+    assert found(tensor(1, 4, dtype="mine")) == "the element size of dtype 'mine' is unknown"
     assert [*_split("A,B[C,D],E(F,G)")] == ["A", "B[C,D]", "E(F,G)"] and [*_split("")] == [] and [*_split("A")] == ["A"]
     assert [_float(one) for one in (3, -0.5, "-Infinity", "NaN")] == [
         3.0,
@@ -116,9 +116,9 @@ def test_types_of_elements() -> None:
 
 def test_so_many_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_MOST_TENSORS", 2)
-    assert len(found(X, X).tensors) == 2 and found(X, X, X) == "it takes over 2 tensors"
+    assert len(found(X, X).tensors) == 2 and found(X, X, X) == "it takes more than 2 tensors"
 
 
 def test_arguments_of_another_layout() -> None:
-    assert found(([1, 2], [4, 8], "Tensor(float)", [])) == "its arguments are not recorded as torch does"
+    assert found(([1, 2], [4, 8], "Tensor(float)", [])) == "its arguments are not recorded in the format of torch"
     assert found(X, X, X).args == ({"tensor": 0}, {"tensor": 1}, {"tensor": 2})

@@ -160,10 +160,10 @@ def test_layers_of_experts_are_found_by_their_router() -> None:
 
 
 @pytest.mark.parametrize(("given", "says"), [
-    ({"dp": 3, "ep": 2}, "ep=2: experts are divided over data-parallel ranks: give dp as a multiple of ep"),
-    ({"dp": 2, "ep": 2, "tp": 2}, "expert parallelism is derived with tp=1 and zero=0 only"),
-    ({"dp": 2, "ep": 2, "zero": 3}, "expert parallelism is derived with tp=1 and zero=0 only"),
-    ({"ep": 0}, "ep=0: give 1 or more ranks"), ({"routing": "other"}, "tokens are routed as recorded or uniform"),
+    ({"dp": 3, "ep": 2}, "ep=2: experts are sharded over data-parallel ranks: make dp a multiple of ep"),
+    ({"dp": 2, "ep": 2, "tp": 2}, "expert parallelism needs tp=1 and zero=0"),
+    ({"dp": 2, "ep": 2, "zero": 3}, "expert parallelism needs tp=1 and zero=0"),
+    ({"ep": 0}, "ep=0: give 1 or more ranks"), ({"routing": "other"}, "give recorded or uniform as the routing"),
 ])  # fmt: skip
 def test_what_is_not_derived_is_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
@@ -183,17 +183,17 @@ def test_ranks_that_send_other_tokens_are_an_error() -> None:
     derivation: Any = SimpleNamespace(layout=Layout(dp=2, ep=2), representative=lambda rank: rank)
     job = Resharded(derivation, None)  # type: ignore[arg-type]
     assert job._matched_tokens(0, {0: [first], 1: [second]}) == job._matched_tokens(1, {0: [first], 1: [second]}) == 1
-    with pytest.raises(UsageError, match="rank 0 sends other tokens than rank 1 receives"):
+    with pytest.raises(UsageError, match="rank 0 sends different tokens than rank 1 receives"):
         job._matched_tokens(0, {0: [first], 1: [first]})
 
 
 def test_what_is_divided_is_explained() -> None:
     text = explain(_divided("loop").derivation)
-    assert "experts: 4 in unit 1, 2 for a token: alike runs of calls on tokens of their own" in text
-    assert "recorded routing, 20 to 30 tokens of a rank each; 2 on each of 2 ranks" in text
+    assert "experts: 4 in unit 1, 2 per token: equal runs of calls on separate tokens" in text
+    assert "recorded routing, 20 to 30 tokens per expert from each rank; 2 on each of 2 ranks" in text
     assert "ep all_to_all: 5 of" in text
     text = explain(_divided("capacity").derivation)
-    assert "weights with an extent of experts in one product" in text and "room for 30 tokens each" in text
+    assert "one GEMM with the weights of all experts" in text and "capacity of 30 tokens per expert" in text
 
 
 def test_the_command_divides_experts(tmp_path: Path) -> None:

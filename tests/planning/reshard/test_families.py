@@ -36,7 +36,7 @@ def test_buffers_and_gradients_of_a_network_with_batch_norm() -> None:
     assert found.equal and found.order and len(recorded.comms) == 3 and not job.doubts
     report = job.to_dict()
     assert report["parameters"]["buffers"] == 21 and report["parameters"]["count"] == 23
-    assert "buffers: 21, inferred: 21 that forward writes" in _explained(job)
+    assert "buffers: 21, inferred: 21 written in forward" in _explained(job)
     assert json.loads(json.dumps(report))["proof"]["equal"]
 
 
@@ -122,7 +122,7 @@ def test_blocks_are_gathered_and_the_rest_in_the_root() -> None:
         ("", 5), ("block 0", 6), ("block 1", 6), ("block 2", 6),
     ]  # fmt: skip
     text = _explained(job)
-    assert "units of FSDP: inferred" in text and "block 2: 6 parameters" in text
+    assert "FSDP units: inferred" in text and "block 2: 6 parameters" in text
     each = _derived("cnn", Layout(dp=2, batch=8, zero=3, fsdp_wrap="each"))
     assert len(_comms(each)) > len(_comms(job)) and not each.doubts
 
@@ -137,12 +137,12 @@ def test_a_wrong_reading_is_not_silent() -> None:
     assert not job.proof.equal and job.proof.missing.total() > 0 and job.proof.share > 0.01
     lost, unknown = sorted(job.doubts)[::-1]
     assert "derived from itself lacks" in lost
-    assert unknown == "communication is not derived: gradients: no parameter is known for them (2)"
+    assert unknown == "communication is not derived: gradients: their parameters are unknown (2)"
     job = reshard(recording("cnn.ddp2"), Layout(batch=8))
     job.derivation.model.buffers.clear()
     assert job.doubts == [
-        "the recorded layout derived from itself has other communication: recorded broadcast of 336, broadcast of 7, "
-        "derived none"
+        "the recorded layout derived from itself has different communication: recorded broadcast of 336, broadcast of "
+        "7, derived none"
     ]
 
 

@@ -87,7 +87,7 @@ def test_extents_of_a_layout(made: Made) -> None:
     for layout, letters, says in (
         (Layout(tp=2), "", "t: no pair of products is found"),
         (Layout(tp=3), "i", "an inner width of 10 does not divide"),
-        (Layout(tp=3), "x", r"2 heads of attention do not divide \(unit 0\) over tp=3"),
+        (Layout(tp=3), "x", r"2 attention heads do not divide \(unit 0\) over tp=3"),
         (Layout(microbatches=3), "", "a batch of 8 per rank does not divide into 3 microbatches"),
         (Layout(dp=3, batch=8), "", "a global batch of 8 does not divide over dp=3"),
     ):  # fmt: skip

@@ -60,7 +60,7 @@ def test_the_step_of_median_duration() -> None:
     assert step_window(marked((4, 0, 9), (5, 10, 30)), None) == (0, 9)  # of two the shorter one
     assert step_window(marked((2, 50, 60), (1, 30, 40)), None) == (30, 40)  # of equal ones the earlier
     assert step_window(marked(), None) == (5, 500)
-    with pytest.raises(UsageError, match="x: has no ProfilerStep#9; leave --step out"):
+    with pytest.raises(UsageError, match="x: no ProfilerStep#9; leave --step out"):
         step_window(three, 9)
 
 
