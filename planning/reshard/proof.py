@@ -329,7 +329,7 @@ def scaling_in_words(derivation: Derivation) -> str:
     layout, model = derivation.layout, derivation.model
     rank, parts = derivation.rank_batch, derivation.microbatches
     if not rank:
-        return "no batch was found: every rank processes the recorded data"
+        return "no batch was found: every rank works on what was recorded"
     whole, before = rank * layout.dp, model.samples * derivation.recorded.dp
     steps = f" in {parts} microbatches of {rank // parts}" if parts > 1 else ""
     kind = (

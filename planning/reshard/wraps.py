@@ -181,7 +181,7 @@ def candidates(model: Model) -> str:
     if repeated:
         return " or ".join(f"{name} ({len(numbers[name])} modules)" for name in repeated[:_CANDIDATES])
     units = sum(bool(unit.parameters) for unit in model.units)
-    return f"each ({units} units) or a minimum number of elements; record with with_stack=True to wrap modules by class"
+    return f"each ({units} units) or a minimum of elements; record with with_stack=True to wrap modules by class"
 
 
 # communication of a unit

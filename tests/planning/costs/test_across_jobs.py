@@ -107,7 +107,7 @@ def test_what_is_known_too_little_is_refused_and_named(tmp_path: Path) -> None:
     command = ("predict", "run", trace, "--model", model, "--json", tmp_path / "p.json")
     refused = call(*command)
     assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1
-    assert b"weakest link: " in refused.stderr and b"of the time on devices is unlike anything" in refused.stderr
+    assert b"weakest link: " in refused.stderr and b"of the GPU time is in events unlike all" in refused.stderr
     assert b"--force" in refused.stderr and not (tmp_path / "p.json").exists()
     with pytest.raises(UsageError, match="wider than a factor of 2; weakest link"):
         predict(of_gpu("torch_compile_triton"), read_model(model))
@@ -116,7 +116,7 @@ def test_what_is_known_too_little_is_refused_and_named(tmp_path: Path) -> None:
     assert max(map(len, forced.stdout.decode().splitlines())) <= 80
     assert not forced.stderr, "who asks for it is told in the table"
     told = orjson.loads((tmp_path / "p.json").read_bytes())
-    assert told["forced"] and not told["reliable"] and "unlike anything" in told["weakest_link"]
+    assert told["forced"] and not told["reliable"] and "unlike all fitted" in told["weakest_link"]
     assert told["high_ns"] > 2 * told["low_ns"]
 
 
@@ -174,7 +174,7 @@ def test_the_gpu_to_predict_for_has_one_name(tmp_path: Path) -> None:
     assert call("predict", "fit", file, "-o", model).returncode == 0
     named = call("predict", "run", file, "--model", model, "--gpu", "V100 SXM2")
     old = call("predict", "run", file, "--model", model, "--device", "V100 SXM2")
-    assert named.returncode == 3 and b"is unlike anything fitted on" in named.stderr
+    assert named.returncode == 3 and b"in events unlike all fitted events" in named.stderr
     assert old.returncode == 2 and not old.stdout and b"unrecognized arguments: --device V100 SXM2" in old.stderr
     assert b"other shapes or another device" in named.stdout
     number = call("predict", "run", file, "--model", model, "--gpu", "0")

@@ -59,7 +59,7 @@ def test_iterations_that_are_not_like_the_others_are_set_apart() -> None:
     assert found.index.tolist() == [1] and [outlier.iteration for outlier in found.set_apart] == [0]
     assert iterations_of(steps(lengths).document(), "1-2", keep_outliers=False).set_apart == ()
     assert chosen(lengths, "0-1")[0] == [0, 1]
-    with pytest.raises(UsageError, match="none among them that is like its others"):
+    with pytest.raises(UsageError, match="all of these iterations of"):
         chosen(lengths, "0", keep=False)
 
 

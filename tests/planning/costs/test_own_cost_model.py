@@ -91,7 +91,7 @@ def test_a_file_says_which_model_is_not_installed(site: Path) -> None:
     assert kernels is not None and kernels.states
     (site / "own_costs-1.0.dist-info" / "entry_points.txt").write_text("")
     cost_models.cache_clear()
-    with pytest.raises(UsageError, match="unknown cost model 'line'; install the package"):
+    with pytest.raises(UsageError, match="unknown cost model 'line'; install its package"):
         kernels.fitted([], DEVICES)
 
 

@@ -43,8 +43,8 @@ GOLDEN = "\n".join([
     "    start           2.43 µs  all +0.18, kind Other kernel +0.01, vendor NVIDIA +0.01, family add_kernel +0.01",
     "    memory          0.79 µs  0.51 µs at the peak, efficiency 65%, longest",
     "                           all -0.00, family add_kernel -0.00, kind Other kernel -0.00, op add -0.00",
-    "    kernel         1.006 ×   what events of this name take over the rest of the law",
-    "    smearing       1.034 ×   the mean over the median of such events",
+    "    kernel         1.006 ×   measured time of events with this name / rest of the law",
+    "    smearing       1.034 ×   mean / median of such events",
     "  predicted 3.36 µs, measured 3.14 µs, bound 0.51 µs",
     "",
 ])  # fmt: skip
@@ -58,8 +58,8 @@ PRODUCT = "\n".join([
     "                           all +0.10, dtype float32 product +0.03, kind GEMM +0.03, bandwidth of a multiprocessor +0.02",  # noqa: E501
     "    memory          3.10 µs  2.00 µs at the peak, efficiency 65%",
     "                           all -0.00, bandwidth of a multiprocessor -0.00, multiprocessors -0.00",
-    "    kernel         1.148 ×   what events of this name take over the rest of the law",
-    "    smearing       1.034 ×   the mean over the median of such events",
+    "    kernel         1.148 ×   measured time of events with this name / rest of the law",
+    "    smearing       1.034 ×   mean / median of such events",
     "  predicted 336.28 µs, measured 400.00 µs, bound 200.00 µs",
     "",
 ])  # fmt: skip
@@ -71,8 +71,8 @@ COPIES = "\n".join([
     "    start           1.87 µs  all -0.52, family copy_it -0.17, kind Other kernel -0.05, device small -0.02",
     "    threads         1.59 µs  3.20 µs at the peak, × 0.50",
     "                           all -0.48, kind Other kernel -0.10, family copy_it -0.07, bandwidth of a multiprocessor -0.02",  # noqa: E501
-    "    kernel         0.878 ×   what events of this name take over the rest of the law",
-    "    smearing       0.980 ×   the mean over the median of such events",
+    "    kernel         0.878 ×   measured time of events with this name / rest of the law",
+    "    smearing       0.980 ×   mean / median of such events",
     "  predicted 2.98 µs, measured 2.50 µs",
     "",
     "copy_it",
@@ -80,8 +80,8 @@ COPIES = "\n".join([
     "  small, 2 times",
     "  time = (start + threads) × kernel × smearing (FLOPs and bytes are not known)",
     "    start           2.30 µs  kind Other kernel -0.47, family copy_it -0.35, all +0.26, device small +0.01",
-    "    kernel         0.906 ×   what events of this name take over the rest of the law",
-    "    smearing       1.152 ×   the mean over the median of such events",
+    "    kernel         0.906 ×   measured time of events with this name / rest of the law",
+    "    smearing       1.152 ×   mean / median of such events",
     "  predicted 2.40 µs, measured 1.50 µs",
     "",
 ])  # fmt: skip

@@ -106,7 +106,7 @@ def test_types_of_elements() -> None:
         {"float": "nan"},
     ]
     for wrong in (True, "1.5", None, "x"):
-        with pytest.raises(_UncallableError, match="a number among its arguments"):
+        with pytest.raises(_UncallableError, match="a numeric argument"):
             _float(wrong)
     least, most = (found(scalar(value, "Int")) for value in (-(2**63), -(2**63) - 1))
     assert least.args == (-(2**63),) and most == "an argument of type 'Int' is not recorded"

@@ -405,8 +405,8 @@ def test_copies_grow_with_what_is_copied() -> None:
     [
         ("sequence=8", "unknown dimension 'sequence'"),
         ("batch=many", "in whole numbers"), ("batch=-4", "in whole numbers"),
-        ("batch=2.5", "in whole numbers"), ("batch", "NAME=SIZE"), ("batch=0", "a size from 1"),
-        ("batch=1:8", "a recorded one from 2"), ("batch=99999999999", "below 2^31"), ("", "NAME=SIZE"),
+        ("batch=2.5", "in whole numbers"), ("batch", "NAME=SIZE"), ("batch=0", "a new size of at least 1"),
+        ("batch=1:8", "a recorded size of at least 2"), ("batch=99999999999", "below 2^31"), ("", "NAME=SIZE"),
     ],
 )  # fmt: skip
 def test_what_can_be_set(text: str, says: str) -> None:

@@ -26,9 +26,9 @@ def test_changes() -> None:
         (["batch"], "give NAME=SIZE or NAME=RECORDED:SIZE"),
         (["batch=x"], "in whole numbers"),
         (["batch=1:2:3"], "in whole numbers"),
-        (["batch=0"], "give a size from 1"),
+        (["batch=0"], "give a new size of at least 1"),
         (["batch=2147483648"], r"below 2\^31"),
-        (["batch=1:4"], "a recorded one from 2"),
+        (["batch=1:4"], "a recorded size of at least 2"),
         (["batch=2147483648:4"], r"below 2\^31"),
     ],
 )

@@ -139,7 +139,7 @@ def test_counts_that_no_call_shows_are_not_taken_as_recorded() -> None:
         regions = ExpertRegions(model, Layout(dp=2, ep=2), {})
         assert (regions.layers[0].routing, regions.layers[0].own) == ("uniform", (48, 48, 48, 48))
         assert regions.stated and regions.kind(0) == regions.kind(1)
-        with pytest.raises(UsageError, match="is not recorded, since one product is of all of them"):
+        with pytest.raises(UsageError, match="is not recorded, because one GEMM computes all experts"):
             ExpertRegions(model, Layout(dp=2, ep=2, routing="recorded"), {})
     finally:
         for product, known in zip(products, children, strict=True):
@@ -171,7 +171,7 @@ def test_what_is_not_derived_is_refused(given: dict[str, Any], says: str) -> Non
 
 
 def test_models_without_routed_experts_are_refused() -> None:
-    with pytest.raises(UsageError, match="no routed experts are found"):
+    with pytest.raises(UsageError, match="no routed experts were found"):
         reshard(recording("cnn.single1"), Layout(dp=2, ep=2))
     with pytest.raises(UsageError, match=r"4 experts do not divide \(unit 1\) over ep=3 ranks"):
         _derive("loop", Layout(dp=3, ep=3))
@@ -191,7 +191,7 @@ def test_what_is_divided_is_explained() -> None:
     text = explain(_divided("loop").derivation)
     assert "experts: 4 in unit 1, 2 per token: equal runs of calls on separate tokens" in text
     assert "recorded routing, 20 to 30 tokens per expert from each rank; 2 on each of 2 ranks" in text
-    assert "ep all_to_all: 5 of" in text
+    assert "ep all_to_all: 5, " in text
     text = explain(_divided("capacity").derivation)
     assert "one GEMM with the weights of all experts" in text and "capacity of 30 tokens per expert" in text
 

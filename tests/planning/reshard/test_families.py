@@ -137,12 +137,12 @@ def test_a_wrong_reading_is_not_silent() -> None:
     assert not job.proof.equal and job.proof.missing.total() > 0 and job.proof.share > 0.01
     lost, unknown = sorted(job.doubts)[::-1]
     assert "derived from itself lacks" in lost
-    assert unknown == "communication is not derived: gradients: their parameters are unknown (2)"
+    assert unknown == "communication is not derived: gradients: no parameter is known for them (2)"
     job = reshard(recording("cnn.ddp2"), Layout(batch=8))
     job.derivation.model.buffers.clear()
     assert job.doubts == [
-        "the recorded layout derived from itself has different communication: recorded broadcast of 336, broadcast of "
-        "7, derived none"
+        "the recorded layout derived from itself has other communication: recorded broadcast of 336, broadcast of 7, "
+        "derived none"
     ]
 
 

@@ -61,21 +61,21 @@ def test_the_recorded_layout_takes_as_long_as_recorded() -> None:
     "layout", [Layout(dp=2), Layout(pp=2), Layout(tp=2, tp_style="megatron", sequence_parallel=True)]
 )
 def test_only_tensor_parallelism_is_derived(layout: Layout) -> None:
-    with pytest.raises(UsageError, match=r"no backward pass; of inference only --tp"):
+    with pytest.raises(UsageError, match=r"no backward pass; inference supports only --tp"):
         etplus.reshard(recorded("single1"), layout)
 
 
 def test_a_layout_that_does_not_divide() -> None:
-    with pytest.raises(UsageError, match="heads of attention do not divide"):
+    with pytest.raises(UsageError, match="attention heads do not divide"):
         derived(3)
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("graph-capture/sglang_decode.replay.json.gz", b"544 of 558 device events are of replayed graphs"),
-        ("graph-capture/vllm_piecewise.replay.json.gz", b"361 of 423 device events are of replayed graphs"),
-        ("serving/sglang_prefilldecode.json.gz", b"no tensors are recorded in it"),
+        ("graph-capture/sglang_decode.replay.json.gz", b"544 of 558 GPU events come from replayed CUDA graphs"),
+        ("graph-capture/vllm_piecewise.replay.json.gz", b"361 of 423 GPU events come from replayed CUDA graphs"),
+        ("serving/sglang_prefilldecode.json.gz", b"it has no recorded tensors"),
     ],
 )
 def test_traces_without_tensors_are_refused(name: str, reason: bytes, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_made_replay_is_refused() -> None:
     trace = load(orjson.dumps(serve([Batch(decode=[(1, 9)])] * 3).document()))
     launches = np.array([trace.names[code] == "cudaGraphLaunch" for code in trace.runtime.name.tolist()])
     assert launches.any()
-    with pytest.raises(UsageError, match=f"{launches[trace.gpu.runtime].sum()} of {len(trace.gpu)} device events"):
+    with pytest.raises(UsageError, match=f"{launches[trace.gpu.runtime].sum()} of {len(trace.gpu)} GPU events"):
         etplus.reshard(trace, Layout(tp=2))
 
 

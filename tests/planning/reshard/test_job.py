@@ -73,7 +73,7 @@ def test_what_could_not_be_derived(made: Made) -> None:
     trace = SimpleNamespace(self_ns=np.array([0, 10, 20, 30, 40]))
     model = made_model(made, [Unit(0, calls, parameters=weights)], trace=trace, given=(made.of["i"],))
     plan = Plan((Division(made.of["h"], 2, (), (0,), 0),), (0,))
-    ops = NotDerived("aten::a", "depends on divided extents in an unknown way", 2, 0.4)
+    ops = NotDerived("aten::a", "follows from what is divided in an unknown way", 2, 0.4)
     assert not_derived(derive(model, plan, Layout(tp=2), Layout())) == (
         NotDerived("parameters", "whole on every tensor-parallel rank", 1, 36 / (20 + 36 + 5), "parameters"), ops,
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_communication_that_is_not_known(made: Made) -> None:
     assert listed(fsdp) == [("units of FSDP", 1)] * 2 and listed(ddp) == []
     assert len(assumptions(fsdp)) == 2 and [line.split()[0] for line in assumptions(ddp)] == ["every", "buffers"]
     model.inferred = [Buffer((4,), "float32", 4, False), Buffer((), "int64", 8, True)]
-    assert "constants in forward are not frozen parameters: 1" in assumptions(fsdp)
+    assert "constants that forward takes are not frozen parameters: 1" in assumptions(fsdp)
     model.own_buffers = True  # recorded with DistributedDataParallel
     assert assumptions(ddp) == []
     model.own_buffers = False

@@ -50,9 +50,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"batch": 0}, "batch=0: give 1 or more"),
     ({"microbatches": 0}, "microbatches=0: give 1 or more"),
     ({"bucket_mib": 0}, "bucket_mib=0: give 1 or more"),
-    ({"schedule": "other"}, "the schedule is 1f1b or gpipe"),
-    ({"tp_style": "other"}, "the schedule is 1f1b or gpipe"),
-    ({"fsdp_wrap": "each"}, "fsdp_wrap is of FSDP: add zero=3"),
+    ({"schedule": "other"}, "give 1f1b or gpipe as the schedule"),
+    ({"tp_style": "other"}, "give 1f1b or gpipe as the schedule"),
+    ({"fsdp_wrap": "each"}, "fsdp_wrap needs FSDP: add zero=3"),
     ({"sequence_parallel": True}, "add --tp-style megatron"),
 ]
 

@@ -39,9 +39,9 @@ def test_layers_are_distributed_evenly() -> None:
     for changed, stages, says in (
         ({}, 3, "2 layers do not divide into pp=3 stages"),
         ({"layers": ()}, 2, "the model has no layers to divide into pp=2 stages"),
-        ({"stages": (0, 1)}, 2, "over other stages than 0 to 1"),
-        ({"stages": (0, 2, 2)}, 2, "over other stages than 0 to 1"),
-        ({"stages": (1, 0, 1)}, 2, "do not ascend"),
+        ({"stages": (0, 1)}, 2, "stages are not 0 to 1; edit the plan"),
+        ({"stages": (0, 2, 2)}, 2, "stages are not 0 to 1; edit the plan"),
+        ({"stages": (1, 0, 1)}, 2, "not in ascending order"),
     ):
         with pytest.raises(UsageError, match=says):
             replace(plan, **changed).stage_of(model(), stages)
@@ -63,9 +63,9 @@ REFUSED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda plan: plan.pop("units"), r"cannot be read \(KeyError"),
     (lambda plan: plan.update(units=3), r"cannot be read \(TypeError"),
     (lambda plan: plan["tensor_parallel"][0].update(size="x"), r"cannot be read \(ValueError"),
-    (lambda plan: plan["units"].pop(), "belongs to another model"),
-    (lambda plan: plan["units"][0].update(stage=0), "to some of its units only"),
-    (lambda plan: plan["units"][0].update(stage="x"), "to some of its units only"),
+    (lambda plan: plan["units"].pop(), "belongs to a different model"),
+    (lambda plan: plan["units"][0].update(stage=0), "to some units only"),
+    (lambda plan: plan["units"][0].update(stage="x"), "to some units only"),
     (lambda plan: plan["tensor_parallel"][0].update(size=7), "divides an extent of 7, but no parameter"),
 ]
 

@@ -135,7 +135,7 @@ def test_units_are_cut_where_one_activation_is_alive(made: Made, no_aliases: Non
     assert [of.unit for of in weights.values()] == [0, 0, 1, 1, 2] and [unit.number for unit in units] == [0, 1, 2]
     assert [unit.kind for unit in units] == ["4x3 4", "4x4 4", "4x4"]
     assert [unit.output for unit in units] == [made.shape(letters) for letters in ("nb", "nd", "nb")]
-    with pytest.raises(UsageError, match="x: no parameters are found"):
+    with pytest.raises(UsageError, match="x: no parameters were found"):
         cut_units(trace, [extra, loss], Weights(), shapes, [1, 0])  # type: ignore[arg-type]
 
 
