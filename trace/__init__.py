@@ -1,1 +1,1 @@
-"""The model that everything speaks: a `Trace`, its tables, and what is derived from them."""
+"""The data model of etplus: a `Trace`, its tables, and values derived from the tables."""

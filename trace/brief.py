@@ -1,4 +1,4 @@
-"""`__repr__` of records: one line if small, else one screen that describes each attribute."""
+"""Short `__repr__` of records: one line for small records, else one screen with a line per attribute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from .errors import EtplusError
 from .printable import shortened
 
-_WIDTH, _LINES = 79, 24  # a screen of a terminal, the prompt included
+_WIDTH, _LINES = 79, 24  # the size of a terminal screen, minus the prompt
 _SHORT = (bool, int, float, str, bytes, type(None))
 
 
@@ -35,7 +35,7 @@ def as_text(self: Any) -> str:
     """Return the `__repr__` of an answer: what its `to_text` prints, at most 24 lines."""
     try:
         lines = self.to_text().splitlines()
-    except EtplusError:  # the part of etplus that renders it is not installed
+    except EtplusError:  # the part of etplus that renders the answer is not installed
         return brief(self)
     more = [f"… {len(lines) - _LINES + 1} more lines"] if len(lines) > _LINES else []
     return "\n".join([*lines[: _LINES - len(more)], *more])
@@ -87,7 +87,7 @@ def _title(record: Any) -> str:
 
 
 def _collection(value: Collection[Any]) -> str:
-    """Show a few numbers and texts; else count the items and name their types."""
+    """Show short collections of numbers and texts in full; for others, show the number of items and their types."""
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
     if len(items) <= 8 and all(isinstance(item, _SHORT) for item in items):
         return repr(value)

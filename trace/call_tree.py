@@ -1,4 +1,4 @@
-"""The call tree: calls below each call, and functions of trees that are given as a column of parents."""
+"""The call tree: the calls below each call, and functions on trees that are stored as a column of parents."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .columns import IntColumn, distinct_rows, mask_at, run_starts
 from .index import CallIndex, ColumnOf, Positions, as_positions
 
 Mask = npt.NDArray[np.bool_]
-_WALKED = 64  # `nearest` walks this many callers one by one before it jumps: call trees are rarely deeper.
+_WALKED = 64  # `nearest` follows this many callers step by step, then switches to jumps. Call trees are rarely deeper.
 
 
 @dataclass(frozen=True, repr=False)
 class CallTree(Record):
     order: Positions[int, CallIndex]  # all calls except roots, grouped by caller
-    first: IntColumn  # where each call's callees begin in `order`; one entry more than calls
+    first: IntColumn  # start of each call's callees in `order`, plus the end of the last range
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:
@@ -42,7 +42,7 @@ class CallTree(Record):
     def totals(
         self, parent: Positions[CallIndex, CallIndex], values: ColumnOf[CallIndex, np.int64]
     ) -> ColumnOf[CallIndex, np.int64]:
-        """Return for each call the sum of the values of it and all calls below it."""
+        """Return, per call, the sum of the values of the call and all calls below it."""
         total = values.copy()
         for rows in reversed(levels(parent)[1:]):
             np.add.at(total, parent[rows], total[rows])
@@ -55,7 +55,7 @@ def levels(parent: IntColumn) -> list[IntColumn]:
         return []
     depth = depths(parent)
     deepest = int(depth.max())
-    order = np.argsort(depth.astype(np.min_scalar_type(deepest)), kind="stable")  # small numbers in linear time
+    order = np.argsort(depth.astype(np.min_scalar_type(deepest)), kind="stable")  # small types sort in linear time
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
@@ -74,9 +74,9 @@ def depths(parent: IntColumn) -> IntColumn:
 def name_paths(
     parent: IntColumn, name: npt.NDArray[np.integer], root: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Merge calls with the same names from the outermost call (in `root`, negative) down to them into one path.
+    """Merge calls whose callers have the same names, from the outermost call down, into one path.
 
-    Return each call's path; for each path the one above it (or the root), and the code of its last name.
+    Return the path of each call; per path, its parent path (or the negative code in `root`) and its last name's code.
     """
     path, known = np.zeros(len(parent), np.int64), 0
     above, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -91,17 +91,17 @@ def name_paths(
 
 
 def on_circles(parent: IntColumn) -> Mask:
-    """Mark the positions that are their own callers, directly or through others; −1 for no caller. O(n log n)."""
+    """Mark the positions on caller cycles; `parent` is −1 for positions without a caller. Takes O(n log n) time."""
     above = np.append(parent, -1)  # the last entry maps −1 to itself
     for _ in range(len(parent).bit_length()):
         above = above[above]
-    return mask_at(len(parent), above[above >= 0])  # further up than there are calls: only a circle goes on so long
+    return mask_at(len(parent), above[above >= 0])  # after more steps than there are calls, only cycles remain
 
 
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
     """Return the innermost earlier interval of the same thread that is open when the interval starts, −1 for none.
 
-    Intervals are sorted by (thread, ts, −end). If j is closed at ts[i], so is everything that was closed at ts[j].
+    Intervals are sorted by (thread, ts, −end). If j has ended at ts[i], so have all intervals that had ended at ts[j].
     """
     parent = np.arange(-1, len(ts) - 1)
     parent[run_starts(thread)] = -1
@@ -114,7 +114,7 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
 
 
 def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return where each call begins and ends (one after the last) if callers are written before their callees."""
+    """Return each call's half-open range of positions in preorder (callers before their callees)."""
     first, size = np.zeros(len(parent), np.int64), np.ones(len(parent), np.int64)
     by_depth = levels(parent)
     for rows in reversed(by_depth[1:]):
@@ -123,17 +123,17 @@ def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
         rows = rows[np.argsort(parent[rows], kind="stable")]
         before = np.cumsum(size[rows]) - size[rows]
         above = parent[rows]
-        same = np.searchsorted(above, above)  # the first call of the same caller
+        same = np.searchsorted(above, above)  # index of the first call with the same caller
         first[rows] = np.where(above >= 0, first[above] + 1, 0) + before - before[same]
     return first, first + size
 
 
 def outermost(parent: IntColumn, key: IntColumn) -> Mask:
-    """Return which calls have no call of the same key above them; calls with key −1 are never chosen."""
+    """Return a mask of the calls that have no call with the same key above them; False for calls with key −1."""
     first, end = preorder(parent)
     rows = np.flatnonzero(key >= 0)
     rows = rows[np.lexsort((first[rows], key[rows]))]
-    base = key[rows] * (len(parent) + 1)  # so that what one key reaches is before the next one's begin
+    base = key[rows] * (len(parent) + 1)  # offsets the ranges of different keys so that they cannot overlap
     reach = np.maximum.accumulate(base + end[rows])
     chosen = np.zeros(len(parent), np.bool_)
     chosen[rows] = np.append(-1, reach[:-1]) <= base + first[rows] if len(rows) else False
@@ -141,7 +141,7 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
 
 
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none."""
+    """Return the nearest good position at or above each entry of `start`, −1 if there is none or the entry is −1."""
     result: IntColumn = np.full(len(start), -1, np.int64)
     active = np.flatnonzero(start >= 0)
     current: IntColumn = start[active]

@@ -1,4 +1,4 @@
-"""Captured graphs: the operators under which the kernels of replayed CUDA or HIP graphs were captured."""
+"""Captured graphs: link kernels of replayed CUDA or HIP graphs to the operators that were captured with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CallKind = Literal["operator", "annotation", "module"]
 # Names of the values of `Calls.kind` in files and row views.
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
-# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "other grids": names agree, grids do not.
+# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "other grids": only the names agree.
 # "padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer. "one of several
 # batch sizes": several graphs fit, and the step's batch size is unknown.
 EVIDENCE = (
@@ -39,7 +39,7 @@ EVIDENCE = (
     "one of several batch sizes",
     "graph node ids",
 )
-# Values of `GraphReplay.reason`: why no kernel of a replay is linked.
+# Values of `GraphReplay.reason`: why a replay has no linked kernels.
 GRAPH_REASONS = (
     "no captured graph has these kernels",
     "no graph of this batch size was captured",
@@ -56,13 +56,13 @@ class CapturedGraph(RecordStruct, gc=False, frozen=True):
 
 
 class GraphReplay(RecordStruct, gc=False, frozen=True):
-    correlation: int  # of the launch call and all GPU events of the replay
+    correlation: int  # shared by the launch call and all GPU events of the replay
     graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
     candidates: int  # number of captured graphs with equally fitting kernels
     evidence: tuple[str, ...]  # some of `EVIDENCE`
     reason: str  # one of `GRAPH_REASONS` if `graph` is None, else ""
     events: int  # number of GPU events
-    certain: int  # certain, equivalent: number linked to an operator
+    certain: int  # certain, equivalent: number of events linked to an operator
     equivalent: int
 
 
@@ -84,7 +84,7 @@ class CaptureLinks(Record):
         return len(self.event)
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.int8], IntColumn]:
-        """Return `op`, `link` and `replay` of some events; −1, UNLINKED and −1 for events without a link."""
+        """Return `op`, `link` and `replay` for the given events; −1, UNLINKED and −1 for events without a link."""
         places = positions(self.event, events)
         link = np.append(self.link, np.int8(UNLINKED))[places]
         return np.append(self.op, -1)[places], link, np.append(self.replay, -1)[places]
@@ -92,16 +92,16 @@ class CaptureLinks(Record):
 
 @dataclass(frozen=True, repr=False)
 class CapturedGraphs(Record):
-    """The graphs that a trace replays, and the calls in which each was captured."""
+    """The graphs that a trace replays, and the calls recorded while they were captured."""
 
     graphs: tuple[CapturedGraph, ...]  # replayed graphs
     replays: tuple[GraphReplay, ...]  # every launch of a graph, in order
     names: list[str]  # names, kind: of the calls; OP, ANNOTATION or MODULE
     kind: npt.NDArray[np.int8]
-    parent: IntColumn  # the caller, smaller than the call's own position, −1 for none
-    graph: IntColumn  # position in `graphs` of the captured graph, −1 for a call around several captures
+    parent: IntColumn  # position of the caller, which precedes the call; −1 for none
+    graph: IntColumn  # position of the captured graph in `graphs`, −1 for a call that encloses several captures
     texts: list[bytes]  # JSON objects with `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
-    comm: dict[int, Comm] = field(default_factory=dict)  # communication by call
+    comm: dict[int, Comm] = field(default_factory=dict)  # communication, keyed by call
     links: CaptureLinks = field(default_factory=CaptureLinks.none)  # for events that are nodes
     unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # for events of `Trace.unattached`
     notes: tuple[str, ...] = ()  # sentences about missing data
@@ -111,7 +111,7 @@ class CapturedGraphs(Record):
 
     @cached_property
     def comm_above(self) -> list[int]:
-        """For each call the nearest call at or above it that has `comm`, −1 for none."""
+        """The nearest call at or above each call that has an entry in `comm`, −1 for none."""
         nearest_comm: list[int] = []
         for call, above in enumerate(self.parent.tolist()):
             nearest_comm.append(call if call in self.comm else nearest_comm[above] if above >= 0 else -1)
@@ -128,7 +128,7 @@ class CapturedGraphs(Record):
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences for reports about linked and unlinked events."""
+        """Report sentences about linked and unlinked events."""
         counts, replays = self.counts, len(self.replays)
         if not replays:
             return ["the trace has no launch of a graph: the captures were not used", *self.notes]
@@ -204,7 +204,7 @@ class CapturedOp(CalledWith):
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Why the captured graph is known, some of `EVIDENCE`."""
+        """Evidence that the replay belongs to the captured graph, from `EVIDENCE`."""
         return self.replay.evidence if self.replay is not None else ()
 
     @property
@@ -222,13 +222,13 @@ class CapturedOp(CalledWith):
 
     @property
     def parent(self) -> CapturedOp | None:
-        """The call around it, None for an outermost one."""
+        """The caller; None for an outermost call."""
         above = int(self._graphs.parent[self.index])
         return replace(self, index=above) if above >= 0 else None
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Named regions around it (`## … ##`, `nn.Module: …`), outermost first."""
+        """Named regions (`## … ##`, `nn.Module: …`) around the call, outermost first."""
         tree = self.trace.attribution.hierarchy
         path = int(tree.path[len(self.trace.calls) + self.index])
         return tuple(self.trace.names[code] for code in tree.regions(path))
@@ -240,14 +240,14 @@ class CapturedOp(CalledWith):
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Record):
-    """The operator that launched each GPU event, or that did so during the capture, or launched its counterpart."""
+    """The operator of each GPU event: it launched the event, its captured original, or its counterpart."""
 
-    calls: Calls  # the calls of the trace, then the calls of its captured graphs, without a time (0)
+    calls: Calls  # calls of the trace, then calls of its captured graphs with times of 0
     call: IntColumn  # position in `calls` for each GPU event, −1 for none
     hierarchy: Hierarchy  # of `calls`
-    # 0, or, if `call` comes from the counterpart, a number from 1 that differs among the events of one counterpart.
+    # A number from 1 that tells events with the same counterpart apart; 0 if `call` is not taken from a counterpart.
     repetition: IntColumn
-    in_module: npt.NDArray[np.bool_]  # whether the modules around `call` are also the event's own
+    in_module: npt.NDArray[np.bool_]  # whether the event belongs to the modules around `call`
 
 
 def attribution_of(trace: Trace) -> Attribution:
@@ -273,7 +273,7 @@ def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: H
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
-    """Return the calls of the captured graphs as a table, without times; add their signatures to `table`."""
+    """Return a table of the calls of captured graphs, without times, and add their signatures to `table`."""
     graphs = trace.captured
     if graphs is None:
         return Calls.none()

@@ -1,4 +1,4 @@
-"""Columns of numbers, and functions that numpy lacks or does slowly."""
+"""Columns of numbers, and functions that numpy lacks or runs slowly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 IntColumn = npt.NDArray[np.int64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-_SPARSE = 4  # A lookup uses an array if the values' range has at most this many numbers per value; else it sorts.
+_SPARSE = 4  # Lookups use an array if the range is at most this many times the number of values; else they sort.
 
 
 class RowColumn(NamedTuple):
@@ -29,7 +29,7 @@ class RowColumn(NamedTuple):
 
 
 class StringTable:
-    """Interned values. A value's code is its index in `values`: the given ones, then others as they appear."""
+    """Interned values. A value's code is its index in `values`; new values are appended in order of appearance."""
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
         self._codes: defaultdict[Any, int] = defaultdict(
@@ -44,7 +44,7 @@ class StringTable:
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Return codes of values given as codes into another list, in which values may be unused or equal."""
+        """Translate codes into another list to codes of this table; the list may contain unused and equal values."""
         used, first, back = np.unique(codes, return_index=True, return_inverse=True)
         new = np.empty(len(used), np.int32)
         for k in np.argsort(first).tolist():
@@ -58,7 +58,7 @@ class StringTable:
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return where runs of equal rows begin in columns of one length."""
+    """Return a mask of the rows that differ from the row before; all columns have the same length."""
     first = np.zeros(len(columns[0]), np.bool_)
     first[:1] = True
     for column in columns:
@@ -67,7 +67,7 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def distinct(values: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    """Like `np.unique`, ten times as fast because it sorts instead of hashing, and without importing `numpy.ma`."""
+    """Like `np.unique`, but ten times as fast because it sorts instead of hashing; does not import `numpy.ma`."""
     ordered = np.sort(values, axis=None)
     return ordered[run_starts(ordered)]
 
@@ -82,7 +82,7 @@ def median(values: npt.ArrayLike) -> float:
 
 
 def percentiles_of(values: npt.ArrayLike, *wanted: float) -> list[float]:
-    """Like `np.percentile`, ten times as fast for a few numbers, without importing `numpy.ma`."""
+    """Like `np.percentile`, but ten times as fast for short arrays, and without importing `numpy.ma`."""
     ordered = np.sort(np.asarray(values))
     results = []
     for percent in wanted:
@@ -111,9 +111,9 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct rows of some columns, ascending, (k, columns); and each row's index among them.
+    """Return the distinct rows of the columns, ascending, as a (k, columns) array, and the index of each row in it.
 
-    Like `np.unique(axis=0)`, ten times as fast if a row can be packed into one number.
+    Like `np.unique(axis=0)`, but ten times as fast if a row can be packed into one number.
     """
     packed, room, spans = np.zeros(len(columns[0]), np.int64), 1, list[tuple[int, int]]()
     for column in columns:
@@ -144,29 +144,29 @@ def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
 
 
 def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], IntColumn]:
-    """Return the distinct values, ascending, and the position of the first of each."""
+    """Return the distinct values, ascending, and the first position of each value."""
     order = np.argsort(values, kind="stable")
     first = order[run_starts(values[order])]
     return values[first], first
 
 
 def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct values in order of first appearance, and each value's index among them."""
+    """Return the distinct values in order of first appearance, and the index of each entry among them."""
     rows, which = distinct_rows(codes)
     order = np.argsort(positions(which, np.arange(len(rows))))
     return rows[order, 0], inverse_positions(len(order), order)[which]
 
 
 def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], IntColumn]]:
-    """Yield the distinct rows of some columns, ascending, each with its positions, ascending."""
+    """Yield each distinct row of the columns, ascending, with the ascending positions at which it occurs."""
     rows, inverse = distinct_rows(*keys)
-    small = inverse.astype(np.min_scalar_type(len(rows)))  # which NumPy sorts in linear time
+    small = inverse.astype(np.min_scalar_type(len(rows)))  # NumPy sorts small integer types in linear time
     members = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
-    yield from zip(map(tuple, rows.tolist()), members, strict=False)  # np.split makes one part of nothing
+    yield from zip(map(tuple, rows.tolist()), members, strict=False)  # np.split makes a part even of an empty array
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
-    """Return each group's position of its first largest value; −1 for an empty group."""
+    """Return the position of the first largest value of each group; −1 for an empty group."""
     most = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(most, group, values)
     at = np.flatnonzero(values == most[group])[::-1]  # the first one is written last
@@ -184,14 +184,14 @@ def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]
 def matching(
     codes: npt.NDArray[np.integer], values: Sequence[str], fits: Callable[[str], object]
 ) -> npt.NDArray[np.bool_]:
-    """Return which codes belong to values that fit. Each value is tested once."""
+    """Return a mask of the codes whose values fit. Each value is tested once."""
     wanted = np.fromiter((bool(fits(value)) for value in values), np.bool_, len(values))
     found: npt.NDArray[np.bool_] = wanted[codes]
     return found
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return each wanted value's first position in a column, −1 if absent. Linear for dense numbers."""
+    """Return the first position of each wanted value in a column, −1 if absent. Takes linear time for dense numbers."""
     if not len(among):
         return np.full(len(wanted), -1, np.int64)
     low, high = int(among.min()), int(among.max())
@@ -206,7 +206,7 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
 
 
 def scatter(size: int, places: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
-    """Return a column with values at some positions and `missing` elsewhere."""
+    """Return a column with the values at the given places and `missing` elsewhere."""
     column = np.full(size, missing, np.asarray(values).dtype)
     column[places] = values
     return column
@@ -217,12 +217,12 @@ def mask_at(size: int, places: Any) -> npt.NDArray[np.bool_]:
 
 
 def inverse_positions(size: int, places: IntColumn) -> IntColumn:
-    """Return for `size` positions their index among distinct positions, −1 for the others."""
+    """Return the index of each position below `size` in `places` (distinct), −1 for positions not in `places`."""
     return scatter(size, places, np.arange(len(places)))
 
 
 def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
-    """Return the numbers of some ranges, one range after the other."""
+    """Return the concatenated integers of the ranges with these first numbers and sizes."""
     ends = np.cumsum(size)
     found: IntColumn = np.arange(int(size.sum())) + np.repeat(first - (ends - size), size)
     return found
@@ -234,20 +234,20 @@ def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, np
 
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
-    """Convert µs below 2**43 (half an ulp is under 0.5 ns) to the ns that were written."""
-    whole = np.floor(us)  # apart, since the product of the whole would be rounded
+    """Convert µs with three decimals to exact ns, for values below 2**43 (half an ulp is under 0.5 ns)."""
+    whole = np.floor(us)  # converted separately because the product of the full value would be rounded
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns
 
 
 def decimal_ns(us: Sequence[Decimal | None]) -> IntColumn:
-    """Convert µs as they were written to ns; 0 for None."""
+    """Convert decimal µs to ns; None becomes 0."""
     exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in us)
     return np.fromiter(exact, np.int64, len(us))
 
 
 def int_column(values: list[Any], missing: int) -> IntColumn:
-    """Return a column in which values other than 64-bit integers become `missing`."""
+    """Return a column of the values; values other than 64-bit integers become `missing`."""
     if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
             return np.fromiter(values, np.int64, len(values))

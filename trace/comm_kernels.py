@@ -9,7 +9,7 @@ from typing import Any
 from .brief import RecordStruct
 from .conventions import MAX_NAME
 
-# Names of device functions by library. Only the first row ignores letter case: its libraries differ in it.
+# Names of device functions by library. Only the first row ignores case, because its libraries spell names differently.
 _LIBRARIES = {
     "NCCL, RCCL, MSCCL, HCCL, oneCCL and their relatives": r"^(?:[nrhumx]|ms|one?)ccl|nccl(?:Symk?)?(?:Dev)?Kernel"
     r"|^ccl(?:::|_(?:all|reduce|broadcast|send|recv|barrier))|mscclKernel|mscclpp|(?<![a-z])hcom_",
@@ -23,21 +23,21 @@ _LIBRARIES = {
 }
 _NCCL, *_OTHERS = _LIBRARIES.values()
 _ANY_CASE, _BY_LIBRARY = re.compile(_NCCL, re.IGNORECASE), re.compile("|".join(_OTHERS))
-# Collectives in the names of other functions, as words: "small_reduce" has none.
+# Collectives as whole words in the names of other functions: "small_reduce" does not match.
 _BY_COLLECTIVE = re.compile(
     r"(?:(?<![A-Za-z])(?i:all)|(?<![A-Z])All)_?(?i:reduce|gather|(?:to|2)_?all)"
     r"|(?:(?<![A-Za-z])(?i:reduce)|(?<![A-Z])Reduce)_?(?i:scatter)"
 )
-_GENERATED = "triton_"  # Inductor puts the fused operators into a kernel's name; such a kernel communicates nothing.
-# Functions that compute even if their names contain a collective: a GEMM with a fused collective is a GEMM.
+_GENERATED = "triton_"  # Inductor names kernels after the fused operators; these kernels do not communicate.
+# Functions that compute although their names contain a collective. A GEMM with a fused collective counts as a GEMM.
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
-# Functions that do not communicate even if a collective's call launched them: they prepare or divide its data.
+# Functions that do not communicate although a collective launched them: they prepare or split its data.
 _COMPUTES_IN_CALL = re.compile(
     r"^(?:triton|at|cub|thrust|cutlass\w*|cublas\w*|cudnn)(?:_|::)|elementwise|pointwise|gemm|matmul|softmax|norm"
     r"|copy|split|(?<![a-z])(?:cat|div|mul|add|fill)(?![a-z])",
     re.IGNORECASE,
 )
-# Operators that launch a collective's kernel themselves; operators below them compute its input.
+# Operators that launch the collective's kernel directly; operators that they call only compute its input.
 _COMM_OPERATOR = re.compile(
     r"(?:[nrhumx]|ms|one?)ccl:(?!coalesced)\w+.*|record_param_comms"
     r"|c10d::(?:_?(?:all_?|reduce|broadcast|gather|scatter|send|recv|barrier)\w*)"
@@ -46,7 +46,7 @@ _COMM_OPERATOR = re.compile(
 )
 _PARTS = re.compile(r"[<>(]|[^<>(]+")
 _COLLECTIVE_FIELDS = (b'"Collective name"', b'"Process Group Name"')
-# Parts of kernel names, the longer before those that they contain.
+# Parts of kernel names; longer names precede the names that they contain.
 _COLLECTIVES = {
     "allreduce": re.compile("all_?reduce|cross_device_reduce", re.IGNORECASE),
     "allgather": re.compile("all_?gather", re.IGNORECASE),
@@ -61,8 +61,8 @@ _COLLECTIVES = {
 class Comm(RecordStruct, gc=False, frozen=True):
     """The communication of a kernel; None for unrecorded fields.
 
-    `pg_first_rank` tells groups of one name apart if the profiler cut off the list of ranks. A kernel with
-    `inferred_messages` holds their common values and the total of elements.
+    `pg_first_rank` tells groups with the same name apart if the profiler truncated the list of ranks. A kernel with
+    `inferred_messages` has the values that the messages share, and the total number of elements.
     """
 
     collective: str | None = None
@@ -83,7 +83,7 @@ class Comm(RecordStruct, gc=False, frozen=True):
     inferred_messages: list[Comm] | None = None
 
     def members(self) -> dict[str, Any]:
-        """Return the fields as files have them: the last two only if known."""
+        """Return the fields as written to files; the last two are left out if unknown."""
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         for name in ("pg_first_rank", "inferred_messages"):
             if fields[name] is None:
@@ -93,14 +93,14 @@ class Comm(RecordStruct, gc=False, frozen=True):
         return fields
 
     def filled(self, other: Comm) -> Comm:
-        """Return a copy with the other's values for unknown ones."""
+        """Return a copy in which unknown fields are filled from `other`."""
         mine = {name: getattr(self, name) for name in self.__struct_fields__}
         return Comm(**{name: getattr(other, name) if value is None else value for name, value in mine.items()})
 
 
 @lru_cache(maxsize=4096)
 def is_comm_kernel(name: str) -> bool:
-    """Return whether a function's name is that of a communication kernel; `Trace.is_comm` also uses other evidence."""
+    """Return whether a function's name marks a communication kernel; `Trace.is_comm` also uses other evidence."""
     function = _function_name(name)
     if function.startswith(_GENERATED):
         return False
@@ -115,13 +115,13 @@ def has_collective_fields(args: bytes) -> bool:
 
 
 def launches_collective(operator: str, kernel: str) -> bool:
-    """Return whether a kernel belongs to a collective because of its operator, whatever the kernel's name."""
+    """Return whether a kernel belongs to a collective, judged by its operator and not by its own name."""
     return _COMM_OPERATOR.fullmatch(operator) is not None and may_communicate(kernel)
 
 
 @lru_cache(maxsize=4096)
 def may_communicate(kernel: str) -> bool:
-    """Return whether a kernel's name allows that it communicates."""
+    """Return whether a kernel could communicate, judged by its name."""
     return _COMPUTES_IN_CALL.search(_function_name(kernel)) is None
 
 
@@ -138,5 +138,5 @@ def _function_name(kernel: str) -> str:
 
 
 def collective_of(kernel: str) -> str | None:
-    """Return the collective in a communication kernel's name, None without one."""
+    """Return the collective that a communication kernel's name contains, None if there is none."""
     return next((collective for collective, pattern in _COLLECTIVES.items() if pattern.search(kernel)), None)

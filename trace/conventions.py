@@ -5,35 +5,35 @@ from __future__ import annotations
 import re
 
 ANNOTATION_SCOPE = 7  # `scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`
-BETWEEN = "(between calls)"  # CPU time outside operators and runtime calls: Python, or nothing
-# Below this many µs, a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns).
+BETWEEN = "(between calls)"  # CPU time outside operators and runtime calls: Python code or idle time
+# Below this many µs, a double with three decimals rounds to the correct ns (half an ulp is under 0.5 ns).
 EXACT_US = 2.0**43
-MAX_NAME = 2**16  # Only this many characters of a kernel's name are searched; real names have thousands at most.
-MAX_NS = 2**62  # Times and their sums stay below this (146 years), or int64 would overflow.
-MAX_DURATION_NS = 2**53  # No event takes 104 days: a record with a longer one is damaged.
+MAX_NAME = 2**16  # Only this many characters of a kernel name are searched; real names are much shorter.
+MAX_NS = 2**62  # Upper bound of times and their sums (146 years), so that int64 does not overflow.
+MAX_DURATION_NS = 2**53  # A record with a longer duration (104 days) is treated as damaged.
 MAX_RANKS = 2**31
 NS_PER_UNIT = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000}  # units of time in options
-# Later times (2005) count from the epoch; between 2**50 and 2**51 µs a double holds multiples of 0.25 µs.
+# Times above this (in 2005) are since the epoch; doubles from 2**50 to 2**51 µs have a resolution of 0.25 µs.
 EPOCH_NS = 2**50 * 1000
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")  # `torch.profiler` puts this annotation around each step
-# An ET's process and thread nodes; they are not calls.
+# Names of an ET's process and thread nodes, which are not calls.
 STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})  # calls that are nodes of the ET
 # Kernels of CUDA, ROCm, XPU and PrivateUse1 backends; all work of MTIA.
 KERNEL_CATEGORIES = frozenset({"kernel", "mtia_ccp_events"})
 COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
 # Kineto's activity types (libkineto/include/ActivityType.h) that PyTorch assigns to a device (`deviceTypeFromActivity`
-# in torch/csrc/profiler/kineto_shim.cpp), except those without work: annotations, synchronization, profiler ranges,
-# MTIA's counters and insights.
+# in torch/csrc/profiler/kineto_shim.cpp), except types that do no work: annotations, synchronization, profiler ranges,
+# and the counters and insights of MTIA.
 GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
-PYTHON_CATEGORY = "python_function"  # never needed for linking, and most of a file recorded with_stack
-# Per stream, from the first to the last event launched inside a user annotation.
+PYTHON_CATEGORY = "python_function"  # not needed for linking, but most events of a trace recorded with_stack
+# One event per stream, from the first to the last GPU event launched inside a user annotation.
 GPU_ANNOTATION_CATEGORY = "gpu_user_annotation"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")
-# Key and value in an ET+ file's `etplus` if the source has no start times; see `Trace.times_recorded`.
+# Key and value in `etplus` of an ET+ file if the source has no start times; see `Trace.times_recorded`.
 TIMES, PREDICTED = "times", "predicted"
 NO_START_TIMES = "no start times: the timeline is predicted from dependencies and streams"
-# Why a GPU event has no parent node, by code; code 0 means attached.
+# Reasons why a GPU event has no parent node, indexed by code; code 0 means that the event is attached.
 UNATTACHED_REASONS = (
     "attached",
     "no launcher in the trace",
@@ -47,5 +47,5 @@ UNATTACHED_REASONS = (
 NO_LAUNCHER, OUTSIDE_OPS, OUTSIDE_WINDOW, NOT_IN_ET, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION = range(
     1, len(UNATTACHED_REASONS)
 )
-UNKNOWN_LAUNCH = (NO_LAUNCHER, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION)  # the launch is not in the trace
+UNKNOWN_LAUNCH = (NO_LAUNCHER, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION)  # no launch in the trace
 LONGEST_NAME = 200  # Longer operator names are not searched; names in libraries are shorter.

@@ -1,7 +1,7 @@
-"""Counterparts: GPU events launched before the recording, and the same work in a later iteration.
+"""Counterparts: match GPU events launched before the recording with the same work in a later iteration.
 
-If a sequence of events without launchers is repeated later with its launches, the launcher of the later event also
-launched the earlier one, an iteration before. The link is inferred, never certain; it adds no edge.
+If a sequence of events without launchers recurs later with recorded launches, the launcher of the later event also
+launched the earlier event, one iteration before. The link is inferred, never certain, and adds no edge.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class CounterpartLinks(Record):
 
     event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
     row: IntColumn  # node of the counterpart, a GPU event with an operator
-    # The counterpart is in the same module, so the event's module is also known. In another layer with equal work,
-    # only operator, shapes and source line are.
+    # True if the counterpart is in the same module, so the event's module is also known.
+    # False if it is in another layer with equal work: only operator, shapes and source line are known.
     same_module: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -44,14 +44,14 @@ class CounterpartLinks(Record):
         return CounterpartLinks(empty, empty, np.zeros(0, np.bool_))
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-        """Return `row` and `same_module` of some events; −1 and False without a counterpart."""
+        """Return `row` and `same_module` for the given events; −1 and False for events without a counterpart."""
         places = positions(self.event, events)
         return np.append(self.row, -1)[places], np.append(self.same_module, False)[places]
 
 
 @dataclass(frozen=True, repr=False)
 class Counterparts(Record):
-    """The counterparts of a trace's GPU events: of nodes, and of events in `Trace.unattached`."""
+    """The counterparts of a trace's GPU events, separately for nodes and for events in `Trace.unattached`."""
 
     links: CounterpartLinks = field(default_factory=CounterpartLinks.none)
     unattached: CounterpartLinks = field(default_factory=CounterpartLinks.none)
@@ -77,7 +77,7 @@ def repetition_sentences(gpu: object) -> list[str]:
     """Return sentences about counterparts from the link report's `gpu`; [] if every event has a launcher."""
     try:
         report = msgspec.convert(gpu, _GpuReport).repetition
-    except msgspec.ValidationError:  # the file has no such report
+    except msgspec.ValidationError:  # the file's link report has no such section
         return []
     if report is None:
         return []

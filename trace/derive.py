@@ -1,4 +1,4 @@
-"""The tables of a trace, made from its timed nodes. The callees of a node without a time belong to its caller."""
+"""Derive the tables of a trace from its timed nodes. Callees of a node without a time are moved to its caller."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .tensors import SignatureTable, numbers_matter
 if TYPE_CHECKING:
     from .trace import Trace
 
-# Two devices are equal if these members of `deviceProperties` are.
+# Devices are equal if these members of `deviceProperties` agree.
 _SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def tables_of(trace: Trace) -> Tables:
-    """Return the tables of a trace. Unlinked nodes and events with impossible times have no row."""
+    """Return the tables of a trace, without unlinked nodes and events with impossible times."""
     nodes = trace.nodes
-    call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids follow starts
+    call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids follow start times
     runtime_rows: Positions[RuntimeIndex, Row] = _in_order(nodes.timed & (nodes.kind == RUNTIME), nodes.ts)
     gpu_rows: Positions[GpuIndex, Row] = _in_order(nodes.timed & (nodes.kind == GPU), nodes.ts)
     source, target, _ = trace.edges_of("launch").T
@@ -57,7 +57,7 @@ def _in_order(wanted: npt.NDArray[np.bool_], key: ColumnOf[Row, np.int64]) -> Po
 
 
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
-    """Return each node's nearest timed caller as a position in the calls, −1 for none; circles are ignored."""
+    """Return the position in the calls of each node's nearest timed caller, −1 for none; caller cycles are ignored."""
     nodes = trace.nodes
     order = np.argsort(nodes.id, kind="stable")
     rank = inverse_positions(len(nodes), order)
@@ -107,7 +107,7 @@ def _gpu_events(
 
 
 def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterparts: CounterpartLinks) -> dict[str, Any]:
-    """Return the columns of `GpuEvents` that come from links to captured operators and to counterparts."""
+    """Return the `GpuEvents` columns about links to captured operators and to counterparts."""
     by, link, replay = (captured or CaptureLinks.none()).of(events)
     counterpart, same_module = counterparts.of(events)
     return {
@@ -120,7 +120,7 @@ def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterpart
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
-    """Return the properties by number of the devices used; AMD's numbers differ, so equal devices match any number."""
+    """Return the properties of used devices; equal devices match any number, because AMD numbers devices differently."""
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}
     equal = len({tuple(str(record.get(key)) for key in _SAME_DEVICE) for record in records}) == 1

@@ -1,4 +1,4 @@
-"""The dtypes of PyTorch: one table with sizes and the spellings of traces (ET, Kineto, NCCL, torch)."""
+"""PyTorch dtypes: one table with their sizes and their spellings in ET, Kineto, NCCL and torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ UNKNOWN_DTYPE = "unknown"  # ET+ writes `Tensor(unknown)` if the dtype is not re
 class _Dtype(NamedTuple):
     name: str  # torch's, without "torch."
     size: int | None  # bytes per element of a shape, None if several elements share a byte
-    others: str = ""  # other spellings, lower case, without "c10::" and a final " int", "_" for blanks
-    # et, kineto: C++ spelling in the ET, and spelling of `ScalarType` in Kineto's collectives; "" if no trace is made
-    # with the dtype
+    others: str = ""  # other spellings: in lower case, "_" for spaces, no "c10::" prefix and no " int" suffix
+    # et: C++ spelling in the ET. kineto: `ScalarType` spelling in Kineto's collectives.
+    # "" if etplus does not write traces with the dtype.
     et: str = ""
     kineto: str = ""
     values: int = 1  # numbers in one element
@@ -37,7 +37,7 @@ _SCALAR_TYPES = (
     _Dtype("quint8", 1),
     _Dtype("qint32", 4),
     _Dtype("bfloat16", 2, "", "c10::BFloat16", "BFloat16"),
-    _Dtype("quint4x2", None),  # shapes count values, two in a byte
+    _Dtype("quint4x2", None),  # shapes count values; a byte contains two values
     _Dtype("quint2x4", None),
     *(_Dtype(name, 1) for name in ("bits1x8", "bits2x4", "bits4x2", "bits8")),  # shapes count bytes
     _Dtype("bits16", 2),
@@ -58,43 +58,43 @@ _FLOATING = ("float", "bfloat")
 
 
 def itemsize(dtype: str | None) -> int | None:
-    """Return the bytes of one element; None if unknown, or if several elements share a byte."""
+    """Return the size of an element in bytes; None if unknown, or if several elements share a byte."""
     known = _known(dtype) if dtype is not None else None
     return None if known is None else known.size
 
 
 def values_per_element(dtype: str) -> int:
-    """Return the number of values in an element of a shape: 2 for packed FP4, else 1."""
+    """Return the number of values per tensor element: 2 for packed FP4, else 1."""
     known = _known(dtype)
     return 1 if known is None else known.values
 
 
 def standard_dtype(dtype: str) -> str:
-    """Return torch's name ("bfloat16" for "c10::BFloat16"); "" for `UNKNOWN_DTYPE`; other spellings as they are."""
+    """Return torch's name ("bfloat16" for "c10::BFloat16"), "" for `UNKNOWN_DTYPE`, an unknown spelling unchanged."""
     known = _known(dtype)
     return _plain(dtype) if known is None else known.name
 
 
 def is_floating(dtype: str) -> bool:
-    """Return whether a dtype, in any spelling, holds real floating-point numbers."""
+    """Return whether a dtype, in any spelling, is a real floating-point type."""
     return standard_dtype(dtype).startswith(_FLOATING)
 
 
 def scalar_type(number: int) -> str:
-    """Return torch's name of a `ScalarType`, as a `dtype` argument is recorded; a LookupError for another number."""
+    """Return torch's name for the number of a `ScalarType`, as recorded for `dtype` arguments. Raise LookupError."""
     if number < 0:
         raise LookupError(number)
     return _SCALAR_TYPES[number].name
 
 
 def et_spelling(dtype: str) -> str:
-    """Return the ET's spelling of a dtype; the given one if no trace is made with the dtype."""
+    """Return the ET spelling of a dtype, or the dtype unchanged if none is known."""
     known = _known(dtype)
     return dtype if known is None else known.et or dtype
 
 
 def kineto_spelling(dtype: str) -> str:
-    """Return Kineto's spelling of a collective's dtype; the given one if no trace is made with the dtype."""
+    """Return Kineto's spelling of a collective's dtype, or the dtype unchanged if none is known."""
     known = _known(dtype)
     return dtype if known is None else known.kineto or dtype
 

@@ -1,4 +1,4 @@
-"""Errors for users; each message states the file, the place, the problem and the remedy."""
+"""Errors for users; each message has a file, a place, a problem and a remedy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import errno
 
 import msgspec
 
-# msgspec raises these for unreadable text; RecursionError for endless nesting.
+# Exceptions of msgspec for unreadable text; RecursionError means too deep nesting.
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class EtplusError(Exception):
-    """Base of all intended errors; the CLI prints one line and exits with 2."""
+    """Base of all errors meant for users; the CLI prints one line and exits with status 2."""
 
 
 class UsageError(EtplusError):
@@ -27,7 +27,7 @@ class ConvertError(EtplusError):
 
 
 class TraceFormatError(EtplusError):
-    """A file of another format than expected; `place` is an offset, node or event, "" for the whole file."""
+    """A file that is invalid or has the wrong format; `place` is an offset, node or event, "" for the whole file."""
 
     def __init__(self, file: str, place: str, problem: str, remedy: str = "") -> None:
         self.file = file
@@ -41,7 +41,7 @@ class TraceFormatError(EtplusError):
 
 
 class MissingFileError(TraceFormatError, FileNotFoundError):
-    """An input that does not exist; also a FileNotFoundError: programs catch it for other files."""
+    """An input that does not exist; also a FileNotFoundError, because programs expect that for missing files."""
 
     def __init__(self, file: str, remedy: str = "check the path", problem: str = "no such file") -> None:
         super().__init__(file, "", problem, remedy)

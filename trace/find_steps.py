@@ -1,6 +1,6 @@
-"""Steps of a trace: from its annotations, else from repetitions in its kernels.
+"""Find the steps of a trace from its annotations, or else from repetitions in its kernels.
 
-In `load a b b c a b b c a b b c a b b c save`, `a` occurs at even distances of 4: there are 4 steps from the first `a`.
+Example: in `load a b b c a b b c a b b c a b b c save`, `a` recurs every 4 kernels, so there are 4 steps.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 
 _FEWEST_REPETITIONS = 4  # Fewer repetitions may be chance.
 _SHORTEST = 4  # Minimum number of kernels in a repetition.
-_COVERED_KERNELS = 0.5  # Minimum share of the kernels in repetitions.
-_CANDIDATES = 32  # Number of names to try, rarest first; limits the time for traces that do not repeat.
-# PyTorch's data loaders write one annotation `enumerate(DataLoader)#….__next__` per iteration.
+_COVERED_KERNELS = 0.5  # Minimum share of the kernels that must be in repetitions.
+_CANDIDATES = 32  # Number of kernel names to try, rarest first; limits the search time in traces without repetitions.
+# PyTorch data loaders write one annotation `enumerate(DataLoader)#….__next__` per iteration.
 DATA_LOADER = "DataLoader"
 _OPTIMIZER = "Optimizer.step#"  # torch.optim puts this annotation around each step.
 _STEPS = "ProfilerStep"
 _MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
 _FEWEST = 3  # Fewer repetitions of a user's annotation may be chance.
-_EVEN = 0.5  # Maximum spread of the distances between marks (10th to 90th percentile), as a share of their median.
-_COVERED = 0.5  # Minimum share of the trace's calls that begin within the iterations.
-_WHOLE = 0.5  # The time after the last mark is an iteration if it is at least this share of the median one.
+_EVEN = 0.5  # Maximum spread (10th to 90th percentile) of the distances between marks, relative to their median.
+_COVERED = 0.5  # Minimum share of the trace's calls that must begin within the iterations.
+_WHOLE = 0.5  # The time after the last mark is an iteration if it lasts at least this share of the median iteration.
 
 
 @dataclass(frozen=True)
 class IterationMarks:
-    mark: IntColumn  # positions among the given annotations; an iteration begins with its mark
-    # In ns: the start of the next iteration. The last one ends with its mark if marks enclose iterations, else with the
-    # last call.
+    mark: IntColumn  # position of each mark among the given annotations; an iteration begins with its mark
+    # End of each iteration in ns, which is the start of the next iteration.
+    # The last iteration ends with its mark if marks enclose iterations, else with the last call.
     end: IntColumn
     annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers
     encloses: bool = False  # marks last about as long as their iterations
-    batches: tuple[StepBatch, ...] = ()  # the work of a serving engine by step; () for other iterations
+    batches: tuple[StepBatch, ...] = ()  # work per step of a serving engine; () for other iterations
 
     def __len__(self) -> int:
         return len(self.mark)
 
     @property
     def steps(self) -> bool:
-        """The marks are the profiler's own numbered steps."""
+        """True if the marks are the profiler's numbered steps."""
         return self.annotation == _STEPS
 
     def labels(self, names: Sequence[str]) -> list[str]:
-        """Return the names of the profiler's steps; ordinals for other marks."""
+        """Return the names of the iterations: the profiler's names of its steps, else ordinals."""
         return [names[mark] if self.steps else str(k) for k, mark in enumerate(self.mark.tolist())]
 
 
@@ -74,16 +74,16 @@ def find_marks(
 ) -> IterationMarks:
     """Find the marks by the first of these rules that applies:
 
-    1. Annotations of serving engines (`trace.step_annotations`) that state a phase, with their unknown forms; else
+    1. Annotations of serving engines (`trace.step_annotations`) with a known phase, and their unknown forms; else
        annotations of captures.
     2. `ProfilerStep#K`.
     3. Unknown forms of serving engines' annotations.
     4. Data loader annotations that recur evenly.
-    5. The rarest annotation that recurs evenly and covers the trace; ties in trace order.
+    5. The rarest annotation that recurs evenly and covers the trace; the first of equally rare annotations.
     6. `Optimizer.step#…` that covers the trace.
 
-    Rules 4 to 6 need three marks. `ts`, `end` (ns) and `thread` belong to the user annotations, in order of start;
-    `calls` are the starts of all operators and annotations, `last` is the end of the last one.
+    Rules 4 to 6 need three marks. `ts`, `end` (ns) and `thread` describe the user annotations, in order of start;
+    `calls` are the starts of all operators and annotations, and `last` is the end of the last call.
     """
     found = _first_marks(names, ts, end, thread, calls, last)
     return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
@@ -121,7 +121,7 @@ def _serving_steps(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IterationMarks, bool]:
     read = {name: parse_step(name) for name in set(names)}
-    order = np.lexsort((-end, ts)).tolist()  # a step before those within it
+    order = np.lexsort((-end, ts)).tolist()  # an outer step precedes the steps inside it
     batches = {k: batch for k in order if (batch := read[names[k]]) is not None}
     unknown = {k: batch for k, batch in batches.items() if batch.phase == UNKNOWN_PHASE}
     captures = {k: batch for k, batch in batches.items() if batch.phase == CAPTURE}
@@ -162,7 +162,7 @@ def _apart(
 def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
     members: dict[str, list[int]] = {}
     for i, name in enumerate(names):
-        if name.startswith(_MODULE):  # a layer is called in every iteration, but it is not one
+        if name.startswith(_MODULE):  # a layer is called in every iteration, but is not an iteration
             continue
         members.setdefault(family_of(name), []).append(i)
     found = sorted(members.items(), key=lambda item: (len(item[1]), item[1][0]))
@@ -179,7 +179,7 @@ def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: in
     middle = median(np.diff(ts[mark]))
     if median(end[mark] - ts[mark]) >= _WHOLE * middle:
         return IterationMarks(mark, np.append(ts[mark[1:]], end[mark[-1]]), family, True)
-    if last - ts[mark[-1]] < _WHOLE * middle:  # it is the end of an iteration that this marks
+    if last - ts[mark[-1]] < _WHOLE * middle:  # the mark is at the end of an iteration
         return IterationMarks(mark[:-1], ts[mark[1:]], family)
     return IterationMarks(mark, np.append(ts[mark[1:]], last), family)
 
@@ -188,13 +188,13 @@ class Repetition(NamedTuple):
     start: int  # position of the first repetition
     period: int  # its length
     times: int  # number of repetitions
-    slack: int  # how much later the first repetition may begin, because the sequence continues after the last one
+    slack: int  # how much later the first repetition may begin, because the pattern continues after the last repetition
 
 
 def find_repetition(codes: IntColumn) -> Repetition | None:
-    """Return the longest repeated part of the outermost repetition in a sequence, None without one.
+    """Return the outermost repetition in a sequence, None if there is none.
 
-    Trying the rarest names first makes a step of 28 equal layers one step.
+    The rarest names are tried first, so that a step with 28 equal layers is found as one step.
     """
     _, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable")
@@ -226,7 +226,7 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
-    """Return begins of the repetitions (after the longest host pauses) and the end; None if nothing repeats."""
+    """Return the starts of the repetitions (after the longest host pauses) and their end; None if nothing repeats."""
     repetition = find_repetition(codes)
     if repetition is None:
         return None
@@ -239,7 +239,7 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Find the iterations: of the selection, else by annotations (`find_marks`), else by repetition."""
+    """Return the iterations of the selection, else of the annotations (`find_marks`), else of repeated kernels."""
     if trace.selection is not None:
         return trace.selection.steps
     calls = trace.calls
@@ -258,7 +258,7 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def repeated_steps(trace: Trace) -> Steps | None:
-    """Return steps inferred from repeated kernels; None without any, or if they are layers of one call."""
+    """Return steps inferred from repeated kernels; None if nothing repeats, or if the repetitions belong to one module."""
     gpu, calls = trace.gpu, trace.calls
     order = np.flatnonzero(trace.is_kernel & (gpu.call >= 0))
     order = order[np.lexsort((gpu.ts[order], trace.launched_ns[order]))]

@@ -1,4 +1,4 @@
-"""Tables for other libraries (pandas, pyarrow, networkx), each imported on demand."""
+"""Convert tables for pandas, pyarrow and networkx; each library is imported on demand."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Nullable(NamedTuple):
-    """A column with nulls: int64 or float64 values, and a mask of the missing ones."""
+    """A column with nulls: int64 or float64 values, and a mask of the missing values."""
 
     values: npt.NDArray[Any]
     missing: npt.NDArray[np.bool_]
 
 
-Frame = dict[str, Any]  # Columns of one length by name: numpy arrays, lists of texts, or `Nullable`.
+Frame = dict[str, Any]  # Columns of equal length by name: numpy arrays, lists of strings, or `Nullable`.
 
 
 def to_pandas(columns: Frame) -> Any:
@@ -70,9 +70,9 @@ def arrow_array(
 
 
 def to_networkx(trace: Trace) -> Any:
-    """Return the dependency graph as a `networkx.MultiDiGraph` of the ids of the ET+; times are ns.
+    """Return the dependency graph as a `networkx.MultiDiGraph`; its nodes are ids of the ET+, and times are in ns.
 
-    Nodes have `name`, `kind` ("cpu", "gpu", "runtime"), `ts` and `dur`; edges `kind`, one of EDGE_KINDS or "call".
+    Nodes have `name`, `kind` ("cpu", "gpu", "runtime"), `ts` and `dur`. Edges have `kind`, from EDGE_KINDS or "call".
     """
     graph = library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")
@@ -91,7 +91,7 @@ def to_networkx(trace: Trace) -> Any:
 
 
 def library(name: str) -> Any:
-    """Import an optional library; a UsageError if it is not installed."""
+    """Import an optional library. Raise UsageError if it is not installed."""
     try:
         return import_module(name)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Kernels that a compiler generated: its information about them, and the calls that launched them."""
+"""Compiler-generated kernels: the compiler's information about each kernel, and the calls that launched it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .index import Positions, Row, as_positions
 
 
 class CompiledSummary(RecordStruct, gc=False, frozen=True):
-    """Coverage of a trace by the compiler's files: `etplus.compiled` of an ET+."""
+    """Coverage of a trace by the compiler's files; stored in `etplus.compiled` of an ET+ file."""
 
     files: list[str]  # their names, without folders
     graph_calls: int  # number of calls of compiled graphs
-    kernels: int  # number of calls in them with a known kernel
-    refused: dict[str, int]  # number of calls of unknown graphs, by reason
+    kernels: int  # number of calls inside compiled graphs that have a known kernel
+    refused: dict[str, int]  # number of calls of unknown graphs, keyed by reason
     annotated: int  # number of GPU events described by annotations of graphs
 
     @property
@@ -33,7 +33,7 @@ class CompiledSummary(RecordStruct, gc=False, frozen=True):
 
 
 def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
-    """Return the summary of the compiler's files of a trace, None if none were read."""
+    """Return the coverage of a trace by the compiler's files, None if no such file was read."""
     try:
         return msgspec.convert(summary.get("compiled"), CompiledSummary)
     except msgspec.ValidationError:
@@ -41,15 +41,15 @@ def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
 
 
 class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
-    """A kernel of compiled code, or a call in it of an operator that the compiler leaves to PyTorch."""
+    """A kernel of compiled code, or an operator that compiled code leaves to PyTorch."""
 
-    name: str  # the compiler's: "triton_poi_fused_gelu_1", "extern_kernels.addmm"
-    region: str = ""  # its compiled region, "Torch-Compiled Region: 0/0"; "" if unknown
-    backward: bool | None = None  # it belongs to the region's backward; None if unknown
-    handle: int | None = None  # the compiler's number of the call, None if unknown
-    nodes: tuple[str, ...] = ()  # names of the source nodes that it computes
-    # kernel_file, kernel_hash, kernel_kwargs: file of Triton's code ("/tmp/torchinductor_me/ab/cabc….py"), its hash,
-    # and its constants ("XBLOCK=1024"), as Kineto records them; "" if not recorded
+    name: str  # the compiler's name: "triton_poi_fused_gelu_1", "extern_kernels.addmm"
+    region: str = ""  # compiled region, such as "Torch-Compiled Region: 0/0"; "" if unknown
+    backward: bool | None = None  # whether the kernel belongs to the region's backward; None if unknown
+    handle: int | None = None  # number that the compiler gave the call, None if unknown
+    nodes: tuple[str, ...] = ()  # names of the source nodes that the kernel computes
+    # kernel_file: file with the Triton code ("/tmp/torchinductor_me/ab/cabc….py"); kernel_hash: hash of the file;
+    # kernel_kwargs: constants ("XBLOCK=1024"). All are as Kineto records them, "" if not recorded.
     kernel_file: str = ""
     kernel_hash: str = ""
     kernel_kwargs: str = ""
@@ -63,7 +63,7 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
 @dataclass(frozen=True, repr=False)
 class GeneratedKernels(Record):
     kernels: tuple[GeneratedKernel, ...]  # each once
-    row: Positions[int, Row]  # nodes of the calls that launched one, ascending
+    row: Positions[int, Row]  # nodes of the calls that launched a generated kernel, ascending
     kernel: IntColumn  # position in `kernels` for each
 
     def __len__(self) -> int:

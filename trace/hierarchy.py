@@ -1,4 +1,4 @@
-"""Module paths of calls, and their topmost operators; frames of stacks as further nodes of the call tree."""
+"""Find the module path and the topmost operator of each call; add stack frames to the call tree."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Record):
-    """Paths of modules and annotations as a tree, and the place of each call.
+    """A tree of modules and annotations, and the place of each call in it.
 
-    An operator counts to the topmost operator around it (or itself) below a module or annotation. A named region
-    (`## … ##`, `nn.Module: …`) inside an operator starts again; other annotations there are ignored.
+    The time of an operator is added to its topmost operator, directly below a module or annotation. A named region
+    (`## … ##`, `nn.Module: …`) inside an operator starts a new path; other annotations inside operators are ignored.
     """
 
-    # The operator that each call counts to, −1 for an annotation above all operators.
+    # The topmost operator of each call, −1 for an annotation above all operators.
     top: Positions[CallIndex, CallIndex]
-    # For each call, the tree row of the innermost region around it (or itself); 0 for none.
+    # Tree row of the innermost region at or around each call; 0 for none.
     path: ColumnOf[CallIndex, np.int64]
-    # tree_parent, tree_name: for each path, the path without its last region, and the name code of that region. Row 0
-    # is the empty path (parent −1, name −1).
+    # tree_parent: row of the path without its last region; tree_name: name code of the last region.
+    # Row 0 is the empty path (parent −1, name −1).
     tree_parent: IntColumn
     tree_name: IntColumn
 
@@ -50,7 +50,7 @@ class Hierarchy(Record):
 
 
 def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
-    """Return the hierarchy of calls; without module calls, the modules' frames in the stacks replace them."""
+    """Return the hierarchy of calls. If there are no module calls, module frames from the stacks are used."""
     parent, name, kind = calls.parent, calls.name, calls.kind
     if len(trace.stacks) and not np.any(kind == MODULE):
         entry = trace.stacks.first_entry(calls.source)
@@ -92,17 +92,17 @@ def place_calls(
 def frames_between(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Put the wanted frames that opened between the begins of a caller and a call between the two.
+    """Insert stack frames into the call tree: wanted frames that opened after the caller and before the call.
 
     Args:
-        entry: innermost stack entry by call, −1 for none. parent: each call's caller. wanted: by entry.
+        entry: innermost stack entry of each call, −1 for none. parent: caller of each call. wanted: mask of entries.
 
     Returns:
-        the new `parent` of the calls and then of the added frames (their callers may come after them); name codes of
-        the frames in the stacks; number of calls in each frame.
+        The new `parent` of the calls, then of the added frames (a caller may follow its callees); name codes of
+        the added frames in the stacks; number of calls in each added frame.
     """
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
-    around = nearest(stacks.above, stacks.above, wanted)  # of a frame the next one outside of it
+    around = nearest(stacks.above, stacks.above, wanted)  # the next wanted frame outside of each frame
     inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
     outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
     places = np.flatnonzero((inner >= 0) & (inner != outer))
@@ -117,7 +117,7 @@ def frames_between(
             chain.append(frame)
             frame = int(around[frame])
         if frame != stop:
-            continue  # the caller is in another frame, such as another thread's
+            continue  # the caller is in a different frame, such as a frame of another thread
         first[pair] = count + len(added)
         above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
         added += chain

@@ -1,4 +1,4 @@
-"""Runtime calls that hold their thread until the device has finished something: by name and by end time."""
+"""Find runtime calls that block their thread until the device has finished, by name and by end time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ EVENT_SYNCHRONIZE = re.compile(r"EventSynchronize")
 EVENT_RECORD = re.compile(r"EventRecord(?!ed)")
 COPY = re.compile(r"[Mm]emcpy")
 STREAM_WAIT = re.compile(r"StreamWaitEvent")
-ROUNDING_NS = 1000  # Files before 2024 have whole µs.
+ROUNDING_NS = 1000  # Files written before 2024 have times in whole µs.
 MAX_SKEW_NS = 20_000  # Maximum difference of host and device clocks; 8.1 µs was seen on MI300X.
-LONG_PAUSE_NS = 200_000  # A shorter pause of a thread is its own work between two calls, not a wait for another thread.
+LONG_PAUSE_NS = 200_000  # A shorter pause is treated as the thread's own work, not as a wait for another thread.
 _ASYNC = re.compile(r"Async")
 _HOST_COPY = re.compile(r"Pageable|HostToDevice|DeviceToHost")
 _READBACK = re.compile(r"DtoH|DeviceToHost")
@@ -33,16 +33,16 @@ def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flag
 def blocking_copies(
     names: Sequence[str], copy: _Codes, call: _Codes, late_ns: IntColumn, tolerance_ns: int = ROUNDING_NS
 ) -> _Flags:
-    """Return which GPU events are memcpys that their calls waited for.
+    """Return a mask of the GPU events that are memcpys whose calls waited for them.
 
-    A call waits if it is synchronous or copies from or to pageable memory (CUDA C Programming Guide, "Asynchronous
-    Concurrent Execution"), and if it returned when the copy had ended: at most `tolerance_ns` before.
+    A call waits if it is synchronous, or copies from or to pageable memory (CUDA C Programming Guide, "Asynchronous
+    Concurrent Execution"), and returned no earlier than `tolerance_ns` before the end of the copy.
     """
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
 
 
 def synchronous_readback(names: Sequence[str], copy: _Codes, call: _Codes) -> _Flags:
-    """Return which GPU events are memcpys to the host by synchronous calls: these return after the copy."""
+    """Return a mask of the GPU events that are synchronous memcpys to the host; their calls return after the copy."""
     by_copy_call = named(names, call, COPY) & ~named(names, call, _ASYNC)
     return by_copy_call & named(names, copy, _READBACK)

@@ -1,6 +1,6 @@
-"""Index types, one per table, so that type checkers refuse an index of one table in another (`WrongIndex`).
+"""Index types, one per table, so that type checkers reject an index into the wrong table (`WrongIndex`).
 
-At run time an index is an `int` and a column an ordinary array.
+At run time, an index is an `int` and a column is an ordinary array.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from .columns import IntColumn
 
 __all__ = ["CallIndex", "ColumnOf", "GpuIndex", "Positions", "Row", "RuntimeIndex", "as_column", "as_positions"]
 
-Row = NewType("Row", int)  # of `Trace.nodes`
-CallIndex = NewType("CallIndex", int)  # of `Trace.calls`
-RuntimeIndex = NewType("RuntimeIndex", int)  # of `Trace.runtime`
-GpuIndex = NewType("GpuIndex", int)  # of `Trace.gpu`
+Row = NewType("Row", int)  # row of `Trace.nodes`
+CallIndex = NewType("CallIndex", int)  # row of `Trace.calls`
+RuntimeIndex = NewType("RuntimeIndex", int)  # row of `Trace.runtime`
+GpuIndex = NewType("GpuIndex", int)  # row of `Trace.gpu`
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     _Other = TypeVar("_Other")
 
     class WrongIndex:
-        """A column's result for an index into another table."""
+        """The type of a column's entry at an index of the wrong table."""
 
     class ColumnOf(np.ndarray[Any, np.dtype[Scalar]], Generic[Source, Scalar]):
         """A column of one table: `ColumnOf[CallIndex, np.int64]` has one entry per call."""
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         def __getitem__(self, at: Any) -> Any: ...
 
     class Positions(ColumnOf[Source, np.int64], Generic[Source, Target]):
-        """A column of positions: `Positions[GpuIndex, CallIndex]` has a position in the calls for each GPU event."""
+        """A column of positions: `Positions[GpuIndex, CallIndex]` maps each GPU event to a position in the calls."""
 
         @overload  # type: ignore[override]
         def __getitem__(self, at: Source) -> Target: ...
@@ -72,10 +72,10 @@ else:
 
 
 def as_column(values: npt.NDArray[Scalar]) -> ColumnOf[Any, Scalar]:
-    """Declare a computed array to be a column of the table it is put into."""
+    """Declare that a computed array is a column; the table is inferred from its use."""
     return cast("ColumnOf[Any, Scalar]", values)
 
 
 def as_positions(values: IntColumn) -> Positions[Any, Any]:
-    """Declare computed positions to be a column of the table they are put into."""
+    """Declare that computed positions are a column; both tables are inferred from its use."""
     return cast("Positions[Any, Any]", values)

@@ -1,4 +1,4 @@
-"""Intervals of time in ns: unions, lengths, intersections; step functions; sums without rounding."""
+"""Time intervals in ns: unions, lengths and intersections; step functions; exact sums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Disjoint intervals in order."""
+    """Disjoint intervals in ascending order."""
 
     start: IntColumn
     end: IntColumn
@@ -37,7 +37,7 @@ class Intervals(NamedTuple):
     def until(self, t: IntColumn) -> IntColumn:
         """Return the covered time before each t, ns."""
         started = np.searchsorted(self.start, t, side="right")
-        after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # of the last interval that has begun
+        after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # the rest of that interval
         covered: IntColumn = np.append(0, np.cumsum(self.end - self.start))[started] - np.maximum(after, 0)
         return covered
 
@@ -52,7 +52,7 @@ def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
 
 
 def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColumn, npt.NDArray[_Number]]:
-    """Return the distinct times, ascending, and the running sum of changes from each until the next."""
+    """Return the distinct times, ascending, and the sum of all changes up to each time."""
     order = np.argsort(ts, kind="stable")
     ts, level = ts[order], np.cumsum(change[order])
     last = np.append(ts[1:] != ts[:-1], True)[: len(ts)]
@@ -60,7 +60,7 @@ def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColum
 
 
 def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
-    """Return the largest sum of sizes at one place, for spans (first place, last place, size); exact integers."""
+    """Return the largest total size of overlapping spans; a span is (first place, last place, size)."""
     change = Counter[int]()
     for first, last, size in spans:
         change[first] += size
@@ -69,7 +69,7 @@ def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
 
 
 def union(start: IntColumn, end: IntColumn) -> Intervals:
-    """Return the union of intervals in any order; touching ones are joined, empty ones dropped."""
+    """Return the union of unordered intervals; touching intervals are joined, and empty intervals are dropped."""
     kept = end > start
     start, end = start[kept], end[kept]
     order = np.argsort(start, kind="stable")

@@ -1,4 +1,4 @@
-"""Kinds of GPU work, by category and name: for colors of pictures, and to find an operator's main kernel."""
+"""Kinds of GPU work by category and name, used for colors in charts and to find an operator's main kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GPU_KINDS = (
     "Copy and fill",
     "Other kernel",
 )
-# The first match counts: an attention kernel may be built from a GEMM library.
+# The first match decides: an attention kernel may be built with a GEMM library.
 _PATTERNS = {
     "Attention": r"flash|fmha|attention|attn|BatchPrefill|BatchDecode",
     "Normalization": r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm",
@@ -30,12 +30,12 @@ _PATTERNS = {
 _BY_NAME = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
 _MTIA = "mtia_ccp_events"
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
-# Kernels next to a GEMM: changes of layout, sums of partial results.
+# Helper kernels of a GEMM: layout changes, and sums of partial results.
 _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
 
 
 def is_device_copy(name: str, category: str) -> bool:
-    """Return whether an event is a memcpy or memset; MTIA names its copies "dma_request"."""
+    """Return whether an event is a memcpy or memset; MTIA copies are named "dma_request"."""
     return category in COPY_CATEGORIES or (category == _MTIA and name.startswith("dma"))
 
 
@@ -57,7 +57,7 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
 
 @lru_cache(maxsize=4096)
 def computes_products(name: str) -> bool:
-    """Return whether a kernel's name names a GEMM, a convolution or attention: an operator's main kernel."""
+    """Return whether a kernel is a GEMM, a convolution or attention by its name, and so an operator's main kernel."""
     return _kind_of(name) in _PRODUCTS and not _HELPER.search(name, 0, MAX_NAME)
 
 

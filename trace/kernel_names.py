@@ -1,4 +1,4 @@
-"""Readable names of kernels: the functor or the library's own name instead of template heads and arguments."""
+"""Shorten kernel names: keep the functor or the library's function, drop template wrappers and arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _LONGEST = 80
-# Maximum number of characters of a name, and of wrappers around a functor; names in a trace are untrusted.
+# Maximum length of a parsed name and depth of wrappers around a functor, because names in traces are untrusted.
 _PARSED, _DEEPEST = 4000, 16
 _MOST_ARGUMENTS = 6
 _OPEN, _CLOSE = "<({[", ">)}]"
@@ -18,17 +18,17 @@ _PLAIN = frozenset({"at", "native", "c10", "cuda", "detail", "std", "impl", "thr
 _SIMPLE = re.compile(r"(?:\w+::)*(?:unsigned |signed )?\w+")
 _NUMBER = re.compile(r"-?\d+(?:u|l|ul|ull)?")
 _BOOLS = frozenset({"true", "false"})
-# Kernels that only run their first template argument.
+# Kernels that only run the function in their first template argument.
 _LAUNCHERS = frozenset({"Kernel", "Kernel2", "device_kernel", "kentry", "trampoline_kernel"})
 # Functors and functions that only call one of their template arguments.
 _WRAPPERS = """
 AUnaryFunctor BUnaryFunctor BinaryFunctor ReduceOp func_wrapper_t gpu_kernel_impl gpu_kernel_impl_nocast
 opmath_gpu_kernel_with_scalars uniform_and_transform normal_and_transform
 """
-_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # Wrappers that make one operand a number.
-# Template arguments that describe tensors and how they are read.
+_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # Wrappers that bind an operand to a number.
+# Template arguments that describe tensors and access patterns.
 _DATA = re.compile(r"Metadata|Calculator|Array$|array$|^Load|^Store|function_traits")
-# PyTorch's kernels that apply a functor, by the kind of application.
+# PyTorch kernels that apply a functor, and the labels for the way they apply it.
 _FAMILIES = (
     (re.compile(r"elementwise"), "elementwise"),
     (re.compile(r"^reduce_kernel$"), "reduce"),
@@ -55,7 +55,7 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def kernel_label(name: str) -> str:
-    """Return a short name of a kernel for people, at most 80 characters; different kernels may share it.
+    """Return a short, readable kernel name of at most 80 characters; different kernels may share a name.
 
     Example:
         >>> kernel_label("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
@@ -92,7 +92,7 @@ def _of_signature(text: str) -> str:
 
 def _shown(arguments: Sequence[str]) -> list[str]:
     names = [_simple(given) for given in arguments if _SIMPLE.fullmatch(given) or _NUMBER.fullmatch(given)]
-    pairs = zip(names, [None, *names], strict=False)  # each with the one before it
+    pairs = zip(names, [None, *names], strict=False)  # each name with the name before it
     shown = [name for name, last in pairs if name != last or name in _BOOLS or _NUMBER.fullmatch(name)]
     return shown if len(shown) <= _MOST_ARGUMENTS else [name for name in shown if name not in _BOOLS][:_MOST_ARGUMENTS]
 

@@ -1,4 +1,4 @@
-"""Methods of a trace for users: analysis, replay, report, files. Outer packages are imported on demand."""
+"""The public methods of a trace: analysis, replay, report, files. Outer packages are imported on demand."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
-MOST_IN_FULL = 64  # Up to this many ranks, a page shows each in detail; more would make it too large.
-# Holistic Trace Analysis calls for a trace or a job, and their replacements.
+MOST_IN_FULL = 64  # Maximum number of ranks that a page shows in detail; with more the page would become too large.
+# Calls of Holistic Trace Analysis (HTA), and their replacements in etplus.
 HTA_CALLS = guesses_of(
     """
     get_temporal_breakdown get_comm_comp_overlap: `analyze().device_use`;
@@ -34,7 +34,7 @@ HTA_CALLS = guesses_of(
 )
 
 
-# What dir() of a trace lists: what users call. Other attributes are the model, see docs/extending.md.
+# Names that dir() lists for a trace: those for users. The other attributes form the model, see docs/extending.md.
 _FOR_USERS = """
 analyze between critical_path device_events distributed_info file findings kernels link_report module notes ops rank
 replay save span sql step steps to_dict to_networkx window world_size write_report
@@ -80,9 +80,9 @@ class Library(Suggests):
         raise no_key("Trace", key, f"`trace.{key}`" if named else "`trace.ops`, `trace.kernels`, `trace.steps`")
 
     def analyze(self, *, by_shape: bool = False, **options: Any) -> Analysis:
-        """Return where the time goes: breakdown, streams, devices, operators, kernels with roofline.
+        """Return an analysis of where the time goes: breakdown, streams, devices, operators, kernels with roofline.
 
-        `by_shape` separates shapes of an operator; `options` are others of `etplus.analysis.summary.analyze`.
+        `by_shape` lists each shape of an operator separately; `options` are passed to `etplus.analysis.summary.analyze`.
 
         Example:
             >>> [use.busy_ns for use in trace.analyze().device_use]
@@ -93,10 +93,10 @@ class Library(Suggests):
         return found
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
-        """Predict the timeline, with what-if changes if given; docs/reference/replay.md has their grammar.
+        """Predict the timeline, with optional what-if changes; docs/reference/replay.md describes their grammar.
 
-        `network`, such as "bandwidth=25,latency=5us", estimates communication first; the result's `answer_range` bounds
-        the error of the makespan.
+        With `network`, such as "bandwidth=25,latency=5us", communication times are estimated first. `answer_range` of the
+        result bounds the error of the makespan.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
@@ -108,7 +108,7 @@ class Library(Suggests):
         return replay_ranks([trace], what_ifs, network, lambda: outer("analysis.kernel_peaks").row_bounds([trace]))
 
     def findings(self) -> Findings:
-        """Return problems, their cost, and fixes, the largest expected gain first; see docs/reference/findings.md.
+        """Return problems with their costs and fixes, largest expected gain first; see docs/reference/findings.md.
 
         Example:
             >>> [finding.id for finding in trace.findings() if not finding.evidence]
@@ -132,9 +132,9 @@ class Library(Suggests):
         return found
 
     def step(self, number: int | str) -> Trace:
-        """Return iterations as a trace: their host work and everything it launched.
+        """Return one or more iterations as a trace: their CPU calls, and all GPU events that these calls launched.
 
-        `number` is from 0, several, such as "0-19", or a phase of a serving engine, such as "decode".
+        `number` is an iteration (from 0), a range such as "0-19", or a phase of a serving engine such as "decode".
 
         Example:
             >>> trace.step(1).steps.names, len(trace.step(1).kernels) < len(trace.kernels)
@@ -145,7 +145,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Trace:
-        """Return the `number`-th annotation with this text in its name, and all that it launched, as a trace.
+        """Return the `number`-th annotation with this text in its name, and everything it launched, as a trace.
 
         Example:
             >>> len(trace.between("forward", 1).device_events)
@@ -156,21 +156,21 @@ class Library(Suggests):
         return part_of(cast("Trace", self), between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Trace:
-        """Return the events between two times after the start (in ns, "10ms", or both as "10-12.5ms"), as a trace."""
+        """Return the events in a time window as a trace: two times after the start (ns or "10ms"), or "10-12.5ms"."""
         from .selection import part_of, window_text
 
         return part_of(cast("Trace", self), window=window_text(start, end))
 
     def module(self, name: str) -> Trace:
-        """Return the calls in a module ("Linear_3", "Encoder_0.Linear_3"), and what they launch, as a trace."""
+        """Return the calls in a module ("Linear_3", "Encoder_0.Linear_3") and the GPU events they launched, as a trace."""
         from .selection import part_of
 
         return part_of(cast("Trace", self), module=name)
 
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
-        """Return the longest path of the replay, by kind of time, operator, source line, and phase.
+        """Return the critical path of the replay, broken down by kind of time, operator, source line and phase.
 
-        With `between`, only from the start of the `number`-th annotation of this name to the end of its work.
+        `between` limits the path to the `number`-th annotation with this name, from its start to the end of its work.
         """
         from ..timeline.critical import critical_path, with_origins
 
@@ -188,7 +188,7 @@ class Library(Suggests):
         between: tuple[str, int] | None = None,
         module: str | None = None,
     ) -> None:
-        """Write a self-contained HTML page about the trace, or about a part of it, as in
+        """Write a self-contained HTML page about the trace, or about a part of it; the options are those of
         `etplus.trace.selection.part_of`.
 
         Example:
@@ -204,7 +204,7 @@ class Library(Suggests):
             out.write(page)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace in the format of the extension: ET+ for .json and .json.gz, others as `etplus.convert`."""
+        """Write the trace in the format that the extension implies: ET+ for .json and .json.gz, else as `etplus.convert`."""
         from ..converters.conversion import convert
         from ..converters.registry import suffixes
 

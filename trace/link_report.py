@@ -1,4 +1,4 @@
-"""The report of a link, machine-readable (`to_dict`) and as one screen of text (`to_text`)."""
+"""The link report, in machine-readable form (`to_dict`) and as one screen of text (`to_text`)."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-# Evidence on these subjects is shown if it proves something: the id of the recording, the rank, the job.
+# Subjects of proofs that are shown to users: the id of the recording, the rank, the job.
 _SHOWN = frozenset({"run", "rank", "job"})
 
 
 @dataclass(frozen=True, repr=False)
 class Clue(Record):
-    """One fact for or against one process and one time, or a missing fact."""
+    """A fact for or against the claim that both traces come from the same run, or a missing fact."""
 
-    # Its subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files), "job"
-    # (files of all ranks), "names" (of the files), "option" (--rank), "calls" (missing in one file).
+    # Subject of the fact: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files), "job"
+    # (files of all ranks), "names" (file names), "option" (--rank), "calls" (missing from one file).
     by: str
     says: str  # a sentence for the report
 
 
 @dataclass(frozen=True, repr=False)
 class Identity(Record):
-    """Evidence that two traces come from one process and one time."""
+    """Evidence on whether the two traces recorded the same process at the same time."""
 
-    # "proved", "refuted", "stated" (all is proved except the rank; the user gives it), or "unknown". Links are
-    # `certain` only if it is proved.
+    # "proved", "refuted", "stated" (everything is proved except the rank, which the user gave), or "unknown".
+    # Links can be `certain` only if the identity is proved.
     verdict: Verdict
-    rank: int | None  # the rank of both files, None if it is neither proved nor stated, or there is only one
-    world_size: int | None  # ranks of the job, None if unknown
-    several_ranks: bool  # another rank could have recorded one of the files
-    proves: tuple[Clue, ...]  # proves, refutes, unknown: the evidence
+    rank: int | None  # rank of both files, None if neither proved nor stated, or if the job has a single rank
+    world_size: int | None  # number of ranks in the job, None if unknown
+    several_ranks: bool  # True if a different rank could have recorded one of the files
+    proves: tuple[Clue, ...]  # proves, refutes, unknown: evidence for, evidence against, and missing evidence
     refutes: tuple[Clue, ...]
     unknown: tuple[Clue, ...]
 
@@ -48,13 +48,13 @@ class Identity(Record):
 
     @property
     def doubts(self) -> list[str]:
-        """Why identity is refuted or unknown; [] if it is proved."""
+        """Sentences on why the identity is refuted or unknown; [] if it is proved."""
         found = {"proved": (), "refuted": self.refutes}.get(self.verdict, self.unknown)
         return [finding.says for finding in found]
 
     @property
     def sentences(self) -> list[str]:
-        """The doubts, or the proof of the recording or the rank, for the user."""
+        """Sentences for the user: the doubts, or the proof of the recording or the rank."""
         return self.doubts or [finding.says for finding in self.proves if finding.by in _SHOWN]
 
 
@@ -64,10 +64,10 @@ class LinkReport(Record):
     kineto: dict[str, Any]
     ops: dict[str, Any]  # number of ET operators: total, certain, equivalent, unlinked by reason
     method: str  # the matching method used
-    considered: tuple[str, ...]  # the results of the methods, in words
-    windows: dict[str, Any]  # iterations and sequence numbers of both files
-    gpu: dict[str, Any]  # by category, attached by method and unattached by reason; and coverage of GPU time
-    dependencies: dict[str, Any]  # edges by kind, contradicted by the measured order, inferred, unresolved
+    considered: tuple[str, ...]  # sentences about the results of the tried methods
+    windows: dict[str, Any]  # windows of both files: iterations and sequence numbers
+    gpu: dict[str, Any]  # per category: events attached by method and unattached by reason; also the coverage of GPU time
+    dependencies: dict[str, Any]  # numbers of edges by kind: contradicted by the measured order, inferred, unresolved
     warnings: tuple[str, ...] = ()  # sentences a user should read
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None  # None if no ET was given
@@ -76,17 +76,17 @@ class LinkReport(Record):
 
     @property
     def linked_share(self) -> float:
-        """Linked ET operators over all ET operators, 0 to 1."""
+        """Share of the ET operators that are linked, 0 to 1."""
         linked: int = self.ops["linked"]
         total: int = self.ops["total"]
         return linked / total if total else 0.0
 
     def all_warnings(self, of_graphs: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the warnings, sentences about replayed graphs, and why links are not certain."""
+        """Return the warnings, the given sentences about replayed graphs, and the reasons why links are not certain."""
         return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
-        """Return whether any ET operator is linked, and at least these shares are linked and linked for certain."""
+        """Return whether at least these shares of ET operators have a link and a certain link; False without any link."""
         if not self.ops["linked"]:
             return False
         return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain

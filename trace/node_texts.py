@@ -1,4 +1,4 @@
-"""The JSON texts of nodes, undecoded until they are needed."""
+"""The JSON texts of nodes, which are decoded only when needed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .columns import IntColumn
 from .comm_kernels import Comm
 from .tensors import SignatureTable, TensorUses
 
-Record = dict[str, msgspec.Raw]  # a node as in the file, with undecoded values
+Record = dict[str, msgspec.Raw]  # a node as in the file: keys and undecoded values
 
-# Number of texts in memory at once. More cost memory, fewer cost time: one call to the store per block.
+# Number of texts in memory at once. A larger number takes more memory, a smaller number more calls to the store.
 _TEXTS = 1 << 15
 
 
 @dataclass(frozen=True)
 class LazyTexts(Sequence[bytes]):
-    """Texts that `make` creates when they are read. Slices keep memory low, because not all texts exist at once."""
+    """Texts that `make` creates on access. Reading slices saves memory, because not all texts exist at once."""
 
     make: Callable[[IntColumn], list[bytes]]
     rows: IntColumn
@@ -42,7 +42,7 @@ class LazyTexts(Sequence[bytes]):
 
 
 def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
-    """Yield the texts at some positions; memory stays low if the positions are close together."""
+    """Yield the texts at the given positions; takes little memory if the positions are close together."""
     for begin in range(0, len(places), _TEXTS):
         part = places[begin : begin + _TEXTS]
         least = int(part.min())
@@ -51,22 +51,22 @@ def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
 
 
 class RecordStore:
-    """The JSON texts of the rows of `Nodes`, as in the ET+ file; this base class has none and cannot be written."""
+    """The JSON texts of the rows of `Nodes`, as in the ET+ file. This base class has no texts and cannot be written."""
 
     def texts(self, rows: IntColumn) -> list[bytes]:
-        """Return the JSON objects of rows, braces included."""
+        """Return the JSON objects of the rows, including the braces."""
         return [b"{}"] * len(rows)
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return the index of each row's text, and the texts: JSON with at least the inputs and outputs of nodes."""
+        """Return each row's index into the texts, and the texts: JSON with at least the inputs and outputs of nodes."""
         return np.arange(len(rows)), LazyTexts(self.texts, rows)
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
-        """Return the tensors in the inputs and outputs of ET nodes, by position in `rows`."""
+        """Return the tensors in the inputs and outputs of ET nodes; nodes are identified by their position in `rows`."""
         return TensorUses.none()
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return Kineto's JSON objects about the launches of GPU events, and for each row the index of its object."""
+        """Return each row's index into the objects, and Kineto's JSON objects about the launches of GPU events."""
         return np.zeros(len(rows), np.int64), [b"{}"]
 
     def signature_table(self) -> SignatureTable:
@@ -81,15 +81,15 @@ class RecordStore:
         return {}
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
-        """Return the `bytes` of memcpys and memsets, −1 if not recorded."""
+        """Return the sizes of memcpys and memsets in bytes, −1 if not recorded."""
         return np.full(len(rows), -1, np.int64)
 
     def args_size(self, args: bytes) -> int:
-        """Return the `bytes` in Kineto's arguments of a memcpy or memset, −1 for none."""
+        """Return the size of a memcpy or memset from its Kineto arguments, in bytes; −1 if not recorded."""
         return -1
 
     def args_comm(self, args: bytes, kernel: str) -> Comm:
-        """Return the communication of a kernel, from Kineto's arguments and the kernel's name."""
+        """Return the communication of a kernel, based on its Kineto arguments and name."""
         return Comm()
 
     def document(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class RecordStore:
         raise NotImplementedError("the trace has no records")
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """Yield index and JSON text of recorded events that are no nodes: Python calls and GPU annotations."""
+        """Yield the index and JSON text of recorded events that are not nodes: Python calls and GPU annotations."""
         return iter(())
 
     def chunks(self) -> Iterator[bytes]:

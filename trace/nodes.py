@@ -1,6 +1,6 @@
-"""The nodes of a file in file order: every ET node and GPU event, timed or not, then the runtime calls.
+"""The nodes of a file in file order: all ET nodes and GPU events, with or without a time, then the runtime calls.
 
-Code that writes each node or follows edges uses this table, other code `Trace.calls`, `Trace.runtime` and `Trace.gpu`.
+Use this table to write nodes or to follow edges; otherwise use `Trace.calls`, `Trace.runtime` and `Trace.gpu`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Nodes(Record):
 
     @cached_property
     def timed(self) -> ColumnOf[Row, np.bool_]:
-        """Rows with a known time: linked operators, GPU events, runtime calls."""
+        """Mask of the rows with a known time: linked operators, GPU events, runtime calls."""
         return as_column((self.ts >= 0) & ~self.structural)
 
     @cached_property
@@ -77,21 +77,22 @@ class Nodes(Record):
 
     @cached_property
     def span(self) -> Span:
-        """First start to last end of the timed rows, in ns; (0, 0) without any."""
+        """Span from the first start to the last end of the timed rows, in ns; (0, 0) if there are none."""
         if not self.timed.any():
             return Span(0, 0)
         return Span(int(self.ts[self.timed].min()), int(self.end[self.timed].max()))
 
     @cached_property
     def stream_lane(self) -> IntColumn:
-        """One number per (device, stream) with GPU events, −1 for other rows."""
+        """A number per pair of device and stream, for rows of GPU events; −1 for other rows."""
         gpu = np.flatnonzero(self.kind == GPU)
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Sort rows by `lane` (by row of the table), start, and id; return them and the row before each in its lane.
+        """Sort rows by lane, start and id; return the rows, and for each row the row before it in its lane.
 
-        `nested`: rows of a lane may enclose each other; the longest of rows with one start comes first.
+        `lane` has one entry per row of the table. With `nested`, rows of a lane may enclose each other; of the rows with
+    the same start, the longest comes first.
         """
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]

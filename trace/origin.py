@@ -1,7 +1,7 @@
-"""Phase, forward operator, module and source line of calls and GPU events.
+"""Find the phase, forward operator, module and source line of calls and GPU events.
 
-For example, `MmBackward0` has the sequence number of an earlier `aten::mm` on the forward thread: its forward operator,
-which passes on its module and source line. Its phase, also of its kernels that do not communicate, is "backward".
+Example: `MmBackward0` has the sequence number of an earlier `aten::mm` on the forward thread, its forward operator.
+It takes module and source line from `aten::mm`. Its phase and that of its computing kernels is "backward".
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _ENGINE = "autograd::engine::evaluate_function: "
 _FUNCTION = re.compile(rf"(?:{_ENGINE})?(?:.*::)?(\w+?)Backward\d*")
 _BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
-# Gradient reduction: FSDP (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets.
+# Gradient reduction: FSDP (torch/distributed/fsdp/_fully_shard), and DDP's copies to and from buckets.
 _REDUCES = re.compile(
     rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*"
     r"|torch\.distributed\.ddp\.reducer::.*"
 )
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
-# Words in the user's own annotations.
+# Words in user annotations that reveal the phase.
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
@@ -61,17 +61,17 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 
 @dataclass(frozen=True, repr=False)
 class Origin(Record):
-    phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES` for each call
-    forward: Positions[CallIndex, CallIndex]  # forward call by backward call, also for the calls below it; −1 for none
+    phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES`
+    forward: Positions[CallIndex, CallIndex]  # forward call of each backward call and of the calls below it; −1 for none
     through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
-    # Innermost stack entry (in `Trace.stacks`) of the call or its forward call; −1 for none.
+    # Innermost stack entry (in `Trace.stacks`) of each call or its forward call; −1 for none.
     entry: ColumnOf[CallIndex, np.int64]
-    module: ColumnOf[CallIndex, np.int64]  # code into `modules` of the innermost module; −1 for none
+    module: ColumnOf[CallIndex, np.int64]  # code of the innermost module in `modules`; −1 for none
     modules: list[tuple[str, ...]]  # paths of modules and named regions, outermost first, without "nn.Module: "
-    gpu_phase: ColumnOf[GpuIndex, np.int8]  # gpu_phase, gpu_entry, gpu_module: the same for each GPU event
+    gpu_phase: ColumnOf[GpuIndex, np.int8]  # gpu_phase, gpu_entry, gpu_module: like the columns above, for GPU events
     gpu_entry: ColumnOf[GpuIndex, np.int64]
     gpu_module: ColumnOf[GpuIndex, np.int64]
-    # Call that launched each GPU event or its counterpart in another iteration; −1 for none.
+    # Call that launched each GPU event, or its counterpart in a different iteration; −1 for none.
     gpu_call: Positions[GpuIndex, CallIndex]
 
 
@@ -116,9 +116,9 @@ def origin_of(trace: Trace) -> Origin:
 
 
 def _with_lost_callers(trace: Trace, backward: npt.NDArray[np.bool_]) -> Trace:
-    """Return the trace with callers by time on threads where a checkpoint recomputes.
+    """Return the trace with callers inferred from times, on threads on which a checkpoint recomputes.
 
-    A recomputation stops by an exception, so the ET's observer misses the ends of calls and loses later callers.
+    A recomputation ends with an exception, so the ET observer misses the ends of calls and records wrong callers later.
     """
     calls = trace.calls
     around = nearest(calls.parent, calls.parent, backward)
@@ -166,7 +166,7 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
 def _add_engine(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
 ) -> None:
-    """Give the engine's call around a function the function's forward call; it has no sequence number."""
+    """Assign the forward call of a backward function to the engine call around it, which has no sequence number."""
     calls = trace.calls
     inner = np.flatnonzero(forward >= 0)
     around = nearest(calls.parent[inner], calls.parent, backward)
@@ -179,7 +179,7 @@ def _add_engine(
 
 
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return forward calls if the forward thread is unknown; of several threads only one with its name counts."""
+    """Return the forward calls if the forward thread is unknown. With several threads, the operator names must fit."""
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
     if len(threads) == 1:
@@ -243,7 +243,7 @@ def _phases(
     mark[backward] = kinds.BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = kinds.ACCUMULATION
     mark[matching(calls.name, names, _REDUCES.fullmatch)] = kinds.GRADIENT_COMMUNICATION
-    # only operators recorded for autograd have a number (at::GradMode), backward itself has none
+    # only operators recorded for autograd have a sequence number (at::GradMode); backward operators have none
     differentiable = (calls.kind == OP) & ~backward & (trace.nodes.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
     again = (around >= 0) & (differentiable | (calls.kind == MODULE))
@@ -267,7 +267,7 @@ def _phases(
 
 
 def _mark_detaches(trace: Trace, phase: npt.NDArray[np.int8]) -> None:
-    """Mark the calls of detach by which a checkpoint hands recomputed tensors to backward."""
+    """Mark the detach calls that a checkpoint uses to pass recomputed tensors to backward."""
     calls = trace.calls
     order = np.lexsort((-calls.end, calls.ts, calls.thread))
     detaches = (matching(calls.name, trace.names, ("aten::detach", "detach").__contains__) & (phase == kinds.BACKWARD))[
@@ -280,14 +280,14 @@ def _mark_detaches(trace: Trace, phase: npt.NDArray[np.int8]) -> None:
 def _in_grad_mode(
     trace: Trace, backward: npt.NDArray[np.bool_], differentiable: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return which backward roots run with `create_graph=True`: all operators that they call have numbers.
+    """Return a mask of the backward roots with `create_graph=True`: all operators they call have sequence numbers.
 
-    A checkpoint's root also calls operators without. The last entry is for no root.
+    The root of a checkpoint also calls operators without sequence numbers. The mask has a last entry for "no root".
     """
     calls = trace.calls
     direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)
     without = np.append(matching(calls.name, trace.names, lambda name: "Checkpoint" in name), False)
-    without[calls.parent[direct & ~differentiable]] = True  # operators without a number, and modules
+    without[calls.parent[direct & ~differentiable]] = True  # operators without a sequence number, and modules
     return ~without
 
 
@@ -317,7 +317,7 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
 def _inherited_modules(
     trace: Trace, paths: _Paths, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
 ) -> tuple[_Paths, IntColumn]:
-    """Give calls without a module that of their forward call, and modules called again those around them in forward."""
+    """Assign modules of forward calls to calls without one; give recomputed modules the modules around them in forward."""
     if not len(module):
         return paths, module
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
@@ -327,7 +327,7 @@ def _inherited_modules(
     pairs, pair = distinct_rows(module[again], module[checkpoint[again]])
     whole = []
     for inner, outer in ((paths[inner], paths[outer]) for inner, outer in pairs.tolist()):
-        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # the modules around it in forward
+        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # the modules around this module in forward
         whole.append(known.setdefault(above + inner, len(known)))
     module = np.where((module < 0) & (checkpoint >= 0), module[checkpoint], module)
     module[again] = np.array(whole, np.int64)[pair]
@@ -388,7 +388,7 @@ def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
 
 
 class RowOrigin(NamedTuple):
-    """Origins by node: innermost stack entry, phase, module; −1 for no entry or module."""
+    """Origin of each node: innermost stack entry, phase and module; −1 if there is no entry or module."""
 
     entry: IntColumn
     phase: IntColumn
@@ -396,7 +396,7 @@ class RowOrigin(NamedTuple):
 
 
 def origin_of_rows(trace: Trace) -> RowOrigin:
-    """Return the origins of calls and GPU events; runtime calls have the origin of the call around them."""
+    """Return the origins of all nodes; runtime calls get the origin of the call around them."""
     return trace.once(_origin_of_rows)
 
 

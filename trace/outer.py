@@ -1,4 +1,4 @@
-"""Names imported on demand: public names of a package, and parts of outer rings that may not be installed."""
+"""Import names on demand: public names of packages, and parts of etplus that may not be installed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def installed(part: str) -> bool:
 
 
 def outer(module: str) -> Any:
-    """Return the module `etplus.MODULE`, as in "analysis.counters"; a UsageError if its part is not installed."""
+    """Import `etplus.MODULE`, such as "analysis.counters". Raise UsageError if its part of etplus is not installed."""
     require(module.partition(".")[0])
     return import_module(f"{_PRODUCT}.{module}")
 
 
 def require(*parts: str) -> None:
-    """Raise UsageError unless parts are installed; call it before importing a module of them."""
+    """Raise UsageError if a part of etplus is not installed; call this before importing a module from the parts."""
     for part in parts:
         if not installed(part):
-            from .errors import UsageError  # imports msgspec, and `import etplus` imports this module
+            from .errors import UsageError  # late import: errors imports msgspec, and `import etplus` imports this module
 
             raise UsageError(_NOT_INSTALLED.format(part=part))
 
 
 def missing_part(error: BaseException) -> str:
-    """Return the message for a failed import of a part that is not installed, else ""."""
+    """Return a message if an import failed because a part of etplus is not installed, else ""."""
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     part = name.removeprefix(f"{_PRODUCT}.")
     return _NOT_INSTALLED.format(part=part) if part in _PARTS else ""
@@ -42,9 +42,9 @@ def missing_part(error: BaseException) -> str:
 def lazy_names(
     package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` (PEP 562) and `__dir__`; `modules`: names, separated by spaces, by module.
+    """Return `__getattr__` (PEP 562) and `__dir__` of a package; `modules` maps modules to space-separated names.
 
-    `guesses` has replacements for names that users try; None for no suggestions.
+    `guesses` maps wrong names that users try to their replacements; None disables suggestions.
     """
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 
@@ -58,7 +58,7 @@ def lazy_names(
                 raise
         if name.startswith("_") or guesses is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from .suggest import no_attribute  # for whoever guesses
+        from .suggest import no_attribute  # only needed for wrong names
 
         raise no_attribute(f"module {package!r}", name, public, guesses)
 

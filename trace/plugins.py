@@ -1,4 +1,4 @@
-"""Objects of other packages that extend etplus, registered as entry points."""
+"""Load objects of other packages that extend etplus; the packages register them as entry points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG = logging.getLogger("etplus")
 
 @dataclass(frozen=True)
 class Plugin:
-    """An object of another package; its errors name the package. `what` is its kind, such as "command"."""
+    """An object from another package; error messages name the package. `what` is its kind, such as "command"."""
 
     what: str
     point: EntryPoint
@@ -31,7 +31,7 @@ class Plugin:
         return _package(self.point)
 
     def load(self) -> Any:
-        """Return the object, or an instance if it is a class; an EtplusError if that fails."""
+        """Return the object, or an instance if the object is a class. Raise EtplusError on failure."""
         try:
             found = self.point.load()
             return found() if isinstance(found, type) else found
@@ -40,14 +40,14 @@ class Plugin:
             raise EtplusError(f"{self} {problem}; update or remove that package") from error
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call one of the object's methods; errors of the package become EtplusError."""
+        """Call a method of the object; errors in the package are raised as EtplusError."""
         target = self.load()
         with self.contained():
             return getattr(target, method)(*arguments)
 
     @contextmanager
     def contained(self) -> Iterator[None]:
-        """Name the package in its errors raised within. A generator raises later, when it is consumed."""
+        """Convert errors raised in the block to errors that name the package. A generator raises only when consumed."""
         try:
             yield
         except (EtplusError, OSError, MemoryError):
@@ -60,7 +60,7 @@ class Plugin:
 
 
 def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
-    """Return the plugins of a group of entry points, by name; a name that is `taken` is ignored with a warning."""
+    """Return the plugins in a group of entry points by name; names in `taken` are ignored with a warning."""
     by_name: dict[str, Plugin] = {}
     if not _may_be_declared(group):
         return by_name
@@ -69,14 +69,14 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, _package(point))):
         plugin = Plugin(what, point)
         if point.name in taken or point.name in by_name:
-            _LOG.warning("%s is ignored: another one has this name", plugin)
+            _LOG.warning("%s is ignored: its name is already taken", plugin)
         else:
             by_name[point.name] = plugin
     return by_name
 
 
 def _may_be_declared(group: str) -> bool:
-    """Return whether a package may have entry points of a group, 30 times as fast as `importlib.metadata`."""
+    """Return whether any package may have entry points of a group; 30 times as fast as `importlib.metadata`."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
     for place in sys.path:

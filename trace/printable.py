@@ -1,4 +1,4 @@
-"""Texts for people. Names in traces are untrusted: they must not control the terminal or run in a spreadsheet."""
+"""Make texts safe to print: untrusted names from traces must not control terminals or run in spreadsheets."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 import shlex
 from collections.abc import Sequence
 
-_FEW = 3  # Readers skip more names in a sentence.
+_FEW = 3  # Maximum number of names in a sentence; readers skip longer lists.
 
-# First characters of formulas and commands, with the variants of East Asian input methods and fonts.
+# First characters of formulas and commands, including variants from East Asian input methods and fonts.
 _OPENS_A_FORMULA = frozenset("=+-@|＝＋－＠｜﹢﹣﹦﹫−")
-# A spreadsheet of another locale, or a paste, may begin another cell after these.
+# A spreadsheet may begin a new cell after these characters, depending on the locale, or when text is pasted.
 _CELL_END = re.compile(r"(?<=[;\t\r\n])")
 
 
 def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
-    """Replace each character that could control a terminal, line ends included."""
+    """Replace each character that could control a terminal, including line ends."""
     return text if text.isprintable() else "".join(c if c.isprintable() else instead for c in text)
 
 
@@ -25,7 +25,7 @@ def few(names: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape each character that could control a terminal, as Python and JSON do, but keep line ends."""
+    """Escape each character that could control a terminal, like Python and JSON do, but keep line ends."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
 
 
@@ -34,11 +34,11 @@ def _escape(character: str) -> str:
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
-_SPECIAL = frozenset('"$`\\!')  # A shell interprets these within double quotes.
+_SPECIAL = frozenset('"$`\\!')  # Characters that a shell interprets inside double quotes.
 
 
 def shell_word(text: str) -> str:
-    """Quote a text as one word of a command line. Unprintable characters become escapes in `$'…'` (bash, zsh, ksh)."""
+    """Quote a text as one word of a command line; unprintable characters become escapes in `$'…'` (bash, zsh, ksh)."""
     if text.isprintable():
         readable = "'" in text and not _SPECIAL.intersection(text)
         return f'"{text}"' if readable else shlex.quote(text)
@@ -50,25 +50,25 @@ def _in_dollar_quotes(character: str) -> str:
         return f"\\{character}"
     if character.isprintable():
         return character
-    of_a_byte = "\udc80" <= character <= "\udcff"  # as Python has a byte of a name that is not UTF-8
+    of_a_byte = "\udc80" <= character <= "\udcff"  # how Python represents a byte of a file name that is not UTF-8
     byte_values = character.encode("utf-8", "surrogateescape" if of_a_byte else "surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in byte_values)
 
 
 def is_formula(text: str) -> bool:
-    """Return whether a spreadsheet could read a cell as a formula or a command."""
+    """Return whether a spreadsheet could interpret a cell as a formula or a command."""
     # spreadsheets skip blanks and invisible characters before the sign
     return next((c for c in text if c.isprintable() and not c.isspace()), "") in _OPENS_A_FORMULA
 
 
 def csv_cell(text: str) -> str:
-    """Return a CSV cell without formulas (https://owasp.org/www-community/attacks/CSV_Injection)."""
+    """Return a CSV cell that is not a formula (https://owasp.org/www-community/attacks/CSV_Injection)."""
     cell = "".join(f"'{part}" if is_formula(part) else part for part in _CELL_END.split(text))
     return f"'{cell}" if cell[:1] in ("\t", "\r", "\n") else cell
 
 
 def text_of_cell(cell: str) -> str:
-    """Return the text from which `csv_cell` made a cell."""
+    """Return the original text of a cell that `csv_cell` made."""
     text = "".join(part[1:] if part[:1] == "'" and is_formula(part[1:]) else part for part in _CELL_END.split(cell))
     return text[1:] if text[:1] == "'" and text[1:2] in ("\t", "\r", "\n") else text
 
@@ -80,10 +80,10 @@ def shortened(text: str, width: int) -> str:
 
 
 def thread_label(thread: int) -> str:
-    """Return the label of a host thread; a negative number means that the trace has none."""
+    """Return the label of a host thread; the number is negative if the trace does not record the thread id."""
     return f"CPU thread {thread}" if thread >= 0 else f"other thread {-thread}"
 
 
 def stream_label(device: int, stream: int, *, several: bool) -> str:
-    """Return the label of a stream, with its device if there are several."""
+    """Return the label of a stream; the label includes the device if there are several devices."""
     return f"GPU {device} · stream {stream}" if several else f"stream {stream}"

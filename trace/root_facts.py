@@ -1,4 +1,4 @@
-"""Facts about a recording that the root of its file states: rank, clock, link report, damage."""
+"""Facts about a recording from the root of its file: rank, clock, link report, damage."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .link_report import LinkReport
 
 
 def damage_in(summary: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the sentences of `Trace.damage` from a root's `etplus`."""
+    """Return the sentences for `Trace.damage` from the `etplus` object in the root."""
     listed = summary.get("damage")
     return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
 
 
 def groups_in(listed: Any) -> dict[str, list[int]]:
-    """Return name and ranks of process groups as PyTorch lists them; others are left out."""
+    """Return the ranks of process groups by name, from PyTorch's list; invalid entries are left out."""
     groups = {}
     for group in listed if isinstance(listed, list) else ():
         ranks = group.get("ranks") if isinstance(group, dict) else None
@@ -37,14 +37,14 @@ class EtplusSection(dict[str, Any]):
 
 
 class RootFacts:
-    """Facts of a `Trace` from `summary`, the root's `etplus`; values of a wrong type are treated as missing."""
+    """Facts about a `Trace` from `summary`, the root's `etplus`; values of the wrong type are treated as missing."""
 
     file: str
     summary: dict[str, Any]
 
     @property
     def report(self) -> LinkReport:
-        """The link report; a ConvertError if the file has none, because another linker wrote it."""
+        """The link report. Raise ConvertError if the file has none because a different linker wrote it."""
         try:
             return msgspec.convert(self.summary["link"], LinkReport)
         except (KeyError, msgspec.ValidationError):
@@ -56,60 +56,60 @@ class RootFacts:
 
     @property
     def is_derived(self) -> bool:
-        """Whether `etplus reshard` derived the times."""
+        """True if `etplus reshard` derived the times."""
         return bool(self.summary) and "link" not in self.summary and self.outputs_recorded
 
     @property
     def coverage(self) -> Mapping[str, Any]:
-        """The linker's report as a dict, {} if nothing had to be linked."""
+        """The link report as a dict, {} if nothing had to be linked."""
         return self._object("link") if self.outputs_recorded else {}
 
     @property
     def times_recorded(self) -> bool:
-        """Start times were recorded; if not, events are laid out by dependencies, and waits mean nothing."""
+        """True if start times were recorded. If not, dependencies determine all times, and waiting times are meaningless."""
         return self.summary.get(TIMES) != PREDICTED
 
     @property
     def outputs_recorded(self) -> bool:
-        """Whether a node without outputs returns none. Nodes made from a Kineto trace have no recorded outputs."""
+        """True if outputs were recorded, so a node without outputs returns none. Kineto traces do not record outputs."""
         return self.summary.get("nodes_from") != "kineto"
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """Sentences about damaged or missing data of the recording."""
+        """Sentences about damaged or missing data in the recording."""
         return damage_in(self.summary)
 
     @property
     def unattached_counts(self) -> dict[str, int]:
-        """By reason, the number of GPU events of the Kineto trace that have no node."""
+        """The number of GPU events in the Kineto trace that have no node, by reason."""
         listed = self.summary.get("unattached")
         given = listed.items() if isinstance(listed, dict) else ()
         return {reason: len(events) for reason, events in given if isinstance(events, list)}
 
     @property
     def rank(self) -> int | None:
-        """Rank in Kineto's `distributedInfo`, None without one."""
+        """Rank according to Kineto's `distributedInfo`, None if not recorded."""
         return self._distributed("rank")
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks in Kineto's `distributedInfo`, None without one."""
+        """Number of ranks according to Kineto's `distributedInfo`, None if not recorded."""
         return self._distributed("world_size")
 
     @property
     def process_groups(self) -> dict[str, list[int]]:
-        """Name and ranks of the process groups in Kineto's `distributedInfo`."""
+        """Ranks of each process group in Kineto's `distributedInfo`, by name."""
         return groups_in(self.distributed_info.get("pg_config"))
 
     @property
     def distributed_info(self) -> dict[str, Any]:
-        """Kineto's facts about the job, {} if none."""
+        """Kineto's information about the job, {} if not recorded."""
         info = self._object("kineto").get("distributed_info")
         return info if isinstance(info, dict) else {}
 
     @property
     def base_time_ns(self) -> int:
-        """Offset from `ts` to wall-clock ns, on the job's clock if `clock_offset_ns` is given; 0 if unknown."""
+        """Offset from `ts` to wall-clock time in ns, 0 if unknown. `clock_offset_ns` adjusts it to the clock of the job."""
         given = self._object("kineto")
         base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
         wall = base if type(base) is int and 0 <= base < MAX_NS else 0
@@ -117,7 +117,7 @@ class RootFacts:
 
     @property
     def clock_skew_ns(self) -> int:
-        """How long before the device's work ends the calls that wait for it return, as the linker measured; else 0."""
+        """Clock difference measured by the linker in ns: how early calls return that wait for GPU work; 0 if unknown."""
         dependencies = self._object("link").get("dependencies")
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0
