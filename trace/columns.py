@@ -197,7 +197,7 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
     low, high = int(among.min()), int(among.max())
     if high - low <= _SPARSE * (len(among) + len(wanted)):
         place = np.full(high - low + 1, -1, np.int64)
-        place[among[::-1] - low] = np.arange(len(among))[::-1]  # the first one is written last
+        place[among[::-1] - low] = np.arange(len(among))[::-1]  # reversed: the first wins
         within = (wanted >= low) & (wanted <= high)
         return np.where(within, place[np.where(within, wanted, low) - low], -1)
     order = np.argsort(among, kind="stable")

@@ -28,7 +28,7 @@ _SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
 def tables_of(trace: Trace) -> Tables:
     """Return the tables of a trace, without unlinked nodes and events with impossible times."""
     nodes = trace.nodes
-    call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids follow start times
+    call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids are by start
     runtime_rows: Positions[RuntimeIndex, Row] = _in_order(nodes.timed & (nodes.kind == RUNTIME), nodes.ts)
     gpu_rows: Positions[GpuIndex, Row] = _in_order(nodes.timed & (nodes.kind == GPU), nodes.ts)
     source, target, _ = trace.edges_of("launch").T
@@ -120,7 +120,7 @@ def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterpart
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
-    """Return the properties of used devices; equal devices match any number, because AMD numbers devices differently."""
+    """Return the properties of used devices by number. AMD numbers devices differently, so equal devices fit any number."""
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}
     equal = len({tuple(str(record.get(key)) for key in _SAME_DEVICE) for record in records}) == 1

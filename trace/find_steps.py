@@ -258,7 +258,7 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def repeated_steps(trace: Trace) -> Steps | None:
-    """Return steps inferred from repeated kernels; None if nothing repeats, or if the repetitions belong to one module."""
+    """Return steps inferred from repeated kernels; None if nothing repeats, or if all repeat inside one module."""
     gpu, calls = trace.gpu, trace.calls
     order = np.flatnonzero(trace.is_kernel & (gpu.call >= 0))
     order = order[np.lexsort((gpu.ts[order], trace.launched_ns[order]))]

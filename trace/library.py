@@ -82,7 +82,7 @@ class Library(Suggests):
     def analyze(self, *, by_shape: bool = False, **options: Any) -> Analysis:
         """Return an analysis of where the time goes: breakdown, streams, devices, operators, kernels with roofline.
 
-        `by_shape` lists each shape of an operator separately; `options` are passed to `etplus.analysis.summary.analyze`.
+        `by_shape` lists each shape of an operator separately; `options` go to `etplus.analysis.summary.analyze`.
 
         Example:
             >>> [use.busy_ns for use in trace.analyze().device_use]
@@ -95,7 +95,7 @@ class Library(Suggests):
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
         """Predict the timeline, with optional what-if changes; docs/reference/replay.md describes their grammar.
 
-        With `network`, such as "bandwidth=25,latency=5us", communication times are estimated first. `answer_range` of the
+        `network`, such as "bandwidth=25,latency=5us", estimates communication times first; `answer_range` of the
         result bounds the error of the makespan.
 
         Example:
@@ -162,7 +162,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), window=window_text(start, end))
 
     def module(self, name: str) -> Trace:
-        """Return the calls in a module ("Linear_3", "Encoder_0.Linear_3") and the GPU events they launched, as a trace."""
+        """Return the calls in a module ("Linear_3", "Encoder_0.Linear_3") and their GPU events as a trace."""
         from .selection import part_of
 
         return part_of(cast("Trace", self), module=name)
@@ -204,7 +204,7 @@ class Library(Suggests):
             out.write(page)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace in the format that the extension implies: ET+ for .json and .json.gz, else as `etplus.convert`."""
+        """Write the trace in the format of the extension: ET+ for .json and .json.gz, else see `etplus.convert`."""
         from ..converters.conversion import convert
         from ..converters.registry import suffixes
 

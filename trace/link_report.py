@@ -22,7 +22,7 @@ _SHOWN = frozenset({"run", "rank", "job"})
 class Clue(Record):
     """A fact for or against the claim that both traces come from the same run, or a missing fact."""
 
-    # Subject of the fact: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files), "job"
+    # The subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files), "job"
     # (files of all ranks), "names" (file names), "option" (--rank), "calls" (missing from one file).
     by: str
     says: str  # a sentence for the report
@@ -66,7 +66,7 @@ class LinkReport(Record):
     method: str  # the matching method used
     considered: tuple[str, ...]  # sentences about the results of the tried methods
     windows: dict[str, Any]  # windows of both files: iterations and sequence numbers
-    gpu: dict[str, Any]  # per category: events attached by method and unattached by reason; also the coverage of GPU time
+    gpu: dict[str, Any]  # per category: events attached by method and unattached by reason; coverage of GPU time
     dependencies: dict[str, Any]  # numbers of edges by kind: contradicted by the measured order, inferred, unresolved
     warnings: tuple[str, ...] = ()  # sentences a user should read
     facts: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class LinkReport(Record):
         return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
-        """Return whether at least these shares of ET operators have a link and a certain link; False without any link."""
+        """Return whether at least these shares of ET operators have a link and a certain link; False without links."""
         if not self.ops["linked"]:
             return False
         return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain

@@ -62,7 +62,7 @@ class RecordStore:
         return np.arange(len(rows)), LazyTexts(self.texts, rows)
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
-        """Return the tensors in the inputs and outputs of ET nodes; nodes are identified by their position in `rows`."""
+        """Return the tensors in the inputs and outputs of ET nodes; nodes are numbered by their position in `rows`."""
         return TensorUses.none()
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:

@@ -24,43 +24,43 @@ def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") 
 @dataclass(frozen=True, eq=False, repr=False)
 class Nodes(Record):
     kind: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, None, "CPU, GPU or RUNTIME"))
-    structural: ColumnOf[Row, np.bool_] = field(metadata=_row(np.bool_, None, "process and thread nodes, no calls"))
+    structural: ColumnOf[Row, np.bool_] = field(metadata=_row(np.bool_, None, "True for process and thread nodes"))
     id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, None, "unique"))
-    parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "the caller's id as the file has it"))
+    parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "id of the caller, as in the file"))
     parent_row: Positions[Row, Row] = field(
-        metadata=_row(np.int64, -1, "row of the caller; none if it is not in the file, or a node calls itself")
+        metadata=_row(np.int64, -1, "row of the caller; none if the file lacks the caller or the node calls itself")
     )
     name: ColumnOf[Row, np.int32] = field(metadata=_row(np.int32, None, "code into `names`"))
     category: ColumnOf[Row, np.int32] = field(
-        metadata=_row(np.int32, 0, 'code into `categories`; that of "" for rows that are not GPU events')
+        metadata=_row(np.int32, 0, 'code into `categories`; rows that are not GPU events have the category ""')
     )
     ts: ColumnOf[Row, np.int64] = field(
-        metadata=_row(np.int64, -1, "start; none for a node that is not linked, and for times that cannot be", "ns")
+        metadata=_row(np.int64, -1, "start; none for unlinked nodes and impossible times", "ns")
     )
-    dur: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "0 without a time", "ns"))
+    dur: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "duration; 0 if the row has no time", "ns"))
     exclusive: ColumnOf[Row, np.int64] = field(
-        metadata=_row(np.int64, 0, "the part of `dur` outside the calls of the same thread in it", "ns")
+        metadata=_row(np.int64, 0, "the part of `dur` outside nested calls on the same thread", "ns")
     )
-    rf_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's number of the call"))
-    fw_parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's id of the forward operator"))
-    seq_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "the ET's sequence number"))
-    scope: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's at::RecordScope"))
-    fw_tid: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's thread of the forward operator"))
+    rf_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "number of the call in the ET"))
+    fw_parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "id of the forward operator in the ET"))
+    seq_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "sequence number in the ET"))
+    scope: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "at::RecordScope in the ET"))
+    fw_tid: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "thread of the forward operator in the ET"))
     thread: ColumnOf[Row, np.int64] = field(
         metadata=_row(
             np.int64,
             -1,
-            "of a CPU node the ET's `tid`, of a runtime call that of the ops that its thread runs (a negative number of"
-            " its own for a thread that runs none); none for GPU events",
+            "CPU nodes: `tid` in the ET; runtime calls: `tid` of the operators on the thread (a negative number if the"
+            " thread runs no operators); none for GPU events",
         )
     )
-    link: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, EQUIVALENT or CERTAIN; of ET nodes"))
+    link: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, EQUIVALENT or CERTAIN, for ET nodes"))
     stream: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
     device: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
     correlation: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event or runtime call"))
     kineto_event: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "index in Kineto's `traceEvents`"))
     inter_thread_dep: ColumnOf[Row, np.int64] = field(
-        metadata=_row(np.int64, -1, "id of the operator on another thread that it waits for")
+        metadata=_row(np.int64, -1, "id of the operator on a different thread that the call waits for")
     )
 
     def __len__(self) -> int:
@@ -91,8 +91,8 @@ class Nodes(Record):
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
         """Sort rows by lane, start and id; return the rows, and for each row the row before it in its lane.
 
-        `lane` has one entry per row of the table. With `nested`, rows of a lane may enclose each other; of the rows with
-    the same start, the longest comes first.
+        `lane` is by row of the table. `nested`: rows of a lane may enclose each other; at equal starts, the longest
+        row comes first.
         """
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]

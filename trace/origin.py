@@ -62,7 +62,7 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 @dataclass(frozen=True, repr=False)
 class Origin(Record):
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES`
-    forward: Positions[CallIndex, CallIndex]  # forward call of each backward call and of the calls below it; −1 for none
+    forward: Positions[CallIndex, CallIndex]  # forward call of each backward call and the calls below it; −1 for none
     through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
     # Innermost stack entry (in `Trace.stacks`) of each call or its forward call; −1 for none.
     entry: ColumnOf[CallIndex, np.int64]
@@ -317,7 +317,7 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
 def _inherited_modules(
     trace: Trace, paths: _Paths, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
 ) -> tuple[_Paths, IntColumn]:
-    """Assign modules of forward calls to calls without one; give recomputed modules the modules around them in forward."""
+    """Assign modules of forward calls to calls without a module; prefix recomputed modules with their outer modules."""
     if not len(module):
         return paths, module
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
@@ -327,7 +327,7 @@ def _inherited_modules(
     pairs, pair = distinct_rows(module[again], module[checkpoint[again]])
     whole = []
     for inner, outer in ((paths[inner], paths[outer]) for inner, outer in pairs.tolist()):
-        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # the modules around this module in forward
+        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # modules around it in forward
         whole.append(known.setdefault(above + inner, len(known)))
     module = np.where((module < 0) & (checkpoint >= 0), module[checkpoint], module)
     module[again] = np.array(whole, np.int64)[pair]

@@ -66,12 +66,12 @@ class RootFacts:
 
     @property
     def times_recorded(self) -> bool:
-        """True if start times were recorded. If not, dependencies determine all times, and waiting times are meaningless."""
+        """True if start times were recorded. If not, times are derived from dependencies, and waits are meaningless."""
         return self.summary.get(TIMES) != PREDICTED
 
     @property
     def outputs_recorded(self) -> bool:
-        """True if outputs were recorded, so a node without outputs returns none. Kineto traces do not record outputs."""
+        """True if outputs were recorded: a node without outputs returns nothing. Kineto does not record outputs."""
         return self.summary.get("nodes_from") != "kineto"
 
     @property
@@ -109,7 +109,7 @@ class RootFacts:
 
     @property
     def base_time_ns(self) -> int:
-        """Offset from `ts` to wall-clock time in ns, 0 if unknown. `clock_offset_ns` adjusts it to the clock of the job."""
+        """Offset from `ts` to wall-clock ns, 0 if unknown; `clock_offset_ns` adjusts it to the clock of the job."""
         given = self._object("kineto")
         base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
         wall = base if type(base) is int and 0 <= base < MAX_NS else 0
@@ -117,7 +117,7 @@ class RootFacts:
 
     @property
     def clock_skew_ns(self) -> int:
-        """Clock difference measured by the linker in ns: how early calls return that wait for GPU work; 0 if unknown."""
+        """Clock difference that the linker measured, in ns: how much too early waiting calls return; 0 if unknown."""
         dependencies = self._object("link").get("dependencies")
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0

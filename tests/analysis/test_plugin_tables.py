@@ -63,7 +63,7 @@ def test_a_table_of_another_package_is_in_all_outputs(tmp_path: Path) -> None:
     linked(GPU_SHAPED).write(tmp_path / "in.json")
     done = run("etplus", "analyze", "in.json", "--full", "--csv", "tables", "--json", "n.json", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count(b"analysis table streams of tiny 1.5 is ignored: another one has this name") == 1
+    assert done.stderr.count(b"analysis table streams of tiny 1.5 is ignored: its name is already taken") == 1
     expected = [
         {"stream": one.stream, "name": f"=stream {one.stream}", "total_ns": one.total_ns, "half_ns": one.total_ns / 2}
         for one in analysis_of(f"linked {GPU_SHAPED}").streams

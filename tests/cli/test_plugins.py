@@ -66,4 +66,4 @@ def test_names_of_etplus_are_its_own(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stderr == b"etplus: error: a: no such file; check the path\n"
     helped = run("etplus", "help", env=env)
     assert helped.stdout.count(b"count the words") == 0
-    assert helped.stderr.count(b"command diff of tiny 1.5 is ignored: another one has this name\n") == 1
+    assert helped.stderr.count(b"command diff of tiny 1.5 is ignored: its name is already taken\n") == 1

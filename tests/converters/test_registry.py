@@ -135,7 +135,7 @@ def test_a_name_that_is_taken_is_ignored_with_a_warning(tmp_path: Path) -> None:
     linked(NAME).write(tmp_path / "in.json")
     done = convert(tmp_path, env, "-o", "x.etplus.json")
     assert done.returncode == 0
-    assert b"exporter etplus of tiny 1.5 is ignored: another one has this name" in done.stderr
+    assert b"exporter etplus of tiny 1.5 is ignored: its name is already taken" in done.stderr
     assert_valid(json.loads((tmp_path / "x.etplus.json").read_bytes()))
 
 

@@ -65,8 +65,8 @@ def test_plugins_are_found_by_name(registered: list[Point], caplog: pytest.LogCa
         "a": "command a of one 1.0", "b": "command b of two 1.0",
     }  # fmt: skip
     assert [record.getMessage() for record in caplog.records] == [
-        "command a of two 1.0 is ignored: another one has this name",
-        "command own of one 1.0 is ignored: another one has this name",
+        "command a of two 1.0 is ignored: its name is already taken",
+        "command own of one 1.0 is ignored: its name is already taken",
     ]
     assert plugins("etplus.formats", "format", ()) == {}
 
