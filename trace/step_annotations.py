@@ -1,9 +1,9 @@
-"""Annotations that describe steps: phase, requests and tokens of a serving engine, and the untraced step time.
+"""Parse annotations that describe steps: phase, requests and tokens of a serving engine, or the untraced step time.
 
 - vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older
-  versions without the size and with `Σq` or `Σq_Σq²` as sums.
+  versions omit the size and have `Σq` or `Σq_Σq²` as sums.
 - SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`, with the modes of its `ForwardMode`.
-- Captures of both: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
+- Graph captures in vLLM and SGLang: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
 - `etplus record`: `etplus.untraced steps=5 step_ns=812345 host_ns=640000`.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 PREFILL, DECODE, MIXED, CAPTURE, IDLE, UNKNOWN_PHASE = "prefill", "decode", "mixed", "capture", "idle", "unknown"
-# Phases of serving steps. An `idle` step has no requests: its rank only takes part in collectives.
+# Phases of serving steps. In an `idle` step, the rank has no requests and only takes part in collectives.
 PHASES = (PREFILL, DECODE, MIXED, CAPTURE, IDLE, UNKNOWN_PHASE)
 
 _PART = r"(context|generation)_(\d{1,18})(?:\(([^()]{0,200})\))?"
@@ -25,29 +25,29 @@ _PLAIN_SUMS = re.compile(r"(\d{1,18})(?:_(\d{1,18}))?", re.ASCII)
 _STEP = re.compile(r"step\[([A-Z_]{1,40})((?: [a-z_]{1,40}=[^ \]]{1,40}){0,20})\]", re.ASCII)
 _MODE = r"([A-Z]+(?:_[A-Z]+)*)"
 _CAPTURE = re.compile(rf"capture_(\d{{1,18}})_{_MODE}|graph_capture: batch=(\d{{1,18}}) mode={_MODE}", re.ASCII)
-# Unknown forms of engines' annotations: an `execute_` with numbers, a `step` with a mode.
+# Unknown forms of serving annotations: `execute_` followed by numbers, or `step` with a mode.
 _LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]", re.ASCII)
 _BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
 _UNTRACED = re.compile(r"etplus\.untraced steps=(\d{1,18}) step_ns=(\d{1,18}) host_ns=(\d{1,18})", re.ASCII)
 _MODES = dict.fromkeys(("DECODE", "TARGET_VERIFY", "DRAFT_EXTEND", "DRAFT_EXTEND_V2"), DECODE)
-# Phase of SGLang's forward modes. Speculative decoding verifies or drafts tokens of requests in decode.
+# Phases of SGLang's forward modes. Speculative decoding verifies or drafts tokens for requests in decode.
 _MODES |= dict.fromkeys(("EXTEND", "PREFILL", "SPLIT_PREFILL"), PREFILL) | {"MIXED": MIXED, "IDLE": IDLE}
 
 
 class RequestSums(NamedTuple):
-    """Sums over the requests of one phase of a step, None if the annotation lacks them."""
+    """Sums over the requests in one phase of a step, None if the annotation lacks them."""
 
     requests: int | None = None  # their number
-    q: int | None = None  # q, k: Σ of each request's new tokens, and of its keys, new ones included
+    q: int | None = None  # q: sum of new tokens; k: sum of keys, including new tokens
     k: int | None = None
     qq: int | None = None  # qq, qk: Σq² and Σq·k
     qk: int | None = None
 
     @property
     def pairs(self) -> int | None:
-        """Pairs of a query and a key it attends to causally: Σq·k − (Σq² − Σq) / 2.
+        """Number of query-key pairs in causal attention: Σq·k − (Σq² − Σq) / 2.
 
-        The i-th of q new tokens (from 1) of a request with k keys attends to k − q + i of them.
+        In a request with k keys, the i-th of q new tokens (from 1) attends to k − q + i keys.
         """
         if self.q is None or self.qq is None or self.qk is None:
             return None
@@ -63,14 +63,14 @@ class StepBatch(NamedTuple):
     phase: str  # one of `PHASES`
     prefill: RequestSums = RequestSums()  # prefill, decode: sums over the requests in each phase
     decode: RequestSums = RequestSums()
-    requests: int | None = None  # requests, tokens: of both phases; new tokens (q)
+    requests: int | None = None  # requests, tokens: totals of both phases; tokens are new tokens (q)
     tokens: int | None = None
-    # Tokens or sequences that the engine runs or captures the step with; more than `tokens` if padded.
+    # Number of tokens or sequences that the engine runs or captures; greater than `tokens` if padded.
     size: int | None = None
     mode: str = ""  # SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one
 
     def completed(self, inner: StepBatch) -> StepBatch:
-        """Return this batch, with unknown values from a nested annotation of the same phase."""
+        """Return this batch, with unknown values filled from a nested annotation of the same phase."""
         if UNKNOWN_PHASE in (self.phase, inner.phase):
             return self if inner.phase == UNKNOWN_PHASE else inner
         if inner.phase != self.phase:
@@ -87,7 +87,7 @@ def _first(own: int | None, other: int | None) -> int | None:
 
 
 def parse_step(name: str) -> StepBatch | None:
-    """Parse a step's annotation; unknown forms get the phase "unknown" only, other annotations None.
+    """Parse a step's annotation. Unknown forms get only the phase "unknown"; for other annotations return None.
 
     Example:
         >>> parse_step("execute_context_1(888_788544)_generation_0(0)").prefill
@@ -105,7 +105,7 @@ def parse_step(name: str) -> StepBatch | None:
 
 
 def parse_capture(name: str) -> StepBatch | None:
-    """Parse the annotation around the capture of a graph; None for other annotations."""
+    """Parse the annotation around a graph capture; return None for other annotations."""
     match = _CAPTURE.match(name)
     if match is None:
         return None
@@ -114,7 +114,7 @@ def parse_capture(name: str) -> StepBatch | None:
 
 
 def batch_size_in(name: str) -> int | None:
-    """Return the batch size in the name of a step's annotation, None for another annotation."""
+    """Return the batch size in the name of a step's annotation, None if the name is no such annotation."""
     step, match = parse_step(name), _BATCH_SIZE.search(name)
     if step is not None and step.phase != CAPTURE and step.size is not None:
         return step.size
@@ -142,7 +142,7 @@ def _sums(requests: int, text: str) -> RequestSums:
     else:
         given = {key: int(value) for key, value in _FIELD.findall(text)} if _FIELDS.fullmatch(text) else {}
     q, k, qq, qk = (given.get(key) for key in ("sq", "sk", "sqsq", "sqsk"))
-    if q == requests:  # one new token each
+    if q == requests:  # one new token per request
         qq, qk = q if qq is None else qq, k if qk is None else qk
     return RequestSums(requests, q, k, qq, qk)
 
@@ -154,7 +154,7 @@ def _forward_step(mode: str, fields: dict[str, str]) -> StepBatch:
     if phase == PREFILL:
         prefill, decode = RequestSums(requests, tokens), NO_REQUESTS
     elif phase == DECODE:
-        tokens = requests if mode == "DECODE" else tokens  # speculative decoding verifies several of a request
+        tokens = requests if mode == "DECODE" else tokens  # speculative decoding verifies several tokens per request
         prefill, decode = NO_REQUESTS, RequestSums(requests, tokens, qq=requests if mode == "DECODE" else None)
     elif phase == IDLE:
         prefill, decode, requests, tokens = NO_REQUESTS, NO_REQUESTS, 0, 0
@@ -172,14 +172,14 @@ def _sum(one: int | None, other: int | None) -> int | None:
 class UntracedStep(NamedTuple):
     """Step time measured by `etplus record` before recording."""
 
-    steps: int  # number of timed steps, between two points at which the device was idle
-    step_ns: int  # their mean
-    # Median time between the ends of two steps on the host. A late device does not increase it until its launch queue
-    # is full.
+    steps: int  # number of timed steps; the device was idle before and after
+    step_ns: int  # mean duration of the steps
+    # Median time between the ends of consecutive steps on the host.
+    # A slow device increases it only once the launch queue is full.
     host_ns: int
 
 
 def untraced_step(names: Iterable[str]) -> UntracedStep | None:
-    """Return the untraced time that one of the names states; None without such an annotation."""
+    """Return the untraced step time from the annotation among the names, None if there is none."""
     found = next(filter(None, map(_UNTRACED.fullmatch, names)), None)
     return None if found is None else UntracedStep(*map(int, found.groups()))

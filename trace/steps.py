@@ -1,4 +1,4 @@
-"""The steps (iterations) of a trace, and the one rule for the annotations that mark them."""
+"""The steps (iterations) of a trace."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Step(Suggests):
     number: int  # from 0, as in `etplus analyze --steps`
-    name: str  # "ProfilerStep#3" for a step of the profiler, else the number
+    name: str  # "ProfilerStep#3" for a profiler step, else the number
     start_ns: int  # start_ns, end_ns: on the trace's clock
     end_ns: int
-    batch: StepBatch | None = None  # phase, requests and tokens of a serving engine's step; None for others
-    inferred: bool = False  # the step is one repetition of a sequence of kernels; no annotation marks it
+    batch: StepBatch | None = None  # phase, requests and tokens of a serving engine's step; None for other steps
+    inferred: bool = False  # True if no annotation marks the step: it is inferred from repeated kernels
     _whole: Any = field(default=None, compare=False)
 
     __repr__ = brief
@@ -51,25 +51,25 @@ class Step(Suggests):
 
     @property
     def phase(self) -> str | None:
-        """ "prefill", "decode", … (`trace.step_annotations.PHASES`); None for steps that are not a serving engine's."""
+        """Phase of a serving step, such as "prefill" (`trace.step_annotations.PHASES`); None for other steps."""
         return self.batch.phase if self.batch is not None else None
 
 
 @dataclass(frozen=True, eq=False)
 class Steps(Suggests, Sequence[Step]):
-    """The iterations of a trace: a sequence of `Step`, with their columns.
+    """The iterations of a trace: a sequence of `Step` objects, stored as columns.
 
     Example:
         >>> [(step.name, step.duration_ns) for step in trace.steps][:2], trace.steps[-1].number
         ([('ProfilerStep#2', 3849674), ('ProfilerStep#3', 3227174)], 2)
     """
 
-    # Position in `Trace.calls` of each step's annotation; for inferred steps, of the outermost call that launches the
-    # first kernel.
+    # Position in `Trace.calls` of the call that marks each step: its annotation, or for inferred steps
+    # the outermost call that launches its first kernel.
     call: Positions[Any, CallIndex]
     start: IntColumn  # start, end: ns
     end: IntColumn
-    names: tuple[str, ...]  # names, batches, inferred: as in `Step`; batches is () without a serving engine
+    names: tuple[str, ...]  # names, batches, inferred: as in `Step`; batches is () if there is no serving engine
     thread: IntColumn  # the thread of `call`
     batches: tuple[StepBatch, ...] = ()
     inferred: bool = False
@@ -96,7 +96,7 @@ class Steps(Suggests, Sequence[Step]):
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
-        """Return the last begun step that each time (ns) is in, −1 for none; a thread's own steps come first."""
+        """Return the last begun step around each time (ns), −1 for none; steps of the same thread take precedence."""
         step_of_time = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
         if thread is None or len(own) < 2:
@@ -127,7 +127,7 @@ class Steps(Suggests, Sequence[Step]):
         return columns
 
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
-        """Return some steps, by ordinals; `places` has the new position of each call."""
+        """Return the steps with these ordinals; `places` has the new position of each call."""
         chosen = numbers.tolist()
         call, names = as_positions(np.asarray(places)[self.call[numbers]]), tuple(self.names[k] for k in chosen)
         batches = tuple(self.batches[k] for k in chosen) if self.batches else ()
@@ -136,23 +136,23 @@ class Steps(Suggests, Sequence[Step]):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Phase of each step of a serving engine; () for others."""
+        """Phase of each step of a serving engine; () for other traces."""
         return tuple(batch.phase for batch in self.batches)
 
     def of_phase(self, phase: str) -> tuple[Step, ...]:
-        """Return the steps of a phase, such as "decode"; a UsageError for an unknown phase."""
+        """Return the steps in a phase, such as "decode". Raise UsageError for an unknown phase."""
         if phase not in PHASES:
             raise UsageError(f"phase {phase[:40]!r}: give one of {', '.join(PHASES)}")
         return tuple(step for step in self if step.phase == phase)
 
 
 def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> IntColumn:
-    """Return the ordinals of the steps that a text names: "7", "0-19", or a phase such as "decode"."""
+    """Return the ordinals of the steps described by a text: "7", "0-19", or a phase such as "decode"."""
     if wanted in PHASES:
         numbers = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
         if not len(numbers):
             there = ", ".join(phase for phase in PHASES if phase in phases)
-            known = f"its steps are {there}" if there else "no annotation of a serving engine says the phase of a step"
+            known = f"its steps are {there}" if there else "no annotation of a serving engine gives the phase of a step"
             raise UsageError(f"steps {wanted!r}: {file} has none; {known}")
         return numbers
     first, _, last = wanted.partition("-")
@@ -165,8 +165,8 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
 
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the last begun span (in order of start) that each time is in, −1 for none."""
-    if np.any(np.diff(end) < 0):  # some are within others
+    """Return the last begun span around each time, −1 for none; spans are in order of start."""
+    if np.any(np.diff(end) < 0):  # some spans are inside others
         start, end, owner = _innermost(start, end)
     else:
         owner = np.arange(len(start))
@@ -177,7 +177,7 @@ def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
 
 def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     pieces: list[tuple[int, int, int]] = []
-    opened: list[tuple[int, int]] = []  # (minus position, end)
+    opened: list[tuple[int, int]] = []  # (negative position, end)
     k = 0
     times = distinct(np.concatenate([start, end])).tolist()
     for low, high in itertools.pairwise(times):

@@ -1,4 +1,4 @@
-"""Errors for missing attributes that name the attribute the user probably meant."""
+"""Error messages for missing attributes that suggest the attribute the user probably meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .brief import as_html
 
-# Attributes of a data frame that users look for on objects with `to_pandas`.
+# Data frame attributes that users try on objects with `to_pandas`.
 _PANDAS = """
 agg apply assign at columns corr count cumsum describe drop drop_duplicates dtypes fillna filter groupby head
 hist iloc index info join loc max mean median melt merge min nlargest nsmallest pivot pivot_table plot quantile
@@ -18,7 +18,7 @@ to_markdown to_numpy to_records to_string transpose unique value_counts values w
 
 
 def guesses_of(text: str) -> dict[str, str]:
-    """Return replacements by name, from entries `name name: replacement;`."""
+    """Parse entries `name name: replacement;` into replacements by name."""
     entries = (entry.split(": ", 1) for entry in re.split(r";\s+(?=[\w ]+: )", text.strip()))
     return {name: replacement.strip() for names, replacement in entries for name in names.split()}
 
@@ -61,7 +61,7 @@ def no_key(thing: str, key: object, remedy: str) -> TypeError:
 
 
 def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[str, str]) -> AttributeError:
-    """Return the error for a name that an object does not have, with `guesses` or similar `known` names."""
+    """Return the error for a missing attribute; it suggests a replacement from `guesses`, or similar `known` names."""
     from difflib import get_close_matches  # only errors need it
 
     if name in guesses:
@@ -75,15 +75,15 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
 
 
 class Suggests:
-    """Base of public objects: the error for a missing attribute names the one meant, also by `guesses`."""
+    """Base of public objects: errors for missing attributes suggest similar names and the replacements in `guesses`."""
 
     guesses: ClassVar[Mapping[str, str]] = {}
     _repr_html_ = as_html
 
-    if not TYPE_CHECKING:  # a type checker knows what is there
+    if not TYPE_CHECKING:  # type checkers know the attributes
 
         def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):  # a property that raised: again, for its own error
+            if hasattr(type(self), name):  # a property raised AttributeError: evaluate it again to raise its error
                 return object.__getattribute__(self, name)
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

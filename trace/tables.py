@@ -1,4 +1,4 @@
-"""The tables of a trace: calls, runtime calls, and GPU events with a time, each in order of start."""
+"""The tables of a trace: calls, runtime calls and GPU events with a known time, each in order of start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .tensors import Signature
 
 T = TypeVar("T", bound="_Table")
 
-# Values of `Calls.kind`. A module is the Python call of its forward, in traces recorded with_stack.
+# Values of `Calls.kind`. MODULE is the Python call of a module's forward, in traces recorded with_stack.
 OP, ANNOTATION, MODULE = 0, 1, 2
 
 
@@ -30,7 +30,7 @@ class _Table(Record, Suggests):
         return len(self.name)  # type: ignore[attr-defined]
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
-        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # a mask would be searched once a column
+        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # a mask would be searched once per column
         return replace(self, **{name: column[at] for name, column in self._columns().items()})
 
     def joined(self: T, other: T) -> T:
@@ -49,7 +49,7 @@ class Calls(_Table):
 
     name: ColumnOf[CallIndex, np.int32]  # code into `Trace.names`
     kind: ColumnOf[CallIndex, np.int8]  # OP, ANNOTATION or MODULE
-    parent: Positions[CallIndex, CallIndex]  # the innermost call around it, −1 for none
+    parent: Positions[CallIndex, CallIndex]  # the innermost enclosing call, −1 for none
     thread: ColumnOf[CallIndex, np.int64]  # one number per thread
     ts: ColumnOf[CallIndex, np.int64]  # ts, end: ns
     end: ColumnOf[CallIndex, np.int64]
@@ -74,8 +74,8 @@ class RuntimeCalls(_Table):
     thread: ColumnOf[RuntimeIndex, np.int64]
     ts: ColumnOf[RuntimeIndex, np.int64]
     end: ColumnOf[RuntimeIndex, np.int64]
-    call: Positions[RuntimeIndex, CallIndex]  # the innermost call around it, −1 for none
-    launches: ColumnOf[RuntimeIndex, np.bool_]  # it started at least one of the trace's GPU events
+    call: Positions[RuntimeIndex, CallIndex]  # the innermost enclosing call, −1 for none
+    launches: ColumnOf[RuntimeIndex, np.bool_]  # True if the call launched at least one GPU event of the trace
     source: Positions[RuntimeIndex, Row]
 
     @property
@@ -95,27 +95,27 @@ class GpuEvents(_Table):
     dur: ColumnOf[GpuIndex, np.int64]  # ns, not negative
     device: ColumnOf[GpuIndex, np.int64]  # device, stream: −1 for none
     stream: ColumnOf[GpuIndex, np.int64]
-    call: Positions[GpuIndex, CallIndex]  # call, runtime: the call and the runtime call that launched it, −1 if unknown
+    call: Positions[GpuIndex, CallIndex]  # call, runtime: calls that launched the event, −1 if unknown
     runtime: Positions[GpuIndex, RuntimeIndex]
-    # Index into `UNATTACHED_REASONS`: why the launching call is unknown; 0 if it is known.
+    # Reason why the launching call is unknown, an index into `UNATTACHED_REASONS`; 0 if the call is known.
     reason: ColumnOf[GpuIndex, np.int8]
     bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset, −1 if not recorded
-    comm: dict[int, Comm]  # communication by position
+    comm: dict[int, Comm]  # communication, keyed by position
     source: Positions[GpuIndex, Row]
-    # Position in `Tables.captured` of the call that launched the event during the capture, −1 for none.
+    # Position in `Tables.captured` of the call that launched the event during graph capture, −1 for none.
     captured_by: ColumnOf[GpuIndex, np.int64]
     captured_link: ColumnOf[GpuIndex, np.int8]  # EQUIVALENT, CERTAIN or UNLINKED
     graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 for none
-    # Node of the GPU event that repeats an event launched before the trace, −1 for none; see `trace.counterparts`.
+    # For an event launched before the trace, the node of its later repetition, −1 for none; see `trace.counterparts`.
     counterpart: Positions[GpuIndex, Row]
-    same_module: ColumnOf[GpuIndex, np.bool_]  # both are in the same module of the model
+    same_module: ColumnOf[GpuIndex, np.bool_]  # whether event and counterpart are in the same module of the model
 
     @cached_property
     def end(self) -> ColumnOf[GpuIndex, np.int64]:
         return as_column(self.ts + self.dur)
 
     def by_stream(self) -> Iterator[tuple[int, int, Positions[int, GpuIndex]]]:
-        """Yield device, stream, and the positions of its events in order of start; devices and streams ascend."""
+        """Yield (device, stream, positions of the stream's events in order of start), in ascending order."""
         for (device, stream), events in grouped(self.device, self.stream):
             yield device, stream, as_positions(events[np.argsort(self.ts[events], kind="stable")])
 
@@ -131,7 +131,7 @@ class GpuEvents(_Table):
 def unknown_launch_reasons(
     ts: IntColumn, correlation: IntColumn, recorded_ts: IntColumn, recorded: IntColumn, cpu_calls: int
 ) -> npt.NDArray[np.int8]:
-    """Return codes of `UNATTACHED_REASONS`: an event before all recorded calls, also by its correlation (these ascend),
+    """Return codes of `UNATTACHED_REASONS`. An event whose start and correlation precede those of all recorded calls
     was launched before the recording.
     """
     if not cpu_calls and not len(recorded):
@@ -146,17 +146,17 @@ def unknown_launch_reasons(
 
 @dataclass(frozen=True, repr=False)
 class Tables(Record):
-    signatures: list[Signature]  # arguments of calls, by code
+    signatures: list[Signature]  # distinct arguments of calls, indexed by code
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
-    captured: Calls  # the calls in which graphs were captured, without times; see `CapturedGraphs`
-    whole: bool = False  # `gpu` includes the unattached GPU events; see `with_unattached`
+    captured: Calls  # calls recorded during graph capture, without times; see `CapturedGraphs`
+    whole: bool = False  # True if `gpu` includes the unattached GPU events; see `with_unattached`
 
 
 @dataclass(frozen=True, repr=False)
 class UnattachedEvents(Record):
-    """Kernels, memcpys and memsets without a known launching operator of the ET, in order of start."""
+    """Kernels, memcpys and memsets that no ET operator is known to have launched, in order of start."""
 
     names: list[str]
     categories: list[str]
@@ -184,7 +184,7 @@ class UnattachedEvents(Record):
         return UnattachedEvents([], [], none, none, none, none, none, none.astype(np.int8), [])
 
 
-# Devices with allocators that report to the profiler, by c10::DeviceType (c10/core/DeviceType.h).
+# Names of devices with allocators that report to the profiler, by c10::DeviceType (c10/core/DeviceType.h).
 _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
 
 
@@ -193,19 +193,19 @@ class MemoryEvents(Record):
     """Allocations and frees, in order of time."""
 
     ts: IntColumn  # ns
-    bytes: IntColumn  # allocated, or freed if negative
-    address: IntColumn  # of the block, −1 if not recorded
-    allocated: IntColumn  # allocated, reserved: bytes of the device's allocator after the event, −1 if not recorded
+    bytes: IntColumn  # number of bytes allocated, or freed if negative
+    address: IntColumn  # address of the block, −1 if not recorded
+    allocated: IntColumn  # allocated, reserved: allocator totals in bytes after the event, −1 if not recorded
     reserved: IntColumn
     device_type: IntColumn  # value of c10::DeviceType
     device: IntColumn  # −1 for the CPU
-    row: Positions[Any, Row]  # node of the innermost linked operator around it, −1 for none
+    row: Positions[Any, Row]  # node of the innermost enclosing linked operator, −1 for none
     kineto_event: IntColumn  # index in the Kineto trace's `traceEvents`
 
     def __len__(self) -> int:
         return len(self.ts)
 
-    def __call__(self) -> NoReturn:  # the first guess of many users
+    def __call__(self) -> NoReturn:  # many users first try to call it
         raise TypeError("memory is a table of events, not a function; `analyze().memory` has the bytes over time")
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Inputs and outputs of operators, as ET nodes record them: shapes, dtypes, numbers."""
+"""Inputs and outputs of operators as recorded in ET nodes: shapes, dtypes and numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .columns import IntColumn, joined_ranges
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
-# Operators with work that depends on numbers among their arguments (strides, dimensions, flags), not only on shapes.
+# Operators whose work depends not only on shapes, but also on numeric arguments (strides, dimensions, flags).
 _WITH_NUMBERS = re.compile(
     r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
     r"|flash_attn|flash_attn_\d)::)?_?(?:"
@@ -29,7 +29,7 @@ _WITH_NUMBERS = re.compile(
 
 
 def numbers_matter(name: str) -> bool:
-    """Return whether a signature keeps the numbers of an operator, not only shapes and dtypes."""
+    """Return whether signatures of an operator keep numeric arguments in addition to shapes and dtypes."""
     return _WITH_NUMBERS.fullmatch(name) is not None
 
 
@@ -37,12 +37,12 @@ _OF_EXPERTS = re.compile(r"vllm::\w*moe_forward\w*")
 
 
 def inside_matters(name: str) -> bool:
-    """Return whether an operator's work depends on arguments of calls inside, such as vLLM's experts."""
+    """Return whether an operator's work depends on arguments of nested calls, as in vLLM's expert layers."""
     return _OF_EXPERTS.fullmatch(name) is not None
 
 
 class Tensor(NamedTuple):
-    """Shape, and torch's dtype name ("bfloat16"); "" if not recorded (lists in Kineto)."""
+    """Shape and dtype of a tensor, in torch's spelling ("bfloat16"); the dtype is "" if not recorded (Kineto lists)."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -64,9 +64,9 @@ def total_bytes(tensors: Iterable[Tensor]) -> int | None:
 
 
 class Argument(NamedTuple):
-    tensors: tuple[Tensor, ...] = ()  # its tensor or list of tensors
-    value: Any = None  # of other arguments, if recorded
-    expanded: tuple[int, ...] = ()  # dimensions of its tensor with stride 0: their elements share memory
+    tensors: tuple[Tensor, ...] = ()  # the tensor or list of tensors; () for other arguments
+    value: Any = None  # value of an argument without tensors, if recorded
+    expanded: tuple[int, ...] = ()  # dimensions with stride 0, along which elements share memory
 
     def __repr__(self) -> str:
         given = {name: value for name, value in self._asdict().items() if value != self._field_defaults[name]}
@@ -74,13 +74,13 @@ class Argument(NamedTuple):
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes of memory of its tensors; None if a dtype is unknown."""
+        """Memory size of the argument's tensors in bytes; None if a dtype is unknown."""
         size = total_bytes(self.tensors)
         return size if not size else size // math.prod(self.tensors[0].shape[dim] for dim in self.expanded)
 
 
 def read_bytes(arguments: Iterable[Argument]) -> int | None:
-    """Return the bytes of memory of the tensors of arguments; None if a dtype is unknown."""
+    """Return the memory size of all tensors in the arguments, in bytes; None if a dtype is unknown."""
     sizes = [argument.nbytes for argument in arguments]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
@@ -93,7 +93,7 @@ class Signature(Record):
 
     @cached_property
     def known(self) -> dict[tuple[str, str], Any]:
-        """Cached results of `once`, by function and operator; many calls share a signature."""
+        """Cached results of functions decorated with `once`, by function and operator."""
         return {}
 
     @cached_property
@@ -101,7 +101,7 @@ class Signature(Record):
         return tuple(tensor for argument in self.inputs for tensor in argument.tensors)
 
     def shape(self, position: int) -> tuple[int, ...] | None:
-        """Return the shape of the tensor at a position, None without one."""
+        """Return the shape of the input tensor at a position, None if there is no tensor."""
         tensors = self.inputs[position].tensors if position < len(self.inputs) else ()
         return tensors[0].shape if len(tensors) == 1 else None
 
@@ -118,7 +118,7 @@ class Signature(Record):
 
 
 def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]:
-    """Cache a function of an operator's name and a signature on the signature."""
+    """Decorate a function of an operator name and a signature to cache its results on the signature."""
 
     @wraps(find)
     def found(name: str, signature: Signature) -> _T:
@@ -131,19 +131,19 @@ def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]
     return found
 
 
-MAX_STORAGE = 2**31  # Storage ids are smaller: they count objects.
+MAX_STORAGE = 2**31  # Storage ids are smaller, because they count objects.
 
 
 class TensorUses(NamedTuple):
-    """Tensors of some calls, one entry for each time that one is passed or returned."""
+    """Uses of tensors by calls: one entry per tensor that is passed or returned."""
 
     node: IntColumn  # position among the given nodes
-    output: npt.NDArray[np.bool_]  # returned, not passed
+    output: npt.NDArray[np.bool_]  # True for returned tensors, False for passed tensors
     argument: IntColumn  # position among the node's inputs or outputs
     storage: IntColumn  # storage id, 1 to MAX_STORAGE − 1
-    begin: IntColumn  # begin, end: bytes in the storage, as if contiguous; at least one
+    begin: IntColumn  # begin, end: byte range in the storage, as if contiguous; not empty
     end: IntColumn
-    device_code: npt.NDArray[np.int32]  # into `devices`, spelled as in `str(torch.device)`
+    device_code: npt.NDArray[np.int32]  # code into `devices`, which are spelled like `str(torch.device)`
     devices: Sequence[str]
 
     @staticmethod
@@ -155,7 +155,7 @@ class TensorUses(NamedTuple):
         return self.devices[int(self.device_code[tensor])]
 
     def of(self, which: IntColumn) -> TensorUses:
-        """Return the uses of other nodes, each equal to the node at position `which`."""
+        """Return the uses of nodes that have the same tensors as the nodes at the positions `which`."""
         uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
         first, size = (np.cumsum(uses) - uses)[which], uses[which]
         at = joined_ranges(first, size)
@@ -164,7 +164,7 @@ class TensorUses(NamedTuple):
 
 
 class SignatureTable:
-    """Interned signatures, by code. Readers of formats decode them; this base class decodes nothing."""
+    """Interned signatures by code. Subclasses decode the signatures of a format; this base class decodes nothing."""
 
     values: list[Signature]
 
@@ -179,11 +179,11 @@ class SignatureTable:
         *,
         outputs_recorded: bool = True,
     ) -> npt.NDArray[np.int32]:
-        """Return the codes of the signatures of nodes, −1 if nothing is recorded.
+        """Return the signature code of each node, −1 if nothing is recorded.
 
         Args:
-            texts, which: for each node the index of its text (see `RecordStore.tensor_texts`); by default its own.
-            wants_values: whether to keep numbers.
-            outputs_recorded: a node without outputs returns none. False for nodes made from Kineto events.
+            texts, which: texts, and each node's index into them (`RecordStore.tensor_texts`); default: one text each.
+            wants_values: per node, whether to keep numbers.
+            outputs_recorded: True if a node without outputs returns nothing; False for nodes made from Kineto events.
         """
         return np.full(len(texts if which is None else which), -1, np.int32)

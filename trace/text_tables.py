@@ -1,4 +1,4 @@
-"""Tables for the terminal: they fit its width, with shortened names and without control characters."""
+"""Format tables for the terminal: fit its width, shorten names, and remove control characters."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .printable import printable
 Cell = str | int | float | None
 _LEAST_NAME = 12
 _USUAL, _NARROWEST = 80, 40
-_CLAUSE = 24  # characters that a shortened sentence keeps at least
+_CLAUSE = 24  # Minimum number of characters that remain of a shortened sentence.
 _WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
 def terminal_width() -> int:
-    """Return the columns of the terminal (or of the variable COLUMNS), at least 40; 80 without a terminal."""
+    """Return the width of the terminal (or the variable COLUMNS) in columns, at least 40; 80 without a terminal."""
     return max(shutil.get_terminal_size((_USUAL, 24)).columns, _NARROWEST)
 
 
@@ -28,14 +28,14 @@ def render(
     above: Sequence[str] | None = None,
     below: Sequence[Sequence[str]] | None = None,
 ) -> str:
-    """Return a table: the first column holds names and gets the remaining width, the others are aligned right.
+    """Format a table: names in the first column take the remaining width, the other columns are right-aligned.
 
-    If columns do not fit side by side, a row and the heads take several lines. `above` has one line per row, shown
-    above it; `below` has several.
+    If the columns are too wide, each row and the heads take several lines. `above` has one line per row, which is
+    shown above the row; `below` has several lines per row.
     """
     texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
     names, *widths = (max(map(len, column)) for column in zip(heads, *texts, strict=True))
-    least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # narrow tables have several lines a row, so room
+    least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # narrow tables use several lines per row
     slots = _slots(widths, width - min(names, least))
     names = min(names, max(width - sum(slots) - 2 * len(slots), _LEAST_NAME))
     lines = textwrap.wrap(title, width)
@@ -62,7 +62,7 @@ def _slots(widths: Sequence[int], room: int) -> list[int]:
 
 
 def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
-    """Continue lines longer than `width` after an indent."""
+    """Wrap lines longer than `width`; continuation lines get the indent."""
     return [
         part
         for line in lines
@@ -71,7 +71,7 @@ def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
 
 
 def shorten(name: str, room: int) -> str:
-    """Return a printable name of at most `room` characters; "…" replaces the middle of longer names."""
+    """Shorten a name to at most `room` printable characters; "…" replaces the middle."""
     name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT), "?")
     if len(name) <= room:
         return name
@@ -80,7 +80,7 @@ def shorten(name: str, room: int) -> str:
 
 
 def number(value: float | None, digits: int = 1, unit: float = 1) -> str | None:
-    """Return a number in a unit (1e6 for ms from ns) with a fixed number of decimals; None for None."""
+    """Format a number in a unit (1e6 for ns to ms) with a fixed number of decimals; None stays None."""
     return None if value is None else f"{value / unit:,.{digits}f}"
 
 
@@ -89,7 +89,7 @@ def in_ms(ns: float) -> str:
 
 
 def in_short(ns: float) -> str:
-    """Return a time with three digits and its unit.
+    """Format a time with three significant digits and a unit.
 
     Example:
         >>> in_short(218_300_000), in_short(4_700), in_short(1_800_000)
@@ -104,7 +104,7 @@ def in_short(ns: float) -> str:
 
 
 def change_text(before_ns: float, after_ns: float) -> str:
-    """Return two times in one unit and the change.
+    """Format a change: both times in the same unit, and the difference in percent.
 
     Example:
         >>> change_text(138_000_000, 84_600_000)
@@ -117,7 +117,7 @@ def change_text(before_ns: float, after_ns: float) -> str:
 
 
 def first_clause(text: str, room: int) -> str:
-    """Return a sentence, cut at the last clause that fits, never within parentheses."""
+    """Cut a sentence at the end of the last clause that fits, never inside parentheses."""
     text = printable(text, " ")
     depth, end = 0, 0
     for at, letter in enumerate(text[: room + 1]):
@@ -128,7 +128,7 @@ def first_clause(text: str, room: int) -> str:
 
 
 def fitting(line: str, files: str, width: int, stand_in: str = "FILE") -> str:
-    """Return a line with a command for some files; `stand_in` replaces names that do not fit."""
+    """Return a line that contains a command for files; `stand_in` replaces file names that do not fit."""
     text = printable(line.format(files))
     return text if len(text) <= width else line.format(stand_in)
 

@@ -1,4 +1,4 @@
-"""Work of other threads while a thread paused."""
+"""Find the work that other threads did while a thread paused."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy.typing as npt
 
 from .columns import IntColumn, distinct, run_starts
 
-# A pause is compared with this many threads that finished something last. Without a limit, n pauses on as many threads
-# would take n² steps.
+# Maximum number of other threads to consider per pause: those that finished work last.
+# Without a limit, n pauses on n threads would take n² steps.
 MOST_RECENT = 16
 
 
 def recently_finished(
     end: IntColumn, thread: IntColumn, *, since: IntColumn, until: IntColumn, of: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of a pause and the work that another thread finished last in it, for up to `MOST_RECENT` threads.
+    """Return (pause, work) pairs: the last work that other threads finished in each pause, up to `MOST_RECENT` threads.
 
-    Each pause of thread `of` ignores work that ended before `since` or ends after `until` (ns).
+    Each pause belongs to a thread in `of`, and lasts from `since` to `until` (ns).
     """
     count = len(end)
     time = np.concatenate([end, until])
-    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread, the one that finished last at the end
+    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread; the thread that finished last is at the end
     ends, threads, starts, own = end.tolist(), thread.tolist(), since.tolist(), of.tolist()
     pauses: list[int] = []
     work: list[int] = []
@@ -48,23 +48,23 @@ def recently_finished(
 
 @dataclass(frozen=True)
 class BusyTime:
-    """How long threads have been busy up to a time; overlapping work of a thread counts once."""
+    """Busy time of threads up to a given time; overlapping work on a thread is counted once."""
 
-    thread: IntColumn  # thread, start: of each piece of work, sorted
+    thread: IntColumn  # thread, start: for each piece of work, sorted
     start: IntColumn
-    end: IntColumn  # running maximum on the thread
-    total: IntColumn  # busy time (ns) of all pieces before each; one entry more than pieces
+    end: IntColumn  # running maximum of the end times on the thread
+    total: IntColumn  # busy time (ns) of all pieces before each piece, then of all pieces
 
     @staticmethod
     def of(thread: IntColumn, start: IntColumn, end: IntColumn) -> BusyTime:
-        """Return the busy time of work that is sorted by thread and start."""
+        """Build the busy time from work that is sorted by thread and start."""
         first = run_starts(thread)
         end = running_max(end, first)
         since = np.maximum(start, np.where(first, start, np.concatenate((start[:1], end[:-1]))))
         return BusyTime(thread, start, end, np.concatenate(([0], np.cumsum(np.maximum(end - since, 0)))))
 
     def before(self, time: IntColumn, thread: IntColumn) -> IntColumn:
-        """Return how long each thread has been busy by a time (ns), up to a constant per thread."""
+        """Return the busy time of each thread before a time (ns), up to a constant per thread."""
         times = distinct(np.concatenate([self.start, time]))
         mine, asked = (np.searchsorted(times, of) for of in (self.start, time))
         begun = np.searchsorted(self.thread * len(times) + mine, thread * len(times) + asked)
@@ -74,7 +74,7 @@ class BusyTime:
 
 
 def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return the running maximum; it starts again wherever `first` is true."""
+    """Return the running maximum, which restarts at each entry of `first` that is True."""
     if not len(values):
         return values
     group: IntColumn = np.cumsum(first)

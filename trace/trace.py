@@ -1,11 +1,11 @@
-"""The model of one recorded rank.
+"""The data model of a recorded rank.
 
 `nodes` and `edges` have one row per node and runtime call of the file, in file order. The tables are made from the
 nodes that have a time, in order of start: `calls` (operators, annotations, modules), `runtime` (launches and other
 driver calls), `gpu` (kernels, memcpys, memsets). If `aten::mm` calls `cudaLaunchKernel`, which launches `gemm`, then
 `runtime.call[0]` and `gpu.call[0]` are the position of `aten::mm` in `calls`, and `gpu.runtime[0]` is 0.
 
-A trace never changes: `with_` and `with_tables` return a new trace and drop everything computed from the old values.
+A trace is immutable: `with_` and `with_tables` return a new trace without values computed from the old tables.
 """
 
 from __future__ import annotations
@@ -53,45 +53,45 @@ _Derived = TypeVar("_Derived")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace(RootFacts, Library):
-    """One rank: a recording, linked to an ET if there is one. `TraceBuilder` makes it."""
+    """The recording of one rank, linked to its ET if there is an ET. `TraceBuilder` builds traces."""
 
     file: str  # name for messages
-    header: Mapping[str, msgspec.Raw]  # undecoded keys of the root but `nodes`, `runtime`, `edges`, `etplus`
-    summary: dict[str, Any]  # the root's `etplus`; {} if another linker wrote the file
-    flat: bool  # node layout of schema 1.0.1 (`parent` and fields in the node) instead of `ctrl_deps` and `attrs`
+    header: Mapping[str, msgspec.Raw]  # undecoded keys of the root, except `nodes`, `runtime`, `edges`, `etplus`
+    summary: dict[str, Any]  # `etplus` in the root; {} if a different linker wrote the file
+    flat: bool  # True for the node layout of schema 1.0.1, which has flat fields instead of `ctrl_deps` and `attrs`
     texts: RecordStore  # undecoded records of the rows of `nodes`
     nodes: Nodes  # nodes of the file, then its runtime calls
-    names: list[str]  # names, categories: texts by the codes in `name` and `category` of all tables
+    names: list[str]  # names, categories: strings, indexed by the codes in `name` and `category` of all tables
     categories: list[str]
-    sync_dep: dict[int, list[int]]  # row of `nodes` to the ids it waits for
-    comm: dict[int, Comm]  # row of `nodes` to its communication
+    sync_dep: dict[int, list[int]]  # ids that a call waits for, by row of `nodes`
+    comm: dict[int, Comm]  # communication by row of `nodes`
     edges: IntColumn  # (m, 3): source row, target row, index into EDGE_KINDS
-    unattached: UnattachedEvents  # GPU events in the ET's window without a node; empty in files of other linkers
+    unattached: UnattachedEvents  # GPU events in the ET's window that have no node; empty in files from other linkers
     memory: MemoryEvents
     stacks: Stacks
     generated: GeneratedKernels  # kernels of compiled code
     notes: tuple[str, ...]  # sentences about inferred or missing data
-    captured: CapturedGraphs | None  # replayed graphs, linked to operators; None if no capture was read
+    captured: CapturedGraphs | None  # replayed graphs with links to operators; None if no capture was read
     counterparts: Counterparts  # later repetitions of GPU events that were launched before the trace
-    own_code: tuple[str, ...]  # patterns of the user's own files; () for the default (`trace.stacks.own_by`)
-    selection: Selection | None  # the part of the recording that the trace holds; None if it is whole
-    given_tables: Tables | None  # tables of a selection or changed trace; None for those of `nodes`
+    own_code: tuple[str, ...]  # patterns that match the user's own files; () for the default (`trace.stacks.own_by`)
+    selection: Selection | None  # the selected part of the recording; None for a whole recording
+    given_tables: Tables | None  # tables of a selection or modified trace; None if derived from `nodes`
 
     # Other traces made from this one.
 
     def with_(self, **changes: Any) -> Trace:
-        """Return the trace with other attributes or columns of `nodes`; its tables are made again."""
+        """Return a copy with changed attributes or columns of `nodes`; its tables are derived again."""
         columns = {name: changes.pop(name) for name in list(changes) if name in NODE_COLUMNS}
         if columns:
             changes["nodes"] = replace(self.nodes, **columns)
         return replace(self, given_tables=None, **changes)
 
     def with_tables(self, tables: Tables) -> Trace:
-        """Return the trace with other tables, as if they had been recorded; `nodes` stays as it is."""
+        """Return a copy with the given tables, as if they had been recorded; `nodes` is unchanged."""
         return replace(self, given_tables=tables)
 
     def with_clock_offset(self, offset_ns: int) -> Trace:
-        """Return the trace with its rank's clock offset, unless its file already states one."""
+        """Return a copy with the clock offset of its rank, unless the file already has a clock offset."""
         kineto = self.summary.get("kineto")
         if not isinstance(kineto, dict) or "clock_offset_ns" in kineto:
             return self
@@ -113,16 +113,16 @@ class Trace(RootFacts, Library):
         return self.name_at(self.nodes.name[row])
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Yield the JSON objects of nodes (rows in any order), with undecoded values."""
+        """Yield the JSON objects of the nodes in these rows (in any order), with undecoded values."""
         return self.texts.records(rows)
 
     def edges_of(self, *kinds: str) -> IntColumn:
-        """Return the edges of the given kinds, (k, 3) like `edges`."""
+        """Return the edges of the given kinds, as an array of shape (k, 3) like `edges`."""
         return self.edges[np.isin(self.edges[:, 2], [EDGE_KINDS.index(kind) for kind in kinds])]
 
     @cached_property
     def communicates(self) -> ColumnOf[Row, np.bool_]:
-        """Rows that are communication kernels, by name or because the file states their communication."""
+        """Mask of communication kernels, recognized by name or by the communication recorded in the file."""
         communicating = matching(self.nodes.name, self.names, is_comm_kernel)
         communicating[list(self.comm)] = True
         return as_column(communicating & (self.nodes.kind == GPU))
@@ -156,7 +156,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def span(self) -> Span:
-        """First start to last end of all calls and GPU events, in ns; (0, 0) if the trace is empty."""
+        """Span from the first start to the last end of all calls and GPU events, in ns; (0, 0) for an empty trace."""
         if self.selection is not None:
             return self.selection.span
         tables = (self.calls, self.runtime, self.gpu)
@@ -166,8 +166,8 @@ class Trace(RootFacts, Library):
 
     @property
     def digest(self) -> bytes:
-        """Hash of the starts and ends of all calls and GPU events, to tell recordings apart."""
-        from hashlib import blake2b  # loads OpenSSL
+        """Hash of the start and end times of all calls and GPU events, which identifies the recording."""
+        from hashlib import blake2b  # late import: loads OpenSSL
 
         state = blake2b(str(self.base_time_ns).encode(), digest_size=16)
         for table in (self.calls, self.runtime, self.gpu):
@@ -178,7 +178,7 @@ class Trace(RootFacts, Library):
 
     @property
     def ops(self) -> Ops:
-        """Operators in order of start, as objects made on demand.
+        """Operators in order of start, as objects that are created on demand.
 
         Example:
             >>> [op.name for op in trace.ops[:2]]
@@ -224,7 +224,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def self_ns(self) -> ColumnOf[CallIndex, np.int64]:
-        """Duration of each call without its direct callees on the same thread."""
+        """Duration of each call minus its direct callees on the same thread."""
         calls = self.calls
         own = calls.end - calls.ts
         inner = np.flatnonzero((calls.parent >= 0) & (calls.thread[calls.parent] == calls.thread))
@@ -233,7 +233,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def device_ns(self) -> ColumnOf[CallIndex, np.int64]:
-        """Duration of the GPU events launched by each call and the calls below it."""
+        """Total duration of the GPU events launched by each call and the calls below it."""
         launched = self.gpu.call >= 0
         direct = np.zeros(len(self.calls), np.int64)
         np.add.at(direct, self.gpu.call[launched], self.gpu.dur[launched])
@@ -241,7 +241,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def step_of_call(self) -> ColumnOf[CallIndex, np.int64]:
-        """Step that each call begins in, −1 for none."""
+        """Step in which each call begins, −1 for none."""
         return as_column(self.steps.of(self.calls.ts, self.calls.thread))
 
     @cached_property
@@ -260,17 +260,17 @@ class Trace(RootFacts, Library):
         launched_at = gpu.ts.copy()
         called, launched = gpu.call >= 0, gpu.runtime >= 0
         launched_at[called] = self.calls.ts[gpu.call[called]]
-        launched_at[launched] = self.runtime.ts[gpu.runtime[launched]]  # nearer to the launch than the call around it
+        launched_at[launched] = self.runtime.ts[gpu.runtime[launched]]  # closer to the launch than the enclosing call
         return launched_at
 
     @cached_property
     def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """GPU events with a known launch; `launched_ns` is not their own start."""
+        """Mask of the GPU events with a known launch, whose `launched_ns` is not their own start."""
         return as_column((self.gpu.call >= 0) | (self.gpu.runtime >= 0))
 
     @cached_property
     def step_of_event(self) -> ColumnOf[GpuIndex, np.int64]:
-        """Step in which each GPU event was launched (for a graph, replayed), −1 for none."""
+        """Step in which each GPU event was launched (for graphs, the step of the replay), −1 for none."""
         gpu = self.gpu
         thread = np.append(self.calls.thread, -1)[gpu.call]
         launched = gpu.runtime >= 0
@@ -279,20 +279,20 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def is_comm(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """GPU events that are communication kernels, by the same rule as `communicates`."""
+        """Mask of the GPU events that are communication kernels, by the same rule as `communicates`."""
         communicating = matching(self.gpu.name, self.names, is_comm_kernel)
         communicating[list(self.gpu.comm)] = True
         return as_column(communicating)
 
     @property
     def is_kernel(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """GPU events that are kernels, communication included; no memcpys, memsets, or MTIA waits."""
+        """Mask of the GPU events that are kernels, including communication, but not memcpys, memsets or MTIA waits."""
         kernels = matching(self.gpu.category, self.categories, KERNEL_CATEGORIES.__contains__)
         return as_column(kernels & ~self._gpu_events_that(is_device_copy) & ~self._gpu_events_that(is_device_wait))
 
     @property
     def is_copy(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """GPU events that are memcpys or memsets."""
+        """Mask of the GPU events that are memcpys or memsets."""
         return as_column(self._gpu_events_that(is_device_copy))
 
     def _gpu_events_that(self, test: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
@@ -302,12 +302,12 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def attribution(self) -> Attribution:
-        """Operator that each GPU event's time counts to."""
+        """Operator to which the time of each GPU event is attributed."""
         return attribution_of(self)
 
     @cached_property
     def counterpart(self) -> Positions[GpuIndex, GpuIndex]:
-        """For each GPU event launched before the trace, the later event that repeats it; −1 for none."""
+        """The later event that repeats each GPU event launched before the trace; −1 for none."""
         found = positions(self.gpu.source, self.gpu.counterpart)
         return as_positions(np.where(self.gpu.counterpart >= 0, found, -1))
 
@@ -321,13 +321,13 @@ class Trace(RootFacts, Library):
     @cached_property
     def origin(self) -> Origin:
         """Phase, forward operator, module and source line of calls and GPU events."""
-        from .origin import origin_of  # linking does not need it
+        from .origin import origin_of  # late import: linking does not need it
 
         return origin_of(self)
 
     @cached_property
     def source_table(self) -> SourceTable:
-        """Source lines of the entries of `stacks`."""
+        """Source lines of the entries in `stacks`."""
         return self.stacks.table_of(own_by(self.own_code))
 
     @cached_property
@@ -338,7 +338,7 @@ class Trace(RootFacts, Library):
     # The ET+ file.
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the ET+ file atomically with `jobs` processes, gzipped for ".gz". Equal traces give equal bytes."""
+        """Write the ET+ file atomically with `jobs` processes, gzipped for ".gz"; equal traces give equal bytes."""
         self.texts.write(path, jobs=jobs)
 
     def chunks(self) -> Iterator[bytes]:

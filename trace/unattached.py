@@ -1,4 +1,4 @@
-"""GPU events that the linker could not attach to an operator; they took time on the device like all others."""
+"""Include GPU events that the linker could not attach to an operator: they also took time on the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MS = 1e6
 
 
 def with_unattached(trace: Trace) -> Trace:
-    """Return the trace with its unattached GPU events of the nodes' time in `gpu`, and their counts in `notes`."""
+    """Return a trace whose `gpu` includes the unattached GPU events in the nodes' time span, counted in `notes`."""
     events, tables = trace.unattached, trace.tables
     if tables.whole:
         return trace

@@ -1,4 +1,4 @@
-"""Operators and GPU events as light objects over a trace's columns, made on demand."""
+"""Operators and GPU events as lightweight objects over a trace's columns, created on demand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 @dataclass(frozen=True)
 class View(Suggests, Generic[Index]):
-    """One row of a table of a trace, by position."""
+    """A row of a table of a trace, identified by its position."""
 
     trace: Trace
     index: Index
@@ -62,7 +62,7 @@ class View(Suggests, Generic[Index]):
 
     @property
     def duration_ns(self) -> int:
-        """CPU time of a call, callees included; GPU time of a device event."""
+        """CPU time of a call, including callees; GPU time of a device event."""
         return int(self._table.end[self.index] - self._table.ts[self.index])
 
     @property
@@ -72,37 +72,37 @@ class View(Suggests, Generic[Index]):
 
     @property
     def module(self) -> str | None:
-        """Innermost module ("Linear_3") of the call or its forward operator; None if unknown."""
+        """Innermost module ("Linear_3") around the call or its forward operator; None if unknown."""
         code = self._origin()[1]
         return self.trace.origin.modules[code][-1] if code >= 0 else None
 
     @property
     def source(self) -> SourceLine | None:
-        """Line of own code that called it or its forward operator; None if no stack is recorded."""
+        """The user's source line that called the operator or its forward operator; None if no stack is recorded."""
         return _source_at(self.trace, self._origin()[2])
 
     @property
     def sources(self) -> tuple[SourceLine, ...]:
-        """All source lines; several for a compiled operator."""
+        """All source lines; a compiled operator can have several."""
         stacks: list[int] = self.trace.stacks.entries(self._node())
         lines = [self.source, *(_source_at(self.trace, entry) for entry in stacks)]
         return tuple(dict.fromkeys(line for line in lines if line is not None))
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """Names of the frames open at its start or launch, outermost first."""
+        """Names of the stack frames that were open at the start or launch, outermost first."""
         entries = self.trace.stacks.entries(self._node()) if self._node() >= 0 else []
         return tuple(self.trace.stacks.frames(entries[0])) if entries else ()
 
     @property
     def generated(self) -> GeneratedKernel | None:
-        """The compiled kernel of the call or event, None for others."""
+        """The compiled kernel of the call or event, None if it is not compiled code."""
         at: Any = self.index
         return _generated_at(self.trace, int(self.trace.gpu.call[at]) if self._on_gpu else at)
 
     @property
     def step(self) -> str | None:
-        """Iteration in which it began or was launched ("ProfilerStep#3", or an ordinal), None outside."""
+        """Iteration of the start or launch ("ProfilerStep#3", or an ordinal), None outside of iterations."""
         steps: Any = self.trace.step_of_event if self._on_gpu else self.trace.step_of_call
         step = int(steps[self.index])
         return self.trace.steps.names[step] if step >= 0 else None
@@ -135,7 +135,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def self_ns(self) -> int:
-        """CPU time without its direct callees on the same thread."""
+        """CPU time minus that of direct callees on the same thread."""
         return int(self.trace.self_ns[self.index])
 
     @property
@@ -147,7 +147,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def parent(self) -> Op | None:
-        """The call around it, None for an outermost one."""
+        """The caller; None for an outermost call."""
         above = CallIndex(int(self.trace.calls.parent[self.index]))
         return Op(self.trace, above) if above >= 0 else None
 
@@ -158,7 +158,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def kernels(self) -> DeviceEvents:
-        """GPU events launched by it or by calls below it, in order of start."""
+        """GPU events launched by the call or by calls below it, in order of start."""
         calls = self.trace.call_tree.below(self.index)
         return DeviceEvents(self.trace, np.flatnonzero(np.isin(self.trace.gpu.call, calls)))
 
@@ -169,13 +169,13 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Named regions around it (`## … ##`, `nn.Module: …`), outermost first."""
+        """Named regions (`## … ##`, `nn.Module: …`) around the call, outermost first."""
         tree = self.trace.hierarchy
         return tuple(self.trace.names[code] for code in tree.regions(int(tree.path[self.index])))
 
     @property
     def forward(self) -> Op | None:
-        """The forward operator of a backward one, None if unknown."""
+        """The forward operator of a backward operator, None if unknown."""
         call = CallIndex(int(self.trace.origin.forward[self.index]))
         return Op(self.trace, call) if call >= 0 else None
 
@@ -186,7 +186,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def link(self) -> str:
-        """Its link to the ET: "certain", "equivalent" or "unlinked"."""
+        """The link to the ET: "certain", "equivalent" or "unlinked"."""
         return LINK_NAMES[self.trace.nodes.link[self.trace.calls.source[self.index]]]
 
     @property
@@ -230,24 +230,24 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def op(self) -> Op | None:
-        """The innermost call that launched it, None if unknown."""
+        """The innermost call that launched the event, None if unknown."""
         call = CallIndex(int(self.trace.gpu.call[self.index]))
         return Op(self.trace, call) if call >= 0 else None
 
     @property
     def counterpart(self) -> DeviceEvent | None:
-        """For an event launched before the trace, the same work later (inferred), in its module if `same_module`."""
+        """The later repetition (inferred) of an event that was launched before the trace; None for other events."""
         found = int(self.trace.counterpart[self.index])
         return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
 
     @property
     def same_module(self) -> bool:
-        """Whether the counterpart runs in the same module, not in another layer with equal work."""
+        """True if the counterpart runs in the same module, not in a different layer with equal work."""
         return bool(self.trace.gpu.same_module[self.index])
 
     @property
     def captured_by(self) -> CapturedOp | None:
-        """For a kernel of a replayed graph, the call that launched it during the capture; None if unknown."""
+        """The call that launched a kernel of a replayed graph during the capture; None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])
         if op < 0 or self.trace.captured is None:
             return None
@@ -256,27 +256,27 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def correlation(self) -> int | None:
-        """Kineto's number of its launch, None if not recorded."""
+        """Kineto's correlation id of the launch, None if not recorded."""
         return self._value("correlation")
 
     @property
     def launch_ns(self) -> int | None:
-        """Start of the runtime call or operator that launched it; None if unknown."""
+        """Start of the runtime call or operator that launched the event, in ns; None if unknown."""
         return self._value("launch_ns")
 
     @property
     def delay_ns(self) -> int | None:
-        """Time from the end of the launching call to its start, 0 if it began earlier; None without a call."""
+        """Time from the end of the launching call to the event's start, 0 if negative; None if the call is unknown."""
         return self._value("delay_ns")
 
     @property
     def grid(self) -> tuple[int, ...] | None:
-        """Blocks of the grid, None if not recorded."""
+        """Number of blocks in each dimension of the grid, None if not recorded."""
         return self._extents("grid")
 
     @property
     def block(self) -> tuple[int, ...] | None:
-        """Threads of a block, None if not recorded."""
+        """Number of threads in each dimension of a block, None if not recorded."""
         return self._extents("block")
 
     def _recorded(self, column: str) -> Any:
@@ -292,7 +292,7 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def comm(self) -> Comm | None:
-        """The communication of a communication kernel, None for other work."""
+        """The communication that the kernel carries out, None for other events."""
         return self.trace.gpu.comm.get(self.index)
 
     def __repr__(self) -> str:
@@ -310,7 +310,7 @@ def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
 
 
 def generated_columns(trace: Trace, call: IntColumn) -> Frame:
-    """Return columns about the compiled kernels of some calls (−1 for none)."""
+    """Return columns about the compiled kernels of the given calls (−1 for no call)."""
     kernels = [_generated_at(trace, at) for at in call.tolist()] if len(trace.generated) else [None] * len(call)
     return {
         key: ["" if kernel is None else getattr(kernel, key) for kernel in kernels]
@@ -321,7 +321,7 @@ def generated_columns(trace: Trace, call: IntColumn) -> Frame:
 def origin_columns(
     trace: Trace, phase: npt.NDArray[np.integer], module: npt.NDArray[np.integer], entry: IntColumn
 ) -> Frame:
-    """Return the texts of phase, module and source line, by their codes in `Trace.origin`."""
+    """Return columns with the phase, module and source line for these codes of `Trace.origin`."""
     lines, modules = (_source_at(trace, at) for at in entry.tolist()), trace.origin.modules
     return {
         "phase": [PHASES[code] for code in phase.tolist()],
@@ -368,7 +368,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         raise NotImplementedError
 
     def named(self: Rows, name: str) -> Rows:
-        """Return the rows with this name; an empty result tells which names are similar."""
+        """Return the rows with this name; the `repr` of an empty result suggests similar names."""
         rows = self._where(name.__eq__)
         if not len(rows):
             names = sorted({self.trace.names[code] for code in distinct(self._codes()).tolist()})
