@@ -1,1 +1,1 @@
-"""What trace files look like: typed records, readers, writers and validation; no linking logic."""
+"""Trace file formats: typed records, readers, writers and validation, without linking logic."""

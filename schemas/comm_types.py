@@ -1,4 +1,4 @@
-"""Kind, size, process group and peer of a communication, from metadata, names and inputs."""
+"""Derive kind, size, process group and peer of a communication from metadata, names and inputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
-_FROM_RANK = " from rank "  # In the name of a group with only its first rank known.
+_FROM_RANK = " from rank "  # Part of the name of a group of which only the first rank is known.
 _NAMED = 3
 
 
 class CollectiveCommType:
-    """Numbers of Chakra's enumeration (et_def.proto) without protobuf, for a fast import."""
+    """Values of Chakra's enumeration in et_def.proto, redefined because importing protobuf is slow."""
 
     ALL_REDUCE: Final = 0
     REDUCE: Final = 1
@@ -37,13 +37,13 @@ COLLECTIVES: Final[dict[str, int]] = {name: kind for name, kind in vars(Collecti
 SEND: Final = -1
 RECV: Final = -2
 
-Group = tuple[str, tuple[int, ...]]  # Name and ranks of a process group; no ranks if not recorded.
+Group = tuple[str, tuple[int, ...]]  # Name and ranks of a process group; () if the ranks are not recorded.
 WORLD: Final[Group] = ("", ())  # All ranks of the job.
 
-# Host nodes that are collectives themselves; "nccl:" nodes only launch a kernel.
+# Host nodes that communicate themselves; "nccl:" nodes only launch a kernel.
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
 
-# Parts of names, longer ones first.
+# Parts of names, longer names first.
 _LONGER_FIRST = "ALL_REDUCE REDUCE_SCATTER ALL_GATHER ALL_TO_ALL BROADCAST BARRIER REDUCE GATHER SCATTER".split()
 _PARTS = {name.replace("_", "").lower(): COLLECTIVES[name] for name in _LONGER_FIRST}
 _POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
@@ -51,9 +51,9 @@ _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
 
 def collective_type(comm: Comm, name: str) -> int | None:
-    """Return a CollectiveCommType, SEND, RECV, or None if unknown; `name` is a kernel or host node ("gloo:all_reduce").
+    """Return a CollectiveCommType, SEND, RECV, or None if unknown, for the name of a kernel or host node.
 
-    RCCL's `ncclDevKernel_Generic` runs all of them. A kernel `SendRecv` without metadata may be an all-to-all.
+    RCCL runs any collective in `ncclDevKernel_Generic`. A kernel `SendRecv` without metadata may be an all-to-all.
     """
     for text in (comm.collective or "", name):
         plain = re.sub(r"[^a-z]", "", text.rpartition(":")[2].lower())
@@ -66,7 +66,7 @@ def collective_type(comm: Comm, name: str) -> int | None:
 
 
 def message_bytes(comm: Comm, kind: int) -> int | None:
-    """Return the bytes for simulators: input of one rank, or output if some ranks have no input (receive, scatter)."""
+    """Return the size for simulators in bytes: the input of a rank, or the output if only some ranks have input."""
     size = itemsize(comm.dtype)
     inputs, outputs = comm.in_nelems, comm.out_nelems
     if kind == CollectiveCommType.ALL_GATHER and not inputs and outputs and comm.group_size:
@@ -81,7 +81,7 @@ _SCATTERED = ("allgather", "all_gather", "scatter", "all_to_all", "alltoall")
 
 
 def bus_factor(collective: str, ranks: int | None) -> float | None:
-    """Return the share of a buffer that passes the slowest link ("busbw" of NCCL's tests), None if unknown.
+    """Return the share of a buffer that crosses the slowest link ("busbw" in NCCL's tests), None if unknown.
 
     2(n − 1)/n for all-reduce; (n − 1)/n for all-gather, reduce-scatter, all-to-all and scatter; 1 for broadcast, reduce
     and messages. Simulators use `message_bytes` instead.
@@ -98,12 +98,12 @@ def bus_factor(collective: str, ranks: int | None) -> float | None:
 
 
 def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None) -> Group:
-    """Return the process group of a communication; `world` is the number of ranks of the job."""
+    """Return the process group of a communication; `world` is the number of ranks in the job."""
     name = comm.pg_name or ""
     ranks = set(comm.pg_ranks or groups.get(name) or ())
     if 0 < (comm.group_size or 0) < len(ranks):
         ranks = set()
-    whole = not world or not 0 < (comm.group_size or 0) < world  # ignore an impossible size
+    whole = not world or not 0 < (comm.group_size or 0) < world  # an impossible size is ignored
     if len(ranks) == world or (not ranks and ((name in ("", "0") and whole) or (world and comm.group_size == world))):
         return WORLD
     if not ranks and comm.pg_first_rank is not None:
@@ -124,7 +124,7 @@ def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    """Complete a communication from its node's inputs and its `caller`'s (a `c10d::` call)."""
+    """Complete a communication from the inputs of its node and of its caller, a `c10d::` call."""
     tensors = list(_tensors(values))
     if comm.bytes is None and tensors:
         comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))
@@ -135,7 +135,7 @@ def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm
 
 
 def _tensors(value: Any) -> Iterator[list[Any]]:
-    """Yield all tensors [tensor, storage, offset, numel, itemsize, device] in a value."""
+    """Yield all tensors in a value, as [tensor, storage, offset, numel, itemsize, device]."""
     if not isinstance(value, list):
         return
     if len(value) == 6 and all(type(part) is int for part in value[:5]) and isinstance(value[5], str):

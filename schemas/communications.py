@@ -43,13 +43,13 @@ _FUNCTIONAL = "_c10d_functional::"
 class FoundComm:
     row: int
     kind: int | None  # CollectiveCommType, SEND or RECV; None if unknown
-    peer: int  # other rank of a message; −1 for collectives or if unknown
+    peer: int  # peer rank of a message; −1 for collectives or if unknown
     bytes: int | None  # see `message_bytes`, None if unknown
     group: Group  # as named in the trace
-    seq: int  # the trace's own number, −1 for none
-    # when its data can move; for a message from the host the start of the call, which writes to the socket
+    seq: int  # sequence number in the trace, −1 if not recorded
+    # time when data can start to move; for a message from the host, the start of the call that writes to the socket
     start_ns: int
-    described: str = ""  # the group's purpose ("tp"), "" if not recorded
+    described: str = ""  # description of the group ("tp"), "" if not recorded
 
     @property
     def understood(self) -> bool:
@@ -57,7 +57,7 @@ class FoundComm:
 
 
 def find_communications(trace: Trace) -> Iterator[FoundComm]:
-    """Return all communications of a rank in program order (of launches; on the host of calls)."""
+    """Yield all communications of a rank in program order: the order of launches, or of calls on the host."""
     return iter(trace.once(_communications))
 
 
@@ -85,7 +85,7 @@ def _communications(trace: Trace) -> list[FoundComm]:
 
 
 def known_groups(trace: Trace) -> dict[str, list[int]]:
-    """Name and ranks of the process groups in the ET or Kineto's `distributedInfo`."""
+    """Return the ranks of the process groups by name, from the ET or Kineto's `distributedInfo`."""
     return trace.once(_known_groups)
 
 
@@ -99,9 +99,9 @@ def _known_groups(trace: Trace) -> dict[str, list[int]]:
 
 
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:
-    """Return a rank's process groups and its communications, int64 (`COMMUNICATION_COLUMNS`, n), in program order.
+    """Return a rank's process groups, and its communications as int64 (`COMMUNICATION_COLUMNS`, n) in program order.
 
-    Times are wall-clock ns, `group` is a position in the groups. Messages without a peer are left out. `unknown`:
+    Times are wall-clock ns; `group` is a position in the groups. Messages without a peer are left out. Set `unknown` to
     include communications of unknown kind.
     """
     groups: dict[Group, int] = {}
@@ -120,7 +120,7 @@ def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple
 
 
 def kind_name(kind: int) -> str:
-    """Return "ALL_REDUCE" and so on; "SEND", "RECV"."""
+    """Return the name of a kind, such as "ALL_REDUCE", "SEND" or "RECV"."""
     return _NAMES[kind]
 
 
@@ -129,16 +129,16 @@ def kind_of_name(name: str) -> int:
 
 
 def comm_rows(trace: Trace) -> IntColumn:
-    """Return rows that communicate: GPU events with `comm` or such a name, and host nodes ("gloo:send")."""
+    """Return the rows that communicate: GPU events with `comm` or a communication name, and nodes like "gloo:send"."""
     on_host = (trace.nodes.kind == CPU) & matching(trace.nodes.name, trace.names, HOST_COLLECTIVE.fullmatch)
     return np.flatnonzero((trace.communicates | on_host) & trace.nodes.timed)
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return when the host issued each row, ns: the launch of a GPU event, else the start of its caller or of the row.
+    """Return when the host issued each row, in ns: the launch of a GPU event, else the start of the caller or row.
 
-    Host collectives run later on backend threads; they get the time of the last op before them by id, equal on all
-    ranks. Without recorded times, rows that the host did not issue are in id order.
+    Host collectives run later on backend threads; they get the time of the last op with a smaller id, as on all other
+    ranks. Without recorded times, rows that the host did not issue are ordered by id.
     """
     issued: IntColumn = trace.nodes.ts.copy() if trace.times_recorded else np.zeros_like(trace.nodes.ts)
     parent = trace.nodes.parent_row
@@ -157,7 +157,7 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return host collectives and the `wait_tensor` call during which each ended, int64 (n, 2) rows."""
+    """Return pairs of a host collective and the `wait_tensor` call in which it ended, as int64 rows (n, 2)."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     waits = np.flatnonzero(
         (trace.nodes.kind == CPU) & trace.nodes.timed & matching(trace.nodes.name, trace.names, WAIT.fullmatch)
@@ -170,7 +170,7 @@ def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return operators of host backend threads, such as Gloo's copies; the collective's time includes theirs."""
+    """Return operators on host backend threads, such as Gloo's copies; collectives include the time of their copies."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     rows = without(np.flatnonzero((trace.nodes.kind == CPU) & trace.nodes.timed), runs)
     runs = runs[np.argsort(trace.nodes.ts[runs], kind="stable")]
@@ -184,7 +184,7 @@ def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
-    """Map each host collective to the `c10d::` call that issued it, see `pair_with_calls`."""
+    """Map each host collective to the `c10d::` call that issued the collective; see `pair_with_calls`."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     if not len(runs):
         return {}
@@ -203,7 +203,7 @@ def _by_id(trace: Trace, rows: IntColumn) -> tuple[IntColumn, list[str]]:
 
 
 def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
-    """Map rows of host collectives to their process groups: named by the call, or the only one of the right size."""
+    """Map host collectives to process groups: the group named by the call, or the only group of the right size."""
     groups = {name: ranks for name, ranks in known_groups(trace).items() if len(ranks) > 1}
     if len(groups) < 2:
         return {}
@@ -226,7 +226,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
 
 def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Iterator[Comm]:
-    """Return metadata of communications, inferred from tensors if missing: the row's own, else its operator's.
+    """Yield the metadata of communications, inferred from tensors of the row or its operator if not recorded.
 
     The peer of a host node ("gloo:send") comes from its `c10d::` call.
     """

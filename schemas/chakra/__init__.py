@@ -1,1 +1,1 @@
-"""Chakra protobuf traces (.et): the messages, their attributes as readers expect them, and the file."""
+"""Chakra protobuf traces (.et): messages, attributes as readers expect them, and files."""

@@ -1,4 +1,4 @@
-"""Attributes of Chakra nodes: shared and own ones, with their oneof members."""
+"""Attributes of Chakra nodes, with their oneof members: standard attributes and attributes of etplus."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
-# A kernel of several messages has their number (they are its last `data_deps`); each message has the kernel's id.
+# For a kernel that sends several messages: their number (they are its last `data_deps`), and on each message its id.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
-# The feeder of mlcommons/chakra reads exactly this member of an attribute, even if another one is set. ASTRA-sim's
-# feeder takes any integer and throws for other members.
+# The feeder of mlcommons/chakra reads only this member of each attribute, even if a different member is set.
+# The feeder of ASTRA-sim accepts any integer member and throws for other members.
 MEMBERS = {
     "is_cpu_op": "bool_val",
     "num_ops": "int64_val",
     "tensor_size": "uint64_val",
     "comm_type": "int64_val",  # a CollectiveCommType
-    "comm_size": "int64_val",  # bytes; of an all-gather the input of one rank
+    "comm_size": "int64_val",  # bytes; for an all-gather, the input of one rank
     "comm_src": "int32_val",
     "comm_dst": "int32_val",
     "comm_tag": "int32_val",
     "comm_priority": "int32_val",
-    "pg_name": "string_val",  # a decimal integer from 1 on; "" and "0" are all ranks
+    "pg_name": "string_val",  # a decimal integer of 1 or more; "" and "0" mean all ranks
     "involved_dim": "bool_list",
     "stream": "int64_val",
     "tid": "int64_val",
@@ -39,9 +39,9 @@ MEMBERS = {
     "fw_parent": "int64_val",
     "fw_tid": "int64_val",
     "op_schema": "string_val",
-    "duration_ns": "int64_val",  # exact, where Node.duration_micros is rounded
-    "inputs": "string_list",  # names of tensors that are read, each with its bytes; of ASTRA-sim's memory tracker
-    "outputs": "string_list",  # the same for written tensors
+    "duration_ns": "int64_val",  # exact, while Node.duration_micros is rounded
+    "inputs": "string_list",  # names and sizes of the tensors that are read, for ASTRA-sim's memory tracker
+    "outputs": "string_list",  # like `inputs`, for written tensors
 }
 
 # Members that ASTRA-sim reads as integers.
@@ -52,17 +52,17 @@ INTEGERS = frozenset(
     ).split()
 )
 
-# ASTRA-sim simulates these (`Workload::issue_coll_comm`), replays broadcasts by duration, and aborts on others.
+# Collectives that ASTRA-sim simulates (`Workload::issue_coll_comm`). It replays broadcasts and aborts on others.
 _SIMULATED = ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER")
 SIMULATED_COLLECTIVES = frozenset(map(CollectiveCommType.Value, _SIMULATED))
 
-# Attributes that only etplus reads, for the way back.
+# Attributes that only etplus reads, to convert the file back.
 OWN_MEMBERS = {
-    "start_ns": "int64_val",  # exact, where Node.start_time_micros is rounded
-    "inclusive_ns": "int64_val",  # as measured; absent if it equals duration_ns
-    "exclusive_ns": "int64_val",  # the same
-    "data_dep_kinds": "int32_list",  # one entry per data_deps entry: a bit per kind of edge
-    "call_parent": "int64_val",  # id of the caller where ctrl_deps cannot hold it
+    "start_ns": "int64_val",  # exact, while Node.start_time_micros is rounded
+    "inclusive_ns": "int64_val",  # as measured; omitted if equal to duration_ns
+    "exclusive_ns": "int64_val",  # like `inclusive_ns`
+    "data_dep_kinds": "int32_list",  # one entry per data_deps entry, with a bit per kind of edge
+    "call_parent": "int64_val",  # id of the caller if ctrl_deps cannot contain it
     "cat": "string_val",  # Kineto's category of a GPU event; "runtime" for a runtime or driver call
     "device": "int64_val",
     "correlation": "int64_val",
@@ -71,26 +71,26 @@ OWN_MEMBERS = {
     "link": "string_val",
     "inter_thread_dep": "int64_val",
     "sync_dep": "int64_list",
-    "kineto_tid": "string_val",  # of a runtime call, as JSON
-    "args": "string_val",  # Kineto's, as JSON
+    "kineto_tid": "string_val",  # thread of a runtime call, as JSON
+    "args": "string_val",  # arguments in Kineto, as JSON
     "comm": "string_val",  # the whole `comm` object of ET+, as JSON
     "captured_by": "string_val",  # as in ET+, JSON; `captured_graphs` is in the header
     "counterpart": "string_val",  # as in ET+, JSON
-    "captured_op": "string_val",  # name of the operator that launched a replayed graph's kernel when it was captured
+    "captured_op": "string_val",  # name of the operator that launched the kernel of a replayed graph during the capture
     "captured_shapes": "string_val",  # shapes of that operator's inputs, as JSON
-    "captured_types": "string_val",  # and their types
+    "captured_types": "string_val",  # dtypes of that operator's inputs, as JSON
     "input_strides": "string_val",
     "output_strides": "string_val",
     "et_attrs": "string_val",  # further attributes of the ET node, as JSON
     "et_fields": "string_val",  # further fields of the ET+ node, as JSON
     MESSAGES: "int64_val",
     MESSAGE_OF: "int64_val",
-    "node_id": "int64_val",  # the ET+ id, in a file with other ids
+    "node_id": "int64_val",  # the ET+ id, if the file has different ids
 }
 
-# Bit of every EDGE_KINDS entry in `data_dep_kinds`. Bits after the first eight follow ORDER, so older files stay valid.
+# Bit of each EDGE_KINDS entry in `data_dep_kinds`. ORDER has the ninth bit, so that older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
-ORDER = 1 << 8  # Bit of a dependency that is not in ET+ `edges`: the order of a thread or stream.
+ORDER = 1 << 8  # Bit of a dependency that is not in `edges` of ET+: the order on a thread or stream.
 
 _MESSAGE_TYPES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _LISTS: dict[str, Any] = {
@@ -102,13 +102,13 @@ _LISTS: dict[str, Any] = {
 
 
 def attribute(name: str, value: Any) -> AttributeProto:
-    """Return an attribute with its value in the right member; a KeyError for an unknown name, else as protobuf."""
+    """Return an attribute with its value in the right member. Raise KeyError for an unknown name."""
     member = MEMBERS.get(name) or OWN_MEMBERS[name]
     return AttributeProto(name=name, **{member: _LISTS[member](values=value) if member in _LISTS else value})
 
 
 def is_message(node: Node) -> bool:
-    """Return True for one of several messages of a kernel; the kernel has its own node."""
+    """Return True if the node is one of several messages of a kernel; the kernel has a separate node."""
     return node.type in _MESSAGE_TYPES and any(attr.name == MESSAGE_OF for attr in node.attr)
 
 
@@ -118,7 +118,7 @@ def encoded(*attributes: AttributeProto) -> bytes:
 
 @lru_cache(maxsize=1 << 14)
 def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
-    """Encode and cache an attribute with a frequent value; texts may be UTF-8 bytes."""
+    """Encode an attribute with a frequent value, and cache the result; texts may be UTF-8 bytes."""
     return encoded(attribute(name, value))
 
 
@@ -127,9 +127,9 @@ def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None 
 
 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
-    """Return values by name; a list attribute gives a list.
+    """Return the values of attributes by name; list attributes become lists.
 
-    Integers (63 bits) count in any of INTEGERS, and as text in `string_val`. Values in other members are left out.
+    Integers (63 bits) are read from any of INTEGERS, and from texts in `string_val`. Other members are ignored.
     """
     values: dict[str, Any] = {}
     for given in attributes:

@@ -1,4 +1,4 @@
-"""Read Chakra protobuf traces (.et) as traces or ET+, with all fields that `write_et` keeps."""
+"""Read Chakra protobuf traces (.et) as a `Trace` or as ET+, with all fields that `write_et` writes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from .node_records import EVENT_NUMBERS
 from .stream import read_encoded
 
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
-# Attributes that are columns of a `Trace` of ops; for GPU events see EVENT_NUMBERS.
+# Attributes of operators that are columns of a `Trace`; for GPU events, see EVENT_NUMBERS.
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
-_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # A further attribute that repeats a column.
-# Attributes that hold JSON objects.
+_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # An extra attribute that repeats a column.
+# Attributes that contain JSON objects.
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None, "counterpart": Counterpart | None}
 
 _encode = msgspec.json.Encoder().encode
@@ -43,7 +43,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_et(path: str | os.PathLike[str]) -> Trace:
-    """Read an .et file; rows are the nodes in file order, then runtime calls by start. Takes 250 bytes per node."""
+    """Read an .et file: the nodes in file order, then runtime calls by start. Takes 250 bytes of memory per node."""
     metadata, messages = read_encoded(path)
     file = shown_name(path)
     if not written_by_etplus(metadata):
@@ -79,7 +79,7 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[reading.Encode
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
-    """Write messages as ET+ and return the number of nodes and calls. Takes 50 bytes per node and dependency."""
+    """Write messages as ET+; return the number of nodes and calls. Takes 50 bytes of memory per node and dependency."""
     if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
         trace.write(output)
@@ -93,7 +93,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
 
 
 class _ReadNode(NamedTuple):
-    """A node without its times, its times (`ts`, `dur`, `exclusive`, ns), and its message."""
+    """A node without times, the times (`ts`, `dur` and `exclusive`, in ns), and the message."""
 
     node: EtPlusNode
     times: tuple[int, int, int]
@@ -273,20 +273,20 @@ class _Form:
         try:
             return msgspec.json.decode(raw, type=kind)
         except UNREADABLE as error:
-            raise self._refusal(node, f"an attribute of another form ({error})", reading.AGAIN) from None
+            raise self._refusal(node, f"an attribute has the wrong type ({error})", reading.AGAIN) from None
 
     def _raw(self, text: str, node: Node | None) -> msgspec.Raw:
         try:
             return _skip(text.encode())
         except (msgspec.MsgspecError, RecursionError):
-            raise self._refusal(node, "an attribute that should be JSON", reading.AGAIN) from None
+            raise self._refusal(node, "an attribute is not JSON", reading.AGAIN) from None
 
     def _object(self, text: str, node: Node | None = None) -> dict[str, msgspec.Raw]:
         raw = self._raw(text, node)
         try:
             return _decode_object(raw)
         except msgspec.ValidationError:
-            raise self._refusal(node, "an attribute that should be a JSON object", reading.CHECK) from None
+            raise self._refusal(node, "an attribute is not a JSON object", reading.CHECK) from None
 
     def _refusal(self, node: Node | None, problem: str, remedy: str) -> TraceFormatError:
         return TraceFormatError(self.file, "metadata" if node is None else f"node {node.id}", problem, remedy)

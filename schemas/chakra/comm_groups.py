@@ -1,4 +1,4 @@
-"""Files of process groups next to Chakra traces, as ASTRA-sim reads them: `{"<number>": [<rank>, ...], ...}`."""
+"""Process group files next to Chakra traces, in ASTRA-sim's format: `{"<number>": [<rank>, ...], ...}`."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def read_groups(path: str) -> dict[int, list[int]]:
 
 
 def prefix_of(path: str) -> str:
-    """Return the prefix of a file's set: "out/job" for "out/job.3.et.gz"."""
+    """Return the common prefix of a job's files: "out/job" for "out/job.3.et.gz"."""
     return _RANK_AND_SUFFIX.sub("", path)
 
 
 def find_groups(prefix: str) -> str | None:
-    """Return the group file next to the set `<prefix>.<rank>.et`, None without one.
+    """Return the group file next to the files `<prefix>.<rank>.et`, None if there is none.
 
-    etplus writes `<prefix>.comm_groups.json`, the symbolic generator `<prefix>.json`; ASTRA-sim's examples have one
-    `comm_group.json` per folder.
+    etplus writes `<prefix>.comm_groups.json`, and the symbolic generator `<prefix>.json`; ASTRA-sim's examples have a
+    single `comm_group.json` per folder.
     """
     own = Path(f"{prefix}{GROUPS_SUFFIX}")
     if own.is_file():
@@ -51,12 +51,12 @@ def find_groups(prefix: str) -> str | None:
 
 
 def group_name(value: Any) -> str:
-    """Return the group name that nodes have in `pg_name`: "" for all ranks."""
+    """Return the group name as written in `pg_name` of nodes: "" for all ranks."""
     return "" if value in (None, "", "0", 0) else str(value)
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Return the ranks by group, from the group file, else the ranks that use its name (`used`: names by rank)."""
+    """Return the ranks of each group, from the group file, else from the ranks that use it (`used`: names by rank)."""
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
         for name in names:
@@ -77,7 +77,7 @@ def with_groups(trace: Trace, groups: Groups) -> Trace:
 
 
 def write_groups(prefix: str, groups: Groups, names: Mapping[int, str]) -> list[str]:
-    """Write the group file and `<prefix>.comm_group_names.json` (`names` may name others); return the files' names."""
+    """Write the group file and `<prefix>.comm_group_names.json`; return the names of the written files."""
     tables: dict[str, Mapping[int, object]] = {GROUPS_SUFFIX: groups}
     if groups:
         tables[_NAMES_SUFFIX] = {number: names[number] for number in groups}

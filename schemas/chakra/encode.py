@@ -1,6 +1,6 @@
-"""Encode Chakra nodes in protobuf's wire format, by columns: one array operation per field for thousands of nodes.
+"""Encode Chakra nodes in protobuf's wire format, column by column: one array operation per field for many nodes.
 
-The bytes equal `Node.SerializeToString`: fields in order of their numbers, zeros left out except in a oneof.
+The bytes equal `Node.SerializeToString`: fields are in order of their numbers, and zeros outside a oneof are omitted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...trace.errors import ConvertError
 from ..wire_format import Cells, cut, number_cells, varint_bytes, varints
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
-# Longest message that is read or written. A parsed message takes some forty times its size, so a longer one is damage.
+# Maximum size of a message. A parsed message takes about 40 times its size; larger messages are treated as damaged.
 MAX_MESSAGE_BYTES = 16 << 20
 
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
@@ -30,30 +30,30 @@ _VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for f
 
 
 class Block(NamedTuple):
-    """Encoded nodes, each behind its length, and their number."""
+    """Encoded nodes, each preceded by its length, and the number of nodes."""
 
     nodes: int
     data: bytes
 
 
 def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Encode a number, or the only element of a list, of `Node`: `example` has only this field, with value 1.
+    """Encode a numeric field of `Node`, or a list field with one element; `example` has only this field, with value 1.
 
-    By default, nodes with a value other than 0 have the field.
+    By default, nodes with the value 0 do not have the field.
     """
     head = example.SerializeToString()[:-1]
     return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)
 
 
 def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Encode a numeric attribute of the nodes in the mask `present`; `example` has the value 0."""
+    """Encode a numeric attribute for the nodes in the mask `present`; `example` is the attribute with value 0."""
     head = _ATTRIBUTE + example.SerializeToString()[:-1]
     everywhere = np.ones(len(values), np.bool_)
     return number_cells(head, values, everywhere if present is None else present, len(_ATTRIBUTE) - 1)
 
 
 def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
-    """Encode `data_deps`: `values` of all nodes in order, `counts` per node."""
+    """Encode `data_deps`: `values` concatenates the lists of all nodes, `counts` has their lengths."""
     number = varints(values)
     before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
     ends = np.cumsum(counts)
@@ -70,7 +70,7 @@ _LENGTHS = _Lengths()
 
 
 def text_field(tag: bytes, text: bytes) -> bytes:
-    """Encode a UTF-8 text, or a list of varints; nothing if empty."""
+    """Encode a UTF-8 text or a list of varints; an empty value is encoded as no bytes."""
     return tag + _LENGTHS[len(text)] + text if text else b""
 
 
@@ -85,9 +85,9 @@ def _shapes_and_types(shapes: bytes, types: bytes) -> bytes:
 
 
 def delimited(message: bytes) -> bytes:
-    """Return a message behind its length. Raise ConvertError if it is longer than `MAX_MESSAGE_BYTES`."""
+    """Prefix a message with its length. Raise ConvertError if it is longer than `MAX_MESSAGE_BYTES`."""
     if len(message) > MAX_MESSAGE_BYTES:
-        raise ConvertError(f"a message of {len(message)} bytes; no more than {MAX_MESSAGE_BYTES} can be written")
+        raise ConvertError(f"a message has {len(message)} bytes; at most {MAX_MESSAGE_BYTES} can be written")
     return _LENGTHS[len(message)] + message
 
 

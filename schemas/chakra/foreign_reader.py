@@ -1,9 +1,9 @@
-"""Read Chakra traces of other producers: kernels, host operators and communications.
+"""Read Chakra traces from other producers: kernels, host operators and communications.
 
 Chakra's own converter, text converters and generators write no start times. Their nodes get predicted times, and
-`Trace.times_recorded` is False. As in simulators, a node takes its stream or thread when all its dependencies have
-ended, lowest id first. The first node in `ctrl_deps` is the caller. On a thread, a caller's own time comes before its
-calls, and its duration spans them.
+`Trace.times_recorded` is False. As in simulators, a node starts on its stream or thread when all its dependencies
+have ended, lowest id first. The first node in `ctrl_deps` is the caller. A caller's own time precedes its callees,
+and its duration includes them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .list_schedule import list_schedule
 
 _encode = msgspec.json.Encoder().encode
 _HEADER = {"schema": msgspec.Raw(_encode("1.1.0-chakra.0.0.4"))}
-# `<prefix>.<rank>.et`: only the file's name states the rank of a Chakra trace.
+# `<prefix>.<rank>.et`: the rank of a Chakra trace is only in the file name.
 _RANK = re.compile(r"\.([0-9]{1,7})\.et(?:\.gz)?$")
 _COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
@@ -48,11 +48,11 @@ _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
 _CLASS = 1 << 40  # A lane is class · _CLASS + stream or thread.
 _HOST, _GPU, _COMM, _NOTHING = range(4)  # Classes of nodes; metadata does not run.
-_COMM_STREAM = _CLASS - 1  # Lane of communications without a stream: they run next to the kernels without a stream.
+_COMM_STREAM = _CLASS - 1  # Lane of communications without a stream: they can overlap kernels without a stream.
 
 
 def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:
-    """Read the nodes of another producer's file; `path` states the rank, and group files may be next to it."""
+    """Read a file from another producer; `path` contains the rank, and group files may be next to it."""
     rows, needs, bodies = NodeRows(file), _Waits(file), list[bytes]()
     for block in reading.blocks_of(messages):
         reading.check_ids(file, block)
@@ -84,7 +84,7 @@ def _summary(path: str) -> dict[str, Any]:
 
 
 def _with_host_callers(trace: Trace) -> Trace:
-    """Keep only host nodes as callers. A node without a caller names itself."""
+    """Keep only host nodes as callers. A node without a caller becomes its own parent."""
     caller = np.where(trace.nodes.kind[trace.nodes.parent_row] == CPU, trace.nodes.parent_row, -1)
     named = as_column(np.where(caller >= 0, trace.nodes.parent, trace.nodes.id))
     return trace.with_(parent=named, parent_row=as_positions(caller))
@@ -104,7 +104,7 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     called = (trace.nodes.parent_row >= 0) & trace.nodes.timed & (trace.nodes.kind == CPU)
     called &= trace.nodes.thread[trace.nodes.parent_row] == trace.nodes.thread
     at = np.flatnonzero(called)
-    while len(at):  # one level of nested calls per turn
+    while len(at):  # one level of nested calls per iteration
         above = trace.nodes.parent_row[at]
         longer = end[at] > end[above]
         np.maximum.at(end, above[longer], end[at[longer]])
@@ -168,14 +168,14 @@ class _Waits:
             self.called.append(node.id)
 
     def edges(self) -> IntColumn:
-        """Return the distinct edges as in `_Needs`; the first of `ctrl_deps` is one unless it is a host caller."""
+        """Return the distinct edges as in `_Needs`; the first of `ctrl_deps` is an edge unless it is a host caller."""
         ids = np.frombuffer(self.ids, np.int64)
         source, target = self.pairs(callers_on_host=False)
         found = np.column_stack([ids[source], ids[target], _kinds(np.frombuffer(self.lanes, np.int64), source, target)])
         return distinct_rows(*found.T)[0]
 
     def pairs(self, *, callers_on_host: bool = True) -> tuple[IntColumn, IntColumn]:
-        """Return rows and the rows that wait for them; a caller (first in `ctrl_deps`) is a dependency."""
+        """Return pairs of a row and a row that waits for it; the caller (first in `ctrl_deps`) is also a dependency."""
         ids, lanes, source, target, caller, called = (
             np.frombuffer(column, np.int64)
             for column in (self.ids, self.lanes, self.source, self.target, self.caller, self.called)
@@ -189,7 +189,7 @@ class _Waits:
         return np.concatenate([needed, above[known]]), waiting
 
     def resources(self) -> IntColumn:
-        """Return the stream or thread by row, −1 for metadata and receives (they block nothing)."""
+        """Return the stream or thread of each row, −1 for metadata and receives, which do not block other work."""
         lanes, receives = np.frombuffer(self.lanes, np.int64), np.frombuffer(self.receives, np.int8)
         runs = lanes // _CLASS
         number = distinct_rows(runs == _HOST, lanes % _CLASS)[1]
@@ -209,7 +209,7 @@ def _columns(node: Node, values: dict[str, Any]) -> EtPlusNode:
 
 
 def _times(node: Node) -> tuple[int, int, int]:
-    """Return `ts` (0 if not recorded), `dur` and `exclusive`, ns; −1 for nodes that do not run."""
+    """Return `ts` (0 if not recorded), `dur` and `exclusive` in ns; −1 for nodes that do not run."""
     if node.type in _METADATA_TYPES:
         return -1, 0, 0
     ts, dur = (1000 * min(micros, _MAX_MICROS) for micros in (node.start_time_micros, node.duration_micros))

@@ -1,6 +1,6 @@
-"""Chakra's JSON form of a trace: `{"workload_graph": [{"Id": …, "Name": …, "NodeType": …, "data_deps": […], …}, …]}`.
+"""Read Chakra's JSON format: `{"workload_graph": [{"Id": …, "Name": …, "NodeType": …, "data_deps": […], …}, …]}`.
 
-Keys as in `JSONNode` of Chakra's feeder; `runtime` is the duration in µs. Other scalar keys become attributes.
+The keys are those of `JSONNode` in Chakra's feeder; `runtime` is the duration in µs. Other scalars become attributes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Times of work that waits for other work and for a free resource, as simulators of Chakra traces compute them."""
+"""Schedule work that waits for dependencies and for a free resource, like simulators of Chakra traces do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...trace.columns import IntColumn
 
 
 class Schedule(NamedTuple):
-    """Time of each point in ns, −1 on or behind a cycle; and the other points, each after those it waits for."""
+    """Time of each point in ns, −1 on or after a cycle; and the scheduled points, in order of their dependencies."""
 
     time: IntColumn
     order: IntColumn
@@ -21,13 +21,13 @@ class Schedule(NamedTuple):
 def list_schedule(
     points: int, source: IntColumn, target: IntColumn, lag: IntColumn, begin: IntColumn, end: IntColumn, lane: IntColumn
 ) -> Schedule:
-    """Schedule points in time: a point comes when all edges to it have passed.
+    """Compute the time of each point: a point is reached when the lags of all edges to it have passed.
 
-    An item lasts from one point to another and needs its lane: when a lane is free, the first ready item takes it.
+    An item lasts from its begin point to its end point, on a lane. A free lane runs the first item that is ready.
 
     Args:
-        source, target, lag: one entry per edge; ns, not negative.
-        begin, end, lane: of each item; no two items share a point; lane −1 for none.
+        source, target, lag: one entry per edge; lags are in ns, not negative.
+        begin, end, lane: one entry per item; items do not share points; lane −1 means that the item needs no lane.
     Example:
         >>> begin, end = np.array([0, 2, 4]), np.array([1, 3, 5])
         >>> list_schedule(6, begin, end, np.full(3, 5), begin, end, np.array([-1, 0, 0])).time.tolist()
@@ -49,7 +49,7 @@ def list_schedule(
             while settled:
                 point = settled.pop()
                 item = item_of[point]
-                if item >= 0:  # ready, and comes back when the lane is free
+                if item >= 0:  # ready; scheduled again when the lane is free
                     item_of[point] = -1
                     heapq.heappush(waiting[lanes[item]], item)
                     changed.add(lanes[item])

@@ -1,4 +1,4 @@
-"""ET+ nodes and runtime calls as typed records, and their upgrade from older layouts to schema 1.1.1."""
+"""Typed records of ET+ nodes and runtime calls, and their upgrade from older layouts to schema 1.1.1."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
-# Fields of `EtAttributes` behind ET_ATTRIBUTES; PyTorch 2.8 writes three.
+# Fields of `EtAttributes` after ET_ATTRIBUTES; PyTorch 2.8 writes three further attributes.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 
-ABSENT = -(2**63)  # A number that a record lacks.
+ABSENT = -(2**63)  # Placeholder for a number that a record lacks.
 
 _Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -63,7 +63,7 @@ def _attribute(name: str, kind: str) -> type[Struct]:
     return msgspec.defstruct(name, fields, tag_field="name", tag=name, gc=False, forbid_unknown_fields=True)
 
 
-# `attrs` as PyTorch writes them: ET_ATTRIBUTES in this order, then others.
+# `attrs` as PyTorch writes them: ET_ATTRIBUTES in this order, then further attributes.
 EtAttributes: Any = msgspec.defstruct(
     "EtAttributes",
     [
@@ -102,7 +102,7 @@ class FlatRecord(_Timed):
     op_schema: str = ""
 
 
-# Fields of ops only and of GPU events only.
+# Fields that only operators have, and fields that only GPU events have.
 _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
     GPU: [
@@ -126,7 +126,7 @@ def form_of(kind: int, *, flat: bool) -> type[Any]:
 
 
 def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
-    """Read JSON objects as records; and by position the undecoded fields that the class lacks."""
+    """Read JSON objects as records; also return undecoded fields that the class lacks, by position of the record."""
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
     except UNREADABLE:
@@ -150,14 +150,14 @@ def _utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
-LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # Schema 1.1.1 in the header of an ET.
+LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # Schema 1.1.1 as written in the header of an ET.
 
 _NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
 _decode = msgspec.json.decode
 
 
 def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Change messages so that they become ET+ of schema 1.1.1; strides that older schemas lack become empty lists."""
+    """Upgrade messages to ET+ schema 1.1.1; strides, which older schemas lack, become empty lists."""
     texts: dict[str, Any] = {attr.name: attr.string_val for attr in metadata.attr}
     header = _decode(texts["header"], type=dict[str, msgspec.Raw])
     header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))

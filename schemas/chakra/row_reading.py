@@ -1,4 +1,4 @@
-"""Checks and framing shared by the readers of our own and other producers' Chakra files."""
+"""Checks shared by the readers of Chakra files from etplus and from other producers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import TraceFormatError
 from .et_def_pb2 import Node
 
-Encoded = tuple[Node, bytes]  # A node and its message.
+Encoded = tuple[Node, bytes]  # A node and its encoded message.
 AGAIN = "convert the ET+ file again"
 CHECK = "run `etplus check`"
 SEPARATOR = b",\n    "
-_BLOCK = 4096  # Nodes that are held as objects at once.
+_BLOCK = 4096  # Number of nodes in memory as objects at once.
 _encode = msgspec.json.Encoder().encode
 
 
@@ -33,7 +33,7 @@ def check_range(file: str, node: Node) -> None:
 
 
 def check_ids(file: str, block: Sequence[Encoded]) -> None:
-    """Refuse equal ids block by block: a file that repeats itself may have no end."""
+    """Refuse duplicate ids, block by block, because a file that repeats itself may be endless."""
     if len({node.id for node, _ in block}) < len(block):
         number, count = Counter(node.id for node, _ in block).most_common(1)[0]
         raise TraceFormatError(file, f"node {number}", f"{count} nodes have this id", CHECK)
@@ -49,7 +49,7 @@ def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, 
 
 
 def rows_of_dependencies(file: str, ids: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
-    """Return positions in `ids` of the nodes that others wait for."""
+    """Return the row of the dependency per edge."""
     at = positions(ids, source)
     if np.any(at < 0):
         a, b = int(source[at < 0][0]), int(target[at < 0][0])

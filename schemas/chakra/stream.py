@@ -1,4 +1,4 @@
-"""The .et file: a GlobalMetadata and Nodes, each behind its length as a varint32, gzipped or not; and its JSON form."""
+"""Read and write .et files: a GlobalMetadata and Nodes, each preceded by its length, gzipped or not; or as JSON."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _READ_ERRORS = (EOFError, OSError, cast("type[Exception]", isal_zlib.error))
 
 
 def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Open an .et or .et.gz file; return the metadata, and the nodes in file order, read on demand."""
+    """Open an .et or .et.gz file; return the metadata and an iterator that reads the nodes in file order."""
     metadata, nodes = read_encoded(path)
     return metadata, (node for node, _ in nodes)
 
 
 def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[tuple[Node, bytes]]]:
-    """Like `read_chakra`, with each node's bytes."""
+    """Like `read_chakra`, but also return the encoded bytes of each node."""
     metadata, blocks = read_messages(path)
     return metadata, (node for messages in blocks for node in messages.nodes())
 
 
 def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[Messages]]:
-    """Like `read_chakra`, in blocks of some megabytes that are not parsed yet."""
+    """Like `read_chakra`, but return blocks of a few megabytes that are not parsed yet."""
     name = os.fspath(path)
     head = head_of(path)
     if begins_like_workload(head):
@@ -83,11 +83,11 @@ def _message_size(text: bytes) -> int:
 
 
 class Messages(NamedTuple):
-    """Consecutive messages of a file, each behind its length."""
+    """Consecutive messages of a file, each preceded by its length."""
 
     file: str
-    data: bytes  # bytes of the file from byte `base` on
-    begin: int  # offset of the first message's length
+    data: bytes  # bytes of the file from offset `base`
+    begin: int  # offset of the first message's length prefix
     starts: list[int]
     ends: list[int]
     base: int
@@ -109,17 +109,17 @@ class Messages(NamedTuple):
 
 
 class NodeHeads(NamedTuple):
-    """Nodes without names, tensors and attributes."""
+    """Columns of nodes without names, tensors and attributes."""
 
     ids: npt.NDArray[np.uint64]
     kinds: IntColumn  # NodeType
     micros: npt.NDArray[np.uint64]  # durations
     degrees: IntColumn  # number of dependencies per node
-    depends_on: npt.NDArray[np.uint64]  # the dependencies, node by node
+    depends_on: npt.NDArray[np.uint64]  # concatenated dependencies of all nodes
 
 
 def node_heads(messages: Messages) -> NodeHeads | None:
-    """Return the heads of nodes; None if one is malformed or lists a dependency twice, so that each must be parsed."""
+    """Return the heads of nodes; None if a node is malformed or repeats a dependency: then all must be parsed."""
     starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
     data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
     numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}
@@ -159,7 +159,7 @@ def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:
 def _parse(message: Message, body: bytes) -> bool:
     try:
         message.ParseFromString(body)
-    except (DecodeError, UnicodeDecodeError):  # the latter from protobuf's pure Python back end
+    except (DecodeError, UnicodeDecodeError):  # UnicodeDecodeError comes from protobuf's pure Python back end
         return False
     return True
 
@@ -173,7 +173,7 @@ def _blocks(name: str) -> Iterator[Messages]:
     except OSError as error:
         raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
     with file:
-        packed = file.peek(2).startswith(GZIP_MAGIC)  # no .et does: 0x8b is no field of GlobalMetadata
+        packed = file.peek(2).startswith(GZIP_MAGIC)  # an .et file cannot: 0x8b is not a field of GlobalMetadata
         stream = cast("IO[bytes]", _Watched(_open_gzip(file, "rb"), file, name)) if packed else file
         yield from _split(stream, name, " of the decompressed data" if packed else "")
 
@@ -216,7 +216,7 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Return the offset behind the varint and its value, −1 if the data end inside it."""
+    """Return the offset after the varint, and its value; the value is −1 if the data end inside the varint."""
     value = 0
     for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
@@ -229,7 +229,7 @@ def _read(stream: IO[bytes], size: int, name: str, place: str) -> bytes:
     try:
         return stream.read(size)
     except _READ_ERRORS as error:
-        problem = f"cannot be read on ({error})"
+        problem = f"cannot be read further ({error})"
         raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again") from None
 
 
@@ -238,7 +238,7 @@ def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: 
 
 
 def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks: Iterable[Block]) -> int:
-    """Write an .et file of encoded nodes atomically, gzipped if its name ends in ".gz"; return the number of nodes."""
+    """Write encoded nodes to an .et file atomically, gzipped if the name ends in ".gz"; return the number of nodes."""
     if not metadata.version:
         raise ConvertError(f"{os.fspath(path)}: a Chakra trace needs a version in its metadata")
     count = 0
@@ -259,7 +259,7 @@ def write_json(
 ) -> int:
     """Write a trace as JSON (`lines`: JSON Lines), metadata first; return the number of nodes.
 
-    64-bit integers are numbers (protobuf's own JSON has texts), non-finite numbers null, bytes base64.
+    64-bit integers are written as numbers (protobuf's JSON uses strings), non-finite numbers as null, bytes as base64.
     """
     count = -1
     with open_output(path) as file:

@@ -207,7 +207,7 @@ def test_a_broken_attribute_is_one_line(tmp_path: Path, arguments: tuple[str, ..
     write_chakra(tmp_path / "t.0.et", metadata, messages)
     done = run("etplus", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1
-    assert b"t.0.et: node 4: an attribute that should be JSON" in done.stderr
+    assert b"t.0.et: node 4: an attribute is not JSON" in done.stderr
     assert sorted(one.name for one in tmp_path.iterdir()) == ["t.0.et"]
 
 
@@ -305,9 +305,9 @@ def huge_id(nodes: list[pb.Node]) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (first_attribute("args", string_val='{"a": '), "an attribute that should be JSON"),
-        (first_attribute("comm", string_val="no"), "an attribute that should be JSON"),
-        (first_attribute("kineto_tid", string_val="{]"), "an attribute that should be JSON"),
+        (first_attribute("args", string_val='{"a": '), "an attribute is not JSON"),
+        (first_attribute("comm", string_val="no"), "an attribute is not JSON"),
+        (first_attribute("kineto_tid", string_val="{]"), "an attribute is not JSON"),
         (first_attribute("data_dep_kinds"), "data_deps but 0 kinds"),
         (dangling, "depends on 4711, which is not in the file"),
         (huge_id, "an id beyond 63 bits"),
