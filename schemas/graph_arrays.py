@@ -1,4 +1,4 @@
-"""Graphs as arrays in the form of TpuGraphs (layout and tile files): one .npz per graph, with a versioned vocabulary.
+"""Read and write graphs as arrays in TpuGraphs format (layout and tile): one .npz per graph, versioned vocabulary.
 
 etplus adds `node_runtime`. See docs/reference/predict.md.
 """
@@ -29,7 +29,7 @@ NODE_FEATURES, CONFIG_FEATURES = 140, 18  # Columns of `node_feat` and `node_con
 SPLITS = ("train", "valid", "test")
 VOCABULARY = "vocabulary.json"
 _TILE_FEATURES = 24
-# Errors of zipfile and numpy for damaged archives and array headers.
+# Errors that zipfile and numpy raise for damaged archives and array headers.
 _UNREADABLE = (
     *(ValueError, KeyError, TypeError, OverflowError, OSError, EOFError, MemoryError, NotImplementedError),
     *(RuntimeError, SyntaxError, struct.error, zipfile.BadZipFile, zlib.error),
@@ -44,40 +44,40 @@ Ints = npt.NDArray[np.int32]
 class GraphArrays:
     """A graph of n nodes, m edges, and c configurations with measured times."""
 
-    name: str  # file name without folder and suffix
+    name: str  # file name without folder or suffix
     node_feat: Floats  # (n, 140)
     node_opcode: Ints  # (n,), 0 if unknown
     edge_index: Ints  # (m, 2), rows [u, v]: u consumes the output of v
-    node_config_ids: Ints  # (k,), the configurable nodes
+    node_config_ids: Ints  # (k,), indices of the configurable nodes
     node_config_feat: Floats  # (c, k, 18)
-    config_runtime: npt.NDArray[np.int64]  # (c,), ns in files of etplus
-    node_splits: Ints  # (1, 2), cuts of the graph; [[0, n]] for one part
-    node_runtime: npt.NDArray[np.int64] | None = None  # (n,), ns; None in files of other writers
-    config_feat: Floats | None = field(default=None)  # (c, 24) in tile files
+    config_runtime: npt.NDArray[np.int64]  # (c,), ns in files from etplus
+    node_splits: Ints  # (1, 2), boundaries of the graph's parts; [[0, n]] for a single part
+    node_runtime: npt.NDArray[np.int64] | None = None  # (n,), ns; None in files from other writers
+    config_feat: Floats | None = field(default=None)  # (c, 24), only in tile files
 
     def __len__(self) -> int:
         return len(self.node_opcode)
 
     @property
     def model(self) -> str:
-        """Name up to "__": the graph is a variant of this model."""
+        """Name of the model that the graph is a variant of: the part before "__"."""
         return self.name.partition("__")[0]
 
 
 def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None:
-    """Write one .npz that numpy reads with `allow_pickle=False`; the same graph gives the same bytes."""
+    """Write a graph as .npz that numpy can read with `allow_pickle=False`; equal graphs give equal bytes."""
     with open_output(path) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
         for column in fields(graph)[1:]:
             values = getattr(graph, column.name)
             if values is not None:
                 held = io.BytesIO()
                 np.save(held, values, allow_pickle=False)
-                # ZipInfo has a fixed time; a name alone would get the time of day
+                # ZipInfo has a fixed time; with only a name, zipfile would write the current time
                 packed.writestr(zipfile.ZipInfo(f"{column.name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
 
 
 def read_graph(source: Source) -> GraphArrays:
-    """Read a graph of etplus, or a layout or tile file of TpuGraphs, with any integer and float types."""
+    """Read a graph written by etplus, or a layout or tile file of TpuGraphs, with any integer and float types."""
     blob = load(source, trace=False)
     try:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
@@ -85,12 +85,12 @@ def read_graph(source: Source) -> GraphArrays:
             size = sum(member.file_size for member in members)
             Expansion(blob.name).add(sum(member.compress_size for member in members), size)
             remedy = "use a machine with more memory"
-            require_memory(blob.name, size, "its arrays have to be in memory", times=2, remedy=remedy)
+            require_memory(blob.name, size, "its arrays must fit into memory", times=2, remedy=remedy)
             arrays = {name: stored[name] for name in stored.files}
         return _checked(Path(blob.name).stem, arrays)
     except _UNREADABLE as error:
         text = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise TraceFormatError(blob.name, "", f"no graph ({text})", _REMEDY) from None
+        raise TraceFormatError(blob.name, "", f"not a graph ({text})", _REMEDY) from None
 
 
 def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
@@ -100,13 +100,13 @@ def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
     if feat.shape != (count, NODE_FEATURES) or not count:
         raise ValueError(f"node_feat is {feat.shape}, expected ({count}, {NODE_FEATURES})")
     if len(edges) and not (edges.min() >= 0 and edges.max() < count):
-        raise ValueError("edge_index names nodes that are not there")
+        raise ValueError("edge_index refers to unknown nodes")
     ids = arrays.get("node_config_ids", np.zeros(0)).astype(np.int32).reshape(-1)
     config = arrays.get("node_config_feat", np.zeros((len(runtime), 0, CONFIG_FEATURES))).astype(np.float32)
     if config.shape != (len(runtime), len(ids), CONFIG_FEATURES):
         raise ValueError(f"node_config_feat is {config.shape}, expected {(len(runtime), len(ids), CONFIG_FEATURES)}")
     if len(ids) and not (ids.min() >= 0 and ids.max() < count):
-        raise ValueError("node_config_ids names nodes that are not there")
+        raise ValueError("node_config_ids refers to unknown nodes")
     tile = arrays.get("config_feat")
     if tile is not None and tile.shape != (len(runtime), _TILE_FEATURES):
         raise ValueError(f"config_feat is {tile.shape}, expected {(len(runtime), _TILE_FEATURES)}")
@@ -114,7 +114,7 @@ def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
     if own is not None and own.shape != (count,):
         raise ValueError(f"node_runtime is {own.shape}, expected {(count,)}")
     if not np.isfinite(feat).all() or not np.isfinite(config).all():
-        raise ValueError("features that are not finite")
+        raise ValueError("some features are not finite")
     splits = arrays.get("node_splits", np.array([[0, count]])).astype(np.int32).reshape(1, -1)
     return GraphArrays(
         name, feat, opcode, edges, ids, config, runtime, splits, None if own is None else own.astype(np.int64),
@@ -124,7 +124,7 @@ def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
 
 @cache
 def opcodes() -> dict[str, int]:
-    """Return the opcodes by name, from 1; 0 is for unlisted names."""
+    """Return the opcodes by name, numbered from 1; 0 is reserved for unknown names."""
     return {name: i + 1 for i, name in enumerate(_listed()["opcodes"])}
 
 
@@ -135,7 +135,7 @@ def _listed() -> dict[str, Any]:
 
 
 def vocabulary(node_features: tuple[str, ...], config_features: tuple[str, ...]) -> dict[str, Any]:
-    """Return the meaning of the numbers in the graphs of this version."""
+    """Return a description of the numbers in graphs of this version."""
     return {
         "version": _listed()["version"],
         "opcodes": opcodes(),
@@ -150,7 +150,7 @@ def write_vocabulary(folder: Path, vocabulary: Mapping[str, Any]) -> None:
 
 
 def read_dataset(folder: str | os.PathLike[str], split: str) -> Iterator[GraphArrays]:
-    """Yield the graphs of one of SPLITS in order of their names. Raise UsageError if there is none."""
+    """Yield the graphs of a split (see SPLITS) in order of their names. Raise UsageError if there are none."""
     place = Path(folder) / split
     if not place.is_dir():
         raise UsageError(f"{place}: no such folder; make the dataset with `etplus convert … --to npz --out FOLDER`")

@@ -1,1 +1,1 @@
-"""ET+ files: reading and writing them."""
+"""Read and write ET+ files."""

@@ -1,4 +1,4 @@
-"""Captured graphs in ET+ files: the root's `captured_graphs`, and `captured_by` of GPU events."""
+"""Read and write captured graphs in ET+ files: `captured_graphs` in the root, and `captured_by` of GPU events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords, decode_record, offset_in
 from .sections import decode_section
 
-CAPTURED_VERSION = "1.2"  # `etplus.version` of files with captured graphs; a reader of 1.1 ignores the graphs.
+CAPTURED_VERSION = "1.2"  # `etplus.version` of files with captured graphs; readers of version 1.1 ignore the graphs.
 _KEY = "captured_graphs"
 _REMEDY = "make the file again with trace-link"
 
@@ -73,7 +73,7 @@ def section_of(captured: CapturedGraphs) -> bytes:
 
 
 def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
-    """Return the member `captured_by` by event, with a leading comma."""
+    """Return the JSON member `captured_by` for each linked event, with a leading comma."""
     columns = (column.tolist() for column in (links.event, links.op, links.link, links.replay))
     return {
         event: b', "captured_by": {"op": %d, "link": "%b", "replay": %d}' % (op, LINK_NAMES[link].encode(), replay)
@@ -82,7 +82,7 @@ def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
 
 
 def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int, CapturedBy]) -> CapturedGraphs | None:
-    """Read the captured graphs of an ET+ file, None without any; `found` has `captured_by` by row."""
+    """Read the captured graphs of an ET+ file, None if it has none; `found` has `captured_by` by row."""
     if _KEY not in header:
         if found:
             raise TraceFormatError(file, f'"{_KEY}"', "is missing, but device events refer to it", _REMEDY)
@@ -111,7 +111,7 @@ def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int,
 def _check(file: str, section: _Section, links: Sequence[CapturedBy]) -> None:
     for i, call in enumerate(section.ops):
         if (call.parent is not None and call.parent >= i) or (call.graph or 0) > max(len(section.graphs) - 1, 0):
-            problem = "its caller does not precede it, or an unknown graph"
+            problem = "its caller does not precede it, or its graph is unknown"
             raise TraceFormatError(file, f"{_KEY}.ops[{i}]", problem, _REMEDY)
     for i, replay in enumerate(section.replays):
         if replay.graph is not None and not 0 <= replay.graph < len(section.graphs):
@@ -133,7 +133,7 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """Add captured graphs to a trace with final `comm`, and to its ET+ file in memory."""
+    """Add captured graphs to a trace, whose `comm` must be final, and to its ET+ file in memory."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = decode_record(data)
     for row, text in captured_by_texts(captured.links).items():

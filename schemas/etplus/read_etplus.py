@@ -1,4 +1,4 @@
-"""Read ET+ files of etplus and of Chakra's linker into the columns of a `Trace`, and infer edges that they lack."""
+"""Read ET+ files from etplus and from Chakra's linker into the columns of a `Trace`, and infer missing edges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offs
 from .sections import Counterpart, decode_section
 
 _BLOCK = 4 << 20
-_CUTS_TRIED = 64  # false cuts inside strings or nested arrays must not cost quadratic time
+_CUTS_TRIED = 64  # limits the time spent on wrong cuts, which are inside strings or nested arrays
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link), or convert it to .et with --without-times"
@@ -53,7 +53,7 @@ class _Times(msgspec.Struct, gc=False):
 
 
 class _ExactTimes(msgspec.Struct, gc=False):
-    """Times with all decimals: a double does not hold epoch µs with a fraction."""
+    """Times with all decimals: a double is too imprecise for fractional µs since the epoch."""
 
     ts: Decimal | None = None
     dur: Decimal | None = None
@@ -62,7 +62,7 @@ class _ExactTimes(msgspec.Struct, gc=False):
 
 
 class Node(_Times, kw_only=True, gc=False):
-    """Columns of a record: an ET node, a GPU event or a runtime call."""
+    """The fields of a record that become columns; a record is an ET node, a GPU event or a runtime call."""
 
     id: Id
     name: str
@@ -91,7 +91,7 @@ class Node(_Times, kw_only=True, gc=False):
 
 _FURTHER = tuple(f"further_{k}" for k in range(16))
 _TYPES = {name: attribute_type(name) for name in (*ATTRIBUTES, "op_schema")}
-# `attrs` as PyTorch writes them, then others; decoded twice as fast as a list of `Attr`.
+# `attrs` as PyTorch writes them, then further attributes; decodes twice as fast as a list of `Attr`.
 _UsualAttrs: Any = msgspec.defstruct(
     "_UsualAttrs",
     [*_TYPES.items(), *((name, Attr | None, None) for name in _FURTHER)],
@@ -103,7 +103,7 @@ _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None,
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
-# Columns that are fields of `Node`.
+# Columns that are fields of `Node` with the same name.
 _SAME_NAME = ("id", "name", "inter_thread_dep", *(key.name for key in EVENT_NUMBERS))
 
 _TIMES = tuple(attrgetter(key.name) for key in TIMES)
@@ -120,9 +120,9 @@ class _ArrayBlock(NamedTuple):
 
 
 def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
-    """Read an ET+ file of either layout; edges that Chakra's linker (chakra_trace_link) does not write are inferred.
+    """Read an ET+ file of either layout; infer the edges that Chakra's linker (chakra_trace_link) does not write.
 
-    Raises TraceFormatError for other files, and for files that contradict themselves.
+    Raise TraceFormatError for other files, and for files that contradict themselves.
     """
     return parse_etplus(load(source), without_times=without_times)
 
@@ -167,16 +167,16 @@ class _Reader:
         try:
             header = decode_record(self.data)
         except UNREADABLE as error:
-            raise TraceFormatError(self.file, "", f"no ET+ file ({error})", _SPOILT) from None
+            raise TraceFormatError(self.file, "", f"not an ET+ file ({error})", _SPOILT) from None
         if "traceEvents" in header:
             remedy = "link it with an Execution Trace first (trace-link)"
             raise TraceFormatError(self.file, "", "a Kineto trace", remedy)
         if "nodes" not in header:
-            raise TraceFormatError(self.file, "", 'no ET+ file: it has no "nodes"', "give a file written by trace-link")
+            raise TraceFormatError(self.file, "", 'not an ET+ file: no "nodes"', "give a file written by trace-link")
         return header
 
     def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_ArrayBlock]:
-        """Yield an array in blocks of whole elements. A cut is right if the text up to it decodes as an array."""
+        """Yield an array in blocks of whole elements. A cut is correct if the text before it decodes as an array."""
         at = offset_in(self.data, raw) + 1
         if self.data[at - 1 : at] != b"[":
             raise TraceFormatError(self.file, f'"{key}"', "is not an array", _SPOILT)
@@ -198,7 +198,7 @@ class _Reader:
         yield _ArrayBlock(at, text, decode_section(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """Return the separator of an array's elements; objects begin with "id" or like the first one."""
+        """Return the separator of an array's elements; objects begin with "id" or the first key of the first object."""
         first = _FIRST_KEY.match(self.data, at)
         keys = b'"id"|' + re.escape(first[1]) if first else b""
         return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")
@@ -212,7 +212,7 @@ class _Reader:
                 raise self._first_bad(key, part, self.rows.builder.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
             starts, at = list[int](), part.at
-            for length in lengths.tolist():  # only white space and a comma separate two
+            for length in lengths.tolist():  # only white space and a comma separate two elements
                 starts.append(at := self.data.find(b"{", at))
                 at += length
             start = np.array(starts, np.int64)
@@ -253,7 +253,7 @@ class _Reader:
 
 
 class NodeRows:
-    """Fills a `TraceBuilder` with records block by block; `usual` while all `attrs` are `_UsualAttrs`."""
+    """Fill a `TraceBuilder` with records block by block; `usual` is True while all `attrs` fit `_UsualAttrs`."""
 
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
@@ -262,7 +262,7 @@ class NodeRows:
         self.flat = self.usual = True
 
     def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
-        """Add rows; `times` has `ts`, `dur` and `exclusive` as in `Trace`. Add runtime calls after all nodes."""
+        """Add rows, first all nodes and then runtime calls; `times` has the columns `ts`, `dur` and `exclusive`."""
         builder = self.builder
         for row, node in enumerate(nodes, builder.count):
             if node.sync_dep:
@@ -273,12 +273,12 @@ class NodeRows:
                 self.counterpart[row] = node.counterpart
             if node.comm is not None:
                 builder.comm[row] = node.comm
-            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no other field
+            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes only this field
                 builder.comm[row] = Comm(pg_name=str(node.pg_name))
         self.flat &= all(node.ctrl_deps is None for node in nodes)
         columns: dict[str, Values] = {name: list(map(attrgetter(name), nodes)) for name in _SAME_NAME}
         attributes = self._attribute_columns(nodes)
-        for i in (i for i, node in enumerate(nodes) if node.cat is not None):  # GPU nodes repeat their operator's
+        for i in (i for i, node in enumerate(nodes) if node.cat is not None):  # GPU nodes repeat fields of their op
             for name, none in ATTRIBUTES.items():
                 attributes[name][i] = none
         columns |= attributes
@@ -293,7 +293,7 @@ class NodeRows:
     def trace(
         self, header: Record, summary: msgspec.Raw, texts: RecordStore, edges: Callable[[], IntColumn] | None
     ) -> Trace:
-        """Return the trace of the rows; `edges` makes the edges between ids, None to infer them."""
+        """Build the trace from the rows; `edges` returns the edges between ids; with None, edges are inferred."""
         builder = self.builder
         file = builder.file
         builder.check()
@@ -326,14 +326,14 @@ class NodeRows:
 
 
 def _repeats(attrs: Any) -> bool:
-    """Return True if an attribute with a column is repeated behind the usual ones: the last one counts."""
+    """Return True if an attribute with a column is repeated after the usual attributes: the last value is valid."""
     if attrs is None or attrs.further_0 is None:
         return False
     return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))
 
 
 def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
-    """Return `ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 for unfinished calls."""
+    """Return `ts`, `dur` (−1 for unfinished calls) and `exclusive` in ns. Chakra's linker does not write `dur`."""
     ts, dur, inclusive, exclusive = (np.array(list(map(of, nodes)), np.float64) for of in _TIMES)  # None becomes NaN
     if any(np.any(us >= EXACT_US) for us in (ts, dur, inclusive)):
         exact = _decode_exact_times(text)
@@ -349,12 +349,12 @@ def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
     }
 
 
-# The note of a trace with inferred edges.
+# Note of a trace with inferred edges.
 NO_EDGES = "the file has no edges (written by another linker); they were inferred from times and parents"
 
 
 def infer_edges(trace: Trace) -> Trace:
-    """Return the trace with inferred edges, from rows to rows that start later; others are counted in `notes`."""
+    """Return the trace with inferred edges to rows that start later; the number of dropped edges is in `notes`."""
     parent, events = trace.nodes.parent_row, np.flatnonzero(trace.nodes.kind == GPU)
     on_top = trace.nodes.timed & (trace.nodes.kind == CPU) & ((parent < 0) | trace.nodes.structural[parent])
     launched = events[parent[events] >= 0]
@@ -385,14 +385,14 @@ def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> I
 
 
 def _sync(trace: Trace) -> IntColumn:
-    """Return GPU events that a CPU op waits for; GPU nodes of Chakra's linker copy the field of their op."""
+    """Return edges from GPU events to the CPU operators that wait for them, without copies in GPU nodes."""
     row_of = dict(zip(trace.nodes.id.tolist(), range(len(trace)), strict=True))
     waits = [(row, ids) for row, ids in trace.sync_dep.items() if trace.nodes.kind[row] == CPU]
     return _pairs([(row_of[i], row) for row, ids in waits for i in ids if i in row_of])
 
 
 def _handoffs(trace: Trace) -> IntColumn:
-    """Return ops that wait for an op on another thread; of consecutive ops that wait for the same op only the first."""
+    """Return edges to operators that wait for an operator on a different thread; consecutive waiters only once."""
     rows = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind == CPU))
     order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     waits_for = trace.nodes.inter_thread_dep[order]

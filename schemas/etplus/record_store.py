@@ -1,4 +1,4 @@
-"""Records of the rows of a trace: keys that linking adds, a base class for stores of texts, and files in memory."""
+"""Records of trace rows: the keys that linking adds, a base class for stores of texts, and files in memory."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ..execution_trace.tensors import Signatures, tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 
-_RECORDS = 4096  # Texts that are fetched at once.
-_LAUNCHES = 65_536  # GPU events in order of time that share pieces of a stored text.
+_RECORDS = 4096  # Number of texts to fetch per call.
+_LAUNCHES = 65_536  # Number of GPU events per block, in order of time, so that each block reads few pieces of a text.
 decode_record = msgspec.json.Decoder(Record).decode
 
 
@@ -34,14 +34,14 @@ def offset_in(data: bytes, raw: msgspec.Raw) -> int:
 
 
 class Key(NamedTuple):
-    """A key of a record and its column in `GIVEN_COLUMNS`."""
+    """A JSON key of a record, and its column in `GIVEN_COLUMNS`."""
 
     name: str
     column: str
 
     @property
     def is_time(self) -> bool:
-        """True for a key in µs with three decimals; the column has ns."""
+        """True if the JSON value is in µs with three decimals; the column is in ns."""
         return GIVEN_COLUMNS[self.column].unit == "ns"
 
 
@@ -59,7 +59,7 @@ RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "
 
 
 class RowSource(Protocol):
-    """The rows of a linked trace, made in blocks on demand; members are as in `Trace`, except `edges` (between ids),
+    """The rows of a linked trace, created in blocks on demand. Members are as in `Trace`, except `edges` (between ids),
     `tids` (JSON texts of Kineto's threads) and `unattached` (indices in Kineto's `traceEvents`).
     """
 
@@ -87,17 +87,17 @@ class RowSource(Protocol):
     def unattached(self) -> IntColumn: ...
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
-        """Return one of `GIVEN_COLUMNS` for some rows."""
+        """Return a column of `GIVEN_COLUMNS` for the given rows."""
 
     def node_of(self, rows: IntColumn) -> IntColumn:
-        """Return positions of nodes in the ET's file; for GPU events the position of their parent."""
+        """Return the positions of nodes in the ET file; for GPU events, return the position of the parent."""
 
     def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
-        """Return some of the events without a row, in order of start."""
+        """Return the unattached events from `begin` to `end`, in order of start."""
 
 
 class TextRecords(RecordStore):
-    """A store; subclasses define `texts` and `chunks`."""
+    """A store of texts; subclasses define `texts` and `chunks`."""
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file; `jobs` has no effect."""
@@ -139,7 +139,7 @@ class TextRecords(RecordStore):
 
 @dataclass(frozen=True)
 class FileRecords(TextRecords):
-    """Records of a file in memory; row i is `data[start[i]:end[i]]`."""
+    """Records of a file in memory: the text of row i is `data[start[i]:end[i]]`."""
 
     data: bytes
     start: IntColumn
@@ -154,10 +154,10 @@ class FileRecords(TextRecords):
 
 @dataclass(frozen=True)
 class MadeRecords(TextRecords):
-    """Records that functions make on demand; the optional functions are faster than the texts."""
+    """Records that functions create on demand; the optional functions are faster than reading the texts."""
 
-    make: Callable[[IntColumn], list[bytes]]  # texts of rows
-    whole: Callable[[], Iterator[bytes]]  # pieces of the file's text
+    make: Callable[[IntColumn], list[bytes]]  # returns the texts of rows
+    whole: Callable[[], Iterator[bytes]]  # yields the text of the file in pieces
     tensors: Callable[[IntColumn], tuple[IntColumn, Sequence[bytes]]] | None = None
     uses: Callable[[IntColumn], TensorUses] | None = None
     sizes: Callable[[IntColumn], IntColumn] | None = None
@@ -205,7 +205,7 @@ def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
 
 
 def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """Return the new id for an old one, 0 for a node that is not in the file; keep text and null."""
+    """Translate an old id to a new id, 0 for a node that is not in the file; keep strings and null."""
     try:
         return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Lists and tables in the root of an ET+ file: `unattached`, `memory`, `stacks`, `generated_kernels`, counterparts."""
+"""Read and write sections of ET+ files: `unattached`, `memory`, `stacks`, `generated_kernels`, counterparts."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
     if not len(above) == len(name) == len(line) or len(id_) != len(entry):
         raise TraceFormatError(file, '"stacks"', "columns of different lengths", _REMEDY)
     if np.any((above < -1) | (above >= np.arange(len(above)))) or name.max(initial=-1) >= len(section.names):
-        raise TraceFormatError(file, '"stacks"', "an entry before its caller, or a name that is not there", _REMEDY)
+        raise TraceFormatError(file, '"stacks"', "an entry precedes its caller, or has an unknown name", _REMEDY)
     row = positions(ids, id_)
     if row.min(initial=0) < 0 or entry.max(initial=-1) >= len(above):
-        raise TraceFormatError(file, '"stacks"', "an id or an entry that is not there", _REMEDY)
+        raise TraceFormatError(file, '"stacks"', "unknown id or entry", _REMEDY)
     evidence = np.zeros(len(row), np.int8)
     for of, at in section.evidence.items():
         if of not in EVIDENCE_OF_STACKS or max(at, default=0) >= len(row):
-            raise TraceFormatError(file, '"stacks"', f"unknown evidence {of[:40]!r}, or of no row", "update etplus")
+            raise TraceFormatError(file, '"stacks"', f"unknown evidence {of[:40]!r}, or without a row", "update etplus")
         evidence[at] = EVIDENCE_OF_STACKS.index(of)
     order = np.argsort(row, kind="stable")
     codes = name.astype(np.int32), line.astype(np.int32)
@@ -95,7 +95,7 @@ def read_generated(file: str, text: bytes, ids: IntColumn) -> GeneratedKernels:
         return GeneratedKernels.none()
     row, kernel = positions(ids, np.array(section.id, np.int64)), np.array(section.kernel, np.int64)
     if len(row) != len(kernel) or row.min(initial=0) < 0 or kernel.max(initial=-1) >= len(section.kernels):
-        raise TraceFormatError(file, '"generated_kernels"', "an id or a kernel that is not there", _REMEDY)
+        raise TraceFormatError(file, '"generated_kernels"', "unknown id or kernel", _REMEDY)
     order = np.argsort(row, kind="stable")
     return GeneratedKernels(section.kernels, as_positions(row[order]), kernel[order])
 
@@ -116,7 +116,7 @@ _decode_repeated = msgspec.json.Decoder(list[_RepeatedEvent]).decode
 
 
 def counterpart_texts(links: CounterpartLinks, ids: Sequence[int]) -> dict[int, bytes]:
-    """Return the member `counterpart` by event, with a leading comma; `ids` are the ids of the counterparts' rows."""
+    """Return the JSON member `counterpart` by event, with a leading comma; `ids` has the id of each counterpart."""
     same = (b"true" if known else b"false" for known in links.same_module.tolist())
     columns = zip(links.event.tolist(), ids, same, strict=True)
     return {event: b', "counterpart": {"node": %d, "same_module": %b}' % (of, known) for event, of, known in columns}
@@ -145,7 +145,7 @@ def _links(
     if rows and len(events):
         wrong |= kind[events] != GPU
     if wrong.any():
-        problem = f"node {nodes[np.flatnonzero(wrong)[0]]} is no other GPU node, or not that of a GPU node"
+        problem = f"node {nodes[np.flatnonzero(wrong)[0]]} is not a different GPU node, or is on another kind of node"
         raise TraceFormatError(file, '"counterpart"', problem, _REMEDY)
     return CounterpartLinks(events, at, np.array([link.same_module for link in found.values()], np.bool_))
 

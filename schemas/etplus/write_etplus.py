@@ -1,4 +1,4 @@
-"""Write ET+ files of linked traces: the ET's own bytes, the columns and the GPU nodes, streamed."""
+"""Write linked traces as ET+ files: stream the original bytes of the ET, the new columns and the GPU nodes."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ from .record_store import (
 )
 from .sections import counterpart_texts, generated_section, stacks_section
 
-FORMAT_VERSION = "1.1"  # `etplus.version` of a file.
+FORMAT_VERSION = "1.1"  # `etplus.version` in files without captured graphs.
 
-_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes, and other rows per piece: a few megabytes of text.
-_WORTH_A_PROCESS = 8  # With fewer pieces, starting a process takes longer than it saves.
+_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece of a few megabytes.
+_WORTH_A_PROCESS = 8  # With fewer pieces, starting a process costs more time than it saves.
 _SEPARATOR = b",\n    "
 _LINKS = (b'"equivalent"', b'"certain"')
 _DOUBTFUL = b', "link": "equivalent"'
 _DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
 _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
-# Texts that, joined, are a node and the separator; each sequence has one text per node.
+# Sequences with one text per node; joined, the texts of a node are its JSON and the separator.
 _Pieces = tuple[Sequence[bytes], ...]
-_Piece = Callable[[], bytes]  # Makes a part of the output.
+_Piece = Callable[[], bytes]  # Returns a part of the output.
 
 
 _encode = msgspec.json.encode
@@ -66,25 +66,25 @@ _encode = msgspec.json.encode
 
 @dataclass(frozen=True)
 class LinkedRecords(TextRecords):
-    """The undecoded records of a linked trace, and the ET+ file made from them and from its columns."""
+    """The undecoded records of a linked trace, and its ET+ file, which is made from the records and columns."""
 
     rows: RowSource
-    summary: dict[str, Any]  # the root's `etplus`
+    summary: dict[str, Any]  # `etplus` in the root
     comm: dict[int, Comm]
-    nodes: NodeTexts  # the ET's nodes; their bytes are copied
-    before: bytes  # the ET around its nodes, known keys only
+    nodes: NodeTexts  # nodes of the ET, whose bytes are copied
+    before: bytes  # the text around the nodes of the ET, with known keys only
     after: bytes
-    et_id: IntColumn | None  # ids of `nodes` before they were renumbered; None if they keep them
+    et_id: IntColumn | None  # ids of `nodes` before renumbering; None if they were not renumbered
     events: EventRecords
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
-    whole_us: bool = False  # write times as integers, as the Kineto trace does
+    whole_us: bool = False  # True to write times as integers, like the Kineto trace
 
     __repr__ = brief
 
     @gc_disabled()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file; its bytes do not depend on `jobs` (processes)."""
+        """Write the file with `jobs` processes; the bytes do not depend on their number."""
         pieces = self._pieces()
         with (
             open_output(path) as file,
@@ -210,7 +210,7 @@ class LinkedRecords(TextRecords):
         trace, columns = self.rows, self._columns((*TIMES, *EVENT_NUMBERS), gpu)
         id_, parent, name, category = (trace.column(key, gpu) for key in ("id", "parent", "name", "category"))
         caller = b', "parent": ' if trace.flat else b', "ctrl_deps": '
-        # as in Kineto and the original trace_link.py
+        # like Kineto and the original trace_link.py
         process: list[Part] = [b', "pid": ', integers(columns["device"]), b', "tid": ', integers(columns["stream"])]
         return (
             texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
@@ -296,7 +296,7 @@ class LinkedRecords(TextRecords):
             ends[k] = _DOUBTFUL + ends[k]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = self.comm[int(gpu[k])].members()
-            if self.captured is None:  # `bytes` is last in files of version 1.1
+            if self.captured is None:  # `bytes` is the last key in files of version 1.1
                 comm["bytes"] = comm.pop("bytes")
             ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm["pg_name"])) + ends[k]
         return ends
@@ -317,14 +317,14 @@ def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
-    """Return the trace and its file with captured graphs; `comm` and `names` must be final."""
+    """Add captured graphs to a trace and its file; `comm` and `names` must be final."""
     records = trace.texts
     if isinstance(records, LinkedRecords):
         summary = {**trace.summary, "version": CAPTURED_VERSION}
         records = replace(records, summary=summary, comm=trace.comm, captured=captured)
         return trace.with_(texts=records, header=records.header, captured=captured, summary=summary)
     if not isinstance(records, FileRecords):  # read from a Chakra trace
-        from .read_etplus import read_etplus  # the linker needs it here only
+        from .read_etplus import read_etplus  # late import: only needed here by the linker
 
         records = read_etplus(b"".join(records.chunks())).texts
         assert isinstance(records, FileRecords)
@@ -332,7 +332,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
 
 
 def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[str, Any]) -> Trace:
-    """Return a trace that was just linked, and its file, with counterparts and another summary."""
+    """Add counterparts to a newly linked trace and its file, and replace the summary."""
     records, summary = trace.texts, summary_as_read(summary)
     assert isinstance(records, LinkedRecords)
     records = replace(records, summary=summary, counterparts=counterparts)

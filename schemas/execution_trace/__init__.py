@@ -1,1 +1,1 @@
-"""PyTorch Execution Traces."""
+"""Read PyTorch Execution Traces."""

@@ -1,4 +1,4 @@
-"""Arguments and attributes of ET nodes: fields of the node in schema 1.0.1, else `inputs`, `outputs` and `attrs`."""
+"""Arguments and attributes of ET nodes: flat fields in schema 1.0.1, later `inputs`, `outputs` and `attrs`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 from ...trace.trace import Trace
 
-_RECORDS = 4096  # Texts that are fetched at once.
-# Name of the node with the process groups.
+_RECORDS = 4096  # Number of texts to fetch per call.
+# Name of the node that lists the process groups.
 PROCESS_GROUPS = "## process_group:init ##"
-ABSENT = msgspec.Raw(b"")  # A value that is not recorded; encoding leaves out this very object.
+ABSENT = msgspec.Raw(b"")  # A value that is not recorded; encoding omits exactly this object.
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
 TENSOR_KEYS = ("values", "shapes", "types")  # Keys of `inputs` and `outputs` since schema 1.0.2.
-# The same fields in schema 1.0.1.
+# Names of the same keys in schema 1.0.1.
 FLAT_TENSORS = {
     "inputs": ("inputs", "input_shapes", "input_types"),
     "outputs": ("outputs", "output_shapes", "output_types"),
 }
-# Attributes of every node in PyTorch's order: types, and the values for "none".
+# Attributes of all nodes in PyTorch's order, with their types and null values.
 ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
     **{"rf_id": ("uint64", 0), "fw_parent": ("uint64", 0), "seq_id": ("int64", -1), "scope": ("uint64", 0)},
     **{"tid": ("uint64", 0), "fw_tid": ("uint64", 0), "op_schema": ("string", "")},
 }
-# Attributes that are columns.
+# Numeric attributes, which become columns, with their null values.
 ATTRIBUTES: dict[str, int] = {name: none for name, (kind, none) in ET_ATTRIBUTES.items() if kind != "string"}
 
 
@@ -39,7 +39,7 @@ class Attr(msgspec.Struct, gc=False):
 
 
 def attribute_type(name: str, number: Any = int) -> Any:
-    """Return a type tagged with the attribute's name, so that no other attribute decodes in its place."""
+    """Return a type tagged with the attribute's name, so that other attributes do not decode as this attribute."""
     kind = number if name in ATTRIBUTES else Any
     return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
 
@@ -53,7 +53,7 @@ class UndecodedSide(msgspec.Struct, gc=False):
     strides: msgspec.Raw = ABSENT
 
     def decoded(self) -> DecodedSide:
-        """Decode the lists; missing or invalid ones become empty."""
+        """Decode the lists; missing or invalid lists become empty."""
         values, shapes, strides = (_decoded(raw, list[Any]) for raw in (self.values, self.shapes, self.strides))
         types = _decoded(self.types, list[str])
         whole = values is not None and shapes is not None and types is not None
@@ -68,16 +68,16 @@ class DecodedSide(NamedTuple):
     shapes: list[Any]
     types: list[str]
     strides: list[Any] | None  # None if not recorded
-    whole: bool  # values, shapes and types are recorded and have one length
+    whole: bool  # True if values, shapes and types are recorded and have the same length
 
     def as_object(self) -> dict[str, Any]:
         found: dict[str, Any] = dict(zip(TENSOR_KEYS, self, strict=False))
         return found if self.strides is None else {**found, "strides": self.strides}
 
     def rows(self) -> list[tuple[Any, Any, str, Any]]:
-        """Return value, shape, type and strides (None if unknown) per argument. Raise ValueError if not `whole`."""
+        """Return value, shape, type and strides (None if unknown) of each argument. Raise ValueError if not `whole`."""
         if not self.whole:
-            raise ValueError("the lists of arguments are not of one length")
+            raise ValueError("the lists of arguments have different lengths")
         count = len(self.values)
         known = self.strides if self.strides is not None and len(self.strides) == count else [None] * count
         return list(zip(self.values, self.shapes, self.types, known, strict=True))
@@ -119,7 +119,7 @@ class _UsualCallSide(msgspec.Struct, gc=False):
 
 
 class _UsualCall(msgspec.Struct, gc=False):
-    """A call as PyTorch writes it since schema 1.0.2, decoded at once; others are decoded field by field."""
+    """A call in PyTorch's layout since schema 1.0.2, decoded in one step; other layouts are decoded field by field."""
 
     inputs: _UsualCallSide
     outputs: _UsualCallSide
@@ -127,7 +127,7 @@ class _UsualCall(msgspec.Struct, gc=False):
 
 
 class CallRecord(NamedTuple):
-    """A node's call; in schema 1.0.1 `op_schema` is the only attribute."""
+    """The decoded call of a node; in schema 1.0.1, `op_schema` is its only attribute."""
 
     inputs: DecodedSide
     outputs: DecodedSide
@@ -140,7 +140,7 @@ class CallRecord(NamedTuple):
 
 
 class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
-    """Inputs and outputs in the layout since schema 1.0.2, each undecoded as a whole."""
+    """Undecoded inputs and outputs in the layout since schema 1.0.2."""
 
     inputs: msgspec.Raw = ABSENT
     outputs: msgspec.Raw = ABSENT
@@ -149,7 +149,7 @@ class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
 _decode_usual = msgspec.json.Decoder(_UsualCall).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
-# By layout (True for schema 1.0.1): getter of inputs and outputs, their text, and the value of missing ones.
+# By layout (True for schema 1.0.1): getter of inputs and outputs, template of their text, and the missing value.
 _MEMBERS = {
     flat: (attrgetter(*keys), b", ".join(b'"%b": %%b' % key.encode() for key in keys), none)
     for flat, keys, none in ((True, sum(FLAT_TENSORS.values(), ()), _EMPTY), (False, tuple(FLAT_TENSORS), _NO_OBJECT))
@@ -159,11 +159,11 @@ decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
 
 def undecoded_arguments(text: bytes) -> Arguments | None:
-    """Return the undecoded arguments in a node's text; None if it is not a JSON object."""
+    """Return the undecoded arguments in a node's text; None if the text is not a JSON object."""
     try:
         found = _decode_later(text)
         return _arguments_of(_decode_any(text)) if found.input_shapes else found
-    except UNREADABLE:  # another layout, or another writer
+    except UNREADABLE:  # a different layout or writer
         with contextlib.suppress(*UNREADABLE):
             return _arguments_of(_decode_any(text))
     return None
@@ -178,7 +178,7 @@ def _side(values: msgspec.Raw, shapes: msgspec.Raw, types: msgspec.Raw, strides:
 
 
 def decode_call(text: bytes) -> CallRecord:
-    """Decode the call of a node; empty if unreadable."""
+    """Decode the call of a node; return an empty call if unreadable."""
     with contextlib.suppress(*UNREADABLE):
         usual = _decode_usual(text)
         attributes = {attr.name: attr.value for attr in usual.attrs}
@@ -218,7 +218,7 @@ def recorded_groups(inputs: DecodedSide) -> list[Any]:
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
-    """Return the process groups listed in a node input, None without any; `quoted` if `text` is a JSON string."""
+    """Return the process groups listed in a node input, None if there are none; `quoted` if `text` is a JSON string."""
     with contextlib.suppress(*UNREADABLE):
         groups = msgspec.json.decode(msgspec.json.decode(text, type=str) if quoted else text)
         return groups if isinstance(groups, list) else None
@@ -234,7 +234,7 @@ def whole_sides(text: bytes) -> WholeSides:
 
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
-    """Return the inputs and outputs of a node as text, for another node of the same layout."""
+    """Return the JSON text of a node's inputs and outputs, to be copied to a node of the same layout."""
     return _tensor_members(_decode_any(text), flat)
 
 
@@ -244,7 +244,7 @@ def _tensor_members(node: Any, flat: bool) -> bytes:
 
 
 def launched_members(text: bytes, *, flat: bool) -> bytes:
-    """Return inputs, outputs and attributes for a GPU node to copy, as in Chakra's linker; flat without `tid`."""
+    """Return the members that a GPU node copies from its operator, as Chakra's linker does; flat: without `tid`."""
     node = _decode_any(text)
     tensors = _tensor_members(node, flat)
     if not flat:
@@ -254,7 +254,7 @@ def launched_members(text: bytes, *, flat: bool) -> bytes:
 
 
 def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return `attrs` of a node with ET_ATTRIBUTES only; missing ones are none."""
+    """Return `attrs` of a node, restricted to ET_ATTRIBUTES; missing attributes get their null value."""
     return [
         {"name": name, "type": kind, "value": given.get(name, none)} for name, (kind, none) in ET_ATTRIBUTES.items()
     ]
@@ -263,7 +263,7 @@ def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 def made_node(
     name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool, **texts: str
 ) -> bytes:
-    """Return a node as PyTorch writes it, from `id`, `parent`, ATTRIBUTES; value, shape, type by input; attributes."""
+    """Make a node in PyTorch's layout from its numbers, inputs (value, shape, type) and text attributes."""
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
     if flat:

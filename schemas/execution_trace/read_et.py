@@ -1,6 +1,6 @@
-"""Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and positions of the nodes' texts.
+"""Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1) into node columns and positions of node texts.
 
-Version 1.0.1 has flat nodes, later ones `ctrl_deps` and `attrs` (ATTRIBUTES first).
+Schema 1.0.1 has flat nodes; later schemas have `ctrl_deps` and `attrs`, which begin with ATTRIBUTES.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PlainAttrs: Any = msgspec.defstruct(
 
 
 class _PlainNode(msgspec.Struct, gc=False):
-    """Only the attributes that PyTorch writes, with numbers that a double holds exactly, for `NumberRows`."""
+    """A node with exactly PyTorch's attributes and with numbers that are exact as doubles, for `NumberRows`."""
 
     id: int
     name: str
@@ -86,10 +86,10 @@ class ExecutionTrace:
     schema: str  # "1.0.1" to "1.1.1-chakra.1.0.0"
     flat: bool  # True for the layout of 1.0.1, False for `ctrl_deps` and `attrs`
     pid: int  # −1 if unknown
-    started_s: int  # local time of the start, seconds since the epoch as if it were UTC; −1 if unknown
+    started_s: int  # start in local time, converted to seconds since the epoch as if it were UTC; −1 if unknown
     duration_s: float  # 0 if unknown
-    before: bytes  # the document up to the "[" of `nodes`
-    after: bytes  # the document from the "]" of `nodes` on
+    before: bytes  # the document up to and including the "[" of `nodes`
+    after: bytes  # the document from the "]" of `nodes` to its end
     texts: NodeTexts
     id: IntColumn
     parent: IntColumn
@@ -111,7 +111,7 @@ class ExecutionTrace:
 
 
 def read_execution_trace(source: Source, *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
-    """Read an ET of any schema 1.x; `strict` refuses a broken file instead of recovering its readable part."""
+    """Read an ET of any schema 1.x; `strict` refuses broken files instead of recovering the readable part."""
     return parse_execution_trace(open_text(source, progress=progress), strict=strict, progress=progress)
 
 
@@ -122,7 +122,7 @@ def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: b
 def _read(document: Document) -> ExecutionTrace:
     array = None if document.lenient else locate(document.text, "nodes")
     if array is not None and "schema" in array.header:
-        with contextlib.suppress(*UNREADABLE):  # a broken node, or an odd layout: the parser reports it
+        with contextlib.suppress(*UNREADABLE):  # a broken node or an unusual layout: the parser reports the error
             flat = _is_flat(array.first)
             parts = list(document.parts(array, partial(_read_nodes, flat=flat)))
             texts = array.texts([span for part in parts for span in part.spans])
@@ -157,7 +157,7 @@ def _build(
     if len(circling):
         shown = ", ".join(map(str, columns["id"][circling[:_SHOWN]].tolist()))
         if not document.lenient:
-            raise msgspec.ValidationError(f"nodes that are each other's callers: {shown}")
+            raise msgspec.ValidationError(f"nodes that call each other in a cycle: {shown}")
         losses = (*losses, Loss("caller_circle", len(circling), -1, f"ids {shown}"))
         texts, columns["parent"] = _with_callers(texts, columns["parent"], parent, flat), parent
     return ExecutionTrace(
@@ -170,14 +170,14 @@ def _build(
 def _without_circles(
     ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Move nodes that are each other's callers below their thread, or the first node; return them, and all callers."""
+    """Break caller cycles: move their nodes below the thread or first node. Return the moved nodes, and all callers."""
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch numbers callers first
         return rows[:0], parent
     circling = on_circles(rows)
     outermost = nearest(np.arange(len(ids)), rows, circling | (rows < 0))
-    moved = circling | (circling[outermost] & structural)  # a thread node below a circle would close it again
+    moved = circling | (circling[outermost] & structural)  # a thread node below a cycle would close the cycle again
     process, threads = np.flatnonzero(structural)[:1], np.flatnonzero(structural)[1:]
     root = int(ids[process[0]]) if len(process) else -1
     thread = positions(tid[threads], tid)
@@ -198,7 +198,7 @@ def _with_callers(texts: RecordTexts, before: IntColumn, parent: IntColumn, flat
 
 
 def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
-    """Return start and duration; `time` is local, `start_ts` and `finish_ts` are ms of another clock."""
+    """Return start and duration; `time` is local time, `start_ts` and `finish_ts` are ms on a different clock."""
     try:
         begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
         start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))
@@ -238,7 +238,7 @@ _decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
 _decode_one = msgspec.json.Decoder(_NodeOfAttributes).decode
 
 
-_SHOWN = 5  # Most ids that a message names.
+_SHOWN = 5  # Maximum number of ids in a message.
 
 
 def _is_flat(first: bytes) -> bool:

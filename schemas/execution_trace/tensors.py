@@ -1,6 +1,6 @@
-"""Tensors and values in the arguments of ET nodes: uses of storages as columns, and signatures.
+"""Read tensors and values in the arguments of ET nodes: storage uses as columns, and signatures.
 
-A tensor is `[tensor id, storage id, offset, numel, itemsize, device]` in all schemas, offset and numel in elements.
+In all schemas, a tensor is `[tensor id, storage id, offset, numel, itemsize, device]`; offsets count elements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...trace.tensors import MAX_STORAGE, Argument, Signature, SignatureTable, T
 from .arguments import Arguments, undecoded_arguments
 
 _MAX_ITEMSIZE = 999
-_RECORDS = 1 << 15  # Records that are searched together.
+_RECORDS = 1 << 15  # Number of records to search together.
 _PACKED = 7
 _MAX_DIGITS = 15
 
@@ -37,7 +37,7 @@ _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 
 
 def tensor_uses(records: Sequence[bytes]) -> TensorUses:
-    """Find all tensors with a storage and at least one element in the inputs and outputs of nodes."""
+    """Find all tensors in the inputs and outputs of nodes that have a storage and are not empty."""
     codes = dict[str, int]()
     parts = [_uses_in([], codes)]
     for at in range(0, len(records), _RECORDS):
@@ -48,7 +48,7 @@ def tensor_uses(records: Sequence[bytes]) -> TensorUses:
 
 
 def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
-    """Find the tensors of some records by their punctuation, `[,,,,,""]`; add new devices to `codes`."""
+    """Find tensors in records by the punctuation `[,,,,,""]`; add new devices to `codes`."""
     each = [undecoded_arguments(record) or Arguments() for record in records]
     text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
     text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
@@ -106,7 +106,7 @@ def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:
 
 
 def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the numbers in spans of a text; −1 for other characters or too many digits."""
+    """Parse the numbers in spans of a text; −1 for spans with other characters or too many digits."""
     length = end - begin
     good = (length > 0) & (length <= _MAX_DIGITS)
     value = np.zeros(len(begin), np.int64)
@@ -120,11 +120,11 @@ def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> 
     return np.where(good, value, -1)
 
 
-# In an argument's type: a tensor with its element type, or another leaf.
+# A leaf of an argument's type: a tensor with its element type, or any other type.
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 _NO_TENSOR = "nullptr"
 _EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")  # A stride of 0.
-_NOTHING = b"[]"  # Shapes of a node made from a CPU op without recorded inputs.
+_NOTHING = b"[]"  # Shapes of a node that was made from a CPU op without recorded inputs.
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 _Key = tuple[bytes, ...]
@@ -158,7 +158,7 @@ class Signatures(SignatureTable):
         if code is None:
             signature = None
             if key[0]:
-                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # other writers: anything is possible
+                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # other writers may write anything
                     signature = _signature(key, self._argument)
             code = self._codes[key] = -1 if signature is None else len(self.values)
             if signature is not None:
@@ -193,7 +193,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
         values = [None] * len(shapes)
     inputs = tuple(argument(*given) for given in zip(shapes, types, values, strict=True))
     if key[5]:
-        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out strides of numbers
+        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers omit the strides of numbers
         inputs = tuple(
             given._replace(expanded=_expanded(given, step)) for given, step in zip(inputs, steps, strict=False)
         )
@@ -207,7 +207,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
     dtypes = _element_types(kind)
     if all(dtype is None for dtype in dtypes):
-        return Argument((), None if value == "" else value)  # Kineto has "" for a number that it left out
+        return Argument((), None if value == "" else value)  # Kineto writes "" for a number that it omits
     leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
     each = zip(leaves, dtypes, strict=False)
     return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in each if dtype is not None))

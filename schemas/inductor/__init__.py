@@ -1,1 +1,1 @@
-"""Files of PyTorch's compiler and its graph annotations next to the traces."""
+"""Files from PyTorch's compiler, and graph annotations, that belong to traces."""

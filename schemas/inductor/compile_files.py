@@ -1,4 +1,4 @@
-"""Read files about compiled or captured kernels, given or next to a Kineto trace."""
+"""Read files about compiled or captured kernels, which are given or found next to a Kineto trace."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _REMEDY = (
 class CompileFiles:
     graphs: tuple[CompiledGraph, ...] = ()
     annotations: dict[int, NodeAnnotation] = field(default_factory=dict)  # by node id of a CUDA graph
-    files: tuple[str, ...] = ()  # names without folders
+    files: tuple[str, ...] = ()  # file names without folders
 
     __repr__ = brief
 
@@ -53,7 +53,7 @@ class CompileFiles:
 
 
 def read_compile_files(sources: Iterable[Source]) -> CompileFiles:
-    """Read files; their contents tell their kinds."""
+    """Read files of any kind; the kind is recognized from the content."""
     graphs, annotations, names = list[CompiledGraph](), dict[int, NodeAnnotation](), list[str]()
     for source in sources:
         name = shown_name(source) if isinstance(source, (str, os.PathLike)) else "<bytes>"
@@ -72,11 +72,11 @@ def _kind_of(source: Source, name: str) -> str:
     if not isinstance(source, (str, os.PathLike, bytes)):
         return "information"
     if not isinstance(source, bytes) and not Path(source).is_file():
-        return "information"  # its reader reports the error
+        return "information"  # the reader of this kind reports the error
     head = head_of(source)
     found = next((kind for form, kind in _KINDS if form.match(head)), None)
     if found is None:
-        what = "is a Python pickle, which is not read" if head[:1] == b"\x80" else "says nothing of compiled kernels"
+        what = "is a Python pickle, which is not read" if head[:1] == b"\x80" else "has no data on compiled kernels"
         raise TraceFormatError(name, "", what, _REMEDY)
     return found
 
@@ -84,8 +84,8 @@ def _kind_of(source: Source, name: str) -> str:
 def find_compile_files(kineto: object) -> list[str]:
     """Return the files next to `NAME.kineto.json.gz` that belong to it, such as `NAME.kernel_information.json`.
 
-    NAME may lack its rank, and may be missing if the folder has no other Kineto trace. Graph annotations
-    (`kernel_annotations_rank0*.json`) are next to the trace or one folder above, as PyTorch writes them.
+    NAME may lack the rank, or be omitted if the folder has only one Kineto trace. Graph annotations
+    (`kernel_annotations_rank0*.json`) are next to the trace or one folder above, where PyTorch writes them.
     """
     if not isinstance(kineto, (str, os.PathLike)) or not Path(kineto).is_file():
         return []
@@ -132,20 +132,20 @@ def _names(folder: Path) -> list[str]:
 
 
 _REGION = re.compile(r"""\((['"])(.*)\1, (True|False)\)""", re.DOTALL)
-_KERNEL_REMEDY = "give the file that torch._inductor.debug.get_kernel_information_jsons() was written to"
-_MAPPING_REMEDY = "give inductor_provenance_tracking_node_mappings.json of a folder of torch._inductor.config.trace"
+_KERNEL_REMEDY = "give the file with the output of torch._inductor.debug.get_kernel_information_jsons()"
+_MAPPING_REMEDY = "give inductor_provenance_tracking_node_mappings.json from the output of torch._inductor.config.trace"
 _DIRECTION = re.compile(r"(?:^|[._])(?:\d+_)?(forward|backward|inference)(?=[._]|$)")
 
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A call of generated code: a kernel that Inductor wrote, or an operator that it calls."""
+    """A call in generated code: a kernel that Inductor generated, or an operator that the code calls."""
 
     name: str  # "triton_poi_fused_gelu_1", "extern_kernels.addmm", "torch.ops.aten.sort.default"
-    handle: int  # ascends in call order
-    stacks: tuple[Frames, ...] = ()  # distinct stacks of its source nodes, in order
-    nodes: tuple[str, ...] = ()  # names of its source nodes in the graph before autograd
-    # of an operator's tensor inputs; None if not recorded, or not all numbers
+    handle: int  # number that ascends in call order
+    stacks: tuple[Frames, ...] = ()  # distinct stacks of the kernel's source nodes, in order
+    nodes: tuple[str, ...] = ()  # names of the kernel's source nodes in the graph before autograd
+    # Shapes of an operator's tensor inputs; None if not recorded, or not all are numbers.
     shapes: tuple[tuple[int, ...], ...] | None = None
 
 
@@ -153,7 +153,7 @@ class CompiledKernel:
 class CompiledGraph:
     region: str  # "Torch-Compiled Region: 0/0", "" if not recorded
     backward: bool | None  # None if not recorded
-    kernels: tuple[CompiledKernel, ...]  # also kernels of graphs compiled before, if the file has them
+    kernels: tuple[CompiledKernel, ...]  # may include kernels of previously compiled graphs
     file: str
 
 
@@ -177,13 +177,13 @@ def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
     try:
         given = msgspec.json.decode(blob.data, type=_Given)
     except UNREADABLE as error:
-        problem = f"is no kernel information of Inductor ({error})"
+        problem = f"is not kernel information from Inductor ({error})"
         raise TraceFormatError(blob.name, "", problem, _KERNEL_REMEDY) from None
     graphs = []
     for key, kernels in given.items():
         found = _REGION.fullmatch(key)
         if found is None:
-            problem = "is no compiled region and direction"
+            problem = "is not a compiled region and direction"
             raise TraceFormatError(blob.name, f"key {key[:80]!r}", problem, _KERNEL_REMEDY)
         known = {name: _Kernel(given) if isinstance(given, list) else given for name, given in kernels.items()}
         made = [_kernel(name, kernel) for name, kernel in known.items()]
@@ -192,12 +192,12 @@ def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
 
 
 def read_node_mappings(source: Source) -> CompiledGraph:
-    """Read the node mappings of one graph, gzipped or not; only the file's or folder's name tells its direction."""
+    """Read the node mappings of a graph, gzipped or not; its direction is known only from the file or folder name."""
     blob = load(source, trace=False)
     try:
         given = msgspec.json.decode(blob.data, type=_Mappings)
     except UNREADABLE as error:
-        raise TraceFormatError(blob.name, "", f"has no mappings of nodes ({error})", _MAPPING_REMEDY) from None
+        raise TraceFormatError(blob.name, "", f"has no node mappings ({error})", _MAPPING_REMEDY) from None
     made = [
         _kernel(name, _Kernel(pre_grad_nodes=[pre for node in nodes for pre in given.postToPre.get(node, ())]))
         for name, nodes in given.cppCodeToPost.items()
@@ -207,7 +207,7 @@ def read_node_mappings(source: Source) -> CompiledGraph:
 
 
 def _kernel(key: str, given: _Kernel | None) -> CompiledKernel | None:
-    """Return the kernel of a name with a handle, else None: Inductor lists some kernels twice, once without."""
+    """Return the kernel for a name with a handle, else None: Inductor lists some kernels again without a handle."""
     name, _, handle = key.rpartition(":")
     if not name or not (handle.isascii() and handle.isdecimal()) or len(handle) > 9:
         return None

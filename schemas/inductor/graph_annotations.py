@@ -1,6 +1,6 @@
 """Read annotations of CUDA graph nodes by `graph node id`, from a file or a kernel's arguments.
 
-`torch.cuda.graph_annotations.get_kernel_annotations()` has them. Pickles are not read: they can run any program.
+`torch.cuda.graph_annotations.get_kernel_annotations()` returns the annotations. Pickles are refused as unsafe.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _MARKS = b'"graph node id"', b'"module_fqn"', b'"stack"'
 
 @dataclass(frozen=True)
 class NodeAnnotation:
-    module: str = ""  # qualified name ("layers.0.attention.wq")
-    stacks: tuple[Frames, ...] = ()  # stacks of its launch when the graph was captured
+    module: str = ""  # qualified module name ("layers.0.attention.wq")
+    stacks: tuple[Frames, ...] = ()  # stacks of the kernel's launch during the capture
 
 
 def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
     blob = load(source, trace=False)
-    problem = "is no JSON object of annotations by graph node id"
+    problem = "is not a JSON object of annotations by graph node id"
     try:
         given = msgspec.json.decode(blob.data, type=dict[str, Any])
     except UNREADABLE as error:
@@ -35,13 +35,13 @@ def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
     found = {}
     for key, value in given.items():
         if not (key.isascii() and key.isdecimal()) or int(key[:20]) >= _LARGEST_ID:
-            raise TraceFormatError(blob.name, f"key {key[:80]!r}", f"{problem}: it is no id", _REMEDY)
+            raise TraceFormatError(blob.name, f"key {key[:80]!r}", f"{problem}: the key is not an id", _REMEDY)
         found[int(key)] = annotation_of(value)
     return found
 
 
 def annotation_of(value: Any) -> NodeAnnotation:
-    """Read an annotation: an object, or a list of objects (the last one wins); a text names no module."""
+    """Read an annotation: an object, or a list whose last object is used; a string contains no module."""
     known: dict[str, Any] = {}
     for part in value if isinstance(value, list) else [value]:
         known |= part if isinstance(part, dict) else {}
@@ -60,9 +60,9 @@ _decode = msgspec.json.Decoder(_NodeArgs).decode
 
 
 def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
-    """Return possible node ids of a GPU event, and the annotation in its arguments, None without one.
+    """Return possible node ids of a GPU event, and the annotation in its arguments, None if there is none.
 
-    Kineto writes the whole id; PyTorch's own exporter (2.14) writes the lower half, with the graph's id next to it.
+    Kineto writes the whole id; PyTorch's own exporter (2.14) writes its lower half, and the graph id separately.
     """
     if not any(mark in args for mark in _MARKS):
         return [], None
@@ -78,23 +78,23 @@ def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
     return ids, own if own.module or own.stacks else None
 
 
-# Names of the frames of a stack, outermost first, as Kineto writes them: "train.py(12): step".
+# Frames of a stack, outermost first, in Kineto's notation: "train.py(12): step".
 Frames = tuple[str, ...]
 
-# A frame of a traceback: `stack_traces` of kernel information, `stack_trace` of FX nodes.
+# A frame in a Python traceback, as in `stack_traces` of kernel information and `stack_trace` of FX nodes.
 _TRACEBACK = re.compile(r'^[ \t]*File "(.*)", line (\d{1,9}), in (.*)$', re.MULTILINE)
-# A frame of `torch.cuda.graph_annotations`: "train.py:12:step".
+# A frame in the notation of `torch.cuda.graph_annotations`: "train.py:12:step".
 _COLON_LINE = re.compile(r"(.+?):(\d{1,9})(?:: ?| in )(\S.*)")
 _KINETO_LINE = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 
 
 def frames_of_traceback(text: str) -> Frames:
-    """Return the frames of a traceback, outermost first: "net.py(3): forward"."""
+    """Return the frames of a traceback, outermost first, in the form "net.py(3): forward"."""
     return tuple(f"{file}({line}): {function}" for file, line, function in _TRACEBACK.findall(text))
 
 
 def frames_of_lines(text: str) -> Frames:
-    """Return the frames of a text with one frame per line, innermost first, or of a traceback."""
+    """Return the frames of a traceback, or of a text with one frame per line, innermost first."""
     found = frames_of_traceback(text)
     if found:
         return found
@@ -105,7 +105,7 @@ def frames_of_lines(text: str) -> Frames:
 
 
 def stacks_in(value: Any) -> tuple[Frames, ...]:
-    """Return the stacks in `stack` of a kernel's arguments or annotation: a text or a list of texts; () for other
+    """Return the stacks from `stack` of a kernel's arguments or annotation: a string or a list; () for other
     values."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

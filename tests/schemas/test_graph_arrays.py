@@ -72,8 +72,8 @@ def test_what_a_file_may_lack() -> None:
     [
         ({"node_feat": np.zeros((2, NODE_FEATURES))}, "node_feat is (2, 140), expected (3, 140)"),
         ({"node_feat": np.zeros((0, NODE_FEATURES)), "node_opcode": np.zeros(0)}, "node_feat is (0, 140)"),
-        ({"node_feat": np.full((3, NODE_FEATURES), np.inf)}, "features that are not finite"),
-        ({"node_config_feat": np.full((4, 2, CONFIG_FEATURES), np.nan)}, "features that are not finite"),
+        ({"node_feat": np.full((3, NODE_FEATURES), np.inf)}, "some features are not finite"),
+        ({"node_config_feat": np.full((4, 2, CONFIG_FEATURES), np.nan)}, "some features are not finite"),
         ({"edge_index": np.array([[0, 3]])}, "edge_index names nodes"),
         ({"edge_index": np.array([[-1, 0]])}, "edge_index names nodes"),
         ({"node_config_ids": np.array([0, 3])}, "node_config_ids names nodes"),
@@ -81,7 +81,7 @@ def test_what_a_file_may_lack() -> None:
         ({"node_config_ids": np.array([0])}, "node_config_feat is (4, 2, 18), expected (4, 1, 18)"),
         ({"config_feat": np.ones((4, 23))}, "config_feat is (4, 23), expected (4, 24)"),
         ({"node_runtime": np.ones(4)}, "node_runtime is (4,), expected (3,)"),
-        ({"node_opcode": None}, "no graph (no 'node_opcode')"),
+        ({"node_opcode": None}, "not a graph (no 'node_opcode')"),
         ({"node_opcode": np.array(["a", "b", "c"])}, "invalid literal"),
     ],
 )  # fmt: skip
