@@ -1,7 +1,7 @@
-"""Allowlist of the fields that etplus keeps: all other arguments, header keys and environment values are dropped.
+"""Allowlist of the fields that etplus keeps; all other arguments, header keys and environment values are dropped.
 
-Programs write secrets into traces, and a list of secrets always misses some. A known field keeps its value, without the
-unknown members of objects in it: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
+Programs write secrets into traces, and a list of known secrets is never complete. A known field keeps its value,
+except unknown members of objects: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
 
 _Raws = dict[str, msgspec.Raw]
-# Known members of an object, with the members of nested objects; None for members without objects.
+# Known members of an object, each with the known members of nested objects, or None.
 Fields = Mapping[str, "Fields | None"]
 
 
 def _known(names: str, **objects: Fields | None) -> dict[str, Fields | None]:
-    """Return plain members by name, then members with objects."""
+    """Return a table of known members: plain members, then members with nested objects."""
     return {**dict.fromkeys(names.split()), **objects}
 
 
@@ -43,7 +43,7 @@ KINETO_HEADER = _known(
     distributedInfo=_DISTRIBUTED,
 )
 ET_HEADER = _known("schema pid time start_ts finish_ts")
-# Arguments of Kineto events: from PyTorch's profiler, then from etplus.
+# Arguments of Kineto events: those from PyTorch's profiler, then those from etplus.
 ARGUMENTS = frozenset(
     (
         "External id,Ev Idx,Record function id,Sequence number,Fwd thread id,finished,correlation,cbid,stream,device,"
@@ -64,7 +64,7 @@ ARGUMENTS = frozenset(
     ).split(",")
 )
 _EVENT = frozenset("ph cat name pid tid ts dur id bp s args".split())
-# Attributes of ET nodes, as PyTorch's observer writes them.
+# Attributes of ET nodes that PyTorch's observer writes.
 ATTRIBUTES = frozenset(
     (
         "rf_id fw_parent seq_id scope tid fw_tid op_schema kernel_backend kernel_file tensor_range collective_name "
@@ -88,7 +88,7 @@ _NODE = _known(
     captured_by=_known("op link replay"),
     counterpart=_known("node same_module"),
 )
-_COUNTS: Fields = {}  # Numbers by category or reason; any name made of words of etplus or Kineto is kept.
+_COUNTS: Fields = {}  # Counts by category or reason; names are kept if they look like words from etplus or Kineto.
 _FOUND = _known("by says")
 _CATEGORY = _known("total attached equivalent", by_method=_COUNTS, unattached=_COUNTS)
 _LINK = _known(
@@ -119,7 +119,7 @@ _LINK = _known(
         threads=_known("matched of evidence equal_places sequence_offset unsure"),
     ),
 )
-# The root's `etplus` in an ET+ file.
+# The `etplus` object in the root of an ET+ file.
 SUMMARY = _known(
     "version tool_version nodes_from damage inferred_edges",
     kineto=_known(
@@ -146,20 +146,20 @@ _SECTIONS = _known(
         ops=_known("name kind parent graph", inputs=_SIDE, outputs=_SIDE, comm=_COMM),
     ),
 )
-# The largest fields of a file, without free text.
+# The largest fields of a file, which contain no free text.
 _NUMERIC = frozenset(("edges", "memory", "ts", "dur", "id", "ctrl_deps", "sync_dep"))
-_LISTS = ("runtime", "unattached")  # Other lists of records in an ET+ file.
+_LISTS = ("runtime", "unattached")  # Lists of records in an ET+ file other than `nodes`.
 
 _WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
 _COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")
-# Fields with strings chosen by a person or program.
+# Fields with free text from a person or program.
 _FREE = frozenset(
     (
         "traceName host_name file_name file files says warnings considered notes damage iteration_annotation "
         "linked_iterations pg_desc region nodes kernel_file kernel_kwargs names labels CallFrom"
     ).split()
 ) | {"Process Group Description", "Module Hierarchy", "Call stack", "stack", "module_fqn"}
-# Values of an operator's arguments; schema 1.0.1 has them in `inputs` and `outputs`.
+# Keys with values of arguments; in schema 1.0.1, these are `inputs` and `outputs`.
 _VALUES = frozenset(("values", "inputs", "outputs"))
 _ANNOTATIONS = frozenset(("user_annotation", "gpu_user_annotation", "python_function"))
 _KNOWN_NAME = re.compile(
@@ -174,7 +174,7 @@ _decode_attrs = msgspec.json.Decoder(list[_Raws]).decode
 
 
 def known_head(before: bytes, after: bytes) -> tuple[bytes, bytes]:
-    """Return the text around the nodes of an Execution Trace without unknown keys, or unchanged."""
+    """Remove unknown keys from the text around the nodes of an Execution Trace."""
     head = _decode(before + after)
     kept = FieldFilter().members(head, {**ET_HEADER, "nodes": None})
     if _same(kept, head):
@@ -189,13 +189,13 @@ def known_sections(header: _Raws, summary: dict[str, Any]) -> tuple[_Raws, bytes
 
 
 def known_args(texts: Iterable[bytes]) -> list[bytes]:
-    """Return texts of arguments without unknown ones; texts with only known arguments stay unchanged."""
+    """Remove unknown arguments from JSON texts; texts with only known arguments stay unchanged."""
     keep = FieldFilter().args
     return [keep(text) for text in texts]
 
 
 class FieldFilter:
-    """Filters records and headers; `names` also replaces free text by stable hashes (see `hashed_name`)."""
+    """Filter records and headers; with `names`, also replace free text with stable hashes (see `hashed_name`)."""
 
     def __init__(self, *, names: bool = False) -> None:
         self._names = names
@@ -223,7 +223,7 @@ class FieldFilter:
         return text if _same(kept, event) else _encode(kept)
 
     def args(self, text: bytes, *, every_name: bool = False) -> bytes:
-        """Return the arguments of an event without unknown ones; `{}` for text that is not an object."""
+        """Remove unknown arguments of an event; return `{}` for text that is not an object."""
         try:
             given = _decode(text)
         except UNREADABLE:
@@ -240,7 +240,7 @@ class FieldFilter:
         return text if _same(kept, given) else _encode(kept)
 
     def node(self, text: bytes) -> bytes:
-        """Return an ET node, or another record of an ET+ file, without unknown members, attributes and arguments."""
+        """Remove unknown members, attributes and arguments from an ET node or from any record of an ET+ file."""
         node = _decode(text)
         kept = self.members(node, _NODE)
         scope = _text(node.get("scope"))
@@ -269,7 +269,7 @@ class FieldFilter:
         return raw if same else msgspec.Raw(_encode(kept)), scope
 
     def member(self, raw: msgspec.Raw, fields: Fields | None, key: str = "") -> msgspec.Raw:
-        """Return a value without unknown members, the same bytes if nothing changes."""
+        """Remove unknown members from a value; return the same bytes if nothing changes."""
         if (not self._names or key in _NUMERIC) and b"{" not in bytes(raw):
             return raw
         value = json.loads(bytes(raw))
@@ -291,7 +291,7 @@ class FieldFilter:
 
 
 def hashed_name(text: str) -> str:
-    """Return a stable hash of a name; keep names of the profiler and the form of a Python frame."""
+    """Return a stable hash of a name. Keep the profiler's own names, and the structure of Python frames."""
     if _KNOWN_NAME.fullmatch(text):
         return text
     frame = _FRAME.fullmatch(text)
@@ -309,12 +309,12 @@ def hashed_names(value: Any) -> Any:
 
 
 def _hashed_values(value: Any) -> Any:
-    """Hash the strings that an operator was given, but not numbers written as text."""
+    """Hash string arguments of an operator, but not numbers written as strings."""
     if isinstance(value, list):
         return list(map(_hashed_values, value))
     if not isinstance(value, str) or _NUMBERS.fullmatch(value):
         return value
-    if value.startswith('[{"pg_name"'):  # the process groups of a job; ranks are matched by them
+    if value.startswith('[{"pg_name"'):  # keep the process groups of a job, which are used to match ranks
         with contextlib.suppress(ValueError):
             groups = [{key: group[key] for key in group if key in _GROUP} for group in json.loads(value)]
             return json.dumps([group | {"pg_desc": hashed_names(group.get("pg_desc"))} for group in groups])

@@ -1,4 +1,4 @@
-"""Redacted copies of Kineto traces, Execution Traces and ET+ files: known fields only (see `known_fields`)."""
+"""Write redacted copies of Kineto traces, Execution Traces and ET+ files with known fields only (`known_fields`)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .text.text import Text
 from .text.transaction import transaction
 
 _Raws = dict[str, msgspec.Raw]
-_Keep = Callable[[bytes], bytes]  # Removes unknown fields from a record's text.
+_Keep = Callable[[bytes], bytes]  # Removes unknown fields from the text of a record.
 _RECORDS = 4096
-_SMALL = 1 << 16  # Shorter header members come before the records, where readers look first; longer ones come last.
+_SMALL = 1 << 16  # Header members up to this size come first, where readers look for them; longer members come last.
 _TRACES = "give a Kineto trace, an Execution Trace or ET+ (JSON)"
 
 
 @transaction()
 def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False, progress: bool = False) -> int:
-    """Write a copy of a trace with the fields that etplus knows; return the number of changed records and keys.
+    """Write a copy of a trace with known fields only; return the number of changed records and header keys.
 
     Args:
-        source: Kineto trace, Execution Trace or ET+, gzipped or not; copied unchanged if it has only known fields.
-        path: the copy, gzipped if it ends in ".gz".
-        names: also replace annotations, paths, host names, thread names and other free text by hashes.
+        source: Kineto trace, Execution Trace or ET+, gzipped or not. It is copied unchanged if all fields are known.
+        path: path of the copy, which is gzipped if the path ends in ".gz".
+        names: also replace annotations, paths, host names, thread names and other free text with hashes.
 
     Example:
         >>> redact("kineto.json.gz", "shared.json.gz")
@@ -45,7 +45,7 @@ def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False,
     keep = FieldFilter(names=names)
     try:
         return _Copy(blob.data, keep).write(path)
-    except UNREADABLE:  # laid out in another way, or damaged
+    except UNREADABLE:  # a different layout, or damaged
         data = blob.data[:]
     try:
         return _Copy(data, keep, parsed=True).write(path)
@@ -61,7 +61,7 @@ def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False,
 
 
 def known_header(blob: Blob[bytes]) -> Blob[bytes]:
-    """Return a trace with known header keys only; records, and files that are no trace, stay unchanged."""
+    """Remove unknown header keys from a trace; records, and files that are not traces, stay unchanged."""
     for parsed in (False, True):
         with contextlib.suppress(*UNREADABLE):
             copy = _Copy(blob.data, FieldFilter(), parsed=parsed, records=False)
@@ -94,7 +94,7 @@ class _Copy:
         raise msgspec.ValidationError("no records")
 
     def _parsed(self, data: bytes) -> Iterator[bytes]:
-        if data.lstrip()[:1] == b"[":  # Chrome's array form
+        if data.lstrip()[:1] == b"[":  # Chrome's array format
             data = b'{"traceEvents":%b}' % data
         header = msgspec.json.decode(data, type=_Raws)
         key = "traceEvents" if "traceEvents" in header else "nodes"

@@ -1,6 +1,6 @@
-"""Protobuf's wire format: write and read numbers and texts of many messages without an object per message.
+"""Read and write protobuf's wire format: numbers and strings of many messages, without an object per message.
 
-A field is a tag, then a varint, eight bytes, or a length and bytes (https://protobuf.dev/programming-guides/encoding).
+A field is a tag and a varint, eight bytes, or a length and bytes (https://protobuf.dev/programming-guides/encoding).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, joined_ranges
 
-_BITS = 14  # Bits that are written at once: two bytes of a varint.
+_BITS = 14  # Number of bits to write at once: two bytes of a varint.
 _MASK, _MORE = (1 << _BITS) - 1, 1 << _BITS
 _UINT64 = (1 << 64) - 1
 VARINT, FIXED64, DELIMITED = 0, 1, 2  # Wire types
-_LEAST_TAG = 1 << 3  # The lowest bits are the wire type, and no field has number 0.
-# Bytes behind the tag by wire type, −1 if unsupported; varints and texts have their own length.
+_LEAST_TAG = 1 << 3  # Smallest tag: the lowest three bits are the wire type, and field numbers start at 1.
+# Bytes after the tag by wire type, −1 if unsupported, 0 if variable (varints and strings).
 _SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 _VARINT_BITS = 7
-_CONTINUED = 0x80  # Set in all bytes of a varint except the last.
+_CONTINUED = 0x80  # Bit that is set in all bytes of a varint except the last.
 
 
 class _Groups(dict[int, bytes]):
-    """Fourteen bits of a number as bytes, cached; with `_MORE` further bits follow."""
+    """Cache of fourteen bits of a number as two bytes; `_MORE` marks that further bits follow."""
 
     def __missing__(self, bits: int) -> bytes:
         low, high, more = bits & 0x7F, bits >> 7 & 0x7F, bits >> _BITS
@@ -37,7 +37,7 @@ _GROUPS = _Groups()
 
 
 def varint_bytes(number: int) -> bytes:
-    """Return a number from −2^63 to 2^64 − 1 as a varint; a negative number takes ten bytes."""
+    """Encode a number from −2^63 to 2^64 − 1 as a varint; negative numbers take ten bytes."""
     if 0 <= number <= _MASK:
         return _GROUPS[number]
     found, number = b"", number & _UINT64
@@ -52,8 +52,8 @@ def delimited_field(tag: bytes, content: bytes) -> bytes:
 
 
 class Cells(NamedTuple):
-    content: npt.NDArray[np.uint8]  # (n, width), the field's bytes, left-aligned or with gaps
-    used: npt.NDArray[np.bool_]  # (n, width), mask of the bytes in each message
+    content: npt.NDArray[np.uint8]  # (n, width), the bytes of the field, left-aligned or with gaps
+    used: npt.NDArray[np.bool_]  # (n, width), mask of the bytes that are part of the message
 
 
 def varints(values: IntColumn) -> Cells:
@@ -69,7 +69,7 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """Encode a number behind `head` if present; the byte at `length_at`, unless 0, becomes the length after it."""
+    """Encode a number after `head` if present; the byte at `length_at` (if not 0) becomes the length after the byte."""
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)
@@ -85,7 +85,7 @@ def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_],
 
 
 def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
-    """Return the bytes of the messages from the cells of their fields."""
+    """Return the bytes of each message from the cells of its fields."""
     if not any(cell.content.size for cell in cells):
         return [b""] * len(cells[0].content)
     used = np.concatenate([cell.used for cell in cells], axis=1)
@@ -102,15 +102,15 @@ class Fields(NamedTuple):
     message: IntColumn  # position of the message
     number: IntColumn  # field number
     wire: IntColumn  # wire type
-    value: npt.NDArray[np.uint64]  # of a varint
-    begin: IntColumn  # span of the content
+    value: npt.NDArray[np.uint64]  # value of a varint
+    begin: IntColumn  # begin, end: span of the content
     end: IntColumn
 
 
 def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -> Iterator[Fields]:
-    """Yield the first fields of all messages, then the second, and so on. Raise ValueError for a malformed message.
+    """Yield the first field of all messages, then the second field, and so on. Raise ValueError if malformed.
 
-    `data` has the messages and ten zero bytes; `starts` and `ends` are their spans.
+    `data` contains the messages and ten zero bytes; `starts` and `ends` are the spans of the messages.
     """
     message, at = np.arange(len(starts)), starts
     while len(message):
@@ -130,9 +130,9 @@ def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -
 def packed_varints(
     data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn
 ) -> tuple[npt.NDArray[np.uint64], IntColumn]:
-    """Return the numbers in packed lists, and the list of each. Raise ValueError for a cut number."""
+    """Return all numbers in packed lists, and the list of each number. Raise ValueError for a truncated number."""
     if not np.all(data[end[end > begin] - 1] < _CONTINUED):
-        raise ValueError("no list of numbers")
+        raise ValueError("not a list of numbers")
     sizes = end - begin
     place = joined_ranges(begin, sizes)
     first = np.append(True, data[place[:-1]] < _CONTINUED)[: len(place)]
@@ -140,7 +140,7 @@ def packed_varints(
 
 
 def read_varints(data: npt.NDArray[np.uint8], at: IntColumn) -> tuple[npt.NDArray[np.uint64], IntColumn]:
-    """Return varints at offsets (at most ten bytes each) and the offsets behind them."""
+    """Return the varints at the given offsets (at most ten bytes each) and the offsets after them."""
     byte, ends = data[at], at + 1
     values = (byte & (_CONTINUED - 1)).astype(np.uint64)
     more, shift = np.flatnonzero(byte >= _CONTINUED), _VARINT_BITS

@@ -145,7 +145,7 @@ def _links(
     if rows and len(events):
         wrong |= kind[events] != GPU
     if wrong.any():
-        problem = f"node {nodes[np.flatnonzero(wrong)[0]]} is not a different GPU node, or is on another kind of node"
+        problem = f"node {nodes[np.flatnonzero(wrong)[0]]} is not a valid counterpart: both must be GPU nodes"
         raise TraceFormatError(file, '"counterpart"', problem, _REMEDY)
     return CounterpartLinks(events, at, np.array([link.same_module for link in found.values()], np.bool_))
 

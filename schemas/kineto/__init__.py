@@ -1,1 +1,1 @@
-"""Kineto traces, and torch's other recorders that write the same form."""
+"""Read Kineto traces, and traces in the same format from other recorders of PyTorch."""

@@ -1,9 +1,9 @@
-"""Corrections of event tables: launch ids in unusual places, and the output of PyTorch's Cuspy exporter.
+"""Correct event tables: launch ids in unusual places, and the output of PyTorch's Cuspy exporter.
 
-Cuspy (torch/profiler/_cuspy): copies have one name each and their kinds as arguments; dependencies between nodes of a
-CUDA graph are "ac2g" flows with ids from 2**40. A graph node may be drawn on another lane than `original_stream`.
-ROCm files without `correlation`: a launch and its GPU work have the id of the "ac2g" flow as `External id`; device and
-stream are the event's process and thread.
+Cuspy (torch/profiler/_cuspy): copies have generic names, and their kinds are arguments; dependencies between nodes of a
+CUDA graph are "ac2g" flows with ids from 2**40. A graph node may be on a different lane than `original_stream`.
+ROCm files without `correlation`: `External id` of a launch and its GPU work is the id of the "ac2g" flow; device and
+stream are the process and thread of the event.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ...trace.errors import UNREADABLE
 if TYPE_CHECKING:
     from .read_kineto import EventTable, FlowTable
 
-LAUNCH_FLOW = "ac2g"  # Category of the flows from a launching call to its GPU work.
-GRAPH_ARROW = 2**40  # From this id on, LAUNCH_FLOW flows are dependencies between nodes of a CUDA graph.
+LAUNCH_FLOW = "ac2g"  # Category of flows from a launching call to its GPU work.
+GRAPH_ARROW = 2**40  # LAUNCH_FLOW flows with at least this id are dependencies between nodes of a CUDA graph.
 _BARE = frozenset({"Memcpy", "Memset"})
-# CUpti_ActivityMemoryKind by code.
+# Names of CUpti_ActivityMemoryKind by code.
 _MEMORY_KINDS = "unknown pageable pinned device array managed device_static managed_static".split()
 
 
@@ -40,13 +40,13 @@ _decode_kinds = msgspec.json.Decoder(_Kinds).decode
 
 
 def whole_us(ts: IntColumn) -> IntColumn:
-    """Round ns since the epoch to whole µs: the exporter's doubles hold these only to 0.25 µs."""
+    """Round ns since the epoch to whole µs, because the doubles in the file are only accurate to 0.25 µs."""
     rounded: IntColumn = (ts + 500) // 1000 * 1000
     return rounded
 
 
 def with_copy_names(events: EventTable) -> EventTable:
-    """Name copies and memsets by their kinds, as Kineto does: "Memcpy HtoD (Pageable -> Device)"."""
+    """Name copies and memsets after their kinds, like Kineto: "Memcpy HtoD (Pageable -> Device)"."""
     bare = np.array([name in _BARE for name in events.names], np.bool_)
     rows = np.flatnonzero(events.mask(COPY_CATEGORIES))
     rows = rows[bare[events.name[rows]]] if len(rows) else rows
@@ -77,11 +77,11 @@ def _memory(kind: Any) -> str:
     return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"
 
 
-_MOST_DEVICES = 4096  # GPU events with greater process ids belong to programs, not devices.
+_MOST_DEVICES = 4096  # A larger process id of a GPU event is a program, not a device.
 
 
 def with_launch_numbers(events: EventTable, flows: FlowTable, *, modern: bool) -> EventTable:
-    """Fill in missing correlations, devices and streams; a `modern` GPU event's `External id` is its operator's."""
+    """Fill in missing correlations, devices and streams. In `modern` files, `External id` is the id of the operator."""
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     if (events.correlation[rows] <= 0).any():
         events = _with_correlations(events, flows, rows, modern)
@@ -105,7 +105,7 @@ def _with_correlations(events: EventTable, flows: FlowTable, gpu: IntColumn, mod
 
 
 def _keys(thread: npt.NDArray[np.int32], number: IntColumn) -> IntColumn:
-    """Combine thread and flow id (or −1) into one number: ids are unique per process only."""
+    """Combine thread and flow id (or −1) into one number, because ids are only unique per process."""
     return thread.astype(np.int64) * GRAPH_ARROW + np.where(number < GRAPH_ARROW, number, -1)
 
 

@@ -1,4 +1,4 @@
-"""Arguments that PyTorch's profiler writes on GPU events and launch calls."""
+"""Read the arguments that PyTorch's profiler writes for GPU events and launch calls."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ...trace.trace import Trace
 
 _T = TypeVar("_T")
 
-# Fields of `comm`, with Kineto's argument and its type (a list may be written as text). NCCL and RCCL since PyTorch
-# 2.3.
+# Fields of `comm`, with the Kineto argument and its type (lists may be written as strings).
+# NCCL and RCCL have them since PyTorch 2.3.
 _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "collective": ("Collective name", str),
     "dtype": ("dtype", str),
@@ -37,14 +37,14 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "in_split": ("In split size", list),
     "out_split": ("Out split size", list),
 }
-# PyTorch cuts lists of ranks after 30 (`kTruncatLength` in its profiler): "[0, 2, ..., 58, ...]".
+# PyTorch truncates lists of ranks after 30 entries (`kTruncatLength` in its profiler): "[0, 2, ..., 58, ...]".
 _CUT_OFF = re.compile(r"\s*\[\s*(\d{1,9})\s*,[^\]]*\.\.\.\s*\]\s*", re.ASCII)
 _Grid = tuple[int, int, int]
-_WAVEFRONT = 64  # Work items per wavefront of AMD's data-center devices; `warpSize` of their properties.
+_WAVEFRONT = 64  # Work items per wavefront on AMD's data-center devices, `warpSize` in their properties.
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
-    """Kernel and launch sizes of a launch call or GPU event; −1 if not recorded."""
+    """Kernel name and launch sizes of a launch call or GPU event; −1 if not recorded."""
 
     kernel: str | None = None
     grid: _Grid = (-1, -1, -1)
@@ -56,13 +56,13 @@ class LaunchArgs(msgspec.Struct, gc=False):
 
 
 class GraphNodeArgs(LaunchArgs, gc=False):
-    """Launch sizes and graph node of a GPU event in a replayed graph; node 0 if not recorded."""
+    """Launch sizes and graph node id of a GPU event in a replayed graph; the id is 0 if not recorded."""
 
     node: int = msgspec.field(default=0, name="graph node id")
 
 
 class SyncArgs(msgspec.Struct):
-    """Kind of wait, and ids, of a `cuda_sync` record; −1 if not recorded."""
+    """Kind of wait and ids in a `cuda_sync` record; −1 if not recorded."""
 
     kind: str = msgspec.field(default="", name="cuda_sync_kind")
     stream: Any = -1
@@ -93,7 +93,7 @@ def launch_args(text: bytes) -> LaunchArgs:
 
 
 def _raw_args(names: Sequence[str]) -> Any:
-    """Return a struct of undecoded arguments, b"" for missing ones."""
+    """Return a struct type for undecoded arguments; missing arguments are b""."""
     keys = [f"value{at}" for at in range(len(names))]
     fields = [(key, msgspec.Raw, msgspec.Raw(b"")) for key in keys]
     return msgspec.defstruct("_Args", fields, rename=dict(zip(keys, names, strict=True)), gc=False)
@@ -105,16 +105,16 @@ _WorkArgs = _raw_args(
 
 
 def work_args(text: bytes) -> tuple[bytes, ...]:
-    """Return JSON texts that tell GPU events of one name apart (sizes, communication); b"" for none."""
+    """Return the arguments that distinguish GPU events with the same name, as JSON texts; b"" if not recorded."""
     found: msgspec.Struct = _read(text, _WorkArgs) or _WorkArgs()
     return tuple(map(bytes, msgspec.structs.astuple(found)))
 
 
 def launch_sizes(trace: Trace) -> IntColumn:
-    """Return the grid's blocks and the threads per block, by GPU event, int64 (n, 2), 0 if not recorded.
+    """Return the number of blocks and of threads per block of each GPU event, int64 (n, 2), 0 if not recorded.
 
-    `hipExtModuleLaunchKernel` (MIOpen, Tensile) takes the grid in work items, other launches in blocks. If the name of
-    the launch is unknown, a kernel without parameters that is not Triton's has work items.
+    `hipExtModuleLaunchKernel` (MIOpen, Tensile) specifies the grid in work items, other launches in blocks. If the
+    launch is unknown, the grid is in work items for kernels without parameters, except Triton kernels.
     """
     gpu = trace.gpu
     known = np.flatnonzero(gpu.source >= 0)
@@ -131,7 +131,7 @@ def launch_sizes(trace: Trace) -> IntColumn:
 
 
 def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
-    """Return blocks, blocks if the grid is in work items, and threads per block; 0 if not recorded."""
+    """Return the number of blocks for a grid in blocks and in work items, and the threads per block; 0 if unknown."""
     blocks, threads = (math.prod(max(size, 0) for size in of) for of in (grid, block))
     if not threads or not 0 < blocks * threads < 2**62:
         return 0, 0, 0
@@ -148,7 +148,7 @@ def _in_work_items(trace: Trace, event: int) -> bool:
 
 
 def kernel_comm(args: bytes) -> dict[str, Any]:
-    """Return the fields of `comm` from a kernel's `args`, None for missing ones."""
+    """Return the fields of `comm` from a kernel's `args`; missing fields are None."""
     given: dict[str, Any] = msgspec.json.decode(args) or {}
     comm: dict[str, Any] = {}
     for field, (name, kind) in _KERNEL_ARGS.items():
@@ -158,14 +158,14 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
         comm[field] = int_list(value) if kind is list else value if type(value) is kind else None
     ranks, listed = comm["pg_ranks"], given.get(_KERNEL_ARGS["pg_ranks"][0])
     if ranks is not None and 0 < (comm["group_size"] or 0) < len(ranks):
-        comm["pg_ranks"] = None  # another group's, or damaged: a group has no more ranks than its size
+        comm["pg_ranks"] = None  # belongs to a different group, or is damaged: the list is longer than the group's size
     cut_off = _CUT_OFF.fullmatch(listed) if isinstance(listed, str) else None
     comm["pg_first_rank"] = int(cut_off[1]) if cut_off else None
     return comm
 
 
 def int_list(value: Any) -> list[int] | None:
-    """Return a list of integers, also if written as text ("[0, 1]"); None for other values and cut lists."""
+    """Return a list of integers, which may be a string ("[0, 1]"); None for other values and truncated lists."""
     if isinstance(value, str):
         with contextlib.suppress(msgspec.MsgspecError):
             value = msgspec.json.decode(value)
@@ -173,7 +173,7 @@ def int_list(value: Any) -> list[int] | None:
 
 
 def size_of_copy(args: bytes) -> int:
-    """Return the `bytes` of a copy or memset, −1 if not recorded."""
+    """Return the size of a copy or memset in bytes, −1 if not recorded."""
     try:
         size = (msgspec.json.decode(args) or {}).get("bytes")
     except UNREADABLE:
@@ -191,7 +191,7 @@ def comm_of(args: bytes, kernel: str) -> Comm:
     return Comm(**known, bytes=size * elements if size and elements is not None else None)
 
 
-# Kineto's launch arguments of GPU events; "shared memory" is per block.
+# Launch arguments of GPU events in Kineto; "shared memory" is per block.
 LAUNCH_ARGS = (
     *("grid", "block", "context", "registers per thread", "shared memory", "blocks per SM", "warps per SM"),
     "est. achieved occupancy %",
@@ -222,7 +222,7 @@ def launch_of(record: bytes) -> bytes:
 
 
 def launch_values(text: bytes) -> dict[str, Any]:
-    """Return all LAUNCH_ARGS of such an object; None for missing values and for numbers beyond float64."""
+    """Return all LAUNCH_ARGS from JSON arguments; None for missing values and for numbers beyond float64."""
     values: dict[str, Any] = dict.fromkeys(LAUNCH_ARGS)
     for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
         with contextlib.suppress(orjson.JSONDecodeError):

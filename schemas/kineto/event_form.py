@@ -1,4 +1,4 @@
-"""Write rows of a trace as Kineto events, and list recorded events that are not rows."""
+"""Convert rows of a trace to Kineto events, and list recorded events that are not rows."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _NAMES = {
     "distributed_info": "distributedInfo",
 }
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_ROWS = 4096  # Rows that are converted at once.
+_ROWS = 4096  # Number of rows to convert at once.
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """Return a Kineto trace's top-level keys from an ET+; `zero` is the wall-clock ns of the file's time 0."""
+    """Return the top-level keys of a Kineto trace made from ET+; `zero` is the wall-clock ns of time 0 in the file."""
     _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
     known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
@@ -46,13 +46,13 @@ def header(trace: Trace, zero: int) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int | float:
-    """Return an integer; beyond 64 bits a float, as most JSON readers do."""
+    """Parse an integer; numbers beyond 64 bits become floats, as in most JSON readers."""
     value = int(digits)
     return value if -(2**63) <= value < 2**64 else float(digits)
 
 
 def category(trace: Trace, row: Row) -> str:
-    """Return Kineto's category of a row. ET+ files lack the categories of runtime calls; the names tell them."""
+    """Return Kineto's category of a row. For runtime calls, derive it from the name, because ET+ does not store it."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.nodes.category[row]]
@@ -67,7 +67,7 @@ def category(trace: Trace, row: Row) -> str:
 
 
 def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
-    """Yield Kineto's `args` of rows. "External id" is the id of the operator that made or launched the row."""
+    """Yield `args` of rows in Kineto's form. "External id" is the operator that called or launched the row."""
     for at in range(0, len(rows), _ROWS):
         part = rows[at : at + _ROWS]
         numbers = (by_row(columns, len(part)) for columns in number_columns(trace, part))
@@ -79,12 +79,12 @@ def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
                 yield {**before, **given_args(trace, row, arguments_in(record).inputs), **after}
 
 
-# By argument name, the values (int64) and a mask of the rows that have it.
+# Values (int64) and a mask of the rows with the argument, by argument name.
 Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
 
 
 def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
-    """Return the numeric arguments of rows: those before and those after the recorded arguments."""
+    """Return the numeric arguments of rows that are written before and after the recorded arguments."""
     kind, own, caller = trace.nodes.kind[rows], trace.nodes.id[rows], trace.nodes.parent_row[rows]
     every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
     op = ~(gpu | runtime)
@@ -111,7 +111,7 @@ def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
 
 
 def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
-    """Return the arguments that describe a call's inputs, {} if not recorded."""
+    """Return the Kineto arguments that describe a call's inputs, {} if not recorded."""
     if trace.nodes.kind[row] == RUNTIME:
         return {}
     found = input_args(inputs.decoded(), from_et=trace.outputs_recorded)
@@ -119,7 +119,7 @@ def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
 
 
 def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
-    """Return the arguments of a GPU event as JSON texts, except `without`; {} if unreadable."""
+    """Return the arguments of a GPU event as JSON texts, except those in `without`; {} if unreadable."""
     try:
         given = _decode(record["args"])
     except (KeyError, *UNREADABLE):
@@ -128,7 +128,7 @@ def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
 
 
 def shown_text(argument: str) -> bytes:
-    """Return a JSON text as viewers show it: strings without quotes, other values without blanks."""
+    """Return a JSON value as viewers show it: strings without quotes, other values without spaces."""
     value = orjson.loads(argument)
     return value.encode() if isinstance(value, str) else orjson.dumps(value)
 
@@ -152,7 +152,7 @@ def counter_name(text: bytes) -> str | None:
 
 
 def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[str]) -> bytes:
-    """Replace the arguments `names` of an event by `values`; return the same text if nothing changes."""
+    """Replace the arguments `names` of an event with `values`; return the same text if nothing changes."""
     event = _decode(text)
     args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
     before = {key: bytes(args[key]) for key in names if key in args}
@@ -165,23 +165,23 @@ def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[s
     return msgspec.json.encode(event | {"args": args})
 
 
-# Usual members of an event; all others are kept unchanged.
+# Usual members of an event; other members are kept unchanged.
 _MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
 
 
 @dataclass(frozen=True)
 class OtherEvent:
     index: int  # position in `traceEvents`
-    on_gpu: bool  # a GPU annotation, with device and stream as `pid` and `tid`; else a call on a thread
+    on_gpu: bool  # True for a GPU annotation, whose `pid` and `tid` are device and stream; False for a call on a thread
     pid: Any
     tid: Any
     ts: int  # ns on the trace's clock
     dur: int
-    written: dict[str, Any]  # category, name and arguments from the file
+    written: dict[str, Any]  # category, name and arguments as in the file
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:
-    """Return all other events by start, enclosing ones first; for a linked pair only events in the ET's window."""
+    """Return all other events in order of start, outer events first; for linked traces only in the ET's window."""
     found = (_event(index, text) for index, text in trace.texts.other_events())
     timed = [event for event in found if event is not None]
     if trace.outputs_recorded:
@@ -205,7 +205,7 @@ def _event(index: int, text: bytes) -> OtherEvent | None:
 
 
 def kineto_threads_of(trace: Trace) -> dict[Any, int]:
-    """Map Kineto's thread ids to values of `Trace.thread`, from runtime calls and Kineto's own calls."""
+    """Map Kineto's thread ids to values of `Trace.thread`, based on runtime calls and Kineto's calls."""
     calls = np.flatnonzero((trace.nodes.kind == RUNTIME) & trace.nodes.timed)
     calls = calls[np.unique(trace.nodes.thread[calls], return_index=True)[1]]
     records = zip(calls.tolist(), trace.records(calls), strict=True)

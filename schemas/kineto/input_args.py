@@ -1,4 +1,4 @@
-"""Convert inputs of calls between Kineto's `record_shapes` arguments and the ET's form."""
+"""Convert inputs of calls between Kineto's `record_shapes` arguments and the ET format."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ...trace.dtypes import UNKNOWN_DTYPE, standard_dtype
 from ...trace.errors import UNREADABLE
 from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide, UndecodedSide
 
-# `Input type` of inputs that are not tensors; "" for None and for values that Kineto does not record.
+# `Input type` of inputs that are not tensors; "" means None, or a value that Kineto does not record.
 _NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
 # `Input type` of tensor lists; Kineto does not record their element types.
 _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
-# `inputs` or `outputs` of an ET node without any.
+# `inputs` or `outputs` of an ET node without inputs or outputs.
 NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 _NUMBERS = {"Int", "Double", "Bool"}
-_KINETO_KINDS = {"Scalar", "ScalarList"}  # Types in nodes made from Kineto events.
-_WHOLE = 1e10  # Kineto writes smaller doubles without a fraction as whole numbers with a point.
-_UNCUT = 30  # Kineto and ETs cut lists at different lengths, all of at least 30.
-_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # ETs have six digits after the point.
+_KINETO_KINDS = {"Scalar", "ScalarList"}  # Types that occur only in nodes made from Kineto events.
+_WHOLE = 1e10  # Kineto writes whole doubles below this as digits with a trailing point.
+_UNCUT = 30  # Kineto and ETs truncate lists at different lengths, but never below this length.
+_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # Tolerances: ETs have six digits after the point.
 _NOTHING = msgspec.Raw(b"[]")
-# Texts of a call's values, shapes, types and strides in a Kineto trace.
+# JSON texts of a call's values, shapes, types and strides in a Kineto trace.
 RecordedInputs = tuple[bytes, bytes, bytes, bytes]
 
 
@@ -56,7 +56,7 @@ def input_shapes(event: bytes) -> list[Any]:
 
 
 def recorded_inputs(event: bytes) -> RecordedInputs | None:
-    """Return the texts of values, shapes, types and strides in an event, None if unreadable."""
+    """Return the JSON texts of values, shapes, types and strides from an event, None if unreadable."""
     try:
         given = _decode_event(event).args
     except UNREADABLE:
@@ -65,11 +65,11 @@ def recorded_inputs(event: bytes) -> RecordedInputs | None:
 
 
 def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs | None, bytes]) -> list[bytes]:
-    """Return each call's inputs in the ET's form as JSON; `known` caches the results."""
+    """Return the inputs of each call as JSON in the ET format; `known` caches the results."""
     for key in dict.fromkeys(recorded):
         if key is not None and key not in known:
             known[key] = NO_TENSORS
-            with contextlib.suppress(*UNREADABLE):  # lists in lists to any depth
+            with contextlib.suppress(*UNREADABLE):  # lists can be nested too deeply
                 known[key] = msgspec.json.encode(_in_terms_of_ets(*map(msgspec.json.decode, key)))
     return [known[key] for key in recorded]
 
@@ -94,7 +94,7 @@ def _et_value(text: Any, kind: str) -> Any:
 
 
 def _concrete_value(text: str) -> Any:
-    """Return the value of one of `Concrete Inputs` (texts); None if it is neither a number nor a list of numbers."""
+    """Parse a value from `Concrete Inputs`; return None if it is neither a number nor a list of numbers."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         return [_concrete_value(part) for part in text[1:-1].split(",") if part.strip()]
@@ -122,7 +122,7 @@ def _list_type(shape: Any) -> str:
 
 
 def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
-    """Return Kineto's arguments for the inputs of a node from an ET, or made from a Kineto event (`from_et`)."""
+    """Return Kineto's arguments for the inputs of a node; `from_et` is False for nodes made from Kineto events."""
     if not given.whole:
         return {}
     values, shapes, types, strides, _ = given
@@ -133,7 +133,7 @@ def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
 
 
 def inputs_key(given: UndecodedSide) -> tuple[bytes | int, ...]:
-    """Return a key that is equal for inputs with equal `input_args`; tensor ids may differ."""
+    """Return a key that is equal for inputs with equal `input_args`, regardless of tensor ids."""
     shapes, types, strides = bytes(given.shapes), bytes(given.types), bytes(given.strides)
     try:
         values = _decode_values(given.values)
@@ -160,7 +160,7 @@ def _kind(of_et: str, *, from_et: bool) -> str:
 
 
 def _text(value: Any) -> str:
-    """Format a value as Kineto does (`operator<<` in aten/src/ATen/core/ivalue.cpp): 1, 0.5, 2., True, [1, 1]."""
+    """Format a value like Kineto (`operator<<` in aten/src/ATen/core/ivalue.cpp): 1, 0.5, 2., True, [1, 1]."""
     if isinstance(value, float):
         return f"{value:.0f}." if abs(value) < _WHOLE and value.is_integer() else f"{value:.17g}"
     if isinstance(value, list):
@@ -169,9 +169,9 @@ def _text(value: Any) -> str:
 
 
 def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
-    """Return a sentence on the first input that an ET and Kineto record differently; "" if there is none.
+    """Describe the first input that the ET and Kineto record differently; "" if all inputs agree.
 
-    A missing record is no difference: Kineto leaves out long lists, nested lists and undefined tensors.
+    A missing record is not a difference: Kineto omits long lists, nested lists and undefined tensors.
 
     Example:
         >>> raws = (msgspec.Raw(text) for text in (b"[2]", b"[[4, 6]]", b'["Tensor(float)"]'))
@@ -203,7 +203,7 @@ def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
-    """Return how to compare each input ("shape", "scalar", "dtype", ""), and both types; [] if counts differ."""
+    """Return how to compare each input ("shape", "scalar", "dtype" or ""), and both types; [] if the counts differ."""
     listed = msgspec.json.decode(types, type=list[str]), msgspec.json.decode(kinds, type=list[str])
     result = []
     for ours, theirs in zip(*listed, strict=False):
@@ -220,7 +220,7 @@ def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
 
 
 def _fits(ours: Any, theirs: Any) -> bool:
-    """Return True if two records of a shape or number can describe the same value; an empty list matches any list."""
+    """Return True if two records of a shape or number may describe the same value; an empty list matches any list."""
     if isinstance(ours, list) and isinstance(theirs, list):
         same = len(ours) == len(theirs) or not ours or not theirs or min(len(ours), len(theirs)) >= _UNCUT
         return same and all(map(_fits, ours, theirs))

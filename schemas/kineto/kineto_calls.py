@@ -1,4 +1,4 @@
-"""Kineto's CPU events in call order, with callers, and the calls open at a time."""
+"""Order Kineto's CPU events as calls with callers, and find the calls that are open at a given time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ROUNDING_NS = 1000
 
 @dataclass(frozen=True)
 class CpuCalls:
-    """Kineto's CPU ops and user annotations, by thread and start."""
+    """CPU ops and user annotations of a Kineto trace, ordered by thread and start."""
 
-    row: IntColumn  # in the `EventTable`
+    row: IntColumn  # row in the `EventTable`
     parent: IntColumn  # position of the innermost call open at the start on the same thread, −1 for none
     thread: IntColumn  # code into `EventTable.threads`, ascending
     ts: IntColumn  # ns
@@ -32,7 +32,7 @@ class CpuCalls:
 
 
 def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) -> CpuCalls:
-    """Order Kineto's CPU events of these categories, and find the callers from the nesting of times."""
+    """Order Kineto's CPU events in these categories, and derive the callers from nested times."""
     events = kineto.events
     rows = np.flatnonzero(events.mask(categories))
     thread, ts, end = events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows]
@@ -46,10 +46,10 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
 def enclosing_call(
     calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the innermost `wanted` call open at the start of an interval (ns), −1 for none: the one that started last.
+    """Return the innermost `wanted` call, which started last, that is open at the start of an interval; −1 for none.
 
-    A call that ends exactly at the start is open if the interval also ends there: older files cut times to whole µs, so
-    a call's last launch may seem to begin when the call ends.
+    A call that ends exactly at the start is open if the interval also ends there: older files truncate times to µs, so
+    the last launch in a call may seem to begin when the call ends.
     """
     at = np.full(len(ts), -1, np.int64)
     for (code,), here in grouped(thread):

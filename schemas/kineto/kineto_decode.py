@@ -22,13 +22,13 @@ from ..text.records import Block, check_utf8, decode_raws
 from .corrections import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart, Values
 
-MODULE = "nn.Module: "  # Start of the names of module forwards among Python calls.
+MODULE = "nn.Module: "  # Prefix of the Python calls that are module forwards.
 
-# Names of NUMBERS in a file.
+# JSON keys of NUMBERS.
 _WRITTEN = "External id,Record function id,Sequence number,correlation,stream,device,original_stream".split(",")
 
-_MEMORY = "[memory]"  # Name of the instant events of an allocator (`profile_memory=True`).
-# Names of MEMORY_NUMBERS in a file.
+_MEMORY = "[memory]"  # Name of the instant events that allocators write (`profile_memory=True`).
+# JSON keys of MEMORY_NUMBERS.
 MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
 
 _EXACT_INTEGER = 2**53
@@ -50,7 +50,7 @@ _NO_NUMBERS, _NO_ARGS = _Numbers(), _AnyArgs()
 
 
 class _Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
-    """Fields are in the order of the file, for fastest decoding."""
+    """A duration event; its fields are in the order of the file, because that decodes fastest."""
 
     cat: str = ""
     name: str = ""
@@ -94,7 +94,7 @@ _MemoryArgs = msgspec.defstruct(
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
 _decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
 
-# Phases of Chrome's format; the first four have tables: durations, flows and instants.
+# Phases of Chrome's format; tables exist for the first four (durations, flows, instants).
 KNOWN_PHASES = "XsfiMICtBEbnePNODRcSTpFVv"
 _Others = [msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in KNOWN_PHASES[4:]]
 _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
@@ -110,12 +110,12 @@ _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(
 
 
 def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[str], object] | None = None) -> EventPart:
-    """Decode blocks of events; `modules`: list module forwards too; `invalid`: gets errors instead of raising them."""
+    """Decode blocks of events; `modules` adds module forwards; `invalid` receives errors instead of raising them."""
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
         check_utf8(array)
         try:
-            plain = plain and decode_plain(array, columns, modules=modules)  # all blocks have the same form
+            plain = plain and decode_plain(array, columns, modules=modules)  # blocks have the same format
             if not plain:
                 decode_any(array, columns, modules=modules)
         except UNREADABLE:
@@ -127,7 +127,7 @@ def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[st
 
 
 def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> bool:
-    """Add events of PyTorch since 2024 to `columns`; return False, with nothing added, for other forms."""
+    """Add events in the format of PyTorch since 2024 to `columns`. For other formats, add nothing and return False."""
     try:
         decoded: list[Any] = _decode_plain(array)
     except msgspec.ValidationError:
@@ -144,7 +144,7 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
     instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in phases else _NONE
     memory_at = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
     memory = [decoded[k] for k in memory_at.tolist()]
-    # list comprehensions are faster than attrgetter
+    # faster than attrgetter
     ts = [np.fromiter([e.ts for e in of], np.float64, len(of)) for of in (events, flows, memory, frames[0])]
     dur = [np.fromiter([e.dur for e in of], np.float64, len(of)) for of in (events, frames[0])]
     times = [ts[0], dur[0], *ts[1:], dur[1]]
@@ -184,7 +184,7 @@ def _threads_of(frames: list[Any]) -> Values:
 
 
 def _ends_launch(flow: Any) -> bool:
-    """Return True if the end of a flow repeats the correlation of its event."""
+    """Return True if a flow ends at GPU work: its id repeats the correlation of the event."""
     return flow.cat == LAUNCH_FLOW and not (type(flow.id) is int and flow.id >= GRAPH_ARROW)
 
 
@@ -201,7 +201,7 @@ class _AnyEvent(msgspec.Struct, gc=False):
 
 
 class _ExactEvent(_AnyEvent, gc=False):
-    """Times keep all decimals: epoch µs with a fraction do not fit a double."""
+    """An event whose times keep all decimals: a double is too imprecise for fractional µs since the epoch."""
 
     ts: Decimal = Decimal(0)  # type: ignore[assignment]
     dur: Decimal = Decimal(0)  # type: ignore[assignment]
@@ -211,7 +211,7 @@ _decode_any, _decode_exact = (msgspec.json.Decoder(list[kind]).decode for kind i
 
 
 def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> None:
-    """Decode events of any generation; slower than `decode_plain`."""
+    """Decode events of any PyTorch version; slower than `decode_plain`."""
     decoded: list[Any] = _decode_any(array)
     ts = list(map(_TS, decoded))
     if ts and max(ts) >= EXACT_US and float in set(map(type, ts)):
@@ -229,7 +229,7 @@ def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: boo
     of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory), (_TS, frames), (_DUR, frames))
     times = [_nanoseconds(of, get) for get, of in of_times]
     numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
-    texts: list[Any] = _decode_raw_args(array) if memory else []  # a second decoding, only for files with memory events
+    texts: list[Any] = _decode_raw_args(array) if memory else []  # decodes again, only if there are memory events
     allocated = _allocations([texts[k].args for k in memory_at], times[3])
     starts = [e.ph == "s" for e in flows]
     kept = (events, at), (frames, frames_at), (flows, starts), (memory, np.array(memory_at, np.int64))
@@ -246,7 +246,7 @@ def _take_kept(phases: Counter[str], starts: list[bool], memory: list[Any]) -> N
 def _decode_sound(
     array: bytes | memoryview, columns: EventColumns, *, modules: bool, invalid: Callable[[str], object]
 ) -> None:
-    """Decode the events of a block that are valid, one by one; an invalid event is counted without a kind."""
+    """Decode the valid events of a block one by one; report invalid events, and count them without a kind."""
     sound: list[bytes | msgspec.Raw] = []
     for text in decode_raws(array):
         try:
@@ -259,7 +259,7 @@ def _decode_sound(
 
 
 def _check(array: bytes, modules: bool) -> None:
-    """Raise the error that `decode_any` raises for an array of one event, at a hundredth of the cost."""
+    """Raise the same error as `decode_any` for an array with one event; 100 times as fast."""
     event: Any = _decode_any(array)[0]
     if event.ph == "X":
         if event.cat == PYTHON_CATEGORY and not (modules and event.name.startswith(MODULE)):
@@ -298,7 +298,7 @@ def _add(
 ) -> None:
     """Add a block of `total` events.
 
-    `times` (ns): ts and dur of events, ts of flows, ts of memory events, ts and dur of Python calls.
+    `times` has, in ns: ts and dur of events, ts of flows, ts of memory events, ts and dur of Python calls.
     """
     (events, at), (frames, frames_at), (flows, starts), (memory, memory_at) = kept
     ts, dur, flow_ts, memory_ts, frame_ts, frame_dur = times
@@ -322,7 +322,7 @@ def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn
     if ts.min(initial=0) < 0:
         raise msgspec.ValidationError(_NEGATIVE)
     if any(type(given.bytes) is not int or abs(given.bytes) >= _EXACT_INTEGER for given in args):
-        raise msgspec.ValidationError('a memory event without its number of "Bytes"')
+        raise msgspec.ValidationError('a memory event has no "Bytes"')
     return {key: int_column(list(map(attrgetter(key), args)), -1) for key in MEMORY_NUMBERS}
 
 
@@ -337,7 +337,7 @@ def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:
             return np.array(exact, np.int64)
     try:
         us = np.fromiter(values, np.float64, len(values))
-    except OverflowError:  # an integer of hundreds of digits
+    except OverflowError:  # an integer with hundreds of digits
         us = np.array([np.inf])
     if np.any(np.abs(us) >= MAX_NS / 1000):
         raise msgspec.ValidationError(_TOO_LATE)

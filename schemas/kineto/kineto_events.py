@@ -1,4 +1,4 @@
-"""Gather events of any recorder as the columns of an `EventTable`."""
+"""Collect events from any recorder into the columns of an `EventTable`."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, StringTable, joined_columns
 from ...trace.conventions import CPU_CATEGORIES, MAX_DURATION_NS
 
-# Arguments that linking needs: numbers, −1 for none.
+# Numeric arguments that linking needs, −1 if not recorded.
 NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
-# Arguments of memory events: integers, −1 for none.
+# Integer arguments of memory events, −1 if not recorded.
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
-# Columns of codes. Python calls have their own codes, so that they do not change the codes of other events.
+# Columns of codes. Python calls have separate codes, so that they do not change the codes of other events.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
-RANKS = "ranks"  # Header key of our own merged files: the ranks' headers by process id (the rank).
-# Runtime calls by Kineto's definition ("HPU host side runtime event") with an unusual category name.
+RANKS = "ranks"  # Header key in merged files from etplus: the header of each rank by process id, which is the rank.
+# Categories that Kineto defines as runtime calls ("HPU host side runtime event") despite their names.
 _HOST_SIDE = frozenset({"hpu_op"})
-# Arguments of CPU ops and annotations only, and of all other events only.
+# Arguments that only CPU ops and annotations have, and arguments that only other events have.
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")
 
 Codes = npt.NDArray[np.int32]
-# A value per event; or each event's position in a list of values, and that list.
+# Values per event: a list, or positions in a list of values and the list.
 Values = list[Any] | tuple[IntColumn, list[Any]]
 _Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class EventPart:
-    spans: list[tuple[int, int, int]]  # begin, end and number of events by block
-    events: _Columns  # of the table of this name, as below; `index` counts from the part's first event
+    spans: list[tuple[int, int, int]]  # begin, end and number of events of each block
+    events: _Columns  # columns of `EventTable`; `index` is relative to the first event of the part
     flows: _Columns
     memory: _Columns
     frames: _Columns
-    values: dict[str, list[Any]]  # texts of the codes in INTERNED
-    phases: Counter[str]  # number of events in no table, by phase (`ph`)
-    impossible_frames: int  # Python calls with impossible times; `frames` lacks them
+    values: dict[str, list[Any]]  # strings by code, for the columns in INTERNED
+    phases: Counter[str]  # number of events that are in none of the tables, by phase (`ph`)
+    impossible_frames: int  # number of Python calls with impossible times, which are not in `frames`
 
 
 class EventColumns:
-    """Events gathered so far; `count` includes events that are not kept."""
+    """Events collected so far; `count` includes events that are not kept."""
 
     def __init__(self) -> None:
         self.count = self._blocks_end = self.impossible_frames = 0
@@ -54,7 +54,7 @@ class EventColumns:
         self._memory: list[_Columns] = []
         self._frames: list[_Columns] = []
         self._spans: list[tuple[int, int, int]] = []
-        none = np.zeros(0, np.int64)  # makes all columns exist
+        none = np.zeros(0, np.int64)  # creates all columns
         self.add([], [], [], none, none)
         self.add_flows(none.astype(np.bool_), [], [], none, none)
         self.add_memory(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))
@@ -64,7 +64,7 @@ class EventColumns:
         self, category: Values, name: Values, thread: Values, ts: IntColumn, dur: IntColumn, *,
         at: IntColumn | None = None, **numbers: IntColumn,
     ) -> None:  # fmt: skip
-        """Append duration events (ph "X"); `at` are positions of the kept ones in a block that the caller counts."""
+        """Append duration events (ph "X"); `at` has the positions of kept events in a block that the caller counts."""
         none = {} if len(numbers) == len(NUMBERS) else dict.fromkeys(NUMBERS, np.full(len(ts), -1, np.int64))
         texts = {"category": category, "name": name, "thread": thread}
         codes = {kind: self._codes(kind, values) for kind, values in texts.items()}
@@ -75,16 +75,16 @@ class EventColumns:
     def add_flows(
         self, start: npt.NDArray[np.bool_], category: Values, thread: Values, flow_id: IntColumn, ts: IntColumn
     ) -> None:
-        """Append flow events (ph "s" and "f"); `start` marks the starts, `flow_id` is −1 for none, `ts` in ns."""
+        """Append flow events (ph "s" and "f"); `start` is True for "s", `flow_id` is −1 for none, and `ts` is in ns."""
         codes = {"category": self._codes("category", category), "thread": self._codes("thread", thread)}
         self._flows.append({"start": start, "id": flow_id, "ts": ts, **codes})
 
     def add_memory(self, at: IntColumn, ts: IntColumn, thread: Values, numbers: dict[str, IntColumn]) -> None:
-        """Append allocator events (ph "i", name "[memory]") with columns MEMORY_NUMBERS."""
+        """Append allocator events (ph "i", name "[memory]") with the columns MEMORY_NUMBERS."""
         self._memory.append({"index": at + self.count, "ts": ts, "thread": self._codes("thread", thread), **numbers})
 
     def add_frames(self, at: IntColumn, name: list[str], thread: Values, ts: IntColumn, dur: IntColumn) -> None:
-        """Append calls of Python functions; drop and count those with impossible times."""
+        """Append calls of Python functions; drop and count calls with impossible times."""
         columns: _Columns = {
             "index": at + self.count,
             "ts": ts,
@@ -113,7 +113,7 @@ class EventColumns:
         return events | {"stream": np.where(original >= 0, original, events["stream"])}
 
     def part(self) -> EventPart:
-        """Return all blocks; events keep only the arguments that Kineto writes for their category."""
+        """Return all blocks as an `EventPart`; events keep only arguments that Kineto writes for their category."""
         values, events = self.values, self.events()
         on_cpu = np.array([name in CPU_CATEGORIES for name in values["category"]], np.bool_)[events["category"]]
         for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):

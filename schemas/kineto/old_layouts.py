@@ -1,11 +1,11 @@
-"""Convert events of other writers and of PyTorch 1.8 to 1.12 to PyTorch's current form.
+"""Convert events from other writers and from PyTorch 1.8 to 1.12 to PyTorch's current format.
 
 - PyTorch 1.8 to 1.12: categories "Operator", "Runtime", "Kernel", "Memcpy", "Memset"; threads as texts ("stream 7");
-  ids in lower case; annotations of the profiler as operators (libkineto/src/output_json.cpp of 2021).
-- Begin and end (phases "B" and "E") instead of an event with a duration.
-- Times as texts.
-- PyTorch's profiler before Kineto: processes "CPU functions" and "CUDA functions", no categories.
-- Ascend devices (torch_npu): tasks of the device without category, and flows "async_npu" to them from operators.
+  id names in lower case; profiler annotations recorded as operators (libkineto/src/output_json.cpp of 2021).
+- Begin and end events (phases "B" and "E") instead of one event with a duration.
+- Times written as strings.
+- PyTorch's profiler before Kineto: processes "CPU functions" and "CUDA functions", and no categories.
+- Ascend devices (torch_npu): device tasks without a category, and flows "async_npu" from operators to device tasks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .kineto_events import EventPart
 
 Fields = dict[str, msgspec.Raw]
 
-# Old categories of duration events, in lower case, and their current names.
+# Current names of old categories of duration events (in lower case).
 _CATEGORIES = {
     "operator": "cpu_op",
     "runtime": "cuda_runtime",
@@ -36,7 +36,7 @@ _CATEGORIES = {
 }
 _FLOWS = {"async": LAUNCH_FLOW, "async_npu": LAUNCH_FLOW, "forward_backward": "fwdbwd"}
 _NPU = "ascend hardware"
-# Processes in lower case, and the category of their events.
+# Category of all events in a process, by process name in lower case.
 _PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel"}
 _ARGUMENTS = {"external id": "External id", "Input dims": "Input Dims", "inDevice": "device", "Stream Id": "stream"}
 _PROPERTIES = {
@@ -45,9 +45,9 @@ _PROPERTIES = {
     "multiProcessorCount": "numSms",
     "maxThreadsPerMultiProcessor": "maxThreadsPerMultiprocessor",
 }
-# Start of the names of PyTorch's own annotations. A user's annotation looks like an operator.
+# Prefixes of PyTorch's own annotations. A user annotation cannot be distinguished from an operator.
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(DataLoader\)#")
-# Tasks of an Ascend device that do no work.
+# Tasks of Ascend devices that do not do any work.
 _NPU_WAITS = frozenset({"EVENT_WAIT", "EVENT_RECORD", "NOTIFY_WAIT", "NOTIFY_RECORD"})
 _RENAMED = _CATEGORIES.keys() - _CATEGORIES.values()
 _OLD = re.compile(
@@ -62,7 +62,7 @@ _decode = msgspec.json.Decoder(Fields).decode
 
 
 def may_be_old(parts: Iterable[EventPart]) -> bool:
-    """Return True if events may have another layout; `is_old` decides, but reads the whole text."""
+    """Return True if events may have an old layout. `is_old` gives the final answer, but reads the whole text."""
     for part in parts:
         categories = set(part.values["category"])
         if part.phases["B"] or part.phases["E"] or "" in categories:
@@ -87,7 +87,7 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """Return the events in the current form, each in its place, and the number of begins that got an end."""
+    """Return the events in the current format at their old positions, and the number of closed begin events."""
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
         phase = _phase(text)
@@ -102,7 +102,7 @@ def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
 
 
 class _Edge(NamedTuple):
-    """A begin or an end, with its time in µs; `args` of an end are added to the event."""
+    """A begin or end event with its time in µs; `args` of the end are added to the converted event."""
 
     ts: Decimal
     event: int
@@ -113,7 +113,7 @@ class _Edge(NamedTuple):
 
 
 def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
-    """Return duration (µs) and arguments by begin: an end closes the last open begin of its name, if it has one."""
+    """Return duration (µs) and arguments per begin event; an end with a name closes the last begin with that name."""
     waiting: dict[Any, list[_Edge]] = defaultdict(list)
     ends: dict[int, tuple[Decimal, Fields]] = {}
     for edge in sorted(edges, key=lambda edge: edge.ts):
@@ -122,7 +122,7 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
             waiting[edge.place, edge.name].append(edge)
             continue
         begins = waiting[edge.place if edge.name is None else (edge.place, edge.name)]
-        while begins and begins[-1].event in ends:  # closed through the other list
+        while begins and begins[-1].event in ends:  # already closed through the other list
             begins.pop()
         if begins:
             begin = begins.pop()
@@ -132,9 +132,9 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 
 class _DeviceTasks:
     def __init__(self) -> None:
-        self.processes: dict[bytes, str] = {}  # names by undecoded id
-        self.flows: dict[bytes, int] = {}  # number by undecoded id (a time in ns), from 1, since launch ids are small
-        self.launches: dict[tuple[bytes, ...], int] = {}  # number of the flow that ends at a process, thread and time
+        self.processes: dict[bytes, str] = {}  # process names by undecoded id
+        self.flows: dict[bytes, int] = {}  # small numbers from 1, by undecoded id (a time in ns)
+        self.launches: dict[tuple[bytes, ...], int] = {}  # number of the flow, by process, thread and time of its end
 
     def look_at(self, phase: Any, event: Fields) -> None:
         if phase == "M" and _value(event, "name") == "process_name":
@@ -150,7 +150,7 @@ class _DeviceTasks:
         name = process if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
         if name.lower() != _NPU:
             return _PROCESSES.get(name.lower())
-        args.setdefault("device", _raw(0))  # files have one device, without its number
+        args.setdefault("device", _raw(0))  # such files have one device and do not record its number
         if launch := self.launches.get((*_place(event), bytes(event.get("ts", b"")))):
             args["correlation"] = _raw(launch)
         task = str(_value(args, "Task Type"))

@@ -1,7 +1,7 @@
-"""Split Kineto traces that hold several processes: launch ids and flow ids are unique per process only.
+"""Split Kineto traces that contain several processes, because launch ids and flow ids are only unique per process.
 
-SGLang writes a label before every process id ("[TP00] 100"), TraceLens adds a multiple of a power of ten, our own files
-use the rank as process id, other tools change nothing.
+SGLang prefixes process ids with a label ("[TP00] 100"), TraceLens adds a multiple of a power of ten, files of etplus
+use the rank as the process id, and other tools keep the ids.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .corrections import with_launch_numbers
 from .kineto_events import RANKS
 from .read_kineto import KinetoTrace
 
-# Keys of a header's `distributedInfo` that describe one process; merging tools keep the first process's values.
+# Keys in `distributedInfo` that describe a single process; merging tools keep the values of the first process.
 _OF_ONE_RANK = ("rank", "pg_config")
 _NUMBERED = re.compile(r"([A-Za-z]*)[ _-]?(\d{1,9})")
 _Table = TypeVar("_Table")
 
 
 def processes_of(kineto: KinetoTrace) -> list[ProcessRank]:
-    """Return the processes of a merged trace by rank, [] for a trace of one process; see `ProcessOwners`."""
+    """Return the processes of a merged trace by rank, [] if the trace has a single process; see `ProcessOwners`."""
     if len({process for process, _ in kineto.events.threads}) < 2:
         return []
     owners = ProcessOwners(kineto)
@@ -59,7 +59,7 @@ def one_process(
     et_pid: int | None = None,
     et_rank: int | None = None,
 ) -> KinetoTrace:
-    """Return the trace, or one process of a merged trace; the ET's process and rank count if several are left."""
+    """Return the trace, or one process of a merged trace. If several match, the process and rank of the ET decide."""
     ranks = processes_of(kineto)
     if not ranks:
         return kineto
@@ -70,7 +70,7 @@ def one_process(
 
 
 def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[int]]) -> list[int]:
-    """Return the processes' ranks: from our own header or labels, else in order of devices and process ids."""
+    """Return the rank of each process: from the header of etplus, or labels, else in order of device and process id."""
     stated, pids = kineto.header_value(RANKS), [label.number for label in labels]
     if isinstance(stated, dict) and all(str(pid) in stated for pid in pids):
         return pids
@@ -118,7 +118,7 @@ def _numbered(thread: tuple[int | str, int | str]) -> tuple[int | str, int | str
 
 
 def _header(kineto: KinetoTrace, pid: int) -> dict[str, msgspec.Raw]:
-    """Return the header of a process: in our own files its own part, else without the keys of a single process."""
+    """Return the header of a process: its part of the header in files of etplus, else without keys of one process."""
     stated = kineto.header_value(RANKS)
     own = stated.get(str(pid)) if isinstance(stated, dict) else None
     info = {key: value for key, value in kineto.distributed_info.items() if key not in _OF_ONE_RANK}
@@ -134,16 +134,16 @@ def _taken(table: _Table, rows: IntColumn) -> _Table:
 
 
 _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
-# Names of calls that only the main process of a rank makes, never its children.
+# Names of calls that only the main process of a rank makes, not its child processes.
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
-_SKEW_NS = 20_000  # Clocks of host and device may differ by this: a kernel may seem to start before its launch.
-# Least share of GPU events with a fitting launch: if place or device also show the process, and if launches alone do.
-# # Some events were launched before the recording, so not all can fit.
+_SKEW_NS = 20_000  # Maximum clock difference of host and device: a kernel may seem to start before its launch.
+# Minimum share of GPU events with a matching launch: if place or device confirm the process, and if only launches do.
+# Some events were launched before the recording, so not all events can match.
 _MOST, _NEARLY_ALL = 0.75, 0.95
 
 
 class Label(NamedTuple):
-    """A process id in parts: "[TP00] 100" is "[TP00] " and 100. The number is −1 for a name such as "Spans"."""
+    """A parsed process id: "[TP00] 100" becomes "[TP00] " and 100. The number is −1 for a name such as "Spans"."""
 
     prefix: str
     number: int
@@ -157,13 +157,13 @@ class Label(NamedTuple):
 
 
 class ProcessOwners:
-    """The ranks of a trace and their events. A child (a DataLoader worker) launches no GPU work, and has no steps."""
+    """The ranks of a trace and their events. Child processes (DataLoader workers) have no GPU work and no steps."""
 
     def __init__(self, kineto: KinetoTrace) -> None:
         events = self._events = kineto.events
         self._file = kineto.file
         self.code = {process: k for k, process in enumerate(dict.fromkeys(process for process, _ in events.threads))}
-        self.labels = list(map(Label.of, self.code))  # distinct process ids, in parts
+        self.labels = list(map(Label.of, self.code))  # parsed distinct process ids
         self.of_thread = np.array([self.code[process] for process, _ in events.threads], np.int64)
         self._runtime = events.runtime_mask()
         self._on_host = events.mask(CPU_CATEGORIES) | self._runtime
@@ -185,10 +185,10 @@ class ProcessOwners:
         calls = self._on_host & matching(events.name, events.names, _OF_A_RANK.match)
         operators = distinct(self._process[self._runtime | events.mask(frozenset({"cpu_op"}))])
         found = distinct(self._process[launches | calls])
-        found = found[np.isin(found, operators)]  # drops processes that have only annotations
+        found = found[np.isin(found, operators)]  # drops processes with annotations only
         labels = [(self.labels[code], code) for code in self._hosts.tolist()]
         labeled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
-        if len(labeled) > 1:  # labels tell ranks apart, even ranks without launches and steps
+        if len(labeled) > 1:  # labels identify ranks, even ranks without launches or steps
             known = {self.labels[code].prefix for code in found.tolist()}
             more = [code for prefix, code in labeled.items() if prefix not in known]
             found = distinct(np.append(found, np.array(more, np.int64)))
@@ -204,22 +204,20 @@ class ProcessOwners:
             self._by_launches(owner, gpu)
             self._by_device(owner, gpu)
             if unknown := int(np.count_nonzero(owner[gpu] < 0)):
-                problem = (
-                    f"holds {len(self.ranks)} processes; which of them launched {unknown:,} GPU events is not known"
-                )
-                raise TraceFormatError(self._file, "", problem, "give the files of the processes themselves")
+                problem = f"contains {len(self.ranks)} processes, and the process of {unknown:,} GPU events is unknown"
+                raise TraceFormatError(self._file, "", problem, "give the separate files of the processes")
             found = np.maximum(self._of_lanes(owner)[self._process[lost]], 0)
         owner[lost] = np.where(owner[lost] < 0, found, owner[lost])
         return owner
 
     @cached_property
     def of_processes(self) -> IntColumn:
-        """Position of the rank that owns all events of a process, by process; −1 for several."""
+        """Position of the rank that owns all events of each process; −1 if several ranks share a process."""
         return self._of_lanes(self.of_events)
 
     @cached_property
     def _of_processes(self) -> IntColumn:
-        """Rank by process: itself, the rank with its label, or its parent; −1 for none."""
+        """Rank of each process: the process itself, the rank with its label, or the parent process; −1 for none."""
         owner = inverse_positions(len(self.labels), self.ranks)
         prefixes = [self.labels[code].prefix for code in self.ranks.tolist()]
         for code in np.flatnonzero(owner < 0).tolist():
@@ -250,7 +248,7 @@ class ProcessOwners:
         parts = [gpu[of[gpu] == rank] for rank in range(len(self.ranks))]
         fitting = sum(np.count_nonzero(self._fits(owner, part, rank)) for rank, part in enumerate(parts))
         known = np.count_nonzero(np.isin(events.correlation[gpu], events.correlation[self._runtime]))
-        whole = not len(gpu) or all(map(len, parts))  # else the GPU events of all ranks are in one place
+        whole = not len(gpu) or all(map(len, parts))  # False if the GPU events of all ranks are together
         return of[rows] if whole and fitting >= _MOST * known else None
 
     def _lanes(self, owner: IntColumn, gpu: IntColumn) -> list[IntColumn]:
@@ -259,7 +257,7 @@ class ProcessOwners:
         return [lost[self._process[lost] == code] for code in codes]
 
     def _by_launches(self, owner: IntColumn, gpu: IntColumn) -> None:
-        """Assign a device's events to the rank that launched nearly all; events of shared devices to their only fit."""
+        """Assign the events of a device to the rank that launched nearly all; on shared devices, to the only match."""
         lanes = self._lanes(owner, gpu)
         for rows in lanes:
             fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])

@@ -1,6 +1,6 @@
-"""Read Kineto traces (Chrome trace JSON of the PyTorch profiler) into numpy columns, arguments undecoded.
+"""Read Kineto traces (Chrome trace JSON from the PyTorch profiler) into numpy columns, with undecoded arguments.
 
-Files of 2022-23 have integer µs since the epoch; files since 2024 have µs with three decimals relative to
+Files from 2022-23 have integer µs since the epoch; files since 2024 have µs with three decimals, relative to
 `baseTimeNanoseconds`.
 """
 
@@ -35,14 +35,14 @@ from .kineto_decode import read_events
 from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
-_WORTH_A_PROCESS = 1000  # Events that one piece of work reads.
+_WORTH_A_PROCESS = 1000  # Number of events per piece of parallel work.
 
 T = TypeVar("T")
 
 
 class EventTexts(Protocol):
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the texts of events by index: objects with at least `args`."""
+        """Return the JSON objects of events by index; they have at least `args`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class EventRecords:
         return self.read(index, lambda text: bytes(_decode_only_args(text).args))
 
     def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
-        """Yield index and text of all events of some categories, also of events that are not in the table."""
+        """Yield the index and text of all events in these categories, including events that are not in the table."""
         texts, marks = self.texts, [f'"{category}"'.encode() for category in sorted(categories)]
         if isinstance(texts, RecordTexts):
             texts = SomeRecordTexts(texts, np.arange(len(texts)))
@@ -76,7 +76,7 @@ class EventRecords:
 
 @dataclass(frozen=True)
 class EventTable:
-    """Duration events (ph "X") in file order, one entry per event; −1 for a number that is not recorded."""
+    """Duration events (ph "X") in file order, one entry per event; numbers are −1 if not recorded."""
 
     index: IntColumn  # position in `traceEvents`
     ts: IntColumn  # ns, relative to `KinetoTrace.base_time_ns`
@@ -88,7 +88,7 @@ class EventTable:
     external_id: IntColumn
     rf_id: IntColumn  # `Record function id`; 0 if the ET observer was off
     seq: IntColumn
-    stream: IntColumn  # in a CUDA graph the executing stream
+    stream: IntColumn  # for CUDA graphs, the stream that executed the event
     device: IntColumn
     categories: list[str]
     names: list[str]
@@ -102,7 +102,7 @@ class EventTable:
 
     @cached_property
     def end(self) -> IntColumn:
-        """Ns; an unfinished event ends at its start."""
+        """End times in ns; an unfinished event ends at its start."""
         end: IntColumn = self.ts + np.maximum(self.dur, 0)
         return end
 
@@ -111,7 +111,7 @@ class EventTable:
         return self.records.args(self.index[rows])
 
     def read(self, rows: IntColumn, of: Callable[[bytes], T]) -> list[T]:
-        """Apply a function to the texts of events: objects with at least `args`."""
+        """Apply a function to the JSON objects of events, which have at least `args`."""
         return self.records.read(self.index[rows], of)
 
     @property
@@ -134,21 +134,21 @@ class FlowTable:
     """Flow events (ph "s" and "f") in file order."""
 
     start: npt.NDArray[np.bool_]  # True for "s"
-    category: Codes  # code as in `EventTable` ("ac2g", "fwdbwd", …)
-    id: IntColumn  # −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`
+    category: Codes  # code into `EventTable.categories` ("ac2g", "fwdbwd", …)
+    id: IntColumn  # −1 for none; "ac2g" ids below `GRAPH_ARROW` equal the correlation
     ts: IntColumn  # ns
-    thread: Codes  # code as in `EventTable`
+    thread: Codes  # code into `EventTable.threads`
 
 
 @dataclass(frozen=True)
 class FrameTable:
     """Calls of Python functions and module forwards (recorded with_stack=True) in file order."""
 
-    index: IntColumn  # position in `traceEvents`, negative if the call has no text there
+    index: IntColumn  # position in `traceEvents`, negative for a call without a text in the file
     ts: IntColumn  # ns
     end: IntColumn  # ns
-    name: Codes  # code into the table's own `names`
-    thread: Codes  # code into the table's own `threads`
+    name: Codes  # code into `names` of this table
+    thread: Codes  # code into `threads` of this table
     names: list[str]  # "train.py(12): step", "nn.Module: Linear_0"
     threads: list[tuple[int | str, int | str]]
 
@@ -172,8 +172,8 @@ class MemoryTable:
     thread: Codes  # code into `EventTable.threads`
     bytes: IntColumn  # allocated, or freed if negative
     address: IntColumn  # −1 if not recorded
-    allocated: IntColumn  # bytes of the device's allocator after the event, −1 if not recorded
-    reserved: IntColumn  # the same
+    allocated: IntColumn  # total of the device's allocator after the event in bytes, −1 if not recorded
+    reserved: IntColumn  # like `allocated`, for reserved memory
     device_type: IntColumn  # value of c10::DeviceType
     device: IntColumn  # −1 for the CPU
 
@@ -196,9 +196,9 @@ class KinetoTrace:
     event_count: int  # length of `traceEvents`
     events: EventTable
     flows: FlowTable
-    losses: tuple[Loss, ...] = ()  # repairs and losses of tolerant reading
+    losses: tuple[Loss, ...] = ()  # repairs and losses from tolerant reading
     account: EventAccount = field(default_factory=EventAccount)
-    # (m, 2), rows of an operator and of a reader of its output, if recorded
+    # (m, 2), pairs of an operator's row and the row of an operator that reads its output, if recorded
     data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
     machine_pids: tuple[int, ...] = ()  # process ids of all ranks recorded together
@@ -206,14 +206,14 @@ class KinetoTrace:
     frames: FrameTable = field(default_factory=FrameTable.none)
 
     def header_value(self, key: str) -> Any:
-        """Return a decoded header field, None if missing or unreadable; integers beyond 64 bits are floats."""
+        """Return a decoded header field, None if missing or unreadable; integers beyond 64 bits become floats."""
         with contextlib.suppress(KeyError, *UNREADABLE):
             return _of_64_bits(msgspec.json.decode(self.header[key]))
         return None
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """Sentences on repairs, losses and events that were left out."""
+        """Sentences about repairs, losses and dropped events."""
         unreadable = sum(loss.count for loss in self.losses if loss.kind == "dropped_record")
         left_out = self.account.warning(unreadable)
         return (*damage_of(self), *([f"{PurePath(self.file).name}: {left_out}"] if left_out else []))
@@ -225,14 +225,14 @@ class KinetoTrace:
 
     @property
     def modern(self) -> bool:
-        """True if a GPU event's `External id` is the id of its launching operator (files since 2024)."""
+        """True if `External id` of a GPU event is the id of the launching operator (files since 2024)."""
         return "baseTimeNanoseconds" in self.header
 
 
 def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
-    """Read a Kineto trace of any generation, or a Perfetto trace; `modules`: list "nn.Module: …" among the events.
+    """Read a Kineto trace of any version, or a Perfetto trace; with `modules`, events include "nn.Module: …" calls.
 
-    `strict` refuses a broken file instead of recovering its readable part.
+    `strict` refuses broken files instead of recovering the readable part.
     """
     return parse_kineto(open_text(source, progress=progress), strict=strict, progress=progress, modules=modules)
 
@@ -252,7 +252,7 @@ def parse_kineto(
 
 
 def _as_object(blob: Blob[Text]) -> Blob[Text]:
-    """Wrap a trace in Chrome's array form into an object; its closing bracket may be missing."""
+    """Wrap a trace in Chrome's array format into an object; the closing bracket may be missing."""
     array = blob.data[:].strip()
     if not array.endswith(b"]"):
         array = array.rstrip(b",") + b"]" if array.rstrip(b",").endswith(b"}") else array
@@ -262,7 +262,7 @@ def _as_object(blob: Blob[Text]) -> Blob[Text]:
 def _read(document: Document, modules: bool) -> KinetoTrace:
     array = None if document.lenient else locate(document.text, "traceEvents")
     if array is not None:
-        with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser reports which
+        with contextlib.suppress(*UNREADABLE):  # a broken event or an unusual layout: the parser reports the error
             check_utf8(document.text[: array.body])
             check_utf8(document.text[array.end :])
             parts = list(document.parts(array, partial(read_events, modules=modules)))
@@ -310,7 +310,7 @@ def _build(
     repeated = drop_repeated(kept, texts, tables["category"].values)
     account = account_for(parts, kept, tables["category"].values, pairs=pairs, repeated=repeated)
     if not account.read.keys() - {"flow"}:
-        problem = f"nothing in it is of a kind that etplus reads; it has {account.found}"
+        problem = f"no events of a kind that etplus reads, only {account.found}"
         raise TraceFormatError(name, "", problem, "give the trace that torch.profiler exported")
     events, flows, memory, frames = kept.values()
     if base == 0 and known and "baseTimeNanoseconds" in header:
@@ -335,11 +335,11 @@ def _build(
     )  # fmt: skip
 
 
-_DEEPEST = 50  # Deeper values are dropped: they only serve to break readers, and orjson refuses 254 levels.
+_DEEPEST = 50  # Deeper values are dropped: real files do not have them, and orjson refuses 254 levels.
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:
-    """Return a value that can be encoded again: large integers as floats, None if infinite or too deep."""
+    """Return a value that can be encoded again: large integers become floats, infinite and too deep values None."""
     if level > _DEEPEST:
         return None
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Nsight Systems exports (`nsys export --type sqlite`): one `KinetoTrace` per process and GPU."""
+"""Read Nsight Systems exports (`nsys export --type sqlite`) as one `KinetoTrace` per process and GPU."""
 
 from __future__ import annotations
 

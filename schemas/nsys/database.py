@@ -1,6 +1,6 @@
-"""Read exports of Nsight Systems: a read-only SQLite database, and blocks of its rows as numpy columns.
+"""Open exports of Nsight Systems as read-only SQLite databases, and read rows in blocks as numpy columns.
 
-A table that an export lacks has no rows. Columns differ between versions, so those that a reader can do without are
+A missing table is treated as empty. Columns differ between versions, so columns that readers do not need are
 optional. Source: "SQLite Schema Reference" of the Nsight Systems User Guide,
 https://docs.nvidia.com/nsight-systems/UserGuide/index.html.
 """
@@ -36,25 +36,25 @@ _OTHERS = (
     "META_DATA_CAPTURE"
 ).split()
 _TABLES = frozenset((*_EVENTS, *_OTHERS))
-# Columns that some version of Nsight Systems does not write.
+# Columns that some versions of Nsight Systems do not write.
 _OPTIONAL = frozenset(
     (
         "correlationId endGlobalTid eventClass graphId graphNodeId srcKind dstKind memKind text textId eventId "
         "totalMemory smCount computeMajor computeMinor name"
     ).split()
 )
-_BLOCK = 1 << 14  # Rows that are in memory as Python objects at once.
+_BLOCK = 1 << 14  # Number of rows in memory as Python objects at once.
 _COPIED = 1 << 20
-# SQLite may run this many instructions: at least, per byte of the file, and between two checks. Real exports take 0.3
-# per byte; a file with cyclic pages has rows without end.
+# Limits of SQLite instructions: minimum, per byte of the file, and between two checks.
+# Real exports take 0.3 per byte; a malicious file with cyclic pages has endless rows.
 _STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
-_LONGEST = 1 << 24  # Longest value, such as a name, in bytes.
+_LONGEST = 1 << 24  # Maximum size of a value, such as a name, in bytes.
 _ROCPD = "give its trace: rocpd convert -i FILE --output-format pftrace, or record with --output-format pftrace"
 _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
 
 class Database:
-    """The tables of an export; all methods raise TraceFormatError for a missing column or a value of another type."""
+    """The tables of an export; methods raise TraceFormatError for missing columns and values of the wrong type."""
 
     def __init__(self, name: str, connection: sqlite3.Connection) -> None:
         self.name, self.table = name, ""
@@ -67,15 +67,15 @@ class Database:
         }
         if not any(table in self._columns for table in _EVENTS):
             if any(table.startswith("rocpd_") for (table,) in named):
-                raise TraceFormatError(name, "", "this is a database of rocprofv3 (rocpd)", _ROCPD)
-            problem = f"a SQLite database without a table of Nsight Systems ({', '.join(_EVENTS[:3])}, …)"
-            raise TraceFormatError(name, "", problem, "give what nsys export --type sqlite has written")
+                raise TraceFormatError(name, "", "this is a database from rocprofv3 (rocpd)", _ROCPD)
+            problem = f"a SQLite database without tables from Nsight Systems ({', '.join(_EVENTS[:3])}, …)"
+            raise TraceFormatError(name, "", problem, "give the output of nsys export --type sqlite")
 
     def has(self, table: str) -> bool:
         return table in self._columns
 
     def numbers(self, table: str, columns: Sequence[str], where: str = "1", *values: int) -> dict[str, IntColumn]:
-        """Return columns of integers, −1 for NULL and missing optional columns, in row order; `where` is SQL."""
+        """Return integer columns in row order, with −1 for NULL and for missing optional columns; `where` is SQL."""
         parts = [self.integers(rows, columns) for rows in self.rows(table, columns, where, *values)]
         parts = parts or [np.zeros((0, len(columns)), np.int64)]
         return {name: np.concatenate([part[:, k] for part in parts]) for k, name in enumerate(columns)}
@@ -83,7 +83,7 @@ class Database:
     def rows(
         self, table: str, columns: Sequence[str], where: str = "1", *values: int
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield blocks of rows; a number that is NULL or in a missing optional column is −1, a text None."""
+        """Yield blocks of rows; for NULL and missing optional columns, numbers are −1 and texts None."""
         if not self.has(table):
             return
         self.table = table
@@ -109,7 +109,7 @@ class Database:
         return found
 
     def names(self, ids: IntColumn) -> dict[int, str]:
-        """Return the values of `StringIds` by id. Raise TraceFormatError for unknown ids."""
+        """Return the strings with these ids from `StringIds`. Raise TraceFormatError for unknown ids."""
         table, found = self.table, self.strings(ids)
         lacking = [number for number in distinct(ids).tolist() if number not in found]
         if lacking:
@@ -143,7 +143,7 @@ class Database:
 
 
 def is_nsys(source: Source | Blob[Text]) -> bool:
-    """Return True for a SQLite database, gzipped or not; False if it cannot be opened (its reader reports that)."""
+    """Return True for a SQLite database, gzipped or not; False if it cannot be opened, which its reader reports."""
     if isinstance(source, Blob):
         return is_sqlite(source.data[:_BLOCK])
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -158,8 +158,8 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
 
 @contextlib.contextmanager
 def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
-    """Open an export for reading; gzipped data and bytes become a temporary file meanwhile."""
-    import sqlite3  # every link asks `is_nsys`, few open one
+    """Open an export for reading; gzipped files and bytes are first written to a temporary file."""
+    import sqlite3  # late import: most links do not open a database
 
     with contextlib.ExitStack() as stack:
         name, path = _file_of(source, stack, progress)
@@ -203,7 +203,7 @@ def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress:
     blob = source if isinstance(source, Blob) else open_text(source, progress=progress)
     if blob.broken_at is not None:
         problem = f"the gzip stream is damaged at byte {blob.broken_at}"
-        raise TraceFormatError(blob.name, "", problem, "copy the file again; a cut database cannot be read")
+        raise TraceFormatError(blob.name, "", problem, "copy the file again; a truncated database cannot be read")
     target = Path(stack.enter_context(TemporaryDirectory(prefix="etplus-")), "export.sqlite")
     _copy(blob.name, blob.data, target)
     return blob.name, target
@@ -212,7 +212,7 @@ def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress:
 def _copy(name: str, text: Text, target: Path) -> None:
     free = shutil.disk_usage(target.parent).free
     if len(text) > free:
-        problem = f"unpacks to {size_text(len(text))}, and {size_text(free)} are free in {target.parent.parent}"
+        problem = f"unpacks to {size_text(len(text))}, but only {size_text(free)} are free in {target.parent.parent}"
         raise TraceFormatError(name, "", problem, "free some space, or set TMPDIR")
     with target.open("wb") as file:
         for at in range(0, len(text), _COPIED):
@@ -220,14 +220,14 @@ def _copy(name: str, text: Text, target: Path) -> None:
 
 
 GPU_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
-# A `globalPid` or `globalTid` divided by this is the process with its machine; the remainder is the process or thread
-# id.
+# Divisor of `globalPid` and `globalTid`: the quotient identifies the process and its machine,
+# and the remainder is the process or thread id.
 PROCESS = 0x1000000
 _CPU_TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
 
 
 class NsysRank(FileRank):
-    """A process and one of its GPUs in an export; accepted instead of a path."""
+    """A process in an export, and one of its GPUs; readers accept it instead of a path."""
 
 
 def find_ranks(source: Source) -> list[NsysRank]:
@@ -236,7 +236,7 @@ def find_ranks(source: Source) -> list[NsysRank]:
 
 
 def ranks_of(database: Database, path: str) -> list[NsysRank]:
-    """Return the ranks of an open export; processes without GPU work count only if no process has any."""
+    """Return the ranks of an open export; processes without GPU work are only included if none has GPU work."""
     found = {pair for table in GPU_TABLES for pair in database.pairs(table, f"globalPid / {PROCESS}", "deviceId")}
     if not found:
         found = {pair for table in _CPU_TABLES for pair in database.pairs(table, f"globalTid / {PROCESS}", "-1")}

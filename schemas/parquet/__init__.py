@@ -1,4 +1,4 @@
-"""A trace as columns on disk: a folder of Parquet files that DuckDB, polars, pandas and Spark can read."""
+"""Store traces as columns: folders of Parquet files that DuckDB, polars, pandas and Spark can read."""
 
 from __future__ import annotations
 

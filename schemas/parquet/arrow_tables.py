@@ -1,4 +1,4 @@
-"""The tables of a trace in Arrow's form, for Parquet files and SQL."""
+"""Convert the tables of a trace to Arrow, for Parquet files and SQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..execution_trace.arguments import tensor_members
 from . import stored_tables as layout
 from .stored_tables import described, nulls, stored_name
 
-_MOST_BYTES = 2**31 - 1  # Maximum size of the texts of an Arrow array.
+_MOST_BYTES = 2**31 - 1  # Maximum total size of the strings in an Arrow array.
 
 
 def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
@@ -34,7 +34,7 @@ def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
 
 
 def arrow_bytes(values: Sequence[bytes | None]) -> Any:
-    """Return bytes as an Arrow array, in several chunks if they exceed 2 GB."""
+    """Return byte strings as an Arrow array, in several chunks if they exceed 2 GB."""
     arrow, ends = library("pyarrow"), _ends([value or b"" for value in values])
     if ends[-1] > _MOST_BYTES:
         return arrow.array(values, arrow.binary())
@@ -63,14 +63,14 @@ VERSION = {"etplus_columns": str(layout.FORMAT)}  # Metadata of every table.
 
 
 class ArrowTables:
-    """The tables of a trace, made on demand; with `spans`, also the place of each row's record in the ET+ text."""
+    """The tables of a trace, created on demand; `spans` adds the position of each row's record in the ET+ text."""
 
     def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:
         self.trace, self._spans = trace, spans
         self._arrow = library("pyarrow")
 
     def table(self, name: str) -> Any:
-        """Return one of `TABLES`, except the records, as a `pyarrow.Table`."""
+        """Return a table of `TABLES` as a `pyarrow.Table`; not for the records."""
         kinds = {table: kind for kind, table in layout.ROW_TABLES.items()}
         columns: dict[str, Any] = self._rows(kinds[name]) if name in kinds else getattr(self, f"_{name}")()
         own = layout.MEMORY if name == "memory" else {}
@@ -258,5 +258,5 @@ class ArrowTables:
 
 
 def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:
-    """Return a column at some positions, −1 for missing positions."""
+    """Return the values of a column at the given positions, −1 for missing positions."""
     return scatter(len(at), at >= 0, column[at[at >= 0]].astype(np.int64))

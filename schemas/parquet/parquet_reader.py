@@ -1,4 +1,4 @@
-"""Read a trace that was written as Parquet files: columns at once, texts of rows on demand."""
+"""Read traces stored as Parquet files: columns are read immediately, texts of rows on demand."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _UNFIT = (KeyError, IndexError, ValueError, TypeError, OverflowError, *UNREADABL
 
 @gc_disabled()
 def read_parquet(path: str | os.PathLike[str] | StoredRank, *, rank: int | None = None) -> Trace:
-    """Read a trace from a folder of Parquet files; `rank` chooses one of several."""
+    """Read a trace from a folder of Parquet files; `rank` chooses one of several ranks."""
     ranks = [path] if isinstance(path, StoredRank) else stored_ranks(path)
     wanted = [found for found in ranks if rank in (None, found.rank)]
     if ranks and len(wanted) != 1:
@@ -59,18 +59,18 @@ def read_meta(place: Place, name: str) -> layout.Meta:
     except OSError as error:
         raise TraceFormatError(name, META, f"cannot be read ({error.strerror})", _SPOILT) from None
     except UNREADABLE as error:
-        raise TraceFormatError(name, META, f"no trace as columns ({error})", _SPOILT) from None
+        raise TraceFormatError(name, META, f"not a trace stored as columns ({error})", _SPOILT) from None
     if meta.etplus_columns != layout.FORMAT:
-        raise TraceFormatError(name, META, f"version {meta.etplus_columns} of the form", "write it again")
+        raise TraceFormatError(name, META, f"unsupported format version {meta.etplus_columns}", "write it again")
     if len(set(meta.names)) < len(meta.names) or len(set(meta.categories)) < len(meta.categories):
-        raise TraceFormatError(name, META, "names a text twice", _SPOILT)
+        raise TraceFormatError(name, META, "contains a duplicate name", _SPOILT)
     if not set(layout.TABLES[:-1]) <= set(meta.digests):
-        raise TraceFormatError(name, META, "does not name all tables", _SPOILT)
+        raise TraceFormatError(name, META, "does not list all tables", _SPOILT)
     return meta
 
 
 def check_table(place: Place, table: str) -> None:
-    """Refuse a table's file that changed since it was written."""
+    """Raise TraceFormatError if the file of a table has changed since it was written."""
     path = place.of(table)
     try:
         known = msgspec.json.decode(place.meta.read_bytes(), type=layout.StoredDigests).digests
@@ -81,7 +81,9 @@ def check_table(place: Place, table: str) -> None:
     except OSError as error:
         raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
     except UNREADABLE as error:
-        raise TraceFormatError(os.fspath(place.folder), META, f"no trace as columns ({error})", _SPOILT) from None
+        raise TraceFormatError(
+            os.fspath(place.folder), META, f"not a trace stored as columns ({error})", _SPOILT
+        ) from None
     if found.hexdigest() != known.get(table):
         raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
 
@@ -97,14 +99,14 @@ class _FolderReader:
         try:
             return self._trace()
         except (*_UNFIT, self.arrow.ArrowException) as error:
-            problem = f"its tables do not fit together ({type(error).__name__})"
+            problem = f"its tables are inconsistent ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
         finally:
-            self.arrow.default_memory_pool().release_unused()  # decoding took twice the trace's memory
+            self.arrow.default_memory_pool().release_unused()  # decoding took twice the memory of the trace
 
     def _trace(self) -> Trace:
         meta = self.meta
-        self._content(layout.EXCHANGES)  # only checked: the trace has its sources
+        self._content(layout.EXCHANGES)  # only checked: the trace has the data
         builder = TraceBuilder(self.name)
         builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
         tables = {kind: self._table(table) for kind, table in layout.ROW_TABLES.items()}
@@ -147,7 +149,7 @@ class _FolderReader:
         )  # fmt: skip
 
     def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]] | tuple[()]:
-        """Return for each row a code of its launch arguments (−1 for none), and these; () for older folders."""
+        """Return each row's code of its launch arguments (−1 for none), and the arguments; () for older folders."""
         if "launch_args" not in device.column_names:
             return ()
         table = StringTable()
@@ -259,7 +261,7 @@ class _Text:
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
         begin, end = begin - self._begin[first], end - self._begin[first]
         found = [b""] * len(first)
-        for (piece, until), at in grouped(first, last):  # rows in order of time alternate between pieces
+        for (piece, until), at in grouped(first, last):  # rows in order of time may alternate between pieces
             text = b"".join(map(self._piece, range(piece, until + 1)))
             for row, b, e in zip(at.tolist(), begin[at].tolist(), end[at].tolist(), strict=True):
                 found[row] = text[b:e]
@@ -280,7 +282,7 @@ class _Text:
 
 @lru_cache(maxsize=_PIECES_KEPT)
 def _piece_of(path: Path, number: int, digest: str) -> bytes:
-    """Return a piece of a text. The file is closed again, because a job may have 10,000."""
+    """Read a piece of a text. The file is closed afterwards, because a job may have 10,000 files."""
     with library("pyarrow.parquet").ParquetFile(path) as file:
         text: bytes = file.read_row_group(number).column("text")[0].as_py()
     if hashlib.blake2b(text, digest_size=16).hexdigest() != digest:
@@ -307,16 +309,16 @@ class _Header(Mapping[str, msgspec.Raw]):
 
 @dataclass(frozen=True)
 class _Stored:
-    """The records of a stored trace; the text of row i is from `start[i]` to `end[i]`."""
+    """The records of a stored trace; the text of row i extends from `start[i]` to `end[i]`."""
 
     text: _Text
     start: IntColumn
     end: IntColumn
-    code: IntColumn  # signature by row, −1 for none
-    signatures: Sequence[bytes]  # texts by code
-    sizes: IntColumn  # bytes by row, −1 if it is not a copy
+    code: IntColumn  # signature code by row, −1 for none
+    signatures: Sequence[bytes]  # signature texts by code
+    sizes: IntColumn  # size in bytes by row, −1 if the row is not a copy
     launch: IntColumn | None = None  # code of the launch arguments by row, −1 for none; None for older folders
-    launches: Sequence[bytes] = ()  # texts by code
+    launches: Sequence[bytes] = ()  # launch argument texts by code
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.text.parts(self.start[rows], self.end[rows])
@@ -327,7 +329,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors by signature, and (last) of a node without one; kept for parts of the trace."""
+        """The tensors of each signature, and last of a node without a signature; shared with parts of the trace."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
@@ -352,12 +354,12 @@ def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:
 
 
 def _bytes(column: Any, binary: Any) -> list[bytes]:
-    """Return the texts of a column as bytes; a view of type `binary`, since `cast` imports the compute functions."""
+    """Return the strings of a column as bytes; uses a view, because `cast` imports Arrow's compute functions."""
     return [text for chunk in column.chunks for text in chunk.view(binary).to_pylist()]
 
 
 def _codes(column: Any, values: Sequence[str] | StringTable) -> npt.NDArray[np.int64]:
-    """Return the codes of a column of texts in a list that has all of them, or in a table."""
+    """Translate a column of strings to codes into a list, which must contain all of them, or into a table."""
     known = {} if isinstance(values, StringTable) else {value: code for code, value in enumerate(values)}
     parts = [np.zeros(0, np.int64)]
     for part in column.chunks:

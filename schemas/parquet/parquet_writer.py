@@ -1,4 +1,4 @@
-"""Write a trace as Parquet files: its columns, edges, and the ET+ file's text in pieces."""
+"""Write traces as Parquet files: columns, edges, and the text of the ET+ file in pieces."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .arrow_tables import VERSION, ArrowTables, arrow_bytes
 from .stored_folder import META
 from .stored_tables import FORMAT, RECORDS, TABLES, Meta, Place
 
-_CHUNK = 4 << 20  # Bytes of text that are packed together, and the least that is read.
-_FOREIGN = "give a folder that is not there yet, or one that etplus wrote"
+_CHUNK = 4 << 20  # Bytes of text per compressed piece, which is also the smallest unit of reading.
+_FOREIGN = "give a new folder, or a folder that etplus wrote"
 
 
 @gc_disabled()
 def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | None = None) -> list[str]:
-    """Write a trace as a folder of Parquet files that read back as the same ET+ bytes; return the files' names.
+    """Write a trace as a folder of Parquet files, from which the same ET+ bytes can be read; return the file names.
 
-    With `rank` each table is a folder with Hive partitions `rank=…`.
+    With `rank`, each table is a folder with Hive partitions `rank=…`.
     """
     check_place(folder, rank=rank)
     return _FolderWriter(trace, Place(Path(folder), rank)).write()
@@ -42,12 +42,12 @@ def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | N
 
 @gc_disabled()
 def write_rank(trace: Trace, folder: str | os.PathLike[str], rank: int) -> list[str]:
-    """Write one rank next to others, in a folder that was checked."""
+    """Write one rank next to other ranks, in a folder that `check_place` accepted."""
     return _FolderWriter(trace, Place(Path(folder), rank)).write()
 
 
 def check_place(folder: str | os.PathLike[str], *, rank: int | None = None, beside: Sequence[str] = ()) -> None:
-    """Refuse a folder that `write_parquet` would refuse, or a missing pyarrow; `beside` may also be in the folder."""
+    """Refuse a folder that `write_parquet` would refuse, or a missing pyarrow; files in `beside` are accepted."""
     library("pyarrow")
     check_folder(folder)
     try:
@@ -57,7 +57,7 @@ def check_place(folder: str | os.PathLike[str], *, rank: int | None = None, besi
     except OSError as error:
         raise UsageError(f"{os.fspath(folder)}: cannot be written ({error.strerror}); {_FOREIGN}") from None
     if there and (META if rank is None else "trace") not in there and not there & set(beside):
-        raise UsageError(f"{os.fspath(folder)}: the folder holds something else; {_FOREIGN}")
+        raise UsageError(f"{os.fspath(folder)}: the folder contains other files; {_FOREIGN}")
 
 
 class _FolderWriter:
@@ -79,7 +79,7 @@ class _FolderWriter:
     def _write(self, name: str, table: Any) -> None:
         numbers = [field.name for field in table.schema if self.arrow.types.is_integer(field.type)]
         others = [field.name for field in table.schema if field.name not in numbers]
-        encodings = dict.fromkeys(numbers, "DELTA_BINARY_PACKED")  # numbers mostly count up
+        encodings = dict.fromkeys(numbers, "DELTA_BINARY_PACKED")  # numbers mostly ascend
         packed = io.BytesIO()
         self.parquet.write_table(table, packed, compression="zstd", use_dictionary=others, column_encoding=encodings)
         self.digests[name] = _digest(packed.getbuffer())
@@ -110,7 +110,7 @@ class _FolderWriter:
                 at = offset_in(data, value)
                 header[key] = (at, at + len(memoryview(value)))
         summary = orjson.loads(bytes(root.get("etplus", b"{}")))
-        if trace.damage:  # also impossible times; the columns lack them
+        if trace.damage:  # damage includes impossible times, which the columns lack
             summary["damage"] = list(trace.damage)
         meta = Meta(
             FORMAT, len(trace), len(data), trace.names, trace.categories, trace.flat, list(trace.notes), summary,
@@ -149,5 +149,5 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
         if key in root:
             end = offset_in(data, root[key])
             for record in decode_raws(memoryview(root[key])):
-                at = data.index(b"{", end)  # only a comma and spaces are between two records
+                at = data.index(b"{", end)  # only a comma and spaces separate two records
                 yield at, (end := at + len(memoryview(record)))

@@ -1,4 +1,4 @@
-"""Folders that hold traces as columns, and their ranks, recognized without reading them."""
+"""Recognize folders with traces stored as columns, and their ranks, without reading the tables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-META = "trace.json"  # File of a rank with the data that are not in a table.
+META = "trace.json"  # File of a rank with the data that are not in tables.
 SUFFIXES = (".parquet", ".etplus")  # Suffixes of such folders.
 _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class StoredRank:
-    """One rank of several in a folder; accepted instead of a path."""
+    """One of several ranks in a folder; readers accept it instead of a path."""
 
     path: str
     rank: int
@@ -33,7 +33,7 @@ class StoredRank:
 
 
 def rank_folder(table: str, rank: int) -> str:
-    """Return the folder of a rank's table, relative to the job's: "device/rank=3"."""
+    """Return the folder of a rank's table, relative to the job's folder: "device/rank=3"."""
     return f"{table}/rank={rank}"
 
 
@@ -46,7 +46,7 @@ def is_stored(path: str | os.PathLike[str]) -> bool:
 
 
 def stored_ranks(path: str | os.PathLike[str]) -> list[StoredRank]:
-    """Return the ranks in a folder, ascending; [] for a single trace."""
+    """Return the ranks in a folder, ascending; [] if the folder stores a single trace."""
     return [StoredRank(os.fspath(path), rank) for rank in sorted(_ranks_in(Path(path)))]
 
 

@@ -1,4 +1,4 @@
-"""The Parquet files of a trace and their columns, for writer and reader."""
+"""The Parquet files of a trace and their columns, used by writer and reader."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from ..communications import COMMUNICATION_COLUMNS, kind_of_name
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, rank_folder
 
-FORMAT = 2  # Version of the stored form; a reader refuses others.
-# The text of the ET+ file in pieces, and the distinct inputs and outputs of operators.
+FORMAT = 2  # Version of the stored format; readers refuse all other versions.
+# Tables with the text of the ET+ file in pieces, and with the distinct inputs and outputs of operators.
 RECORDS, SIGNATURES = "records", "signatures"
 
-# A rank's communications for the tables of its job, and the metadata key of `StoredFacts`.
+# Table with a rank's communications, for the tables of its job; metadata key of `StoredFacts`.
 EXCHANGES, FACTS = "exchanges", "etplus_rank"
 
-ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # Tables with the rows of a trace, by kind.
+ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # Tables with the rows of a trace, by kind of row.
 TABLES = (*ROW_TABLES.values(), "edges", "communications", EXCHANGES, "memory", "steps", SIGNATURES, RECORDS)
-VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # Tables that queries see.
+VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # Tables that are visible to queries.
 
-# Columns that each table always has; others of `NODE_COLUMNS` are stored if a row has a value.
+# Columns that a table always has; other `NODE_COLUMNS` are stored if any row has a value.
 COLUMNS = {
     "calls": (
         "id parent name ts dur exclusive thread link rf_id fw_parent seq_id scope fw_tid kineto_event inter_thread_dep"
@@ -45,20 +45,20 @@ COLUMNS = {
     "device": "id parent name category ts dur stream device correlation kineto_event".split(),
     "runtime": "id parent name ts dur thread correlation kineto_event".split(),
 }
-# Columns of rows that are stored; the others follow from them.
+# Row columns that are stored; the remaining columns are derived.
 STORED = tuple(name for name in (*GIVEN_COLUMNS, "thread") if name not in ("kind", "tid"))
 
 MEMORY: dict[str, RowColumn] = {
     name: RowColumn(np.int64, none, unit, about)
     for name, none, unit, about in (
         ("ts", None, "ns", "when"),
-        ("bytes", None, "bytes", "allocated, or freed if negative"),
-        ("address", -1, "", "of the block"),
-        ("allocated", -1, "bytes", "of the device's allocator after the event"),
-        ("reserved", -1, "bytes", "of the device's allocator after the event"),
+        ("bytes", None, "bytes", "bytes allocated, or freed if negative"),
+        ("address", -1, "", "address of the block"),
+        ("allocated", -1, "bytes", "allocated by the device's allocator after the event"),
+        ("reserved", -1, "bytes", "reserved by the device's allocator after the event"),
         ("device_type", None, "", "value of c10::DeviceType"),
         ("device", -1, "", "number of the device"),
-        ("row", -1, "", "row of the innermost linked operator around it"),
+        ("row", -1, "", "row of the innermost enclosing linked operator"),
         ("kineto_event", -1, "", "index in Kineto's traceEvents"),
     )
 }
@@ -74,33 +74,33 @@ ABOUT = {
     "bytes": "size of a copy or memset",
     "args": "Kineto's arguments of an event without a row, JSON",
     "launch_args": "grid, block and so on, as Kineto writes them, JSON",
-    "signature": "code of its inputs and outputs in the table signatures",
+    "signature": "code of the inputs and outputs in the table signatures",
     "sync_dep": "ids of the GPU events that the call waits for",
     "captured_op": "captured call that launched the event when its graph was captured",
-    "captured_link": "how sure that is",
-    "captured_replay": "replay of the graph",
-    "text_at": "where the row's JSON begins in the ET+ file",
+    "captured_link": "certainty of captured_op",
+    "captured_replay": "replay of the captured graph",
+    "text_at": "offset of the row's JSON in the ET+ file",
     "text_size": "length of the row's JSON",
-    "source": "of an edge: id of the row that is waited for; of an event: source line, empty where that is not known",
+    "source": "edges: id of the row that is waited for; events: source line, empty if unknown",
     "target": "id of the row that waits",
     "kind": "kind of the dependency",
-    "op": "call that launched the event; empty where that is not known",
-    "launch": "when it was launched",
+    "op": "call that launched the event; empty if unknown",
+    "launch": "launch time of the event",
     "phase": "forward, backward, optimizer and so on",
-    "module": "module that it was launched in, or whose backward it is; empty where that is not known",
-    "counterpart": "id of the event that repeats this one, which was launched before the recording",
-    "same_module": "the counterpart is at the same place of the model",
+    "module": "module around the launch, or around its forward operator; empty if unknown",
+    "counterpart": "for an event launched before the recording: id of the later event that repeats it",
+    "same_module": "true if the counterpart is in the same module of the model",
     "step": "ordinal of the step, from 0",
     "group": "name of the process group, empty for all ranks",
     "group_number": "position of the group in the metadata of the table",
-    "peer": "other rank of a message",
-    "seq": "the recording's own number",
+    "peer": "peer rank of a message",
+    "seq": "sequence number in the recording",
     "start": "wall-clock time by the rank's clock",
     "end": "wall-clock time by the rank's clock",
-    "on_host": "whether it runs on the host",
+    "on_host": "true if the communication runs on the host",
     "code": "number of the signature",
     "text": "JSON",
-    COMM_MESSAGES: "JSON, of a kernel of several messages",
+    COMM_MESSAGES: "messages of a kernel that sends several, JSON",
 }
 _TIMES = ("launch", "start", "end")
 _UNITS = {"start": "ns", "end": "ns", "bytes": "bytes", "text_size": "bytes", "text_at": "bytes"}
@@ -109,19 +109,19 @@ assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """The part of a trace that is not in a table."""
+    """The part of a trace that is not in tables."""
 
-    etplus_columns: int  # the version, see FORMAT
+    etplus_columns: int  # format version, see FORMAT
     rows: int
-    size: int  # bytes of the ET+ file's text
-    names: list[str]  # texts by code
+    size: int  # size of the ET+ file's text in bytes
+    names: list[str]  # names by code
     categories: list[str]
     flat: bool
     notes: list[str]
     summary: dict[str, Any]  # the root's `etplus`
-    header: dict[str, tuple[int, int]]  # begin and end of the root's other values in the text
-    digests: dict[str, str]  # hexadecimal blake2b by file, without the records
-    chunks: list[tuple[int, str]]  # start and blake2b of the pieces of the text
+    header: dict[str, tuple[int, int]]  # begin and end of other values of the root in the text
+    digests: dict[str, str]  # hexadecimal blake2b digests by file, except for the records
+    chunks: list[tuple[int, str]]  # start and blake2b digest of each piece of the text
 
 
 class StoredDigests(msgspec.Struct):
@@ -129,9 +129,9 @@ class StoredDigests(msgspec.Struct):
 
 
 class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts about a rank, in the metadata of its exchanges."""
+    """Facts about a rank, stored in the metadata of its table of exchanges."""
 
-    groups: list[Group]  # its process groups, by number
+    groups: list[Group]  # process groups of the rank, by number
     info: dict[str, Any]  # backend, rank and world_size from `distributedInfo`
     rank: int | None
     begin_ns: int | None  # wall-clock ns of its first call
@@ -140,7 +140,7 @@ class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Place(NamedTuple):
-    """Place of a rank's files: the folder itself, or a folder per table and rank (`device/rank=3/part-0.parquet`)."""
+    """Location of a rank's files: the folder, or a folder per table and rank (`device/rank=3/part-0.parquet`)."""
 
     folder: Path
     rank: int | None = None
@@ -156,18 +156,18 @@ class Place(NamedTuple):
 
 
 def files_of(rank: int) -> list[str]:
-    """Return the files of a rank, relative to a job's folder; the metadata file is last."""
+    """Return the files of a rank, relative to the job's folder; the metadata file comes last."""
     place = Place(Path(), rank)
     return [*(place.of(table).as_posix() for table in TABLES), place.meta.as_posix()]
 
 
-# Columns with another name in data frames and stored tables than in a trace.
+# Columns that are renamed in data frames and stored tables.
 _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequence", "op": "op_name"}
 
 
 def stored_name(name: str, table: str = "") -> str:
-    """Return the stored name of a column, with its unit if it is a time ("duration_ns")."""
-    if table == "memory":  # its events take no time: `ts_ns`
+    """Return the stored name of a column; names of times end with the unit ("duration_ns")."""
+    if table == "memory":  # memory events have no duration: `ts_ns`
         return f"{name}_ns" if MEMORY[name].unit == "ns" else name
     column = NODE_COLUMNS.get(name)
     is_time = name in _TIMES or (column is not None and column.unit == "ns")
@@ -175,14 +175,14 @@ def stored_name(name: str, table: str = "") -> str:
 
 
 def described(name: str, column: RowColumn | None = None) -> dict[str, str]:
-    """Metadata of a stored column: unit and meaning."""
+    """Return the metadata of a stored column: unit and meaning."""
     found = column or NODE_COLUMNS.get(name)
     unit, about = (_UNITS.get(name, ""), ABOUT.get(name, "")) if found is None else (found.unit, found.about)
     return {key: value for key, value in (("unit", unit), ("about", about)) if value}
 
 
 def nulls(values: npt.NDArray[Any], column: RowColumn | None) -> npt.NDArray[np.bool_] | None:
-    """Return a mask of the null values of a column; None if it has no null value."""
+    """Return a mask of the nulls in a column; None if the column cannot have nulls."""
     if column is None or column.none is None or column.none >= 0:
         return None
     return np.asarray(values == column.none)
@@ -197,7 +197,7 @@ _SPOILT = "write it again with etplus"
 
 
 def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
-    """Return the facts of a rank, and its communications as in `communication_columns`."""
+    """Return the facts about a rank, and its communications in the form of `communication_columns`."""
     place = Place(stored.folder, stored.rank)
     path = place.of(EXCHANGES)
     arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
@@ -208,7 +208,7 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
     except OSError as error:
         raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
     except UNREADABLE as error:
-        raise TraceFormatError(os.fspath(place.meta), "", f"no trace as columns ({error})", _SPOILT) from None
+        raise TraceFormatError(os.fspath(place.meta), "", f"not a trace stored as columns ({error})", _SPOILT) from None
     if hashlib.blake2b(content, digest_size=16).hexdigest() != known:
         raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
     table = parquet.ParquetFile(arrow.BufferReader(content), pre_buffer=False).read(use_threads=False)
@@ -227,9 +227,9 @@ _WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size 
 
 
 def numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
-    """Return a column of numbers, nulls as `none`. Raise ValueError for other types, or nulls without `none`.
+    """Return a numeric column with nulls as `none`. Raise ValueError for other types, or for nulls without `none`.
 
-    Arrow's buffers are read directly: `to_numpy` and `fill_null` import pandas. That takes longer than a small trace.
+    Arrow's buffers are read directly, because `to_numpy` and `fill_null` import pandas, which is slow.
     """
     column = table.column(name)
     if (none is None and column.null_count) or str(column.type) not in _WHOLE:
@@ -239,7 +239,7 @@ def numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
 
 
 def values(chunk: Any, none: int | None = None) -> npt.NDArray[Any]:
-    """Read an Arrow array (https://arrow.apache.org/docs/format/Columnar.html, fixed-size primitive layout)."""
+    """Read a primitive Arrow array (https://arrow.apache.org/docs/format/Columnar.html, fixed-size layout)."""
     valid, data = chunk.buffers()
     here = slice(chunk.offset, chunk.offset + len(chunk))
     if not len(chunk):

@@ -1,1 +1,1 @@
-"""Perfetto traces (`.pftrace`): read into the columns of a Kineto trace, and what writers need of the format."""
+"""Read Perfetto traces (`.pftrace`) into the columns of a Kineto trace; parts of the format for writers."""

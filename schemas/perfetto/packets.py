@@ -1,4 +1,4 @@
-"""Packets of a Perfetto trace, and its render stages as GPU work in Kineto's terms."""
+"""Read the packets of a Perfetto trace, and convert render stages to Kineto's GPU events."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
 _PACKET = 0x0A  # Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto).
 _WINDOW = 1 << 20
-_LARGEST = 1 << 28  # Largest packet in bytes; writers make packets of some kB.
+_LARGEST = 1 << 28  # Maximum size of a packet in bytes; real packets have a few kB.
 _AGAIN = "record it again"
 
 
 @cache
 def protos() -> Any:
-    """Return the module of Perfetto's messages, from the package `perfetto`."""
+    """Import the module with Perfetto's messages from the package `perfetto`."""
     try:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ImportError:
@@ -32,12 +32,12 @@ def protos() -> Any:
 
 
 def text_of(field: str | bytes) -> str:
-    """Return a text of a message; protobuf leaves invalid UTF-8 as bytes."""
+    """Return a text field as a string; protobuf returns invalid UTF-8 as bytes."""
     return field if isinstance(field, str) else field.decode("utf-8", "replace")
 
 
 def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and bytes of the packets of a decompressed trace; `name` is for messages."""
+    """Yield the offset and bytes of each packet in a decompressed trace; `name` is for messages."""
     window, first, at, end = b"", 0, 0, len(text)
     while at < end:
         if at - first + 16 > len(window) and first + len(window) < end:
@@ -49,7 +49,7 @@ def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
         if body < 0 or begin + size > end:
             raise TraceFormatError(name, f"byte {at}", "the Perfetto trace is cut off in a packet", _AGAIN)
         if size > _LARGEST:
-            problem = f"a packet of {size_text(size)}, and no writer makes one over {size_text(_LARGEST)}"
+            problem = f"a packet has {size_text(size)}, more than the maximum of {size_text(_LARGEST)}"
             raise TraceFormatError(name, f"byte {at}", problem, _AGAIN)
         if begin + size > first + len(window):
             window, first = text[begin : begin + max(size, _WINDOW)], begin
@@ -57,7 +57,7 @@ def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
         at = begin + size
 
 
-# Kineto's category by the name of the stage.
+# Kineto's category by name of the render stage.
 CATEGORIES = {
     "Kernel": "kernel",
     "Memcpy": "gpu_memcpy",
@@ -66,10 +66,10 @@ CATEGORIES = {
     "EventRecord": "graph_event_node",
     "HostNode": "graph_host_node",
 }
-COMPUTE = 2  # InternedGpuRenderStageSpecification.RenderStageCategory of other writers.
+COMPUTE = 2  # InternedGpuRenderStageSpecification.RenderStageCategory in files from other writers.
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
-# Extra data that stay texts even if they look like numbers; in the format all values are texts.
+# Extra data that stay strings even if they look like numbers; the format stores all values as strings.
 _TEXTS = frozenset(
     (
         "Collective name,Process Group Description,Process Group Name,Process Group Ranks,annotation,arch,dtype,"
@@ -84,7 +84,7 @@ def category_of_stage(name: str, category: int) -> str:
 
 
 def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the arguments of an event with Kineto's names; `names` are names of launch arguments by iid."""
+    """Return the arguments of an event under Kineto's names; `names` has the names of launch arguments by iid."""
     args: dict[str, Any] = {"device": stage.gpu_id}
     for extra in stage.extra_data:
         name, value = text_of(extra.name), text_of(extra.value)
@@ -103,7 +103,7 @@ def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
 
 @cache
 def field_tags(message: str) -> dict[str, bytes]:
-    """Return the tags of a Perfetto message's fields by name; `message` may be nested ("A.B")."""
+    """Return the field tags of a Perfetto message by field name; `message` may be nested ("A.B")."""
     found = protos()
     for name in message.split("."):
         found = getattr(found, name)

@@ -1,4 +1,4 @@
-"""Read Perfetto traces of PyTorch (Cuspy) and of rocprofv3 as the events of a Kineto trace."""
+"""Read Perfetto traces from PyTorch (Cuspy) and rocprofv3 as events of a Kineto trace."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ..text.text import Text
 from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 
 _BEGIN, _END = 1, 2  # TrackEvent.Type
-# Kineto's base times are multiples of this (libkineto/src/output_json.cpp); the same base makes both forms agree.
+# Kineto's base times are multiples of this (libkineto/src/output_json.cpp); the same base gives the same times.
 _TRIMONTH_NS = 7_889_238 * 10**9
-_DOUBLE_NS = 256  # Doubles of ns since the epoch are multiples of this.
-# rocprofv3's names of categories that differ from Kineto's.
+_DOUBLE_NS = 256  # Resolution of current times in ns since the epoch, stored as doubles.
+# Kineto's category for rocprofv3 categories with different names.
 _CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
-# Names of arguments by column: PyTorch's, then rocprofv3's.
+# Names of arguments by column: in PyTorch, then in rocprofv3.
 _ARGUMENTS = {
     "correlation": ("correlation", "corr_id", "correlation_id"),
     "stream": ("stream", "stream_ID", "stream_id", "queue"),
@@ -40,15 +40,15 @@ _ARGUMENTS = {
 }
 _WRITTEN = {"external_id": "External id", "rf_id": "Record function id", "seq": "Sequence number"}
 _NAMES = [_ARGUMENTS.get(key, (_WRITTEN.get(key, key),)) for key in NUMBERS]
-# The record of an event, `{"args": …}`, and its undecoded values of NUMBERS.
+# The JSON record of an event, `{"args": …}`, and the undecoded values of NUMBERS.
 _Arguments = tuple[bytes, tuple[Any, ...]]
 _TOO_LONG = "events with a duration of over 104 days"
 _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
-_NO_TEXT = -(2**60)  # Index of a Python call without kept arguments
-# Losses; the known part of a Kineto header; each event's `{"args": …}`; columns of events and flows.
+_NO_TEXT = -(2**60)  # index of a Python call whose arguments are not kept
+# Losses; the known part of a Kineto header; `{"args": …}` of each event; columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
 
@@ -64,7 +64,7 @@ def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
             try:
                 reader.take(message.FromString(data))
             except KeyError as error:
-                problem = f"a packet refers to the interned value {error}, which no packet before it defines"
+                problem = f"a packet refers to the interned value {error}, which no earlier packet defines"
                 raise TraceFormatError(blob.name, f"byte {offset}", problem, _CHECK) from None
             except (ValueError, RecursionError, OverflowError, DecodeError) as error:
                 problem = f"a packet that cannot be read ({type(error).__name__}: {error})"
@@ -76,7 +76,7 @@ def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
 
 @dataclass
 class _Slices:
-    """Begins and ends in file order, and the content of the begins; `args` is None if the event is not wanted."""
+    """Begin and end events in file order, and the content of begin events; `args` is None for unwanted events."""
 
     begins: list[bool] = field(default_factory=list)
     track: list[int] = field(default_factory=list)
@@ -98,7 +98,7 @@ class _Stage(NamedTuple):
 
 
 class _PacketReader:
-    """Gathers packets; `finished` joins them. `written` counts bytes of arguments so far."""
+    """Collect packets; `finished` combines them. `written` counts the bytes of arguments so far."""
 
     def __init__(self, modules: bool) -> None:
         self.modules = modules
@@ -149,7 +149,7 @@ class _PacketReader:
 
     def _stage(self, stage: Any, sequence: PacketSequence, ts: int, number: int) -> None:
         specs = sequence.names["gpu_specifications"]
-        if not stage.stage_iid:  # a stage that is described in place, or a description alone
+        if not stage.stage_iid:  # a stage with an inline description, or only a description
             self.left_out["GPU events without a stage"] += stage.duration > 0
             return
         if stage.duration >= MAX_DURATION_NS:
@@ -220,7 +220,7 @@ class _PacketReader:
         return {number: of.pop() for number, of in found.items() if len(of) == 1} if several else {}
 
     def _ranks(self) -> list[int]:
-        """Return the process ids that are ranks; the names of all processes tell, in our own files of several ranks."""
+        """Return the process ids that are ranks: in files of several ranks from etplus, process names contain them."""
         named = [track.process for track in self.tracks.values() if track.HasField("process")]
         ranks = [process.pid for process in named if process.process_name == f"rank {process.pid}"]
         return ranks if len(ranks) == len(named) > 1 else []
@@ -264,14 +264,14 @@ def _numbers(args: list[_Arguments]) -> dict[str, IntColumn]:
 
 
 def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the positions of the slices' ends, −1 for a slice that does not end.
+    """Return the position of each slice's end, −1 for a slice that does not end.
 
-    Slices of a track nest: an end closes the slice that began last (TrackEvent in Perfetto's documentation). But
-    PyTorch writes the begins of many slices, then their ends in the same order. Then the position tells the end, also
+    Slices on a track nest: an end closes the slice that began last (TrackEvent in Perfetto's documentation). However,
+    PyTorch writes the begins of many slices, then the ends in the same order. Then ends are matched by position, even
     if rounded times overlap.
 
     Args:
-        begins: mask of begins, in file order. track, ts (ns): of begins and ends.
+        begins: mask of the begins, in file order. track, ts (ns): of all begins and ends.
     """
     by_place = _by_place(begins, track, ts)
     return _by_nesting(begins, track, ts) if by_place is None else by_place
@@ -281,7 +281,7 @@ def _by_place(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) ->
     order = np.argsort(track, kind="stable")
     same = track[order][1:] == track[order][:-1]
     if np.all(ts[order][1:][same] >= ts[order][:-1][same]):
-        return None  # tracks were recorded in order of time
+        return None  # the recorder writes tracks in order of time
     bounds = np.flatnonzero(np.diff(begins.astype(np.int8), prepend=0, append=0))
     if len(bounds) % 2 or not len(bounds) or bounds[0] != 0:
         return None
@@ -312,22 +312,22 @@ def _by_nesting(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) 
 
 
 _CLEARED = 1  # TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-_REALTIME, _BOOTTIME = 1, 6  # BuiltinClock; packets without a clock use BOOTTIME.
+_REALTIME, _BOOTTIME = 1, 6  # values of BuiltinClock; packets without a clock use BOOTTIME
 _OF_SEQUENCE = range(64, 128)
-_ARGUMENT_NAMES = 1001  # Field of InternedData with the names of a kernel launch's arguments, an extension.
+_ARGUMENT_NAMES = 1001  # Extension field of InternedData with the names of launch arguments.
 _NAMED = ("event_categories", "event_names", "debug_annotation_names", "gpu_specifications")
 
 
 class PacketSequence:
     def __init__(self, shared: dict[int, int]) -> None:
-        self._shared = shared  # clocks of the trace
+        self._shared = shared  # clocks of the whole trace
         self._own: dict[int, int] = {}
         self._units: dict[int, int] = {}
         self._running: dict[int, int] = {}
         self._clear()
 
     def _take_clocks(self, snapshot: Any) -> None:
-        """Learn clock offsets from a snapshot; the first one counts for clocks of the trace."""
+        """Read clock offsets from a snapshot; for clocks of the whole trace, the first snapshot is used."""
         for clock in snapshot.clocks:
             if clock.clock_id in _OF_SEQUENCE:
                 self._own[clock.clock_id] = clock.timestamp
@@ -341,7 +341,7 @@ class PacketSequence:
                 self._shared.setdefault(clock.clock_id, clock.timestamp)
 
     def ns(self, packet: Any) -> int:
-        """Return a packet's wall-clock time. Incremental times add up, so ask once per packet, in order."""
+        """Return a packet's wall-clock time. Call this once per packet, in order, because incremental times add up."""
         clock: int = packet.timestamp_clock_id or self.clock
         value: int = packet.timestamp
         if clock in self._own:
@@ -354,14 +354,14 @@ class PacketSequence:
         return value + (self._shared[_REALTIME] - self._shared[clock] if known else 0)
 
     def _clear(self) -> None:
-        # Interned text by field of InternedData and iid (`gpu_specifications`: name and category).
+        # Interned strings by field of InternedData and iid (`gpu_specifications`: name and category).
         self.names: dict[str, dict[int, Any]] = {kind: {} for kind in _NAMED}
         self.texts: dict[int, str] = {}
         self.arguments: dict[int, str] = {}  # names of launch arguments by iid
-        self.track, self.clock = 0, 0  # defaults of packets
+        self.track, self.clock = 0, 0  # defaults for packets
 
     def take(self, packet: Any) -> None:
-        """Apply the state that a packet sets for itself and later packets."""
+        """Apply the state that a packet sets for itself and for later packets."""
         if packet.sequence_flags & _CLEARED or packet.incremental_state_cleared:
             self._clear()
         if packet.HasField("trace_packet_defaults"):
@@ -381,7 +381,7 @@ class PacketSequence:
         self.arguments.update(_extension(data))
 
     def annotations(self, given: Any) -> dict[str, Any]:
-        """Return arguments of a slice as plain values. Raise KeyError for a name that is not interned."""
+        """Return the arguments of a slice as plain values. Raise KeyError for an unknown interned name."""
         known = self.names["debug_annotation_names"]
         return {text_of(entry.name) or known[entry.name_iid]: self._value(entry) for entry in given}
 
@@ -399,7 +399,7 @@ class PacketSequence:
 
 
 def _extension(data: Any) -> Iterator[tuple[int, str]]:
-    from google.protobuf.unknown_fields import UnknownFieldSet  # newer than the oldest protobuf that etplus takes
+    from google.protobuf.unknown_fields import UnknownFieldSet  # missing in the oldest supported protobuf
 
     for unknown in UnknownFieldSet(data):  # type: ignore[attr-defined]
         if unknown.field_number == _ARGUMENT_NAMES and isinstance(unknown.data, bytes):

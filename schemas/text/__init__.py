@@ -1,1 +1,1 @@
-"""Text of files: opening, inflating, repairing, splitting, reading in parallel, writing."""
+"""Handle the text of files: open, gunzip, repair, split, read in parallel, and write."""

@@ -1,4 +1,4 @@
-"""One rank of a file that holds several, and its choice by rank, process or GPU."""
+"""Ranks in files with several ranks, and how to choose a rank by number, process or GPU."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ AnyRank = TypeVar("AnyRank", bound="FileRank")
 
 @dataclass(frozen=True)
 class FileRank:
-    """A rank of a file; readers take it instead of a path."""
+    """A rank in a file; readers accept it instead of a path."""
 
     path: str
-    rank: int  # in the job if the file states it, else ordinal in the file
+    rank: int  # rank in the job if recorded, else ordinal in the file
     pid: int
-    device: int  # GPU, −1 for a process that uses none or several
-    process: int = -1  # process id with the machine, as in the file; −1 if unknown
-    alone: bool = False  # the file has no other rank
+    device: int  # number of the GPU, −1 for a process that uses no GPU or several
+    process: int = -1  # id of machine and process as in the file, −1 if unknown
+    alone: bool = False  # True if the file has no other rank
 
     def __fspath__(self) -> str:
         return self.path
@@ -37,7 +37,7 @@ class FileRank:
 
 @dataclass(frozen=True)
 class ProcessRank(FileRank):
-    """A process of a merged Kineto trace; `timeline` is None if it is not read yet."""
+    """A process in a merged Kineto trace; `timeline` is None until it has been read."""
 
     timeline: KinetoTrace | None = field(default=None, repr=False, compare=False)
 
@@ -59,7 +59,7 @@ def choose(
 
 
 def nearest_to_et(ranks: Sequence[AnyRank], pid: int | None, rank: int | None) -> Sequence[AnyRank]:
-    """Return the ranks that fit the process and rank of an Execution Trace; all ranks if none fits."""
+    """Return the ranks that match the process and rank of an Execution Trace; all ranks if none matches."""
     for key, value in (("pid", pid), ("rank", rank)):
         fitting = [option for option in ranks if getattr(option, key) == value]
         ranks = fitting if len(ranks) > 1 and fitting else ranks
@@ -79,7 +79,7 @@ def listed(ranks: Sequence[FileRank]) -> str:
 
 
 class SeveralRanksError(UsageError):
-    """The file holds several ranks (`ranks`), but one trace is needed."""
+    """The file contains several ranks (`ranks`), but a single trace is needed."""
 
     def __init__(self, file: str, ranks: Sequence[FileRank]) -> None:
         self.file, self.ranks = file, ranks

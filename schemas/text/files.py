@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=Text, covariant=True)
 S = TypeVar("S")
 
-# A path, "-" for standard input, the bytes themselves, or an open binary file.
+# A path, "-" for standard input, the content as bytes, or an open binary file.
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
 _EMPTY = b" \t\r\n\x00"
 _BLOCK = 1 << 20
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
-_WITH_COLUMNS = 2  # Memory for a text and the columns made from it, as a multiple of the text's size.
+_WITH_COLUMNS = 2  # Memory needed for a text and its columns, as a multiple of the text's size.
 
 
 @dataclass(frozen=True)
 class Blob(Generic[D]):
-    """A whole input; `broken_at` is the offset of the damage in the compressed input, None for a whole file."""
+    """The content of an input; `broken_at` is the offset of damage in compressed input, None if undamaged."""
 
     name: str
     data: D
@@ -52,7 +52,7 @@ class Blob(Generic[D]):
 
 
 def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
-    """Read an input into memory and gunzip it. `trace` refuses files of other formats by name."""
+    """Read an input into memory and gunzip it. With `trace`, refuse other file formats with a specific message."""
     blob = _open(source, sys.maxsize, progress)
     if trace:
         refuse_foreign(blob.name, blob.data[:HEAD])
@@ -63,7 +63,7 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
-    """Read a JSON file of our own format; return content and name. `problem` and `remedy` go into the error."""
+    """Read a JSON file of etplus; return content and name. `problem` and `remedy` are for error messages."""
     blob = load(source, trace=False)
     try:
         return msgspec.json.decode(blob.data, type=kind), blob.name
@@ -72,7 +72,7 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but leave a large text in its file or a temporary one, and read slices."""
+    """Like `load`, but leave a large text in its file or in a temporary file, from which slices are read."""
     blob = _open(source, _KEPT_IN_MEMORY, progress)
     refuse_foreign(blob.name, blob.data[:HEAD])
     return blob
@@ -87,7 +87,7 @@ def _open(source: Source, kept: int, progress: bool) -> Blob[Text]:
     with progress_bar(len(raw), f"unpack {Path(name).name}", progress) as bar:
         data, broken_at = gunzip(raw, name, kept=kept, done=bar.update)
     if not len(data):
-        raise TraceFormatError(name, "byte 0", "a gzip file with nothing in it that can be read", "record it again")
+        raise TraceFormatError(name, "byte 0", "a gzip file without readable content", "record it again")
     if not data[:_BLOCK].strip(_EMPTY):
         raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
     return Blob(name, _in_utf8(data), broken_at)
@@ -98,7 +98,7 @@ def _in_utf8(data: Text) -> Text:
 
 
 def shown_name(path: str | os.PathLike[str]) -> str:
-    """Return a file's name as valid Unicode: bytes that are not UTF-8 become U+FFFD."""
+    """Return a file's name as valid Unicode: invalid UTF-8 bytes become U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -129,7 +129,7 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
 
 
 def _refuse_holes(path: Path) -> None:
-    """Refuse a sparse file: it reads as far more bytes than it has on disk."""
+    """Refuse a sparse file whose content is far larger than its size on disk."""
     status = path.stat()
     if written := 512 * getattr(status, "st_blocks", 0):  # 0 if the file system does not report blocks
         Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
@@ -153,7 +153,7 @@ def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
 
 
 class Bar:
-    """A progress bar that shows nothing; importing tqdm is as slow as reading a small trace."""
+    """A progress bar that shows nothing; avoids importing tqdm, which is as slow as reading a small trace."""
 
     def __enter__(self) -> Bar:
         return self
@@ -164,13 +164,13 @@ class Bar:
 
 
 def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
-    """Return a bar on standard error, shown after two seconds and only on a terminal."""
+    """Return a progress bar on standard error, which appears after two seconds and only on a terminal."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty():
         return Bar()
     from tqdm import tqdm
 
     class Shown(tqdm):  # type: ignore[type-arg]
-        """Without tqdm's monitor thread: it would outlive the bar and make forking unsafe."""
+        """A bar without tqdm's monitor thread, which would outlive the bar and make forking unsafe."""
 
         monitor_interval = 0
 
@@ -179,8 +179,8 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
 
 
 def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
-    """Write (and compress) each chunk in a thread while the next one is made."""
-    from concurrent.futures import ThreadPoolExecutor  # commands that only read need none
+    """Write (and compress) each chunk in a thread while the next chunk is made."""
+    from concurrent.futures import ThreadPoolExecutor  # late import: commands that only read do not need it
 
     with ThreadPoolExecutor(1) as pool:
         written: Future[int] | None = None
@@ -194,12 +194,12 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
 
 @contextlib.contextmanager
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing that appears under its name only when the block ends without an error.
+    """Open a file for writing; it appears under its name only when the block ends without an error.
 
-    It appears at the end of a `transaction`. A killed process leaves nothing behind if the system has unnamed files.
-    Missing folders are made, and removed again on failure. A replaced file keeps its permissions. Names that end in
-    ".gz" are gzipped: equal input gives equal bytes. "-" is standard output. Devices, pipes and targets of links are
-    written through.
+    In a `transaction`, it appears at the end. A killed process leaves nothing behind if the system has unnamed files.
+    Missing folders are created, and removed on failure. A replaced file keeps its permissions. Names that end in
+    ".gz" are gzipped, and equal input gives equal bytes. "-" is standard output. Devices, pipes and link targets are
+    written in place.
 
     Example:
         >>> with open_output("numbers.json.gz") as file:
@@ -209,12 +209,12 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     with transaction() as run:
         target = run.claim(path)
         if target is None:
-            sys.stdout.flush()  # what was printed before comes first
+            sys.stdout.flush()  # earlier output must come first
             plain = sys.stdout.buffer
             out = cast("IO[bytes]", _Terminal(plain)) if sys.stdout.isatty() else plain
             yield out
             out.flush()
-        elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
+        elif target.exists() and not target.is_file():  # devices and pipes are written in place, never replaced
             with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
         else:
@@ -266,7 +266,7 @@ class _Terminal(io.BufferedIOBase):
 
 @contextlib.contextmanager
 def _failing_as(target: Path, opened: Path) -> Iterator[None]:
-    """Report write errors as errors of `target`; a closed pipe, and errors of other files, pass through."""
+    """Report write errors as errors of `target`; closed pipes and errors of other files pass unchanged."""
     try:
         yield
     except BrokenPipeError:
@@ -277,15 +277,15 @@ def _failing_as(target: Path, opened: Path) -> Iterator[None]:
         raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error
 
 
-_PACKED_BLOCK = 1 << 16  # deflate expands a block at most 1000 times, so one block is at most 64 MB in memory.
+_PACKED_BLOCK = 1 << 16  # Deflate expands a block up to 1000 times, so a block takes at most 64 MB of memory.
 _STEP = 1 << 14
-_DISK_USED = 0.9  # Share of the free disk space that a temporary file may take.
+_DISK_USED = 0.9  # Maximum share of the free disk space for a temporary file.
 
 
 class Spool:
-    """Gathers a text of unknown length: in memory up to `kept` bytes, then in an unnamed temporary file.
+    """Collect a text of unknown length: in memory up to `kept` bytes, then in an unnamed temporary file.
 
-    `packed` is the size of the compressed input, None for plain input.
+    `packed` is the size of the compressed input, None for uncompressed input.
     """
 
     def __init__(self, name: str, kept: int, packed: int | None = None) -> None:
@@ -295,7 +295,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._size = 0
         memory = available_memory()
-        # Joining the pieces takes their size once more. Columns of a text in a file take about half of its size.
+        # Joining the pieces doubles the memory. Columns of a text in a file take about half of its size.
         self._limit = memory // 2 if self._kept >= memory else memory
         self._scarce = "memory"
 
@@ -346,9 +346,9 @@ class Spool:
 def gunzip(
     packed: Text, name: str = "<bytes>", *, kept: int = sys.maxsize, done: Callable[[int], object] | None = None
 ) -> tuple[Text, int | None]:
-    """Gunzip all members up to the first damage, and return its offset in `packed` (None for none).
+    """Gunzip all members up to the first damage; return the text, and the offset of the damage in `packed` or None.
 
-    `kept`: see `Spool`; `done` is called with the number of bytes read.
+    For `kept`, see `Spool`; `done` is called with the number of bytes read.
     """
     spool, watch = Spool(name, kept, len(packed)), Expansion(name)
     try:
@@ -375,7 +375,7 @@ def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
             if not block:
                 raise EOFError
             piece = inflate.decompress(block)
-            used = len(block) - len(inflate.unused_data)  # a block may hold several members
+            used = len(block) - len(inflate.unused_data)  # a block may contain several members
             at += used
             yield piece, used
 

@@ -1,4 +1,4 @@
-"""Pause the garbage collector while many objects without cycles are made."""
+"""Pause the garbage collector while many objects without cycles are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Pause garbage collection: searching hundreds of thousands of new objects for cycles doubles the time."""
+    """Pause garbage collection, because searching hundreds of thousands of new objects for cycles doubles the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""Format many small JSON records at once as a matrix of characters, and read numbers of many records at once.
+"""Format many small JSON records together as a matrix of characters, and read the numbers of many records together.
 
-JSON allows white space before a number, so all rows of a block can have one length. Formatting a row then takes a tenth
-of the time that Python takes.
+JSON allows white space before a number, so all rows of a block can have the same length. Formatting then takes a tenth
+of the time that Python needs.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 
 _Matrix = npt.NDArray[np.uint8]
-Part = bytes | _Matrix  # Constant text, or a matrix with a text per row.
+Part = bytes | _Matrix  # A constant text, or a matrix with a text per row.
 
 _SPACE, _POINT, _MINUS = b" .-"
-# The four digits of the numbers below 10,000, as one uint32.
+# The four digits of all numbers below 10,000; the digits of a number are one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # A number's digits are the number of powers up to it.
+_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # A number has as many digits as powers up to it.
 
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
-    """Return texts of equal length, each the concatenation of the parts."""
+    """Concatenate the parts for each row; all rows have the same length."""
     if not count:
         return []
     text = _matrix(count, parts)
@@ -45,7 +45,7 @@ def _matrix(count: int, parts: Sequence[Part]) -> _Matrix:
 
 
 def integers(values: IntColumn, none: bytes = b"-1") -> _Matrix:
-    """Format integers, padded with spaces on the left; −1, the only negative number, becomes `none`."""
+    """Format integers, padded with spaces on the left; −1 becomes `none`, and no other number is negative."""
     digits = _digits(np.abs(values), 1)
     negative = values < 0
     if not negative.any():
@@ -78,7 +78,7 @@ def microseconds(ns: IntColumn) -> _Matrix:
 
 
 def choice(index: npt.NDArray[np.integer[Any]], texts: Sequence[bytes]) -> _Matrix:
-    """Return for each row the text with its index, padded with spaces on the right."""
+    """Return the text at each row's index, padded with spaces on the right."""
     width = max(map(len, texts), default=0)
     table = np.frombuffer(b"".join(text.ljust(width) for text in texts), np.uint8).reshape(len(texts), width)
     chosen: _Matrix = table[index]
@@ -101,14 +101,14 @@ def _digits(values: IntColumn, least: int) -> _Matrix:
     return digits
 
 
-_EXACT_INTEGER = 2.0**53  # larger integers are not all exact as doubles
+_EXACT_INTEGER = 2.0**53  # above this, not all integers are exact as doubles
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class NumberRows:
-    """Reads the numbers of equal objects at once: as MessagePack, objects of doubles are rows of one length.
+    """Read the numbers of similar objects together: as MessagePack, objects with doubles have the same length.
 
-    `example` has only doubles as numbers; `before` by column the text before its number, without the type byte.
+    All numbers in `example` are doubles; `before` has, per column, the bytes before its number without the type byte.
     """
 
     def __init__(self, example: msgspec.Struct, before: Mapping[str, bytes]) -> None:
@@ -119,7 +119,7 @@ class NumberRows:
         )
 
     def columns(self, objects: list[Any]) -> dict[str, IntColumn] | None:
-        """Return the columns; None if a number is not an integer or too large for a double."""
+        """Return the columns; None if any number is not an integer, or is too large for a double."""
         text = _encode(objects)
         rows = np.frombuffer(text, self._row, offset=len(text) - len(objects) * self._row.itemsize)
         columns: dict[str, IntColumn] = {}

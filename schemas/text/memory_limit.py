@@ -1,4 +1,4 @@
-"""The memory that this process may still take, and refusals before it runs out."""
+"""Determine how much memory this process may still use, and refuse work that needs more."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ LIMIT = "ETPLUS_MEMORY_LIMIT"
 """Environment variable that limits the memory of a process, such as 512MB or 8 GB."""
 _UNITS = {f"{unit}{i}": (1024 if i else 1000) ** k for k, unit in enumerate(("", *"kmgt")) for i in ("", "i")}
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
-# Traces unpack to 10 to 40 times their size, gzip allows 1000 times. Inputs that grow more than this are suspect.
+# Traces expand 10 to 40 times, gzip allows 1000 times. Inputs that expand more than this are suspicious.
 _GROWTH = 200
-_STRETCH = 1 << 16  # Bytes of gzip that are judged together; writers start a new deflate block at least this often.
-_GROWN = 1 << 25  # Suspect bytes that are tolerated; reading this many takes seconds.
+_STRETCH = 1 << 16  # Bytes of gzip that are checked together; writers start new deflate blocks at least this often.
+_GROWN = 1 << 25  # Number of suspicious bytes that are tolerated; reading them takes seconds.
 _INTERVAL_S = 0.1
 _SLACK = 1 << 28
-_WORTH_ASKING = 1 << 26  # With fewer bytes, asking for the available memory takes longer than it saves.
+_WORTH_ASKING = 1 << 26  # With fewer bytes, determining the available memory is not worth the time.
 _UNLIMITED = 1 << 62
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int:
-    """Return the bytes that can be allocated without swapping: by machine, control group, limits and `LIMIT`."""
+    """Return the bytes that can be allocated without swapping, given machine, control group, limits and `LIMIT`."""
     return max(min(_limits()), 0)
 
 
 def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy: str = "") -> None:
-    """Refuse work that needs `times` × `size` bytes if less memory is available; `what` names it in messages."""
+    """Refuse work that needs `times` × `size` bytes if less memory is available; `what` describes the work."""
     if size > _WORTH_ASKING and times * size > (free := available_memory()):
-        problem = f"{what}: {size_text(size)}, and {size_text(free)} of memory are available"
+        problem = f"{what}: {size_text(size)}, but only {size_text(free)} of memory are available"
         usual = f"use a machine with more memory, or record fewer steps{or_raise_limit()}"
         raise TraceFormatError(name, "", problem, remedy or usual)
 
 
 class Expansion:
-    """Watches how an input unpacks, and refuses an input made to fill the memory."""
+    """Watch how an input expands, and refuse inputs that were made to fill the memory."""
 
     def __init__(self, name: str, verb: str = "unpacks to") -> None:
         self._name, self._verb = name, verb
@@ -49,7 +49,7 @@ class Expansion:
         self._suspect_read = self._suspect = 0
 
     def add(self, read: int, made: int) -> None:
-        """Count bytes read and bytes made from them. Raise TraceFormatError if no trace grows like that."""
+        """Count bytes read and bytes made from them. Raise TraceFormatError if no trace expands that much."""
         self._read += read
         self._made += made
         if self._read < _STRETCH and self._made < _GROWTH * _STRETCH:
@@ -60,14 +60,14 @@ class Expansion:
         self._read = self._made = 0
         if self._suspect > _GROWN:
             sizes = f"{size_text(self._suspect)} from {size_text(self._suspect_read)}"
-            problem = f"{self._verb} over {sizes}, and traces grow 10 to 40 times"
+            problem = f"{self._verb} over {sizes}, but traces grow 10 to 40 times"
             remedy = "it is damaged, or made to fill the memory: check where it comes from"
             raise TraceFormatError(self._name, "", problem, remedy)
 
 
 @contextlib.contextmanager
 def capped_memory() -> Iterator[None]:
-    """End the block with a `MemoryError` beyond `LIMIT`, checked ten times a second of CPU time."""
+    """Raise `MemoryError` in the block if it exceeds `LIMIT`; checked ten times per second of CPU time."""
     allowed = _limit()
     _refuse_beyond_machine()
     if allowed >= _UNLIMITED or not hasattr(signal, "setitimer"):
@@ -91,7 +91,7 @@ def _refuse_beyond_machine() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if most >= _UNLIMITED or reserved is None:
         return
-    most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve stacks and buffers that they never use
+    most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve more memory than they use
     if soft == resource.RLIM_INFINITY or most < soft:
         with contextlib.suppress(OSError, ValueError):  # beyond the hard limit
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
@@ -99,7 +99,7 @@ def _refuse_beyond_machine() -> None:
 
 def _check_held(allowed: int) -> None:
     if _held() > allowed:
-        signal.setitimer(signal.ITIMER_PROF, 0)  # once: handling the error takes memory
+        signal.setitimer(signal.ITIMER_PROF, 0)  # only once, because handling the error takes memory
         raise MemoryError
 
 
@@ -123,7 +123,7 @@ def _limit() -> int:
 
 
 def or_raise_limit() -> str:
-    """Return the end of a remedy if the user has set a limit."""
+    """Return the suggestion to raise the limit if the user has set a limit, else ""."""
     return f", or raise {LIMIT}" if os.environ.get(LIMIT) else ""
 
 
@@ -155,7 +155,7 @@ def _control_groups() -> Iterator[tuple[int, int]]:
         (_CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         most, now = _number(folder / limit), _number(folder / used)
-        if most is not None and now is not None:  # the page cache is freed on demand
+        if most is not None and now is not None:  # the kernel frees the page cache on demand
             yield most, now - _fields(folder / "memory.stat").get("inactive_file", 0)
 
 

@@ -1,4 +1,4 @@
-"""Run independent pieces of work on several processes; the results come in order, whatever the number of processes."""
+"""Run independent pieces of work on several processes; results are in order, regardless of the number of processes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
-_AHEAD = 2  # Pieces that each worker process may be ahead.
+_AHEAD = 2  # Number of pieces that each worker may work ahead.
 _SAFE_PATH = "PYTHONSAFEPATH"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def processes(count: int) -> Iterator[None]:
-    """Let `parallel_map` use this many processes inside the block; outside it uses one."""
+    """Let `parallel_map` use this many processes inside the block; outside it uses a single process."""
     before = _PROCESSES.set(count)
     try:
         yield
@@ -41,25 +41,25 @@ def processes(count: int) -> Iterator[None]:
 def parallel_map(
     work: Callable[[int], T], count: int, *, most: int = sys.maxsize
 ) -> AbstractContextManager[Iterator[T]]:
-    """Yield an iterator of `work(0)`, `work(1)`, … up to `count`, equal for any number of processes (`most`).
+    """Yield an iterator over `work(0)` to `work(count − 1)`; the results do not depend on the number of processes.
 
-    This process does every n-th piece, forked workers the others; all pieces if it cannot fork. If a worker is killed,
-    this process does its piece. Results and errors are pickled; `work` is not. All workers have ended with the block.
+    This process does every n-th piece and forked workers the others; if it cannot fork, it does all pieces. If a worker
+    is killed, this process does its piece. Results and errors are pickled, `work` is not. Workers end with the block.
     """
     return closing(_results(work, count, min(_PROCESSES.get(), most, count)))
 
 
 def may_fork() -> bool:
-    """Return True if forking is safe: on Linux, while no other thread runs."""
+    """Return True if forking is safe: on Linux, if no other thread runs."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
 @contextmanager
 def local_pool(workers: int, setup: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
-    """Yield a pool of processes that have ended when the block ends; each calls `setup` with the arguments.
+    """Yield a pool of processes, which end with the block; each process first calls `setup` with the arguments.
 
-    An error in the block, or the end of this process, ends the workers; a running task gets a `SystemExit` to clean up.
-    Raises OSError or NotImplementedError if no process can be started.
+    The workers also end on an error in the block or if this process ends; running tasks get a `SystemExit` to clean up.
+    Raise OSError or NotImplementedError if no process can be started.
     """
     forks = may_fork()
     context: Any = copy(multiprocessing.get_context("fork" if forks else "spawn"))
@@ -67,11 +67,11 @@ def local_pool(workers: int, setup: Callable[..., None] | None = None, *argument
     context.Process = lambda *, target, args: start(target=_without_traceback, args=(target, args))
     ended, alive = context.Pipe(duplex=False)
     with ended, alive:
-        with _safe_path():  # it may start a process that tracks semaphores
+        with _safe_path():  # this may start Python's resource tracker process
             pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
         try:
             with _signals_held_back():
-                pool.submit(int)  # all processes are forked, then the pool's thread starts
+                pool.submit(int)  # forks all processes before the pool's thread starts
             yield pool
         except BaseException:
             alive.close()
@@ -100,7 +100,7 @@ def _safe_path() -> Iterator[None]:
 
 
 def _without_traceback(serve: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """End a worker without a traceback if the pool's queue fails, for example after another worker was killed."""
+    """End a worker without a traceback if the pool's queue fails, for example because a worker was killed."""
     try:
         serve(*arguments)
     except Exception:
@@ -109,7 +109,7 @@ def _without_traceback(serve: Callable[..., None], arguments: tuple[Any, ...]) -
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Block signals during a fork: an exception that a signal handler raises there would be lost."""
+    """Block signals during a fork, because exceptions that signal handlers raise there would be lost."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -123,7 +123,7 @@ def _signals_held_back() -> Iterator[None]:
 def _set_up(
     ended: Connection, alive: Connection, setup: Callable[..., None] | None, arguments: tuple[Any, ...]
 ) -> None:
-    """In a worker: end when the parent closes its end of the pipe or ends itself."""
+    """Set up a worker, which ends when the parent closes its end of the pipe or ends."""
 
     def watch() -> None:
         wait([ended])
@@ -133,18 +133,18 @@ def _set_up(
     if setup is not None:
         setup(*arguments)
     try:
-        for number in _ENDING:  # Ctrl-C reaches all processes of a terminal, and the parent reports it
+        for number in _ENDING:  # Ctrl-C reaches all processes in a terminal, and the parent reports it
             signal.signal(number, _end)
-        threading.Thread(target=watch, daemon=True).start()  # a signal would break its start
+        threading.Thread(target=watch, daemon=True).start()  # a signal would disturb the start of the thread
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, _end)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-    except SystemExit:  # the pool would log it
+    except SystemExit:  # the pool would log the SystemExit
         os._exit(128 + signal.SIGTERM)
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End the task and remove its files. The pool takes this for a result, so end the worker a second later."""
+    """End the task and remove its files. The pool treats this as a result, so the worker itself ends a second later."""
     if hasattr(signal, "alarm"):
         signal.alarm(1)
     raise SystemExit(128 + signal.SIGTERM)
@@ -154,7 +154,7 @@ def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, N
     results: Iterator[T] = map(partial(_do_here, work), range(count))
     with ExitStack() as stack:
         if share > 1 and may_fork():
-            with suppress(OSError, NotImplementedError):  # no process can be started: this one does all
+            with suppress(OSError, NotImplementedError):  # no process can be started: this process does all pieces
                 pool = stack.enter_context(local_pool(share - 1, _assign, work))
                 results = _shared_results(pool, work, count, share)
         yield from results
@@ -167,7 +167,7 @@ def _shared_results(pool: Executor, work: Callable[[int], T], count: int, share:
         while len(submitted) < _AHEAD * (share - 1) and (piece := next(pieces, None)) is not None:
             try:
                 submitted.append(pool.submit(_do_in_worker, piece))
-            except BrokenExecutor:  # a worker was killed before
+            except BrokenExecutor:  # a worker was killed earlier
                 submitted.append(None)
         if i % share == 0:
             yield _do_here(work, i)
@@ -183,11 +183,11 @@ def _shared_results(pool: Executor, work: Callable[[int], T], count: int, share:
 
 
 def _do_here(work: Callable[[int], T], i: int) -> T:
-    with processes(1):  # the piece itself is not divided
+    with processes(1):  # no nested processes
         return work(i)
 
 
-# The work of this worker; inherited, since `work` cannot be pickled.
+# The work of this worker, inherited by forking because `work` cannot be pickled.
 _in_worker: Callable[[int], Any]
 
 
@@ -197,7 +197,7 @@ def _assign(work: Callable[[int], Any]) -> None:
 
 
 def _do_in_worker(i: int) -> bytes:
-    """Return the pickled result: the pool's thread pickles results too, but would print errors of doing so."""
+    """Return the pickled result. The pool could pickle it, but would print errors instead of raising them."""
     try:
         result = True, _do_here(_in_worker, i)
     except Exception as error:

@@ -1,8 +1,8 @@
-"""The array of records of a trace file ("nodes", "traceEvents") as blocks of record texts, found without parsing.
+"""Split the array of records in a trace file ("nodes", "traceEvents") into record texts without parsing.
 
-The array is cut at its writer's separator of two records, from "}" to the first key of the next record with its quotes.
-No string contains it. A nested array of objects may: a block that ends there does not decode, and the reader falls back
-on `parse_records`. Within a block the separator is used only in indented files, where nested objects have more of it.
+The array is cut at the separator that its writer uses between records: from "}" to the next record's first quoted key.
+Strings do not contain the separator, but nested arrays may. A block that ends there fails to decode; readers then use
+`parse_records`. Inside blocks, the separator is only used in indented files, where it differs for nested objects.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from .text import Text, copy_into, find, require_room, rfind
 
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
-# The array, and then a second record, must begin within this many bytes. Otherwise the document is parsed whole.
+# Maximum distance in bytes to the array, and to its second record. Beyond this, the whole document is parsed.
 _FAR = 1 << 28
 _CLOSERS_TRIED = 64
-_BLOCKS_KEPT = 2  # A copy of a trace reads each block twice: keep the positions of its records.
+_BLOCKS_KEPT = 2  # Number of blocks with cached record positions: copying a trace reads each block twice.
 _BLANK = b" \t\r\n"
-_BLANKS = 1 << 16  # The longest blank text that is stripped behind the last record.
+_BLANKS = 1 << 16  # Maximum length of white space that is stripped after the last record.
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """Split a JSON array into its undecoded elements."""
 _RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
-# Start of the separator in a file with one key per line.
+# Start of the separator in files with one key per line.
 _INDENTED = re.compile(rb"\n[ \t]+\}")
-# A string, whole or cut off at the end of the text.
+# A JSON string, complete or cut off at the end of the text.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Places = npt.NDArray[np.unsignedinteger[Any]]
 Span = tuple[int, int]
-# Begin and end of consecutive records, and the JSON array of them. The array is valid until the next block is made.
+# Begin and end of consecutive records, and their JSON array, which is only valid until the next block is made.
 Block = tuple[int, int, memoryview]
 
 
 class RecordSpans(NamedTuple):
-    """Texts of consecutive records, braces included, and their spans in the document."""
+    """Texts of consecutive records, including braces, and their spans in the document."""
 
     texts: list[bytes]
     start: IntColumn
@@ -64,12 +64,12 @@ class RecordArray:
     body: int  # offset after the array's "["
     start: int  # offset of the first record's "{", or of the closing "]" of an empty array
     end: int  # offset of the closing "]"
-    separator: bytes  # from the blank before "}" to the next record's first key; b"" for a single record
-    opener: int  # length of the separator's end that belongs to the next record ("{" and its first key)
-    header: dict[str, msgspec.Raw]  # the document's other keys, undecoded
+    separator: bytes  # from the space before "}" to the next record's first key; b"" for a single record
+    opener: int  # length of the separator's part in the next record ("{" and the first key)
+    header: dict[str, msgspec.Raw]  # undecoded other keys of the document
 
     def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
-        """Yield spans of whole records, each a little longer than `size`; `within` is a span from a larger size."""
+        """Yield spans of whole records, each slightly longer than `size`; `within` is a larger span to split."""
         at, end = within or (self.start, self.end)
         closer = len(self.separator) - len(self.separator.lstrip(_BLANK)) + 1
         while at < end:
@@ -83,7 +83,7 @@ class RecordArray:
 
     @property
     def first(self) -> bytes:
-        """Text of the first record, or of all records if the separator never occurs."""
+        """The text of the first record, or of all records if the separator does not occur."""
         begin, end = next(self.blocks(size=1), (self.start, self.start))
         return self.text[begin:end]
 
@@ -95,7 +95,7 @@ class RecordArray:
 
 
 class RecordTexts:
-    """Texts of records, read from the document; `blocks`: begin, end, number of records. See `RecordArray`."""
+    """Texts of records, read from the document; `blocks` has begin, end and number of records per block."""
 
     def __init__(
         self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
@@ -106,7 +106,7 @@ class RecordTexts:
         self._spans = [(begin, end) for begin, end, _ in blocks]
         self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))
         self._recent: OrderedDict[int, _Placed] = OrderedDict()
-        self._found: dict[int, tuple[Places, Places]] = {}  # some 8 bytes a record
+        self._found: dict[int, tuple[Places, Places]] = {}  # about 8 bytes per record
 
     @staticmethod
     def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
@@ -127,7 +127,7 @@ class RecordTexts:
         return _arrays(self._text, self._spans)
 
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
-        """Return the common start of a block's records, and each record without this start and its closing brace."""
+        """Return the common prefix of a block's records, and each record without the prefix and the closing brace."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
         pieces = text.split(self._separator) if self._separator else []
@@ -138,7 +138,7 @@ class RecordTexts:
         return self._opener, pieces
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the texts of records by position; neighbors are read once."""
+        """Return the texts of records by position; neighbors are read together."""
         blocks = np.searchsorted(self.first, records, side="right") - 1
         within = records - self.first[blocks]
         result = [b""] * len(records)
@@ -154,7 +154,7 @@ class RecordTexts:
         return result
 
     def tensors_of(self, records: IntColumn) -> list[bytes]:
-        """Return texts that hold at least the inputs and outputs of records."""
+        """Return texts that contain at least the inputs and outputs of records."""
         return self.of(records)
 
     def _count(self, block: int) -> int:
@@ -180,7 +180,7 @@ class RecordTexts:
 
 @dataclass(frozen=True)
 class SomeRecordTexts:
-    """The records of a document at the positions `index` (int64, ascending)."""
+    """A subset of the records in a document: those at the positions `index` (int64, ascending)."""
 
     texts: RecordTexts
     index: IntColumn
@@ -196,22 +196,22 @@ class _Placed(NamedTuple):
 
 
 def _places(text: bytes, separator: bytes) -> IntColumn:
-    """Find all occurrences at once with numpy; one `find` per record is slower."""
+    """Find all occurrences of the separator with numpy, which is faster than one `find` per record."""
     brace = separator.find(b"}")
     last = len(text) - len(separator)
     if brace < 0 or last < 0:
         return np.zeros(0, np.int64)
     values = np.frombuffer(text, np.uint8)
     at = np.flatnonzero(values[brace : brace + last + 1] == separator[brace])
-    for k in (*range(brace + 1, len(separator)), *range(brace)):  # what follows the brace is most specific
+    for k in (*range(brace + 1, len(separator)), *range(brace)):  # characters after the brace are most specific
         at = at[values[at + k] == separator[k]]
     return at
 
 
 def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
-    """Return the spans of an array's records; only blanks and a comma separate them."""
+    """Return the spans of an array's records, which are separated by white space and a comma."""
     length = np.fromiter(map(len, records), np.int64, len(records))
-    if int(length.sum()) + len(records) - 1 == len(text) - at:  # a comma alone between two, and nothing around them
+    if int(length.sum()) + len(records) - 1 == len(text) - at:  # only a comma between records, and no white space
         start = at + np.cumsum(length + 1) - (length + 1)
         return start, start + length
     start = np.empty(len(records), np.int64)
@@ -222,7 +222,7 @@ def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn
 
 
 def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
-    """Yield the spans as JSON arrays in one buffer; allocating a buffer per span is slower."""
+    """Yield the spans as JSON arrays in a shared buffer; allocating a buffer per span is slower."""
     room = bytearray()
     for begin, end in spans:
         size = end - begin + 2
@@ -236,7 +236,7 @@ def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
 
 
 def locate(text: Text, key: str) -> RecordArray | None:
-    """Find the array of records under a top-level key; None if only a parser can find it."""
+    """Find the array of records under a top-level key; return None if only a parser can find the array."""
     head, body = _opening_near(text, key)
     if body < 0:
         return None
@@ -290,7 +290,7 @@ def _growing(limit: int) -> Iterator[int]:
 
 
 def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], RecordSpans, tuple[int, int]]:
-    """Parse a document of any layout as far as its records; return header, records, offsets after "[" and of "]"."""
+    """Parse a document of any layout; return the header, the records, and the offsets after "[" and of "]"."""
     header = _DECODE_OBJECT(data)
     if key not in header:
         raise msgspec.ValidationError(f"Object missing required field `{key}`")
@@ -301,7 +301,7 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
 
 
 def opening(data: bytes, key: str) -> int:
-    """Return the offset after the "[" of an object's own array, in linear time: only brackets are counted."""
+    """Return the offset after the "[" of a top-level array; takes linear time, because only brackets are counted."""
     depth, at = 0, 0
     for found in re.finditer(rb'(?<!\\)"%b"\s*:\s*\[' % key.encode(), data):
         brackets = _STRING.sub(b"", data[at : found.start()]).translate(None, _NO_BRACKETS)
@@ -315,6 +315,6 @@ def opening(data: bytes, key: str) -> int:
 
 
 def check_utf8(text: bytes | memoryview) -> None:
-    """Raise UnicodeDecodeError for text that is not UTF-8; msgspec does not check the texts that it skips."""
+    """Raise UnicodeDecodeError for invalid UTF-8; msgspec does not check strings that it skips."""
     if np.frombuffer(text, np.uint8).max(initial=0) > 127:
         codecs.decode(text, "utf-8")

@@ -1,7 +1,7 @@
-"""Read trace files tolerantly: strictly first; if that fails, recover a valid JSON document and count the losses.
+"""Read trace files tolerantly: if strict reading fails, recover a valid JSON document and count the losses.
 
-The array is cut where records begin: the layout shows this even if strings or brackets are broken. Valid blocks are
-copied; `repair` mends the others one by one.
+The array is cut where records begin, which the layout shows even if strings or brackets are broken. Valid blocks are
+copied; `repair` fixes the records of invalid blocks one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .text import Text
 
 T = TypeVar("T")
 
-# Kinds of `Loss`. The last four lose data; the others change text only.
+# Kinds of `Loss`. The last four lose data; the other kinds only change text.
 LOSS_KINDS: Mapping[str, str] = {
     "unescaped_quote": "a quote inside a string, now escaped",
     "control_character": "a raw control character inside a string, now escaped",
@@ -67,7 +67,7 @@ _SIMPLE_FIELD = re.compile(
 class Loss:
     kind: str  # a key of `LOSS_KINDS`
     count: int
-    first_offset: int  # −1 if unknown
+    first_offset: int  # offset of the first loss, −1 if unknown
     example: str
 
     def __str__(self) -> str:
@@ -80,17 +80,17 @@ class Loss:
 
 
 class Recovered(NamedTuple):
-    data: bytes  # JSON; a lost record leaves "{}" in `traceEvents`, to keep positions, and nothing in `nodes`
-    losses: tuple[Loss, ...]  # one entry per kind; () if the file was valid
+    data: bytes  # JSON; a lost record becomes "{}" in `traceEvents`, to keep positions, and is removed from `nodes`
+    losses: tuple[Loss, ...]  # one entry per kind of loss; () for a valid file
 
 
 def damage_of(*traces: Any) -> tuple[str, ...]:
-    """Return sentences about the losses of readers, with the file's name; ET+ files keep them."""
+    """Return sentences about losses in traces, with the name of each file; ET+ files keep these sentences."""
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
-    """Make a valid document from a broken one, in linear time and twice its memory."""
+    """Make a valid document from a broken document; takes linear time and twice the document's memory."""
     begin, body = max(data.find(b"{"), 0), None
     try:
         body = begin + opening(data[begin:], records_key)
@@ -151,7 +151,7 @@ class _Salvage:
             if stop is not None and self._take(at, stop):
                 at = stop
                 continue
-            while at is not None and (stop is None or at < stop):  # the block's records one by one
+            while at is not None and (stop is None or at < stop):  # repair the records of the block one by one
                 after = self._next_start(at + 1)
                 at = after if after is not None and self._take(at, after) else self._broken(at, after)
 
@@ -180,7 +180,7 @@ class _Salvage:
             self._head = b'{%b"%b":[' % (_simple_fields(head), self.key.encode())
 
     def _learn_layout(self, opening: int) -> None:
-        # an object after a colon is a value; an object with a "type" is an attribute of a node
+        # exclude values (objects after a colon) and attributes of nodes (objects with a "type")
         form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
         for keys in self.layout.any_key, FREE.any_key:
             any_start = re.compile(form % (rb"[^:\s]", rb"\s*", keys))
@@ -188,7 +188,7 @@ class _Salvage:
             if not spaces:
                 continue
             space = Counter(spaces).most_common(1)[0][0]
-            # without a line break a comma or bracket must precede; else JSON in an unescaped string looks like a record
+            # without a line break, require a comma or bracket: JSON in an unescaped string may look like a record
             before = rb"[^:\s]" if b"\n" in space else rb"[}\],\[]"
             self._start = re.compile(form % (before, re.escape(space), keys))
             return
@@ -239,7 +239,7 @@ class _Salvage:
             self._pieces.append(b"{}")
 
     def _next_record(self, at: int, *, first: bool = False) -> int | None:
-        """Go from the end of a record to the next one; None at the end of the array."""
+        """Advance from the end of a record to the next record; return None at the end of the array."""
         gap = _GAP.match(self.data, at)
         after = gap.end() if gap else at
         marks = self.data[at:after].translate(None, _WHITE)
@@ -285,7 +285,7 @@ class _Salvage:
     def _records_in(self, at: int, after: int) -> int:
         text = self.data[at:after].rstrip(_WHITE).removesuffix(b",")
         try:
-            return len(orjson.loads(b"[" + text + b"]"))  # values other than objects
+            return len(orjson.loads(b"[" + text + b"]"))  # values that are not objects
         except orjson.JSONDecodeError:
             if re.compile(rb'"%b"\s*:|\x00{4}' % self.layout.any_key).search(text):
                 return 1
@@ -293,7 +293,7 @@ class _Salvage:
         return 0
 
     def _closing_bracket(self, at: int) -> int | None:
-        """Return the first "]" from `at` on behind which the rest of the document is valid."""
+        """Return the first "]" from `at` on after which the rest of the document is valid."""
         return next((closer for closer in self._closers if closer >= at), None)
 
     @cached_property
@@ -331,9 +331,9 @@ def _simple_fields(text: bytes) -> bytes:
     return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))
 
 
-# Largest and smallest bytes per part, and the least number of parts of a larger file.
+# Maximum and minimum bytes per part; the preferred minimum number of parts.
 _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
-_WORTH_A_PROCESS = 4 << 20  # With fewer bytes, starting a process takes longer than it saves.
+_WORTH_A_PROCESS = 4 << 20  # With fewer bytes, starting a process costs more time than it saves.
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
 _AS_TIMELINE = "give it as --kineto-file"
 _BINARY = (
@@ -348,10 +348,10 @@ _OFFSET = re.compile(r" ?\(byte (\d+)\)")
 class Document:
     name: str
     text: Text
-    lenient: bool = False  # collect invalid records in `dropped` instead of failing on the first
+    lenient: bool = False  # True to collect errors of invalid records in `dropped` instead of raising the first error
     losses: tuple[Loss, ...] = ()  # losses so far
     progress: bool = False
-    dropped: list[str] = field(default_factory=list)  # errors of records that a lenient reader left out
+    dropped: list[str] = field(default_factory=list)  # errors of records that a lenient reader dropped
 
     def parts(self, array: RecordArray, read: Callable[[Iterator[Block]], T]) -> Iterator[T]:
         """Yield `read(blocks)` for consecutive parts of the array, in order."""
@@ -375,7 +375,7 @@ class Document:
 def read_tolerantly(
     blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
 ) -> T:
-    """Run a reader on a file strictly; if it raises one of UNREADABLE, run it on the recovered text."""
+    """Run a reader strictly on a file; if it raises an error in UNREADABLE, run it on the recovered text."""
     expected = _KINDS[key][0]
     losses: tuple[Loss, ...] = ()
     if blob.broken_at is not None:

@@ -1,7 +1,7 @@
-"""Repair one broken JSON object: the layout that trace writers use shows where a broken string ends.
+"""Repair a broken JSON object, using the layout of trace writers to find the end of broken strings.
 
 PyTorch's Execution Trace writer and Kineto do not escape names. A quote then ends a string only if a comma and a known
-key, or the closing bracket of the record, follows. Nothing here recurses, and each attempt reads the text once.
+key, or the closing bracket of the record, follows. The code does not recurse, and each attempt reads the text once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-MAX_DEPTH = 64  # ETs nest tensor lists a handful deep; deeper brackets are garbage or an attack.
+MAX_DEPTH = 64  # ETs nest tensor lists a few levels deep; deeper brackets are garbage or an attack.
 _SOUND = 1 << 16
-# Longest string with unescaped quotes, in bytes. Without a limit each broken record searches the rest of the file.
+# Maximum size of a string with unescaped quotes. Without it, each broken record would search the rest of the file.
 _LONGEST_BROKEN = 1 << 14
 _EXAMPLE = 60
 
@@ -41,7 +41,7 @@ _CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}
 
 
 class Flaw(NamedTuple):
-    """A repaired fault: its kind (see `recover.LOSS_KINDS`), position and original text."""
+    """A repaired fault: kind (see `recover.LOSS_KINDS`), position and original text."""
 
     kind: str
     offset: int
@@ -49,7 +49,7 @@ class Flaw(NamedTuple):
 
 
 class Repaired(NamedTuple):
-    """A repaired object: its end in the broken text, its valid text, and its faults."""
+    """A repaired object: its end in the broken text, the valid text, and the faults."""
 
     end: int
     text: bytes
@@ -64,27 +64,27 @@ _skim = msgspec.json.Decoder(list[_Nothing]).decode
 
 
 def is_valid(text: bytes) -> bool:
-    """Return True if the text is one or more objects separated by commas, in JSON that all strict decoders accept."""
+    """Return True if the text consists of objects separated by commas, in JSON that all strict decoders accept."""
     try:
         orjson.loads(b"[" + text + b"]")
-        _skim(b"[" + text + b"]")  # refuses values that are not objects, and depths that orjson accepts
+        _skim(b"[" + text + b"]")  # refuses values that are not objects, and nesting that only orjson accepts
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 
 
 def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
-    """Repair the object at `start`; None if it is incomplete or cannot be separated from the text behind it.
+    """Repair the object at `start`; return None if it is incomplete or its end cannot be determined.
 
     Args:
-        limit: offset at which the object has ended: the next object's "{", or the end of the text.
+        limit: offset before which the object ends: that of the next object's "{", or the end of the text.
     """
     if data[start : start + 1] != b"{":
         return None
     for reading in _READINGS:
         if reading.known and not layout.keys:
             continue
-        # a valid object may hold text that looks like the start of the next record
+        # a valid object may contain text that looks like the start of a record
         end = min(len(data), max(limit, start + _SOUND)) if reading.sound else limit
         scan = _Scan(data, start, end, layout, reading)
         try:
@@ -102,12 +102,12 @@ class _GiveUpError(Exception):
 
 
 class _Reading(NamedTuple):
-    sound: bool  # the object is valid
-    known: bool  # a string at the top ends only before a key that the layout knows
+    sound: bool  # the object is assumed to be valid
+    known: bool  # a top-level string ends only before a key of the layout
     escapes: bool  # a backslash escapes a quote
 
 
-# Tried in this order.
+# Readings in the order in which they are tried.
 _READINGS = (
     _Reading(sound=True, known=False, escapes=True),
     _Reading(sound=False, known=True, escapes=True),
@@ -124,8 +124,8 @@ class _Scan:
         self.out: list[bytes] = []
         self.flaws: list[Flaw] = []
         self._suspects: list[bytes] = []
-        self._open = bytearray()  # closing brackets still to come
-        self._filled: list[bool] = []  # True for open brackets that already have an item
+        self._open = bytearray()  # expected closing brackets
+        self._filled: list[bool] = []  # per open bracket, True if it already contains an item
         self._comma = False
         self._key = b""
 
@@ -148,7 +148,7 @@ class _Scan:
                 self._item(char)
 
     def is_plausible(self, text: bytes) -> bool:
-        """Return True if the record is complete and none of its keys is inside one of its strings."""
+        """Return True if the record is complete and no key of the record is inside a string."""
         record = orjson.loads(text)
         swallowed = (key for suspect in self._suspects for key in self.layout.swallowed.findall(suspect))
         return self.layout.is_whole(record) and all(key.decode() in record for key in swallowed)
@@ -229,7 +229,7 @@ class _Scan:
         self._value(self.data[self.at])
 
     def _leave_for(self, key: bytes) -> None:
-        """Close arrays that hold a key, and inner objects that hold a key of the outermost object."""
+        """Close arrays that contain a key, and inner objects that contain a key of the outermost object."""
         depth = len(self._open)
         if key in self.layout.outer and not self.reading.sound:
             depth = 1
@@ -276,7 +276,7 @@ class _Scan:
             pattern = ENDS_LOOSELY
         far = self.limit if self.reading.sound else min(self.limit, self.at + _LONGEST_BROKEN)
         found = pattern.search(self.data, self.at + 1, far)
-        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # what follows has to be in sight
+        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # the following text must be in range
             at = before = found.start()
             while self.reading.escapes and self.data[before - 1] == ord("\\"):
                 before -= 1
@@ -286,7 +286,7 @@ class _Scan:
         raise _GiveUpError
 
     def _suspect(self, text: bytes) -> None:
-        """Give up if a string seems to hold the next strings because its own closing quote was lost."""
+        """Give up if a string seems to contain the next strings because its closing quote was lost."""
         if len(self._open) == 1 and self.layout.texts:
             self._suspects.append(text)
             if self._key not in self.layout.texts:
@@ -300,12 +300,13 @@ class _Scan:
         rest = _ESCAPE.sub(b"", raw)
         control = _CONTROL.search(raw)
         if control and _HOLE.search(raw):
-            raise _GiveUpError  # a hole in the file may have swallowed more than this string
+            raise _GiveUpError  # missing bytes may affect more than this string
         quote = b'"' in rest
-        # A writer that left one character unescaped escaped nothing: "C:\new" has no line break.
+        # A writer that left a character unescaped does not escape at all: "C:
+ew" has no line break.
         literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
         if literal and self.reading.escapes and b'\\"' in raw:
-            raise _GiveUpError  # the writer did not escape this quote, so it may end the string
+            raise _GiveUpError  # the quote is not escaped, so it may end the string
         if literal and b"\\" in raw:
             self._flaw("backslash", offset, raw)
             raw = raw.replace(b"\\", b"\\\\")
@@ -324,7 +325,7 @@ class _Scan:
         return b'"' + raw + b'"'
 
 
-MAX_KEY = 200  # Longest key of a trace, in bytes.
+MAX_KEY = 200  # Maximum size of a key in a trace, in bytes.
 
 _ANY_KEY = rb'"[^"]{1,%d}"\s*:' % MAX_KEY
 _END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)|,?\s*\Z" % _ANY_KEY
@@ -336,18 +337,18 @@ ENDS_IN_ARRAY = re.compile(
 )
 # A quote that can end a string in an object.
 ENDS_IN_OBJECT = re.compile(rb'"(?=\s*(?:,\s*%b|%b))' % (_ANY_KEY, _END_OF_OBJECT))
-# The same, with the following comma missing.
+# Like ENDS_IN_OBJECT, but the comma after the string may be missing.
 ENDS_LOOSELY = re.compile(rb'"(?=\s*(?:,\s*%b|%b)|\s+%b)' % (_ANY_KEY, _END_OF_OBJECT, _ANY_KEY))
 _NEVER = re.compile(rb"(?!)")
 
 
 @dataclass(frozen=True)
 class RecordLayout:
-    keys: tuple[bytes, ...] = ()  # all possible keys; () if any key is possible
-    texts: frozenset[bytes] = frozenset()  # keys with values from the traced program, which may hold anything
-    # keys that no nested object has; such a key inside one shows an unclosed bracket
+    keys: tuple[bytes, ...] = ()  # all possible keys; () if keys are arbitrary
+    texts: frozenset[bytes] = frozenset()  # keys with arbitrary texts from the traced program
+    # keys that only the outermost object has; inside a nested object, they reveal an unclosed bracket
     outer: frozenset[bytes] = frozenset()
-    # returns True if a decoded record has all keys that it needs
+    # returns True if a decoded record has all required keys
     is_whole: Callable[[dict[str, Any]], bool] = lambda record: True
 
     @cached_property
@@ -356,17 +357,17 @@ class RecordLayout:
 
     @cached_property
     def ends_at_top(self) -> re.Pattern[bytes]:
-        """A quote that can end a string at the top of the object."""
+        """Pattern of a quote that can end a top-level string of the object."""
         return re.compile(rb'"(?=\s*(?:,\s*"%b"\s*:|%b))' % (self.any_key, _END_OF_OBJECT))
 
     @cached_property
     def more_keys(self) -> re.Pattern[bytes]:
-        """Text behind a bracket that does not end the object."""
+        """Pattern of the text after a bracket that does not end the object."""
         return re.compile(rb'\s*,\s*"%b"\s*:' % self.any_key)
 
     @cached_property
     def swallowed(self) -> re.Pattern[bytes]:
-        """A key inside a string that may have run over its end."""
+        """Pattern of a key inside a string, which may extend beyond its real end."""
         return re.compile(rb'\b(%b)"\s*:' % self.any_key) if self.keys else _NEVER
 
 
@@ -396,4 +397,4 @@ EVENT = RecordLayout(
     outer=frozenset({b"args", b"ph"}),
     is_whole=_is_whole_event,
 )
-FREE = RecordLayout()  # Any object, such as a file's header.
+FREE = RecordLayout()  # Layout of any object, such as the header of a file.

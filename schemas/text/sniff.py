@@ -1,4 +1,4 @@
-"""Tell a file's format from its first bytes: the traces that etplus reads, and files that users mistake for them."""
+"""Recognize file formats by the first bytes: traces that etplus reads, and other files that users often try."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from isal import isal_zlib
 
 from ...trace.errors import TraceFormatError
 
-HEAD = 4096  # Bytes, unpacked, that show a format.
+HEAD = 4096  # Number of unpacked bytes that are enough to recognize a format.
 GZIP_MAGIC = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"  # https://www.sqlite.org/fileformat.html#magic_header_string
 _PACKED = 1 << 14
 _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
-_TEXT = re.compile(rb"[\t\r\n -~]{16}")  # JSON begins like this; traces in protobuf do not.
-# Byte order marks and their encodings. The mark of UTF-32 comes first, because it begins like the mark of UTF-16.
+_TEXT = re.compile(rb"[\t\r\n -~]{16}")  # JSON begins like this, but protobuf traces do not.
+# Byte order marks and their encodings. UTF-32 comes first, because its mark begins like the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -28,16 +28,16 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
-# Chrome's array form: events without an object around them.
+# Chrome's array format: events without an enclosing object.
 _EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
-# Field 1 with a length: packets of a Perfetto trace, planes of an XSpace, the version of a GlobalMetadata.
+# Tag of field 1 with a length: packets of a Perfetto trace, planes of an XSpace, the version of a GlobalMetadata.
 _PACKET = 0x0A
 _PACKETS_TESTED = 4
 _PRINTABLE = re.compile(rb"[ -~]+")
-# Tags of an XPlane: id, name, lines, event_metadata, stat_metadata, stats (tsl/profiler/protobuf/xplane.proto).
+# Field tags of an XPlane: id, name, lines, event_metadata, stat_metadata, stats (tsl/profiler/protobuf/xplane.proto).
 _PLANE_FIELDS = (0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32)
 
 _READ = (
@@ -47,13 +47,13 @@ _READ = (
 _UNPACK = f"unpack it, and give the trace that is in it; {_READ}, gzipped or not"
 _NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
 _SNAPSHOT = "a memory snapshot of PyTorch, which has no times of operators", f"give a trace of torch.profiler; {_READ}"
-# Start of a file, its format, and the remedy.
+# Pattern of a file's start, the name of the format, and the remedy.
 _BEGINNINGS = (
     (rb"\x89PNG\r\n", "a PNG image", _READ),
     (rb"\xff\xd8\xff", "a JPEG image", _READ),
     (rb"GIF8", "a GIF image", _READ),
     (rb"%PDF-", "a PDF document", _READ),
-    (rb"PK(?:\x03\x04|\x05\x06)", "a ZIP archive (files of torch.save and numpy.savez are such)", _UNPACK),
+    (rb"PK(?:\x03\x04|\x05\x06)", "a ZIP archive (such as files of torch.save and numpy.savez)", _UNPACK),
     (rb"(?s).{257}ustar", "a tar archive", _UNPACK),
     (rb"\x28\xb5\x2f\xfd", "a file packed by zstd", _UNPACK),
     (rb"\xfd7zXZ\0", "a file packed by xz", _UNPACK),
@@ -68,8 +68,8 @@ _BEGINNINGS = (
     (rb"(?s)\x80[\x02-\x05].{0,200}?(?:segments|device_traces|allocator_settings)", *_SNAPSHOT),
     (rb"\x80[\x02-\x05](?=[\x95}\](c])", "a Python pickle", _READ),
     (rb"(?is)\s*<(?:!doctype html|html)\b.*?MemoryViz", *_SNAPSHOT),
-    (rb"(?is)\s*<(?:!doctype html|html)\b.*?Memory Timeline", "a memory timeline of PyTorch, a page", _READ),
-    (rb"(?i)\s*<(?:!doctype html|html)\b", "a page (HTML)", f"give the trace that it was made of; {_READ}"),
+    (rb"(?is)\s*<(?:!doctype html|html)\b.*?Memory Timeline", "a memory timeline page of PyTorch", _READ),
+    (rb"(?i)\s*<(?:!doctype html|html)\b", "an HTML page", f"give the trace that it was made from; {_READ}"),
     (
         rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:',
         "a JSON file of rocprofv3",
@@ -77,18 +77,18 @@ _BEGINNINGS = (
     ),
 )
 _FOREIGN = [(re.compile(begin), what, remedy) for begin, what, remedy in _BEGINNINGS]
-# Formats without a documented signature, recognized by name if the content is not a known format.
+# Formats without a documented signature, which are recognized by name if the content is unknown.
 _BY_NAME = {".nsys-rep": _NSYS, ".qdrep": _NSYS, ".qdstrm": _NSYS}
 
 
 def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
-    """Return the first bytes of a file or text, unpacked; b"" if it cannot be opened, or is a pipe."""
+    """Return the first bytes of a file or text, unpacked; b"" if the file cannot be opened or is a pipe."""
     if isinstance(source, bytes):
         head = source[:_PACKED]
     else:
         try:
             path = Path(source)
-            if not path.is_file():  # a pipe can be read once only
+            if not path.is_file():  # a pipe can only be read once
                 return b""
             with path.open("rb") as file:
                 head = file.read(_PACKED)
@@ -107,7 +107,7 @@ def has_byte_order_mark(head: bytes) -> bool:
 
 
 def as_utf8(text: bytes) -> bytes:
-    """Return a text as UTF-8 without byte order mark; a cut-off character at its end is dropped."""
+    """Convert a text to UTF-8 without a byte order mark; an incomplete last character is dropped."""
     return b"".join(_in_utf8([text])) if has_byte_order_mark(text) else text
 
 
@@ -121,7 +121,7 @@ def _in_utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def unpacked(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the file's bytes, unpacked and in UTF-8, about a megabyte at a time."""
+    """Yield the content of a file, unpacked and in UTF-8, about a megabyte at a time."""
     return _in_utf8(_unpacked(file))
 
 
@@ -139,7 +139,7 @@ def _unpacked(file: BinaryIO) -> Iterator[bytes]:
 
 
 def is_text(head: bytes) -> bool:
-    """Return True if a file begins like text; False if it is shorter than 16 bytes."""
+    """Return True if a file begins with 16 bytes of text; False for shorter files."""
     return _TEXT.match(head) is not None
 
 
@@ -148,7 +148,7 @@ def is_sqlite(head: bytes) -> bool:
 
 
 def is_pftrace(data: bytes) -> bool:
-    """Return True if decompressed bytes (some hundred) begin like a Perfetto trace."""
+    """Return True if decompressed bytes (a few hundred suffice) begin like a Perfetto trace."""
     if data[:1] != bytes([_PACKET]) or is_text(data) or _is_xspace(data):
         return False
     at = 0
@@ -184,7 +184,7 @@ def begins_like_nodes(head: bytes) -> bool:
 
 
 def is_chakra(head: bytes) -> bool:
-    """Return True for the start of a Chakra trace: the length of a GlobalMetadata, and its version."""
+    """Return True if bytes begin like a Chakra trace: the length of a GlobalMetadata, then its version."""
     size, body = varint(head, 0)
     version, begin = varint(head, body + 1)
     text = head[begin : begin + version]
@@ -198,7 +198,7 @@ def is_chakra(head: bytes) -> bool:
 
 
 def name_of_trace(head: bytes) -> str | None:
-    """Return the name of a format that etplus reads ("a Kineto trace"), None for others."""
+    """Return the name of a format that etplus reads ("a Kineto trace"), None for other formats."""
     known = (
         (is_chakra, "a Chakra trace"),
         (is_sqlite, "a SQLite database"),
@@ -214,7 +214,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
         if begin.match(head):
             raise TraceFormatError(name, "", f"this is {what}", remedy)
     if _is_xspace(head):
-        what = "this is an XPlane file of JAX or TensorFlow (.xplane.pb), and no trace of PyTorch"
+        what = "this is an XPlane file of JAX or TensorFlow (.xplane.pb), not a trace of PyTorch"
         raise TraceFormatError(name, "", what, _READ)
     known = is_text(head) or is_sqlite(head) or is_pftrace(head) or is_chakra(head) or head.startswith(GZIP_MAGIC)
     for suffix, (what, remedy) in _BY_NAME.items():
@@ -223,7 +223,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Return True for an XSpace: planes with a name. In Perfetto packets field 1 is a message, here a number."""
+    """Return True for an XSpace, whose planes have names. Their field 1 is a number; in Perfetto packets, a message."""
     if head[:1] != bytes([_PACKET]):
         return False
     size, at = varint(head, 1)
@@ -243,7 +243,7 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a protobuf number and the offset behind it; 0 and −1 if it is cut off or too long."""
+    """Return a protobuf number and the offset after the number; 0 and −1 if the number is cut off or too long."""
     value = 0
     for k, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << (7 * k)

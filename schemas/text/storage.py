@@ -1,4 +1,4 @@
-"""Folders of files, on this machine or on any file system of fsspec (s3://, gs://, …)."""
+"""Access folders on this machine or on any file system of fsspec (s3://, gs://, …)."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _BLOCK = 1 << 20
 
 
 class Folder(Protocol):
-    """A folder; file names are relative to it, with "/". It can be sent to another process."""
+    """A folder. File names are relative to the folder, with "/". Instances can be pickled."""
 
     @property
     def root(self) -> str:
         """Path or URL, for messages."""
 
     def files(self) -> list[str]:
-        """Return all files in it and below, sorted. Raise MissingFileError or UsageError if it does not exist."""
+        """Return all files in the folder and below, sorted. Raise MissingFileError or UsageError if there is no folder."""
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading. Raise OSError if that fails."""
 
     def fetch(self, name: str, scratch: Path) -> Path:
-        """Return a local file: itself, or a copy in `scratch`. Raise TraceFormatError on failure."""
+        """Return the path of a local file, or of a copy in `scratch`. Raise TraceFormatError on failure."""
 
     def place(self, name: str) -> str:
         """Return a file's path or URL."""
 
     def mark(self, name: str) -> list[Any] | None:
-        """Return size and digest of a file, to detect changes; None if it does not exist."""
+        """Return the size and a digest of a file, to detect changes; None if the file does not exist."""
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
-        """Have `fill` write a file; it appears when it is whole. Raise UsageError if that fails."""
+        """Let `fill` write a file, which appears when complete. Raise UsageError on failure."""
 
 
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
@@ -69,7 +69,7 @@ class _Local:
 
     def files(self) -> list[str]:
         if not Path(self.root).is_dir():
-            raise MissingFileError(self.root, "give the one with the traces of the job", "no such folder")
+            raise MissingFileError(self.root, "give the folder with the traces of the job", "no such folder")
         found = []
         for folder, folders, names in os.walk(self.root):
             folders[:] = [name for name in folders if not name.startswith(".")]
@@ -97,7 +97,7 @@ class _Local:
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
         target = Path(self.root, name)
-        with transaction(nested=True):  # the result of one rank is kept even if the job fails
+        with transaction(nested=True):  # the results of finished ranks are kept if the job fails
             make_folder(target.parent)
             fill(target)
 
@@ -114,9 +114,9 @@ class _Remote:
     def files(self) -> list[str]:
         system, path = self._system()
         try:
-            system.invalidate_cache()  # another process may have written there
+            system.invalidate_cache()  # a different process may have written files
             found = system.find(path)
-        except Exception as error:  # each file system has its own errors
+        except Exception as error:  # file systems raise different errors
             raise UsageError(f"{self.root}: cannot be listed ({_said(error)})") from None
         if not found:
             raise UsageError(f"{self.root}: nothing is there; give the folder with the traces of the job")
@@ -142,7 +142,7 @@ class _Remote:
         return f"{self.root}/{name}"
 
     def mark(self, name: str) -> list[Any] | None:
-        """Return size and ETag (or time): they need no download."""
+        """Return the size, and the ETag or time, which are available without downloading the file."""
         system, path = self._system()
         try:
             system.invalidate_cache()

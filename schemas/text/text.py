@@ -1,4 +1,4 @@
-"""The bytes of a document, in memory or in a file from which slices are read."""
+"""Access the bytes of a document, which is in memory, or in a file from which slices are read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...trace.errors import TraceFormatError
 from .memory_limit import require_memory
 
 _WINDOW = 1 << 16
-_WHOLE = 3  # Memory for a large text that must be read whole, repaired text included, as a multiple of its size.
+_WHOLE = 3  # Memory to read a large text completely, including the repaired text, as a multiple of its size.
 
 
 class FileText:
-    """The bytes of a file, read on slicing; the file may be larger than memory.
+    """The bytes of a file, which are read on slicing; the file may be larger than memory.
 
-    Slicing raises TraceFormatError if the file changed since it was opened, or the slice does not fit into memory.
+    Slicing raises TraceFormatError if the file has changed since it was opened, or if the slice exceeds the memory.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -24,7 +24,7 @@ class FileText:
 
     @classmethod
     def of(cls, file: IO[bytes], name: str) -> FileText:
-        """Return the bytes of an open file; it may be closed afterwards. `name` is for messages."""
+        """Return the bytes of an open file, which may be closed afterwards; `name` is for messages."""
         text = cls.__new__(cls)
         text._take(os.dup(file.fileno()), name)
         return text
@@ -38,7 +38,7 @@ class FileText:
         return self._size
 
     def require_room(self, size: int, times: float = _WHOLE) -> None:
-        """Refuse the file if `size` bytes of it, and the data made from them, do not fit into memory."""
+        """Refuse the file if `size` bytes of its text, and the data made from them, do not fit into memory."""
         require_memory(self._name, size, "has to be read whole", times=times)
 
     def __getitem__(self, span: slice) -> bytes:
@@ -77,7 +77,7 @@ Text = bytes | FileText
 
 
 def require_room(text: Text, size: int) -> None:
-    """Refuse a text in a file if `size` bytes of it do not fit into memory."""
+    """Refuse a file's text if `size` bytes of the text do not fit into memory."""
     if isinstance(text, FileText):
         text.require_room(size)
 

@@ -1,7 +1,7 @@
-"""Inputs and outputs of a run: no output replaces an input, and outputs appear together or not at all.
+"""Track inputs and outputs of a run: outputs never replace inputs, and appear together or not at all.
 
-Readers report each file that they open (`protect`), and `open_output` claims each file that it writes. A command is one
-transaction. Outside of a transaction nothing is remembered.
+Readers report each file that they open (`protect`), and `open_output` claims each file that it writes. A command is a
+single transaction. Outside of a transaction, files are not tracked.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ STANDARD_STREAM = "-"  # Standard input or standard output
 URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
 """Packages that read and write URLs, for messages."""
 
-_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # A URL, even if pathlib merged its slashes; Windows drives have one letter.
+_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # A URL, even if pathlib merged its slashes. Windows drives have one letter.
 
-# A quarter of the process's descriptors. Further outputs get temporary names; a killed process leaves them behind.
+# A quarter of the allowed descriptors. Further outputs get temporary files, which a killed process leaves behind.
 try:
     from resource import RLIMIT_NOFILE, getrlimit
 except ImportError:  # Windows has no unnamed files
@@ -39,35 +39,35 @@ else:
 class Transaction:
     def __init__(self, outer: Transaction | None) -> None:
         self._outer = outer
-        self._inputs: dict[tuple[int, int], str] = {}  # device and inode to name
-        self._temporary: dict[str, Path] = {}  # real path of an output to its temporary name
-        self._unnamed: dict[str, int] = {}  # real path to descriptor, for files that have no name until the end
+        self._inputs: dict[tuple[int, int], str] = {}  # names by device and inode
+        self._temporary: dict[str, Path] = {}  # temporary names by real path of the output
+        self._unnamed: dict[str, int] = {}  # descriptors of unnamed files by real path of the output
         self._folders: list[Path] = []
         self._standard_output = False
 
     def add_input(self, name: str, status: os.stat_result) -> None:
-        """Protect a file from being replaced; devices and pipes need no protection."""
+        """Protect an input file from being replaced; devices and pipes need no protection."""
         if stat.S_ISREG(status.st_mode):
             self._inputs.setdefault((status.st_dev, status.st_ino), name)
 
     def claim(self, path: StrPath) -> Path | None:
-        """Return the file that an output path names, links resolved; None for standard output.
+        """Return the file that an output path refers to, with links resolved; None for standard output.
 
-        Refuses an empty name, a URL, a folder, an input of this run, and a second output of the same name.
+        Refuse an empty name, a URL, a folder, an input of this run, and a second output with the same name.
         """
         name = os.fspath(path)
         if not name:
             raise UsageError("the name of an output is empty; give a file name")
         if name == STANDARD_STREAM:
             if self._standard_output:
-                raise UsageError("standard output (-) can take one output only; give the others file names")
+                raise UsageError("only one output can go to standard output (-); give file names for the others")
             self._standard_output = True
             return None
         _refuse_url(name)
         target = Path(os.path.realpath(name))
         try:
             status = target.stat()
-        except (FileNotFoundError, NotADirectoryError):  # `check_folder` reports it
+        except (FileNotFoundError, NotADirectoryError):  # `check_folder` reports the error
             status = None
         except OSError as error:
             raise UsageError(f"{name}: cannot be written ({error.strerror}); choose another name") from None
@@ -85,12 +85,12 @@ class Transaction:
         return self._outer._input(status) if found is None and self._outer else found
 
     def temporary(self, target: Path) -> Path:
-        """Return the name under which `target` is written. A target's own name may already have the full 255 bytes."""
+        """Return the temporary name for writing `target`, not derived from its name, which may have the full 255 bytes."""
         self._temporary[str(target)] = path = target.with_name(f".{os.urandom(8).hex()}.part")
         return path
 
     def unnamed(self, target: Path, mode: int) -> int | None:
-        """Return a descriptor of an unnamed file that becomes `target`; None if there can be none, or many are open."""
+        """Return a descriptor of an unnamed file that becomes `target`; None if unsupported or too many are open."""
         if not hasattr(os, "O_TMPFILE") or len(self._unnamed) >= _MOST_UNNAMED:
             return None
         try:
@@ -101,7 +101,7 @@ class Transaction:
         return made
 
     def place_of(self, target: Path) -> Path:
-        """Return the path at which an output can be read, whether it is in place already or not."""
+        """Return the path at which an output can be read now: its temporary or final path."""
         made = self._unnamed.get(str(target))
         return self._temporary.get(str(target), target) if made is None else Path(f"/proc/self/fd/{made}")
 
@@ -120,17 +120,17 @@ class Transaction:
             with contextlib.suppress(FileExistsError):
                 _link(made, target)
                 return
-            _link(made, temporary)  # a link never replaces a file, a rename does
+            _link(made, temporary)  # a rename replaces files, while a link does not
         temporary.replace(target)
 
     def add_folder(self, folder: Path) -> None:
-        """Make a folder and its parents; a run that fails removes them again."""
+        """Create a folder and its parents, which are removed if the run fails."""
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
         self._folders += reversed(missing)
         folder.mkdir(parents=True, exist_ok=True)
 
     def commit(self) -> None:
-        """Put all outputs in place. Raise EtplusError if a file cannot be renamed."""
+        """Move all outputs to their final names. Raise EtplusError if a file cannot be renamed."""
         with _signals_held() if len(self._temporary) > 1 else contextlib.nullcontext():
             for target, temporary in list(self._temporary.items()):
                 try:
@@ -147,13 +147,13 @@ class Transaction:
         for temporary in self._temporary.values():
             temporary.unlink(missing_ok=True)
         for folder in reversed(self._folders):
-            with contextlib.suppress(OSError):  # the folder may hold files of other programs
+            with contextlib.suppress(OSError):  # the folder may contain files from other programs
                 folder.rmdir()
 
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield
         return
     came: list[int] = []
@@ -171,7 +171,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def _link(unnamed: int, path: StrPath) -> None:
-    """Name an unnamed file. With `src_dir_fd` (ignored for an absolute path) os.link follows links in /proc."""
+    """Give an unnamed file a name. `src_dir_fd`, although ignored for absolute paths, makes os.link follow links."""
     os.link(f"/proc/self/fd/{unnamed}", path, src_dir_fd=unnamed)
 
 
@@ -180,10 +180,10 @@ _current: ContextVar[Transaction | None] = ContextVar("transaction", default=Non
 
 @contextlib.contextmanager
 def transaction(*, nested: bool = False) -> Iterator[Transaction]:
-    """Read and write as one run: its outputs appear when the block ends, or not at all if it raises.
+    """Treat the block as one run: its outputs appear when the block ends, or not at all if the block raises.
 
-    No output can replace a file that was read in the block. Each thread has its own transactions. A `nested` one puts
-    its outputs in place even inside another, for a program's own working files.
+    Outputs cannot replace files that were read in the block. Each thread has separate transactions. `nested` transactions
+    publish their outputs even inside another transaction, for a program's working files.
     """
     outer = _current.get()
     if outer is not None and not nested:
@@ -207,18 +207,18 @@ def _refuse_url(name: StrPath) -> None:
     url = _URL.match(os.fspath(name))
     if url is not None and not os.path.lexists(url[1]):
         raise UsageError(
-            f"{os.fspath(name)}: is a URL, and only `etplus link FOLDER` reads and writes these; copy the file to this "
+            f"{os.fspath(name)}: is a URL, which only `etplus link FOLDER` can read and write; copy the file to this "
             f"machine, or give its folder to `etplus link FOLDER` (needs {URL_PACKAGES})"
         )
 
 
 def protect(source: StrPath | int) -> None:
-    """Note an input of the current transaction, by path or file descriptor. Refuse URLs."""
+    """Register an input of the current transaction, by path or file descriptor. Refuse URLs."""
     if not isinstance(source, int):
         _refuse_url(source)
     run = _current.get()
     if run is not None:
-        with contextlib.suppress(OSError, ValueError):  # opening the file reports the error
+        with contextlib.suppress(OSError, ValueError):  # opening the file will report the error
             run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
 
 
@@ -229,7 +229,7 @@ def staged(output: StrPath) -> Path:
 
 
 def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
-    """Refuse now what `open_output` would refuse later, and equal outputs; None means no file."""
+    """Refuse early any outputs that `open_output` would refuse, and duplicate outputs; None means no file."""
     with transaction() as run:
         for name in inputs:
             if name is not None:
@@ -244,7 +244,7 @@ def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | 
 
 
 def check_folder(output: StrPath) -> None:
-    """Refuse an output, or a prefix of outputs, if its folder cannot be made or written to."""
+    """Refuse an output, or a prefix of outputs, if its folder cannot be created or written to."""
     if os.fspath(output) in ("", STANDARD_STREAM):
         return
     _refuse_url(output)
@@ -260,7 +260,7 @@ def check_folder(output: StrPath) -> None:
 
 
 def make_folder(folder: StrPath) -> Path:
-    """Make a folder for outputs; a transaction that fails removes it again."""
+    """Create a folder for outputs, which is removed if the transaction fails."""
     path = Path(folder)
     if not os.fspath(folder):
         raise UsageError("the name of the output folder is empty; give a folder")
@@ -269,7 +269,7 @@ def make_folder(folder: StrPath) -> Path:
         with transaction() as run:
             run.add_folder(path)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be made ({error.strerror}); choose another folder") from None
+        raise UsageError(f"{path}: cannot be created ({error.strerror}); choose another folder") from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise UsageError(f"{path}: no permission to write to this folder; choose another folder")
     return path

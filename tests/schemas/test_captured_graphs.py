@@ -147,7 +147,7 @@ def broken(change: Any) -> bytes:
         (lambda d: d["captured_graphs"].pop("ops"), "cannot be read"),
         (lambda d: d["captured_graphs"]["ops"].clear(), "is not in captured_graphs"),
         (lambda d: d["captured_graphs"]["ops"][0].update(parent=3), "its caller does not precede it"),
-        (lambda d: d["captured_graphs"]["ops"][0].update(graph=3), "unknown graph"),
+        (lambda d: d["captured_graphs"]["ops"][0].update(graph=3), "its graph is unknown"),
         (lambda d: d["captured_graphs"]["replays"][0].update(graph=7), "unknown graph 7"),
         (lambda d: d["captured_graphs"].update(graphs=3), "cannot be read"),
     ],

@@ -106,7 +106,7 @@ def test_lengths_of_all_sizes(length: int) -> None:
 
 
 def test_a_node_that_is_too_long_is_refused() -> None:
-    with pytest.raises(ConvertError, match=f"a message of {MAX_MESSAGE_BYTES + 6} bytes; no more than"):
+    with pytest.raises(ConvertError, match=f"a message has {MAX_MESSAGE_BYTES + 6} bytes; at most"):
         messages([text_field(NAME, b"x" * (MAX_MESSAGE_BYTES + 1))])
     assert len(messages([b"x" * MAX_MESSAGE_BYTES])) == 1
 

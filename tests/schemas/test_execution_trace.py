@@ -310,7 +310,7 @@ def chain(parent: dict[int, int], node: int) -> list[int]:
 
 def test_strict_reading_refuses_a_circle_of_callers() -> None:
     nodes = [{"id": 3, "name": "a", "parent": 4}, {"id": 4, "name": "b", "parent": 3}]
-    with pytest.raises(TraceFormatError, match="each other's callers: 3, 4; drop --strict"):
+    with pytest.raises(TraceFormatError, match="call each other in a cycle: 3, 4; drop --strict"):
         read_execution_trace(orjson.dumps(et_document(nodes)), strict=True)
 
 

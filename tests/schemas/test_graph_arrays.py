@@ -74,10 +74,10 @@ def test_what_a_file_may_lack() -> None:
         ({"node_feat": np.zeros((0, NODE_FEATURES)), "node_opcode": np.zeros(0)}, "node_feat is (0, 140)"),
         ({"node_feat": np.full((3, NODE_FEATURES), np.inf)}, "some features are not finite"),
         ({"node_config_feat": np.full((4, 2, CONFIG_FEATURES), np.nan)}, "some features are not finite"),
-        ({"edge_index": np.array([[0, 3]])}, "edge_index names nodes"),
-        ({"edge_index": np.array([[-1, 0]])}, "edge_index names nodes"),
-        ({"node_config_ids": np.array([0, 3])}, "node_config_ids names nodes"),
-        ({"node_config_ids": np.array([-1, 0])}, "node_config_ids names nodes"),
+        ({"edge_index": np.array([[0, 3]])}, "edge_index refers to unknown nodes"),
+        ({"edge_index": np.array([[-1, 0]])}, "edge_index refers to unknown nodes"),
+        ({"node_config_ids": np.array([0, 3])}, "node_config_ids refers to unknown nodes"),
+        ({"node_config_ids": np.array([-1, 0])}, "node_config_ids refers to unknown nodes"),
         ({"node_config_ids": np.array([0])}, "node_config_feat is (4, 2, 18), expected (4, 1, 18)"),
         ({"config_feat": np.ones((4, 23))}, "config_feat is (4, 23), expected (4, 24)"),
         ({"node_runtime": np.ones(4)}, "node_runtime is (4,), expected (3,)"),
@@ -103,7 +103,7 @@ def test_what_is_written_is_read_and_the_same_graph_gives_the_same_bytes(tmp_pat
 
 def test_no_archives() -> None:
     for data in (b"PK no zip", b"\x93NUMPY", b"text"):
-        with pytest.raises(TraceFormatError, match="no graph"):
+        with pytest.raises(TraceFormatError, match="not a graph"):
             read_graph(data)
 
 

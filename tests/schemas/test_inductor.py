@@ -43,12 +43,12 @@ def test_forms_of_other_versions_and_kernels_without_a_handle() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"{\"('Torch'", "is no kernel information of Inductor"),
+        (b"{\"('Torch'", "is not kernel information from Inductor"),
         (b'{"(1, 2)": {}}', "has no data on compiled kernels"),
         (b"{\"('region')\": {}}", "is not a compiled region and direction"),
-        (b'{"(\'region\', False)": {"k:1": 5}}', "is no kernel information of Inductor"),
-        (b'{"preToPost": {}, "postToPre": []}', "has no mappings of nodes"),
-        (b'{"12": 5, "x": 1}', "is no id"),
+        (b'{"(\'region\', False)": {"k:1": 5}}', "is not kernel information from Inductor"),
+        (b'{"preToPost": {}, "postToPre": []}', "has no node mappings"),
+        (b'{"12": 5, "x": 1}', "the key is not an id"),
         (b'{"12": 5', "is not a JSON object of annotations by graph node id"),
         (b'{"traceEvents": []}', "has no data on compiled kernels"),
         (pickle.dumps({1: []}), "is a Python pickle, which is not read"),

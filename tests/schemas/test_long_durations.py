@@ -56,7 +56,7 @@ def test_events_that_64_bits_cannot_add_up_are_refused() -> None:
 @pytest.mark.parametrize("us", STRANGE)
 def test_an_etplus_file_is_refused_with_the_place(us: str) -> None:
     text = with_duration(b"".join(link(ET, KINETO).chunks()), us)
-    with pytest.raises(TraceFormatError, match=r"^<bytes>: (nodes\[33\]: .*dur|no ET\+ file .*byte \d+)") as caught:
+    with pytest.raises(TraceFormatError, match=r"^<bytes>: (nodes\[33\]: .*dur|not an ET\+ file .*byte \d+)") as caught:
         etplus.load(text)
     assert "\n" not in str(caught.value)
 

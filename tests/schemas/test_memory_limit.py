@@ -93,7 +93,7 @@ def test_only_what_is_large_is_refused(system: Path, monkeypatch: pytest.MonkeyP
     require_memory("a", free, "is")
     require_memory("a", memory_limit._WORTH_ASKING, "is", times=1000)
     with pytest.raises(
-        TraceFormatError, match=r"^a: is: 102\.4 MB, and 102\.4 MB of memory are available; use a machine"
+        TraceFormatError, match=r"^a: is: 102\.4 MB, but only 102\.4 MB of memory are available; use a machine"
     ):
         require_memory("a", free + 1, "is")
     with pytest.raises(TraceFormatError, match=r"available; drop it$"):

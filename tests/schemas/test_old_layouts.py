@@ -192,7 +192,7 @@ def test_events_that_a_file_holds_twice_count_once_and_are_told() -> None:
     again = [event | {"args": {**event["args"], "Ev Idx": 900 + k}} for k, event in enumerate(twice)]
     trace, once = (load(orjson.dumps(kineto_document(given))) for given in ([*events, *again], events))
     assert told(trace)[:-1] == told(once)[:-1]
-    assert trace.damage == ("<bytes>: 26 of 65 events were left out: 26 × event that the file holds twice",)
+    assert trace.damage == ("<bytes>: 26 of 65 events were left out: 26 × duplicate event",)
 
 
 def test_calls_that_only_ids_tell_apart_are_kept() -> None:

@@ -38,7 +38,7 @@ def test_a_packet_that_no_writer_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LARGEST", 129)
     assert len(list(packets(TRACE, "x"))) == 3
     monkeypatch.setattr(module, "_LARGEST", 128)
-    with pytest.raises(TraceFormatError, match="a packet of 129"):
+    with pytest.raises(TraceFormatError, match="a packet has 129"):
         list(packets(TRACE, "x"))
 
 

@@ -195,9 +195,9 @@ def test_a_broken_file_is_refused_in_one_line(table: str, damage: Any, stored: P
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"etplus_columns": 99}, "version 99"), ({"names": ["a", "a"]}, "names a text twice"),
-        ({"digests": {}}, "does not name all tables"), ({"rows": 1}, "do not fit together"),
-        ({"names": []}, "do not fit together"), ({"rows": "x"}, "no trace as columns"),
+        ({"etplus_columns": 99}, "version 99"), ({"names": ["a", "a"]}, "contains a duplicate name"),
+        ({"digests": {}}, "does not list all tables"), ({"rows": 1}, "are inconsistent"),
+        ({"names": []}, "are inconsistent"), ({"rows": "x"}, "not a trace stored as columns"),
     ],
 )  # fmt: skip
 def test_a_broken_description_is_refused(change: dict[str, Any], problem: str, stored: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_table_that_another_program_wrote_is_refused(table: str, column: str, 
         return found.set_column(found.column_names.index(column), column, pa.array([value] * len(found)))
 
     changed(folder, table, broken)
-    with pytest.raises(TraceFormatError, match="its tables do not fit together") as caught:
+    with pytest.raises(TraceFormatError, match="its tables are inconsistent") as caught:
         load(folder)
     assert "\n" not in str(caught.value)
 
@@ -246,7 +246,7 @@ def test_a_folder_of_something_else_is_never_written_to(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").mkdir()
     (tmp_path / "x.parquet" / "notes.txt").write_text("mine")
     assert not is_stored(tmp_path / "x.parquet")
-    with pytest.raises(UsageError, match="holds something else"):
+    with pytest.raises(UsageError, match="contains other files"):
         linked("demo/train_cpu").save(tmp_path / "x.parquet")
     assert [path.name for path in (tmp_path / "x.parquet").iterdir()] == ["notes.txt"]
 

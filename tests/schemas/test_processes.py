@@ -117,9 +117,7 @@ def test_ranks_whose_devices_have_the_same_number(merge: Merge) -> None:
 
 def test_what_does_not_show_is_not_guessed() -> None:
     ranks = [rank_document(rank, device=0) for rank in range(2)]
-    with pytest.raises(
-        TraceFormatError, match=r"holds 2 processes; which of them launched \d+ GPU events is not known"
-    ):
+    with pytest.raises(TraceFormatError, match=r"contains 2 processes, and the process of \d+ GPU events is unknown"):
         parts(by_time(plainly)(ranks))
 
 

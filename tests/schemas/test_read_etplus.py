@@ -331,8 +331,8 @@ def test_what_is_no_etplus(tmp_path: Path) -> None:
     whole = as_bytes(plain)
     cases = {
         "without times": as_bytes(et),
-        'has no "nodes"': b"{}",
-        "no ET\\+ file \\(": whole[:-5],
+        'no "nodes"': b"{}",
+        "not an ET\\+ file \\(": whole[:-5],
         "must end in .et": b"\x0a\x050.0.4",
         "is not UTF-8": whole.replace(b"aten::", b"aten:\xff", 1),
         "the file is empty": b"",
