@@ -302,8 +302,7 @@ class _Scan:
         if control and _HOLE.search(raw):
             raise _GiveUpError  # missing bytes may affect more than this string
         quote = b'"' in rest
-        # A writer that left a character unescaped does not escape at all: "C:
-ew" has no line break.
+        # A writer that left a character unescaped does not escape at all: "C:\new" has no line break.
         literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
         if literal and self.reading.escapes and b'\\"' in raw:
             raise _GiveUpError  # the quote is not escaped, so it may end the string

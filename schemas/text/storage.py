@@ -24,7 +24,7 @@ class Folder(Protocol):
         """Path or URL, for messages."""
 
     def files(self) -> list[str]:
-        """Return all files in the folder and below, sorted. Raise MissingFileError or UsageError if there is no folder."""
+        """Return all files in the folder and below, sorted. Raise MissingFileError or UsageError without a folder."""
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading. Raise OSError if that fails."""

@@ -85,7 +85,7 @@ class Transaction:
         return self._outer._input(status) if found is None and self._outer else found
 
     def temporary(self, target: Path) -> Path:
-        """Return the temporary name for writing `target`, not derived from its name, which may have the full 255 bytes."""
+        """Return the temporary name for writing `target`, not derived from its name, which may have all 255 bytes."""
         self._temporary[str(target)] = path = target.with_name(f".{os.urandom(8).hex()}.part")
         return path
 
@@ -182,7 +182,7 @@ _current: ContextVar[Transaction | None] = ContextVar("transaction", default=Non
 def transaction(*, nested: bool = False) -> Iterator[Transaction]:
     """Treat the block as one run: its outputs appear when the block ends, or not at all if the block raises.
 
-    Outputs cannot replace files that were read in the block. Each thread has separate transactions. `nested` transactions
+    Outputs cannot replace files read in the block. Each thread has its own transactions. `nested` transactions
     publish their outputs even inside another transaction, for a program's working files.
     """
     outer = _current.get()
