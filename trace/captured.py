@@ -131,7 +131,7 @@ class CapturedGraphs(Record):
         """Report sentences about linked and unlinked events."""
         counts, replays = self.counts, len(self.replays)
         if not replays:
-            return ["the trace has no launch of a graph: the captures were not used", *self.notes]
+            return ["the trace launches no graphs, so the captures were not used", *self.notes]
         linked = counts["certain"] + counts["equivalent"]
         lines = [
             f"{linked:,} of {counts['events']:,} kernels and copies of {_launches(replays)} linked to the operators of"
@@ -147,7 +147,7 @@ class CapturedGraphs(Record):
         if padded := sum("padded batch size" in replay.evidence for replay in self.replays):
             lines.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
         if several := sum("one of several batch sizes" in replay.evidence for replay in self.replays):
-            lines.append(f"{_launches(several)} of an unknown batch size: shapes are those of one that fits")
+            lines.append(f"{_launches(several)} of unknown batch size: shapes come from one of the graphs that fit")
         return [*lines, *self.notes]
 
 

@@ -83,7 +83,7 @@ def repetition_sentences(gpu: object) -> list[str]:
         return []
     share = f" ({100 * report.paired_time_ns / report.time_ns:.1f}% of their time)" if report.time_ns else ""
     elsewhere = report.paired - report.same_module
-    apart = f", {elsewhere:,} of them in a layer that is alike" if elsewhere else ""
+    apart = f", {elsewhere:,} of them in a different but equal layer" if elsewhere else ""
     sentences = []
     if report.paired:
         sentences.append(

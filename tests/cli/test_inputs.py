@@ -144,7 +144,7 @@ def test_a_kineto_trace_alone(folder: Path, command: str, monkeypatch: pytest.Mo
         ("convert --augment plus.json linked -o out/x.json", "2 traces were given; give 1"),
         ("analyze linked --json linked/rank_0.etplus.json", "would replace an input"),
         (f"replay {PAIR} --json et.json", "would replace an input"),
-        ("analyze plus.json --json - -o -", "standard output (-) can take one output only"),
+        ("analyze plus.json --json - -o -", "only one output can go to standard output (-)"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(

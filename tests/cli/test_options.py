@@ -221,7 +221,7 @@ def test_folders_are_checked_before_any_work(sources: Path, line: str) -> None:
             path.write_bytes(b"{")
     for place in ("kineto.json/x", "kineto.json/x/y"):
         text = one_line(*line.format(place).split(), cwd=damaged)
-        assert place in text and ("cannot be written" in text or "cannot be made" in text), text
+        assert place in text and ("cannot be written" in text or "cannot be created" in text), text
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")

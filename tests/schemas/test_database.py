@@ -62,7 +62,7 @@ def test_what_is_wrong_with_a_column(database: Database) -> None:
         database.numbers("NVTX_EVENTS", ("start", "globalTid"))
     with pytest.raises(TraceFormatError, match="column id is missing"):
         database.numbers("NVTX_EVENTS", ("id",))
-    with pytest.raises(TraceFormatError, match="a SQLite database without a table of Nsight Systems"):
+    with pytest.raises(TraceFormatError, match="a SQLite database without tables from Nsight Systems"):
         Database("y", sqlite3.connect(":memory:"))
     other = sqlite3.connect(":memory:")
     other.execute("CREATE TABLE rocpd_x (a)")

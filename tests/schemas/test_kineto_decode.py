@@ -98,9 +98,9 @@ BROKEN = [
     ({"ph": "X", "ts": 2**62}, "a time of over 146 years"), ({"ph": "s", "ts": -(2**62)}, "a time of over 146 years"),
     ({"ph": "X", "dur": 2.0**44}, "which is over 104 days"), ({"ph": "X", "args": [1]}, "`args` are not an object"),
     ({"ph": "i", "name": "[memory]", "ts": -1, "args": MEMORY}, "a negative time stamp"),
-    ({"ph": "i", "name": "[memory]", "args": {"Bytes": 2**53}}, 'without its number of "Bytes"'),
-    ({"ph": "i", "name": "[memory]", "args": {"Bytes": 1.5}}, 'without its number of "Bytes"'),
-    ({"ph": "i", "name": "[memory]"}, 'without its number of "Bytes"'), ({"ph": 7}, "Expected `str`"),
+    ({"ph": "i", "name": "[memory]", "args": {"Bytes": 2**53}}, 'has no "Bytes"'),
+    ({"ph": "i", "name": "[memory]", "args": {"Bytes": 1.5}}, 'has no "Bytes"'),
+    ({"ph": "i", "name": "[memory]"}, 'has no "Bytes"'), ({"ph": 7}, "Expected `str`"),
 ]  # fmt: skip
 
 

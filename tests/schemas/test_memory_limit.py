@@ -109,7 +109,7 @@ def test_expansion_by_stretches() -> None:
     times = most // (growth * stretch + 1)
     for _ in range(times):
         watch.add(stretch, growth * stretch + 1)
-    with pytest.raises(TraceFormatError, match=r"x: unpacks to over 39\.3 MB from 196\.6 kB, and"):
+    with pytest.raises(TraceFormatError, match=r"x: unpacks to over 39\.3 MB from 196\.6 kB, but"):
         watch.add(stretch, growth * stretch + 1)
     small = Expansion("x", "reads as")
     for _ in range(growth - 1):

@@ -222,7 +222,7 @@ def test_what_is_broken_is_one_line(small: Path, change: Callable[[Path], None],
 
 def test_another_database(tmp_path: Path) -> None:
     path = write_export(tmp_path / "x.sqlite", {"users": [{"id": 1}]})
-    with pytest.raises(TraceFormatError, match="a SQLite database without a table of Nsight Systems"):
+    with pytest.raises(TraceFormatError, match="a SQLite database without tables from Nsight Systems"):
         read_nsys(path)
     empty = write_export(tmp_path / "y.sqlite", {"NVTX_EVENTS": [nvtx(1, 2, "a")]})
     _execute("DELETE FROM NVTX_EVENTS")(empty)

@@ -227,7 +227,7 @@ def test_a_file_in_which_nothing_is_known_is_an_error_that_says_what_it_has(tmp_
     path.write_bytes(orjson.dumps([*spans, {"ph": "X", "cat": "task", "name": "b", "ts": 1, "dur": 2}]))
     run = call("analyze", "--full", path)
     assert run.returncode == 2 and run.stderr.count(b"\n") == 1
-    assert b"it has 7 \xc3\x97 phase b, 1 \xc3\x97 category 'task'; give the trace" in run.stderr
+    assert b"only 7 \xc3\x97 phase b, 1 \xc3\x97 category 'task'; give the trace" in run.stderr
 
 
 def test_events_that_are_no_objects_of_fields_stay_what_they_are() -> None:

@@ -75,7 +75,7 @@ KINDS = {
     "rocprofv3": (b'{\n  "rocprofiler-sdk-tool": [\n {"metadata": {}}]}', "a JSON file of rocprofv3"),
     "snapshot": (_snapshot(), "a memory snapshot of PyTorch"),
     "viewer": (_VIEWER, "a memory snapshot of PyTorch"),
-    "timeline": (_TIMELINE, "a memory timeline of PyTorch"),
+    "timeline": (_TIMELINE, "a memory timeline page of PyTorch"),
     "pickle": (pickle.dumps({"a": [1]}), "a Python pickle"),
     "page": (b"<!doctype html><html><title>r</title></html>", "a page"),
     "PNG": (_PNG, "a PNG image"),
@@ -133,7 +133,7 @@ def test_a_database_of_rocprofv3(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE rocpd_kernel_dispatch_00a1 (id, start, end)")
-    with pytest.raises(TraceFormatError, match=r"this is a database of rocprofv3 \(rocpd\); .*rocpd convert"):
+    with pytest.raises(TraceFormatError, match=r"this is a database from rocprofv3 \(rocpd\); .*rocpd convert"):
         load(path)
 
 

@@ -79,7 +79,7 @@ def test_marks_of_local_files_are_digests(tmp_path: Path) -> None:
 
 
 def test_errors(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="none: no such folder; give the one with the traces"):
+    with pytest.raises(MissingFileError, match="none: no such folder; give the folder with the traces"):
         open_folder(tmp_path / "none").files()
     with pytest.raises(UsageError, match="strange://x: URLs need more packages"):
         open_folder("strange://x")

@@ -63,7 +63,7 @@ def test_urls_are_refused_and_a_local_folder_of_that_name_is_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for refused in (protect, check_folder, make_folder, Transaction(None).claim):
-        with pytest.raises(UsageError, match=r"s3://b/a: is a URL, and only `etplus link FOLDER` .*etplus\[batch\]"):
+        with pytest.raises(UsageError, match=r"s3://b/a: is a URL, which only `etplus link FOLDER` .*etplus\[batch\]"):
             refused("s3://b/a")
     (tmp_path / "s3:").mkdir()
     write(Path("s3:/b/a"))
@@ -174,7 +174,7 @@ def test_folders_that_can_be_written_to(tmp_path: Path) -> None:
         check_folder(tmp_path / "in" / "a")
     with pytest.raises(UsageError, match="is empty"):
         make_folder("")
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UsageError, match="cannot be created"):
         make_folder(tmp_path / "in" / "x")
     assert make_folder(tmp_path) == tmp_path
 

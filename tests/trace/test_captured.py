@@ -112,12 +112,12 @@ def test_counts_and_sentences() -> None:
         f"34 kernels and copies of 2 graph launches not linked: {GRAPH_REASONS[1]}",
         "400 kernels and copies have no launch with an operator in the captured graph",
         "1 graph launch in a step with a smaller batch than the graph's",
-        "2 graph launches of an unknown batch size: shapes are those of one that fits",
+        "2 graph launches of unknown batch size: shapes come from one of the graphs that fit",
         "a note",
     ]
     assert graphs().sentences == [
         "2 of 2 kernels and copies of 1 graph launch linked to the operators of the capture (1 certain)",
     ]  # fmt: skip
     assert graphs(replays=(), notes=("x",)).sentences == [
-        "the trace has no launch of a graph: the captures were not used", "x",
+        "the trace launches no graphs, so the captures were not used", "x",
     ]  # fmt: skip
