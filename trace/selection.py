@@ -1,4 +1,4 @@
-"""A part of a trace as a trace: iterations, a window, an annotation, or a module."""
+"""Select a part of a trace as a new trace: iterations, a window, an annotation, or a module."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection(Record):
-    about: str  # how it was chosen, such as "steps 2-4"
-    span: Span  # the chosen time, extended to the GPU events and their launches
-    steps: Steps  # the iterations of the recording that are in it
+    about: str  # description of the choice, such as "steps 2-4"
+    span: Span  # the chosen time, extended to include the GPU events and their launches
+    steps: Steps  # the iterations of the recording that the part contains
     words: tuple[str, ...] = ()  # the options of a command that choose it
 
 
@@ -52,7 +52,7 @@ class _Chosen:
 
 
 def parse_window(text: str) -> Span:
-    """Parse a span of time after the trace's start, in ns, us, ms or s; the first unit may be left out."""
+    """Parse a time span relative to the trace's start, in ns, us, ms or s; the first unit may be omitted."""
     match = _WINDOW.fullmatch(text)
     if match is None:
         raise UsageError(f"window {text[:40]!r}: two times after the trace's start, such as 10-12.5ms or 900us-1.2ms")
@@ -64,7 +64,7 @@ def parse_window(text: str) -> Span:
 
 
 def window_text(start: str | int, end: str | int | None = None) -> str:
-    """Return the text of a window from two times, in ns or with a unit; a text with both stays as it is."""
+    """Return the text of a window between two times, in ns or with a unit; a text with both times is unchanged."""
     first, last = (f"{at}ns" if isinstance(at, int) else at for at in (start, "" if end is None else end))
     return f"{first}-{last}" if last else first
 
@@ -92,16 +92,16 @@ def part_of(
     between: tuple[str, int] | None = None,
     module: str | None = None,
 ) -> Trace:
-    """Return a part of a trace as a trace; it cannot be written as ET+.
+    """Return a part of a trace as a new trace, which cannot be written as ET+.
 
-    Iterations and annotations contain their host work and the GPU events it launched, a window everything that ran in
-    it at least partly, a module its calls, its backward work, and the GPU events of both. The calls that launched the
-    GPU events are included. Nothing is cut: an operator that began earlier keeps its duration.
+    Iterations and annotations contain their CPU calls and the GPU events these launched. A window contains everything
+    that overlaps it. A module contains its calls, its backward calls, and their GPU events. The calls that launched the
+    GPU events are always included. Nothing is cut: an operator that began earlier keeps its duration.
 
     Args:
-        steps: iterations by number from 0, such as "3" or "0-19", or a phase, such as "decode".
-        window, between: see `parse_window` and `call_between`; only one of the first three can be given.
-        module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of it; applied last.
+        steps: iterations by number (from 0), such as "3" or "0-19", or a phase, such as "decode".
+        window, between: see `parse_window` and `call_between`. At most one of the first three can be given.
+        module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of one; applied last.
     """
     parts = {"--steps": steps, "--window": window, "--between": between}
     given = [option for option, value in parts.items() if value is not None]
@@ -139,7 +139,7 @@ def part_words(
 
 
 def without_enclosing(trace: Trace) -> Trace:
-    """Return a selection without the calls around it, such as the step's annotation around a forward pass."""
+    """Return a selection without its enclosing calls, such as the step's annotation around a forward pass."""
     if trace.selection is None:
         return trace
     calls, span = trace.calls, trace.selection.span
@@ -269,7 +269,7 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
 
 
 def ranks_of(text: str) -> list[int]:
-    """Parse a list of ranks, in its order.
+    """Parse a list of ranks; the order is kept.
 
     Example:
         >>> ranks_of("0-3,7")
@@ -286,12 +286,12 @@ def ranks_of(text: str) -> list[int]:
 
 
 def new_places(kept: Mask) -> IntColumn:
-    """Return the new position of each kept row, −1 for the others; and a last entry −1, for row −1."""
+    """Return the new position of each row, −1 for dropped rows, and an extra last entry of −1 for row −1."""
     return inverse_positions(len(kept) + 1, np.flatnonzero(kept))
 
 
 def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
-    """Return the trace of the chosen and structural nodes and `loose` unattached events; other references are −1."""
+    """Return the trace with the chosen and structural nodes and `loose` unattached events; other references are −1."""
     kept = chosen | trace.nodes.structural
     rows, place = np.flatnonzero(kept), new_places(kept)
     columns: dict[str, Any] = {name: getattr(trace.nodes, name)[rows] for name in NODE_COLUMNS}
