@@ -77,7 +77,7 @@ KINDS = {
     "viewer": (_VIEWER, "a memory snapshot of PyTorch"),
     "timeline": (_TIMELINE, "a memory timeline page of PyTorch"),
     "pickle": (pickle.dumps({"a": [1]}), "a Python pickle"),
-    "page": (b"<!doctype html><html><title>r</title></html>", "a page"),
+    "page": (b"<!doctype html><html><title>r</title></html>", "an HTML page"),
     "PNG": (_PNG, "a PNG image"),
     "PDF": (b"%PDF-1.7\n" + bytes(100), "a PDF document"),
     "ZIP": (_zip(), "a ZIP archive"),
