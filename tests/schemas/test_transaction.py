@@ -99,7 +99,7 @@ def test_claims(tmp_path: Path) -> None:
     assert run.claim(os.devnull) == Path(os.path.realpath(os.devnull)), "devices are no inputs to protect"
     assert run.claim("-") is None
     for name, problem in [
-        ("-", "only one output can go"), ("", "is empty"), (tmp_path, "is a directory"), (given, "replace the input in"),
+        ("-", "only one output"), ("", "is empty"), (tmp_path, "is a directory"), (given, "replace the input in"),
         (tmp_path / "link", "replace the input in"), (tmp_path / "twin", "replace the input in"),
     ]:  # fmt: skip
         with pytest.raises(UsageError, match=problem):
@@ -157,7 +157,7 @@ def test_checks_before_anything_is_read(tmp_path: Path) -> None:
     check_outputs([tmp_path / "a", None, "-", tmp_path / "b", os.devnull], [given, None, "-"])
     check_outputs([tmp_path / "new" / "deep" / "a"])
     for outputs, problem in [
-        ([given], "would replace an input"), (["-", "-"], "only one output can go"), ([tmp_path / "a"] * 2, "two outputs"),
+        ([given], "would replace an input"), (["-", "-"], "only one output"), ([tmp_path / "a"] * 2, "two outputs"),
         ([given / "a"], "in is a file"), ([given / "x" / "a"], "in is a file"), (["s3://b/a"], "s3://b/a: is a URL"),
         ([Path("s3://b/a")], "s3:/b/a: is a URL"),
     ]:  # fmt: skip
