@@ -35,7 +35,7 @@ const SECTIONS = [
   memorySection, communicationSection, tablesSection,
 ];
 
-let drawings = 0; // a later drawing cancels the earlier
+let drawings = 0; // a later drawing cancels earlier drawings
 
 /** Draw the page for a rank, or for one of its steps. @param {number} at @param {number | null} stepAt */
 export async function draw(at, stepAt = null) {
@@ -45,7 +45,7 @@ export async function draw(at, stepAt = null) {
     step = stepAt === null ? null : whole.steps[stepAt],
     shown = step ? await reportOfStep(report, step) : report;
   if (typeof whole.path_rows === "string") whole.path_rows = await unpackJson(whole.path_rows);
-  if (asked !== drawings) return; // something else was chosen meanwhile
+  if (asked !== drawings) return; // the user chose something else meanwhile
   const rank = shown.ranks[at];
   for (const one of charts) one.instance?.dispose();
   charts.clear();

@@ -1,7 +1,7 @@
 /* Names of operators, kernels and modules as the page shows them. */
 
 
-const LONGEST_NAME = 400; // where names of the timeline are cut
+const LONGEST_NAME = 400; // length at which timeline names are cut
 
 /** Readable names of the kernels of the shown rank, by full name. */
 const kernelLabels = new Map();

@@ -11,7 +11,7 @@ import { jumpTo, namedPlace } from "./timeline/jump.js";
 import { columnUnit, inColumn, integers, isText } from "./units.js";
 
 const ROWS_SHOWN = 100;
-const FILTERED_ROWS = 8; // tables of more rows have a filter
+const FILTERED_ROWS = 8; // longer tables have a filter
 
 /**
  * A card with a table, or null if there are no rows.
@@ -59,7 +59,7 @@ class Table {
     this.isDescending = !this.columns.some((column) => column.key === this.sortKey && isText(column));
     this.text = ""; // of the filter
     this.most = ROWS_SHOWN;
-    this.at = -1; // the marked row, among the found ones
+    this.at = -1; // index of the marked row among the found rows
     this.found = rows;
     this.build(filter && rows.length > FILTERED_ROWS);
     if (name && !name.startsWith("span-")) {
@@ -140,7 +140,7 @@ class Table {
     const attributes = {
       "aria-current": at === this.at ? "true" : null,
       class: this.click || (page.timeline && this.jump(row)) ? "go" : null,
-      tabindex: at === Math.max(0, this.at) ? 0 : -1, // one of them; the arrow keys lead to the others
+      tabindex: at === Math.max(0, this.at) ? 0 : -1, // a single tab stop; the arrow keys lead to the other rows
     };
     return el("tr", attributes, this.columns.map((column) => cell(column, row, this.units[column.key])));
   }

@@ -82,7 +82,7 @@ export function luminance(color) {
 /** Pale color of a pattern on a color: the opposite of the text color. @param {string} color */
 const markOf = (color) => (ink(color) === INKS[0] ? "rgb(255 255 255 / 45%)" : "rgb(0 0 0 / 28%)");
 
-const squares = new Map(); // color and pattern to a canvas of one square
+const squares = new Map(); // canvas of a square tile, by color and pattern
 
 /** A square tile of a color with its pattern. @param {string} color @param {number} pattern */
 function square(color, pattern) {

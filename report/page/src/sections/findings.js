@@ -21,7 +21,7 @@ export function findingsSection(report, rank) {
   const { findings } = report;
   if (!findings) return null;
   const ofStep = findings.found.filter(({ where }) => !rank.step || !where.step || where.step === rank.step.name),
-    here = ofStep.filter((one) => report.difference || one.gain || one.cost_ns !== null), // the others are notes
+    here = ofStep.filter((one) => report.difference || one.gain || one.cost_ns !== null), // findings without an amount are notes
     notes = ofStep.filter((one) => !here.includes(one)).map((one) => one.title),
     first = here.slice(0, findings.first || here.length),
     more = here.slice(first.length),
@@ -65,7 +65,7 @@ function findingCard(report, finding, at) {
     makespan_ns = report.findings?.makespan_ns ?? null,
     replayed = gain?.replayed_ns ?? null,
     node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
-  const compared = Boolean(report.difference), // such a page has no timeline, and its costs are measured
+  const compared = Boolean(report.difference), // a comparison page has no timeline, and its costs are measured
     /** @type {Go | null} */ go = compared ? null : (place) => (event) => jumpFrom(node, report, finding, place, /** @type {HTMLElement} */ (event.currentTarget));
   const price = rowsOnly([
     compared ? null : gain ? ["Gain", `${gainText(gain, makespan_ns)}${gain.unexplained ? `; the replay does not explain ${show(gain.unexplained, "share")}` : ""}`] : ["Gain", "not replayed"],

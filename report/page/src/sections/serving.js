@@ -11,7 +11,7 @@ import { neat, plain, power, show } from "../units.js";
 /** @type {Record<string, Color>} */
 const PHASE_COLORS = { prefill: 1, decode: 0, mixed: 6, capture: 4, idle: "line", unknown: 9 };
 
-const MANY_TIMES = 30; // values that differ so much get a logarithmic axis
+const MANY_TIMES = 30; // values with at least this ratio get a logarithmic axis
 
 /** @param {Rank} rank @param {Row} step */
 const servedPlace = (rank, { start_ns, latency_ns }) => {

@@ -30,7 +30,7 @@ export function zoomOf(startValue, endValue) {
     {
       type: "inside",
       filterMode: "none",
-      zoomLock: true, // it moves only: zooming, it would keep every turn of the wheel from the page
+      zoomLock: true, // only moves: with zooming, the page would not receive any wheel event
       startValue,
       endValue,
       minValueSpan: LEAST_VIEW_NS,

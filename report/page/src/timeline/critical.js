@@ -12,7 +12,7 @@ export const PATH_STRIP = 10; // px above the lanes
 export const PATH_COLORS = { "host work": 0, "GPU work": 4, collective: 2 };
 
 const PATH_WAIT = 1;
-const MOST_PATH_TILES = 24; // of elements that are drawn one by one
+const MOST_PATH_TILES = 24; // with more tiles, elements are not drawn separately
 
 /** @type {PathData} */
 const NO_PATH = { kinds: [], work: [], main: [], makespan_ns: 0, shown_ns: 0, tiles: NO_TILES };
@@ -25,7 +25,7 @@ export class CriticalPath {
     this.shown = true;
     this.walking = false;
     /** @type {number | null} */
-    this.at = null; // number of the element that was walked to, null after another event was selected
+    this.at = null; // number of the current element, null after the user selects another event
     this.tiles = new Tiles(this.path.tiles, () => timeline.redraw());
     this.node = el("div", { class: "picked", id: "path-said", "aria-live": "polite" });
     if (path) this.say(null);

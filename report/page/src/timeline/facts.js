@@ -77,7 +77,7 @@ function originFacts(event, texts, modules) {
 /** @param {Texts} texts @param {number} link @param {string} whose */
 function linkFacts(texts, link, whose) {
   const label = texts.links[link],
-    evidence = texts.evidence[label]; // none if nothing was linked
+    evidence = texts.evidence[label]; // absent if nothing was linked
   if (!evidence) return [];
   return [
     fact("link", `Link to the Execution Trace${whose}`, label),

@@ -9,7 +9,7 @@ import { Details } from "./details.js";
 import { callFacts, deviceFacts, fact, RELATION_TEXTS, time } from "./facts.js";
 import { goBack, rowButton } from "./jump.js";
 
-const LISTED = 12; // related events of a kind that are listed at first
+const LISTED = 12; // related events per kind that are listed at first
 const ARROWS = 80;
 const LONG_FACT = 90; // characters; longer texts get a separate line
 
@@ -58,7 +58,7 @@ export class Inspector {
     this.timeline.sayOf({ ...event, kind: kinds[event.kind], lane: lanes[event.lane] });
     if (focus) this.node.focus();
     this.node.dataset.arrows = JSON.stringify(arrows.map((one) => [one.kind, one.from.number, one.to.number]));
-    this.node.dataset.event = number; // all is there
+    this.node.dataset.event = number; // all details are on the page
   }
 
   /** The calls around a call that are on the page, outermost first. @param {DetailedEvent} event */
@@ -104,7 +104,7 @@ export class Inspector {
           add("caller", event.number, other);
           add("launch", other, one.other);
         }
-    const chained = pairs.some(([kind]) => kind === "launch"); // then the way leads by the launch call
+    const chained = pairs.some(([kind]) => kind === "launch"); // then the path goes through the launch call
     const drawn = pairs.filter(([kind]) => !(kind === "operator" && chained));
     return Promise.all(
       drawn.map(async ([kind, from, to]) => ({

@@ -82,7 +82,7 @@ export function* arrowsOf(timeline) {
   for (const { kind, from, to } of timeline.inspector?.arrows ?? []) {
     const start = timeline.rowAt(from),
       end = timeline.rowAt(to),
-      inside = kind === "caller" || kind === "operator"; // the callee runs while its caller does
+      inside = kind === "caller" || kind === "operator"; // the callee runs during its caller
     const leaves = inside ? to.ts : from.ts + from.dur,
       color = ARROW_COLORS[kind] ?? 9;
     yield {
@@ -154,7 +154,7 @@ function* pathOf(timeline) {
       if (strip) yield piece(strip);
       strip = { from: element.ts, to: end, color };
     }
-    if (!critical.isWork(element.kind)) continue; // a wait only joins its neighbors
+    if (!critical.isWork(element.kind)) continue; // a wait only connects its neighbors
     if (element.event < 0 || element.dur < LEAST_ELEMENT_PX * px) {
       last = null;
       continue;

@@ -87,7 +87,7 @@ export class SelectedSpan {
         if (!wanted()) return null;
         for (let k = firstEnding(ts, dur, 0, count, from); k < count && ts[k] < to; k++) {
           const ns = Math.min(to, ts[k] + dur[k]) - Math.max(from, ts[k]);
-          if (ns < 0 || (ns === 0 && dur[k] > 0)) continue; // it only touches the span
+          if (ns < 0 || (ns === 0 && dur[k] > 0)) continue; // the event only touches the span
           add(byName, kind[k] * 2 ** 32 + name[k], { name: name[k], kind: kind[k], gpu: lanes[lane].gpu }, ns);
           if (lanes[lane].gpu) add(byOp, op[k], { name: op[k] }, ns);
         }

@@ -30,7 +30,7 @@ export class Timeline {
     this.tiles = new Tiles(data.tiles, () => this.redraw());
     this.numbers = numbersOf(data.count); // number of the first event per block
     /** @type {any[]} */
-    this.sources = [data]; // what is drawn from: merged blocks, then the tiles in view
+    this.sources = [data]; // sources of drawn calls: merged blocks, then the tiles in view
     this.from = 0;
     this.to = data.span;
     /** Names that the search found. @type {Set<number> | null} */
@@ -59,7 +59,7 @@ export class Timeline {
           this.folded.set(i, i === main ? FOLDED_MAIN : FOLDED);
       });
     /** @type {Chart} */
-    this.chart = { instance: null, draw() {} }; // until it is mounted
+    this.chart = { instance: null, draw() {} }; // a placeholder until the chart is mounted
     this.build();
     this.critical = new CriticalPath(data.path, this);
     if (data.tiles) {
@@ -282,7 +282,7 @@ export class Timeline {
       y = AXIS + api.value(2),
       place = api.value(6),
       source = this.sources[place];
-    if (!source || !(block < source.name.length)) return null; // an item of the view before
+    if (!source || !(block < source.name.length)) return null; // an item of the previous view
     const a = Math.max(0, left[0]),
       b = Math.min(api.getWidth(), right[0]);
     const width = Math.max(LEAST_PX * 0.8, b - a - (b - a > 4 ? 1 : 0));

@@ -31,7 +31,7 @@ export function visibleCalls(timeline) {
       gather(timeline, out, timeline.sources.length - 1, 0, tile.count, px, y, tall - 1);
     }
   });
-  timeline.node.dataset.complete = complete ? "yes" : "no"; // as fine as the screen can show
+  timeline.node.dataset.complete = complete ? "yes" : "no"; // "yes": tiles are drawn as finely as the screen can show
   return out;
 }
 
