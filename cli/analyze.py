@@ -39,7 +39,7 @@ examples:
   etplus analyze et_plus.json --steps 2-4          # without warm-up
   etplus analyze trace.json --csv tables
 
-Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
+FLOPs and bytes need shapes: use ET+, or a Kineto trace recorded with record_shapes.
 
 Exit status: 0 analyzed; 2 bad input or usage, nothing written.
 """
@@ -49,19 +49,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show where the time goes in a trace: streams, modules, operators, kernels, memory."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "each is a row, and has its own tables")
+    add_inputs(parser, "with one set of tables per trace")
     add_graph_captures(parser)
     add_tables_and_switch(parser)
     add("--csv", metavar="DIR", help="write each table as DIR/<table>.csv")
     add_analysis(parser, "analyze only")
-    about = f"show all traces together as the ranks of a job (default: from {MOST_IN_FULL + 1} traces on)"
+    about = f"summarize all traces as the ranks of one job (default: for {MOST_IN_FULL + 1} or more traces)"
     add("--summary", action=argparse.BooleanOptionalAction, default=None, help=about)
     add_engine(parser)
     add_device_spec(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    csv_folder = None if arguments.csv is None else make_folder(arguments.csv)  # first: other outputs may be in it
+    csv_folder = None if arguments.csv is None else make_folder(arguments.csv)  # first: the folder may get more outputs
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=reads)
     if len(inputs) > MOST_IN_FULL if arguments.summary is None else arguments.summary:
@@ -93,12 +93,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], csv_folder: Path | None) -> int:
-    from ..analysis.job_summary import job_summary, rank_contribution  # few runs summarize a job
+    from ..analysis.job_summary import job_summary, rank_contribution  # slow import that few runs need
 
     given = [name for name in _OF_ONE if getattr(arguments, name)]
     if given:
         option = given[0].replace("_", "-")
-        raise UsageError(f"--{option} is for single traces; choose some with --ranks, or give --no-summary")
+        raise UsageError(f"--{option} applies to single traces only; choose ranks with --ranks, or pass --no-summary")
     ranks = dict(job_of(arguments, inputs).map(partial(rank_contribution, annotation=arguments.annotation)))
     summary = job_summary(ranks)
     damage = dict.fromkeys(sentence for found in ranks.values() for sentence in found.damage)
@@ -112,7 +112,7 @@ def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], 
 
 
 def summary_text(summary: JobSummary, width: int, top: int = 15) -> str:
-    """Return the first rows of a job's tables."""
+    """Return the first rows of each table of a job."""
     numbers = [row.rank for row in summary.ranks]
     late = f", {len(summary.late)} stragglers: {ranges(summary.late)}" if summary.late else ", no straggler"
     first = f"job of {len(numbers):,} ranks{late if summary.collectives else ''}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..converters.astra_run import SimulatedRank
 
 COMMON = "files profile network run limit full json"
-_LISTED = 5  # problems of a kind in files and with --full
+_LISTED = 5  # examples listed per problem kind, in files and with --full
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
@@ -37,28 +37,26 @@ Exit status: 0 no error, 1 errors found, 2 wrong usage or no Chakra trace.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Check Chakra traces for anything that makes readers and simulators fail, hang or mislead."
+    parser.description = "Check Chakra traces for problems that make simulators fail, hang or give wrong results."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add(
-        "files", nargs="*", metavar="PREFIX", help="prefix of the files <prefix>.<rank>.et[.gz], their folder, or files"
-    )
-    about = "astra-sim: what stops that simulator is an error, not a warning (default: chakra)"
+    add("files", nargs="*", metavar="PREFIX", help="prefix of files named <prefix>.<rank>.et[.gz], a folder, or files")
+    about = "rules to check against; astra-sim reports anything that stops ASTRA-sim as an error (default: chakra)"
     add("--profile", choices=("chakra", "astra-sim"), default="chakra", help=about)
     add_groups(parser)
     add_network(
-        parser, "the network that a set is meant for; with --run several make a table", action="append", default=[]
+        parser, "network to check against; with --run, several networks give one row each", action="append", default=[]
     )
-    about = "run the set in ASTRA-sim ($ASTRA_SIM is its binary), and compare with the replay and the recording"
+    about = "run the traces in ASTRA-sim (binary: $ASTRA_SIM) and compare the times with the replay and the recording"
     add("--run", action="store_true", help=about)
-    add("--limit", type=int, metavar="N", help="problems listed of a kind (default: 1; 5 in files and with --full)")
+    add("--limit", type=int, metavar="N", help="examples per kind of problem (default: 1; 5 in files and with --full)")
     add_tables_and_switch(parser, _is_trace)
 
 
 def run(args: argparse.Namespace) -> int:
     sources = [*args.first_files, *args.files]
     if not sources:
-        raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, or files")
+        raise UsageError("no trace given; pass the PREFIX of <prefix>.<rank>.et, or files")
     check_outputs([args.json, args.output], [*sources, args.groups])
     network = args.network[0] if args.network else None
     limit = _LISTED if args.limit is None else args.limit

@@ -1,4 +1,4 @@
-"""`etplus completion`: a script that completes commands, options and file names in a shell."""
+"""`etplus completion`: print a script that completes commands, options and file names in a shell."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Exit status: 0 printed, 2 wrong usage.
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Print a completion script for a shell."
     parser.epilog = _EPILOG
-    parser.add_argument("shell", choices=_SHELLS, help="the shell that is to complete")
+    parser.add_argument("shell", choices=_SHELLS, help="shell to print the script for")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import shtab  # only here: other commands start without it
+    import shtab  # imported here so that other commands start faster
 
     from .parser import etplus_parser  # imports every command's module
 

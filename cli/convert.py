@@ -50,10 +50,10 @@ examples:
   etplus convert kineto.json.gz --redact names -o shared.json.gz
   etplus convert kineto.json.gz --augment -o augmented.json.gz
 
---augment copies a Kineto trace or ET+ and adds these arguments to GPU events
-where they are known: {arguments}.
+--augment copies a Kineto trace or ET+ and adds these arguments, if known, to
+GPU events: {arguments}.
 A Kineto trace also gets counters: launch queues, memory bandwidth, allocated
-memory. All other bytes stay; augmenting again changes nothing.
+memory. All other bytes stay the same; augmenting a second time changes nothing.
 
 ET+ may come from trace-link or from Chakra's linker.
 
@@ -75,34 +75,34 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Convert ET+ to the formats of simulators and viewers, and Chakra traces back to ET+."
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()), arguments=", ".join(ARGUMENTS))
     add = parser.add_argument
-    add_inputs(parser, "several are the ranks of one job", rank=False)
-    about = "file to write; a prefix or folder for formats of several files"
+    add_inputs(parser, "several traces are the ranks of one job", rank=False)
+    about = "file to write; prefix or folder if the format has several files"
     add("-o", "--output", required=True, metavar="OUTPUT", help=about)
-    add_json(parser, "what was written and changed")
+    add_json(parser, "a report of files and changes")
     add_selection(parser, "convert only")
-    add("--full", action="store_true", help="list every file and note")
-    add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
+    add("--full", action="store_true", help="list all files and notes")
+    add("--to", choices=tuple(exporters()), metavar="FORMAT", help="format, see below (default: from the extension)")
     add("--memory-nodes", **_YES, help="chakra: write copies and memsets as MEM_LOAD and MEM_STORE nodes")
-    add("--no-skew", dest="skew", **_NO, help="astra-sim: start all ranks at once (default: as measured)")
-    add("--renumber-ranks", **_YES, help="astra-sim: number the ranks from 0, such as 4-7 as 0-3")
-    add("--replicate", type=int, metavar="N", help="astra-sim: run the one given trace on N ranks")
-    add("--roofline", type=float, metavar="GB/S", help="astra-sim: num_ops and tensor_size for this local-mem-bw")
-    add_network(parser, "astra-sim: the network of the set (default: bandwidth=25,latency=5us)")
-    add("--rank", type=int, metavar="N", help="only this rank; with --et-file: the rank of the pair")
+    add("--no-skew", dest="skew", **_NO, help="astra-sim: start all ranks at the same time (default: as measured)")
+    add("--renumber-ranks", **_YES, help="astra-sim: renumber the ranks from 0, for example 4-7 to 0-3")
+    add("--replicate", type=int, metavar="N", help="astra-sim: copy a single trace to N ranks")
+    add("--roofline", type=float, metavar="GB/S", help="astra-sim: scale num_ops and tensor_size to this local-mem-bw")
+    add_network(parser, "astra-sim: network of the job (default: bandwidth=25,latency=5us)")
+    add("--rank", type=int, metavar="N", help="convert only this rank; with --et-file, rank of the pair")
     add("--job", metavar="FILE", help="job_report.json of `etplus link`: align clocks, drop unmatched collectives")
-    add("--degrade", **_YES, help="turn communications that some ranks lack into computations (default: refuse them)")
+    add("--degrade", **_YES, help="turn communications that some ranks lack into computations (default: refuse)")
     add_groups(parser)
-    add("--without-times", **_YES, help="chakra: convert Execution Traces that were not linked, without durations")
-    add("--schema", choices=("1.1.1",), help="etplus: rewrite nodes of older schemas in this layout")
-    add("--split", choices=("model", "graph"), help="npz: what a split keeps together (default: model)")
-    add("--config", action="append", metavar="NAME=NUMBER", help="npz: threads or batch of the job")
-    add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
+    add("--without-times", **_YES, help="chakra: convert unlinked Execution Traces, without durations")
+    add("--schema", choices=("1.1.1",), help="etplus: schema version for nodes with an older schema")
+    add("--split", choices=("model", "graph"), help="npz: unit that is never divided between splits (default: model)")
+    add("--config", action="append", metavar="NAME=NUMBER", help="npz: number of threads or batch size of the job")
+    add("--subtree", metavar="NODE", help="graphs: only this node (ID or name) and everything it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes (default: all, in pictures 300)")
     add("--augment", action="store_true", help="copy one Kineto trace or ET+ and add FLOPs, bytes and shares of peaks")
     add_device_spec(parser)
-    about = "copy a Kineto trace, ET or ET+ with known fields only; names: also hash annotations, paths, hosts, threads"
+    about = "copy a trace without unknown fields; names: also hash annotations, paths, hosts and threads"
     add("--redact", nargs="?", const="fields", metavar="names", help=about)
-    about = "any option of a format, see docs/reference/converters.md"
+    about = "option of a format, see docs/reference/converters.md; repeatable"
     add("--option", action="append", default=[], metavar="NAME=VALUE", help=about)
 
 
@@ -143,11 +143,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _redact(arguments: argparse.Namespace) -> int:
-    if arguments.redact not in ("fields", "names"):  # argparse reads FILE in `convert --redact FILE` as the value
+    if arguments.redact not in ("fields", "names"):  # argparse reads FILE in `convert --redact FILE` as a value
         arguments.files, arguments.redact = [arguments.redact, *arguments.files], "fields"
     files, output = arguments.files, arguments.output
     if len(files) != 1 or arguments.to is not None:
-        raise UsageError("--redact copies one file in its own format; convert the copy in a second step")
+        raise UsageError("--redact keeps the format of the file; convert the redacted copy in a second step")
     check_outputs([arguments.json, output], files)
     changed = redact(files[0], output, names=arguments.redact == "names", progress=True)
     write_json(arguments.json, {"files": [output], "changed": changed})
@@ -165,14 +165,14 @@ def _augment(arguments: argparse.Namespace, output: str) -> int:
     warn_of_damage([done])
     counts = ("events", "with_flops", "with_bytes", "counters")
     write_json(arguments.json, {name: getattr(done, name) for name in counts})
-    counted = f"; {done.counters:,} values of counters" if done.counters else ""
+    counted = f"; {done.counters:,} counter values" if done.counters else ""
     say(f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes{counted}")
     say(f"wrote   {output}")
     return 0
 
 
 def _checked(done: Conversion, name: str) -> PreflightReport | None:
-    """Check a written set; None for formats without a check."""
+    """Check the written files; return None if the format has no check."""
     if name not in _SETS:
         return None
     from ..converters.preflight import check_written
@@ -198,19 +198,19 @@ def _formats() -> list[str]:
 def _option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--option {text!r}: a name and a value, such as max_nodes=60")
+        raise UsageError(f"--option {text!r}: not NAME=VALUE, such as max_nodes=60")
     return name.replace("-", "_"), value
 
 
 def _setting(text: str) -> tuple[str, float]:
     name, _, number = text.partition("=")
     if not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", number, re.ASCII):
-        raise UsageError(f"--config {text!r}: a name and a number, such as threads=2")
+        raise UsageError(f"--config {text!r}: not NAME=NUMBER, such as threads=2")
     return name, float(number)
 
 
 def _lines(done: Conversion, *, full: bool) -> list[str]:
-    """Return lines on the screen, warnings before other notes."""
+    """Return the screen's lines, warnings before other notes."""
     notes = [f"note    {note}" for note in sorted(done.notes, key=lambda note: not note.startswith("warning"))]
     notes += [f"note    {count:,} {text}" for text, count in sorted(done.counts.items())]
     more = 0 if full else len(notes) - _NOTES

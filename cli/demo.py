@@ -1,4 +1,4 @@
-"""`etplus demo`: GPU kernels under their operators, what is wrong in a recorded step, and what to run next."""
+"""`etplus demo`: show kernels under operators, problems in a recorded step, and commands to run next."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..trace.printable import shortened
 from ..trace.views import DeviceEvent, Op
 from .link_text import render
 
-_MEASURED = "Measured without a profiler: in TF32 the step takes 76.1% less."  # copied from fixtures/gpu/measured.json
+_MEASURED = "Measured without a profiler: TF32 makes the step 76.1% shorter."  # copied from fixtures/gpu/measured.json
 _SHOWN = 2  # GPU events
 _WIDTH = 66
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Link a bundled pair of traces of training steps on an H100, show kernels under their operators and what is "
-        "wrong, and write ET+, an HTML report, a Chakra trace and a trace for Perfetto."
+        "Link bundled traces of training steps on an H100, show kernels under their operators and list the "
+        "problems, and write ET+, an HTML report, a Chakra trace and a trace for Perfetto."
     )
     parser.epilog = "example:\n  etplus demo --output demo-out"
     parser.add_argument(

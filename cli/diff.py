@@ -36,14 +36,14 @@ examples:
   etplus diff monday.etplus tuesday.etplus   # two jobs
   etplus diff 'a/rank*.json.gz' 'b/rank*.json.gz' --ranks 0-7
 
-The first trace is A, the second B; their devices may differ. Means of a step are
-compared if both have steps; otherwise, and with --total, the whole traces.
+The first trace is A, the second B; their devices may differ. Means per step are
+compared if both traces have steps; otherwise, or with --total, whole traces.
 
-A job is a folder, columns of several ranks, or a pattern in quotes. Ranks that
-both jobs have are compared.
+A job is a folder, an .etplus folder, or a quoted pattern. Only ranks that both
+jobs have are compared.
 
-Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than
---max-regression allows (of jobs: GPU time, or a step of the slowest rank).
+Exit status: 0 compared; 2 bad input or usage; 4 B exceeds
+--max-regression (for jobs: GPU time, or a step of the slowest rank).
 """
 
 
@@ -51,14 +51,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compare the device time of two traces, or of two jobs, by source line, operator and kernel."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "two, A and B")
+    add_inputs(parser, "two traces or jobs, A and B")
     add_tables_and_switch(parser)
     add("--by-shape", action="store_true", help="match operators by name and shapes")
-    add("--total", action="store_true", help="compare whole traces, not means per iteration")
+    add("--total", action="store_true", help="compare whole traces instead of means per iteration")
     add_selection(parser, "compare only")
     add_annotation(parser)
     add_own(parser)
-    about = "exit with status 4 if device time or an iteration takes over PERCENT longer in B than in A"
+    about = "exit with status 4 if device time or an iteration grows by more than PERCENT from A to B"
     add("--max-regression", type=_percentage, metavar="PERCENT", help=about)
     add_device_spec(parser)
     add_engine(parser)
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequence[TraceInput]]:
-    """Return the traces of A and of B: one each, or the ranks of two jobs."""
+    """Return the traces of A and B: one trace per side, or all ranks of a job."""
     pair = [] if arguments.kineto_file is None and arguments.et_file is None else [list[str]()]
     everything = copy(arguments)
     everything.first_files, everything.files = [], [*arguments.first_files, *arguments.files]
@@ -97,7 +97,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequenc
 
 def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Sequence[TraceInput]) -> int:
     if arguments.device_spec is not None:
-        raise UsageError("--device-spec is for single traces, not for jobs; choose a rank with --ranks")
+        raise UsageError("--device-spec works for single traces only; choose a rank with --ranks")
     one, other = (job_of(arguments, side, len(a) + len(b)) for side in (a, b))
     found = compare_jobs(one, other, **options_of(arguments, "by_shape total annotation"))
     print_warnings(found.damage)
@@ -126,7 +126,7 @@ def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, h
 
 
 def _shell(arguments: argparse.Namespace, folder: PurePath) -> str:
-    """Return the words that name both inputs and the compared part in a command, to be run in `folder`."""
+    """Return command-line arguments for both inputs and the compared part; paths are relative to `folder`."""
     given = [*arguments.first_files, *arguments.files]
     files = [os.path.relpath(name, folder) if folder.name else name for name in given]
     return " ".join(map(shell_word, [*files, *words_of_part(arguments), *["--total"][: arguments.total]]))

@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
-_KEPT = 16  # kept in memory if a command reads traces twice; a job with more reads them again
-_WELL_LINKED = 0.95  # above this share of a rank's operators, no message about its link
-_LONG = 60  # characters of a rank list in a message
+_KEPT = 16  # traces kept in memory for a second read; larger jobs read the files again
+_WELL_LINKED = 0.95  # above this linked share, the command prints no message about the link
+_LONG = 60  # longest rank list in a message, in characters
 
 
 TraceInput = str | InputPair | FileRank | StoredRank
-# A file ("-" is standard input), one rank of a file with several, or a pair.
+# A file ("-" is standard input), one rank of a merged file, or a pair of files.
 
 
 def add_inputs(
     parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True, gpu: bool = True, ranks: bool = True
 ) -> None:
-    """Add the arguments that name traces.
+    """Add the arguments for input traces.
 
     Args:
-        use: what the command does with several traces, for the help.
+        use: help text on the use of several traces.
         rank, gpu, ranks: add --rank, --gpu, --ranks.
     """
     several = f"; {use}" if use else ""
     about = "traces: ET+, Kineto, .sqlite (Nsight Systems), .et, or a folder of these"
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"{about}; - for standard input{several}")
-    add_pair(parser.add_argument_group("a pair to link, in place of a FILE"))
+    add_pair(parser.add_argument_group("a pair to link instead of FILEs"))
     parser.set_defaults(chosen_ranks=None, merged={})
     if ranks:
         add_ranks(parser)
@@ -62,32 +62,32 @@ def add_pair(group: argparse._ArgumentGroup) -> None:
 
 
 def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
-    """Add the options that choose ranks of an Nsight Systems export or a merged Kineto trace."""
-    group = parser.add_argument_group("which ranks of a merged Kineto trace or Nsight Systems export (default: all)")
+    """Add the options that select ranks in an Nsight Systems export or merged Kineto trace."""
+    group = parser.add_argument_group("ranks of a merged Kineto trace or Nsight Systems export (default: all)")
     if rank:
-        about = "only this one, as the file numbers it or counted from 0; with --et-file: the rank of the pair"
+        about = "only this rank, by the number in the file or counted from 0; with --et-file, rank of the pair"
         group.add_argument("--rank", type=int, metavar="N", help=about)
-    group.add_argument("--pid", type=int, metavar="PID", help="only this process")
+    group.add_argument("--pid", type=int, metavar="PID", help="only the rank with this process ID")
     parser.set_defaults(gpu=None)
     if gpu:
-        group.add_argument("--gpu", type=int, metavar="N", help="only this GPU")
+        group.add_argument("--gpu", type=int, metavar="N", help="only the rank with this GPU")
 
 
 def find_inputs(
     arguments: argparse.Namespace, count: int | None = None, *, outputs: Iterable[str | None] = (),
     reads: Iterable[str | None] = (), rank_of_job: bool = False,
 ) -> list[TraceInput]:  # fmt: skip
-    """Return the traces that a command line names: the pair first, then FILEs; folders stand for their traces.
+    """Return the input traces of a command line: the pair first, then FILEs; folders are expanded.
 
     Args:
         count: required number; None for one or more.
         outputs: files that the command writes.
-        reads: more files that the outputs must not replace.
-        rank_of_job: --rank also chooses among files.
+        reads: further files that outputs must not overwrite.
+        rank_of_job: --rank also selects among files.
 
     Raises:
         UsageError: wrong number of traces, an ET without its Kineto trace, standard input twice, no file with the
-            requested rank, process or GPU, or an output that would replace an input.
+            requested rank, process or GPU, or an output that would overwrite an input.
     """
     found: list[TraceInput] = []
     if arguments.kineto_file is not None:
@@ -95,7 +95,7 @@ def find_inputs(
         pair = et is not None
         found += [InputPair(et, chosen_file(arguments, kineto), arguments.rank)] if pair else _ranks(arguments, kineto)
     elif arguments.et_file is not None:
-        raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
+        raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; pass the Kineto trace to link")
     for file in _expanded([*getattr(arguments, "first_files", ()), *arguments.files]):
         in_folder = os.path.isdir(file) and not is_stored(file) and not is_nsys(file)  # noqa: PTH112 (or impossible)
         for given in _unmerged(_listed(file), arguments.merged) if in_folder else [file]:
@@ -103,9 +103,9 @@ def find_inputs(
     if arguments.chosen_ranks is not None:
         found = _of_ranks(found, arguments.chosen_ranks)
     if not found:
-        raise UsageError("no trace was given; give a FILE, a folder, or --et-file and --kineto-file")
+        raise UsageError("no trace given; pass a FILE, a folder, or --et-file and --kineto-file")
     if count is not None and len(found) != count:
-        several = "; choose among the ranks with --rank, --pid or --gpu" * any(
+        several = "; select a rank with --rank, --pid or --gpu" * any(
             isinstance(given, (FileRank, StoredRank)) for given in found
         )
         raise UsageError(f"{len(found)} trace{'s were' if len(found) > 1 else ' was'} given; give {count}{several}")
@@ -114,11 +114,11 @@ def find_inputs(
         found = [part for given in found for part in _processes(arguments, given)]
         if not any(isinstance(given, FileRank) for given in found):
             raise UsageError(
-                "--rank, --pid and --gpu choose among the ranks of a file that has several (an Nsight Systems export, "
-                "a merged Kineto trace), and no FILE has several; leave them out"
+                "--rank, --pid and --gpu select a rank from a file with several ranks (an Nsight Systems export, "
+                "a merged Kineto trace); every FILE has one rank, so leave them out"
             )
     if input_files(found).count(_STDIN) > 1:
-        raise UsageError("standard input (-) can be one trace only; give the others file names")
+        raise UsageError("standard input (-) can be only one trace; pass the other traces as files")
     check_outputs(outputs, [*input_files(found), *reads])
     return found
 
@@ -150,28 +150,28 @@ def _chosen(arguments: argparse.Namespace, file: str, ranks: Sequence[FileRank])
 
 
 def _processes(arguments: argparse.Namespace, given: TraceInput) -> Sequence[TraceInput]:
-    """Return the input, or the chosen ranks of a merged Kineto trace (this reads the file)."""
+    """Return the input, or the selected ranks of a merged Kineto trace, which is read."""
     ranks = _merged_ranks(given) if isinstance(given, str) and given != _STDIN else []
     return _chosen(arguments, str(given), ranks) if ranks else [given]
 
 
 def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRank]]) -> Sequence[TraceInput]:
-    """Drop merged traces if the folder also has their parts."""
+    """Drop merged traces if the folder also has one trace per rank."""
     others = [given for given in inputs if given not in merged]
     if others and len(others) < len(inputs):
         names = [str(given) for given in inputs if given in merged]
-        print_warnings(f"{name}: traces of {len(merged[name])} ranks merged into one; left out" for name in names)
+        print_warnings(f"{name}: skipped; its {len(merged[name])} ranks have their own files" for name in names)
     return others or inputs
 
 
 def _of_ranks(inputs: Sequence[TraceInput], ranks: Sequence[int]) -> list[TraceInput]:
-    """Return the inputs of some ranks; read traces only if file names lack the rank."""
+    """Return the inputs of the given ranks; read traces only if file names lack the rank."""
     found = {}
     for position, given in enumerate(inputs):
         found[position] = rank if (rank := known_rank(given)) is not None else _own_rank(given, position)
     lacking = sorted(set(ranks) - set(found.values()))
     if lacking:
-        raise UsageError(f"no trace is of rank {_few(lacking)}; there {_are(sorted(found.values()))}")
+        raise UsageError(f"no trace of rank {_few(lacking)}; there {_are(sorted(found.values()))}")
     return [given for position, given in enumerate(inputs) if found[position] in ranks]
 
 
@@ -179,7 +179,7 @@ def _own_rank(given: TraceInput, position: int) -> int:
     from ..converters.open import open_trace
 
     if given == _STDIN:
-        raise UsageError("--ranks chooses among files, and standard input (-) can be read only once; leave it out")
+        raise UsageError("--ranks cannot select from standard input (-); leave it out, or pass files")
     return rank_of(open_trace(given), given, position)
 
 
@@ -188,23 +188,23 @@ def _are(ranks: list[int]) -> str:
 
 
 def _few(ranks: list[int]) -> str:
-    """Return ranks as "0-3, 7", cut at a readable length."""
+    """Return ranks as text such as "0-3, 7", truncated to a readable length."""
     text = ranges(ranks)
     return text if len(text) < _LONG else f"{text[:_LONG].rpartition(',')[0]}, …"
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
-    """Return a file, or the rank in it that --pid and --gpu choose."""
+    """Return a file, or the rank in the file that --pid and --gpu select."""
     if arguments.pid is None and arguments.gpu is None:
         return file
     ranks = find_ranks(file) if is_nsys(file) else _merged_ranks(file)
     if not ranks:
-        raise UsageError(f"{file}: has one rank, and --pid and --gpu choose among several; leave them out")
+        raise UsageError(f"{file}: has only one rank; leave out --pid and --gpu")
     return only(choose(ranks, file, pid=arguments.pid, device=arguments.gpu), file)
 
 
 def _merged_ranks(file: str) -> Sequence[FileRank]:
-    """Return the ranks of a merged Kineto trace, [] for other files."""
+    """Return the ranks of a merged Kineto trace, [] for any other file."""
     try:
         read_input(file)
     except SeveralRanksError as several:
@@ -225,7 +225,7 @@ def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
 
 
 def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Read the chosen part of each trace, linked to --graph-capture, with --own as own code."""
+    """Read the selected part of each trace, with the links of --graph-capture and the code patterns of --own."""
     with_captures, known = captures_linker(arguments), set[str]()
     for given in inputs:
         part = chosen_part(with_captures(read_input(given)), arguments.own, selection_of(arguments))
@@ -233,15 +233,15 @@ def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> I
 
 
 def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int = 0) -> Job:
-    """Return a job of the chosen parts, on the engine of --jobs and --scheduler.
+    """Return a job of the selected parts, on the engine that --jobs and --scheduler choose.
 
     Args:
-        traces: number of all traces.
+        traces: total number of traces.
     """
     from ..jobs.job import Job  # slow import
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
-    if own or part:  # else columns are read as stored
+    if own or part:  # columns are read as stored if nothing else is asked
         job = job.choosing(partial(chosen_part, own=own, part=part))
     engine = engine_for(arguments, traces or len(inputs))
     return job if engine is None else job.on(engine=engine)
@@ -296,7 +296,7 @@ def read_input(given: TraceInput) -> Trace:
 
 
 def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.PathLike[str] | None = None) -> str:
-    """Return the words that name an input and its chosen part in a suggested command, to be run in `folder`."""
+    """Return command-line arguments for an input and its selected part; paths are relative to `folder`."""
 
     def name(path: str | os.PathLike[str]) -> str:
         return os.fspath(path) if folder is None or path == "-" else os.path.relpath(path, folder)
@@ -314,7 +314,7 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.
 
 
 def words_of_part(arguments: argparse.Namespace) -> list[str]:
-    """Return the options that choose a part of each trace."""
+    """Return the options that select a part of each trace."""
     return [*part_words(*(getattr(arguments, name, None) for name in ("steps", "window", "between", "module")))]
 
 

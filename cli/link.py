@@ -39,15 +39,15 @@ its time, every GPU event under its operator. The report goes to standard error.
 """
 _FOLDER_DESCRIPTION = """\
 
-Given a folder, link all ranks of a job: write rank_N.etplus.json.gz for each pair
-of files in the folder and below, and one report on the job: failures, matched
-collectives, clock offsets, stragglers. Results of an earlier run are checked and
-kept.
+Given a folder, link all ranks of a job. Each pair of files in the folder or its
+subfolders gives one rank_N.etplus.json.gz. A job report lists failures, matched
+collectives, clock offsets and stragglers. A second run keeps valid results of
+the first.
 """
 _STATUS = """\
-Exit status: 0 linked; 3 linked less than --min-match, less of it certain than
---min-certain, or no kernel of a replayed graph with --graph-capture (the file is
-written all the same); 2 bad input or usage, nothing written.
+Exit status: 0 linked; 2 bad input or usage, nothing written; 3 written, but fewer
+links than --min-match, fewer certain links than --min-certain, or --graph-capture
+linked no kernel of a replayed graph.
 """
 _TRACE_LINK_EPILOG = f"""\
 examples:
@@ -70,11 +70,11 @@ examples:
 
 In a folder, pairs are found by names (rank-3.et.json, worker3_step_12.*.pt.trace.json,
 x_et_3.json, HOST_PID.*.pt.trace.json) and by distributedInfo in the Kineto traces.
---dry-run prints the pairs as CSV, which --manifest takes.
+--dry-run prints the pairs as CSV, which --manifest accepts.
 
 {_STATUS.rstrip()}
-A folder: 0 all ranks linked; 3 some failed or are missing, the others are linked;
-2 bad usage, or nothing to link.
+For a folder: 0 all ranks linked; 2 bad usage, or nothing to link; 3 some ranks
+failed or are missing, all other ranks are linked.
 """
 
 
@@ -91,13 +91,13 @@ def prepare_trace_link(parser: argparse.ArgumentParser) -> None:
 
 def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add = parser.add_argument
-    pair = "Execution Trace and Kineto trace, in either order; Nsight Systems exports count as Kineto; or Kineto alone"
-    or_folder = "; or the folder of a job, or its URL (s3://, gs://, ...)" if folder else ""
+    pair = "Execution Trace and Kineto trace (or Nsight Systems export), in either order; or a Kineto trace alone"
+    or_folder = "; or the folder or URL (s3://, gs://, ...) of a job" if folder else ""
     add("files", nargs="*", metavar="FILE", help=f"{pair}{or_folder}; - for standard input")
-    add_pair(parser.add_argument_group("in place of FILEs"))
+    add_pair(parser.add_argument_group("inputs instead of FILEs"))
     name = "NAME_plus.json in the current folder, with --et-file next to the Execution Trace"
-    results = "; for a folder the folder or URL of the results, columns if it ends in .etplus" if folder else ""
-    add("-o", "--output", metavar="FILE", help=f"output: ET+, .gz, Chakra's .et (default: {name}){results}")
+    results = "; for a folder: folder or URL of the results; .etplus writes columns" if folder else ""
+    add("-o", "--output", metavar="FILE", help=f"output: ET+ (may end in .gz) or Chakra .et (default: {name}){results}")
     add("--output-file", dest="output", **_HIDDEN)
     _add_link_options(parser, folder=folder)
     for gate, least, has in (("match", 0.95, "is linked"), ("certain", 0.0, "has a certain link")):
@@ -109,38 +109,38 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add("--report", dest="json", **_HIDDEN)
     add("--chakra-host-trace", dest="et_file", **_HIDDEN)
     add("--chakra-device-trace", dest="kineto_file", **_HIDDEN)
-    add("--rank", type=int, metavar="N", help="rank of both files, without proof; part of the default output name")
+    add("--rank", type=int, metavar="N", help="rank to record for both files, also in the default output name")
     add_file_ranks(parser, rank=False)
     add("--jobs", type=int, metavar="N", help="processes for large files and many ranks (default: one per core)")
-    add("--full", action="store_true", help="print how the links were decided, counts and edges")
-    add("--no-progress", action="store_true", help="no progress bars (there are none without a terminal)")
+    add("--full", action="store_true", help="also print how each link was decided, counts and edges")
+    add("--no-progress", action="store_true", help="hide progress bars (never shown without a terminal)")
     parser.set_defaults(takes_folder=folder, **dict.fromkeys(_FOLDER_OPTIONS.split()))
     if folder:
-        _add_folder_options(parser.add_argument_group("for a folder"))
+        _add_folder_options(parser.add_argument_group("options for a folder"))
 
 
 def _add_folder_options(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--dry-run", action="store_true", default=None, help="print which files belong together, without linking")
-    add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto, with file names relative to FOLDER")
-    add("--et", metavar="GLOB", help="only files that match are Execution Traces")
-    add("--kineto", metavar="GLOB", help="only files that match are Kineto traces")
+    add("--dry-run", action="store_true", default=None, help="print the pairs of files without linking")
+    add("--manifest", metavar="FILE", help="CSV or JSON list of pairs: rank, et, kineto; paths relative to FOLDER")
+    add("--et", metavar="GLOB", help="pattern for names of Execution Traces")
+    add("--kineto", metavar="GLOB", help="pattern for names of Kineto traces")
     add("--ranks", type=rank_list, metavar="LIST", help="link only these ranks, such as 0-7,12")
-    add("--scheduler", metavar="ADDRESS", help="link on a Dask cluster: tcp://host:8786, or its scheduler file")
+    add("--scheduler", metavar="ADDRESS", help="Dask cluster to link on: tcp://host:8786 or a scheduler file")
 
 
 def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add = parser.add_argument
-    detected = f"detected: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs regularly"
-    add("--annotation", metavar="NAME", help=f"part of the annotation's name that marks a step (default: {detected})")
-    add("--exact-match", action="store_true", help="match only by ids, sequence numbers and call order, never by tree")
+    detected = f"detected: ProfilerStep, {DEFAULT_ANNOTATION}, or a regularly recurring annotation"
+    add("--annotation", metavar="NAME", help=f"part of the name of annotations that mark steps (default: {detected})")
+    add("--exact-match", action="store_true", help="match only by IDs, sequence numbers and call order, never by tree")
     add("--match", choices=("auto", *METHODS), default="auto", help="use only this matching method (default: auto)")
-    which = f"first, last, median (by duration) or a number (default: median{'; of a folder: first' if folder else ''})"
-    add("--iteration", metavar="WHICH", help=f"the step to take if several match equally well: {which}")
+    which = f"first, last, median (by duration) or a number (default: median{'; folder: first' if folder else ''})"
+    add("--iteration", metavar="WHICH", help=f"step to link if several steps match equally well: {which}")
     add("--strict", action="store_true", help="leave ambiguous nodes unlinked; refuse broken files")
-    add("--renumber", action="store_true", help="number nodes as the original linker does; old ids are kept as et_id")
-    add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
-    about = "time zone of the recording machine, for certain links if it was not UTC: UTC-7, UTC+05:30, Europe/Berlin"
+    add("--renumber", action="store_true", help="number nodes like trace_link.py; et_id keeps the original IDs")
+    add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to each reader")
+    about = "time zone of the recording machine if not UTC, used to verify links: UTC-7, UTC+05:30, Europe/Berlin"
     add("--timezone", metavar="ZONE", help=about)
 
 
@@ -158,14 +158,14 @@ def run(arguments: argparse.Namespace) -> int:
     files: list[str] = arguments.files
     folders = [file for file in files if _is_folder(file)]
     if not folders and arguments.manifest is None:
-        _refuse(arguments, _FOLDER_OPTIONS, "is for the folder of a job; give the FOLDER in place of files")
+        _refuse(arguments, _FOLDER_OPTIONS, "needs the folder of a job; pass a FOLDER instead of files")
         return _link_pair(arguments)
     if not arguments.takes_folder:
-        raise UsageError(f"{folders[0]}: is a folder; link the ranks in it with `etplus link FOLDER`")
+        raise UsageError(f"{folders[0]}: is a folder; link the ranks in the folder with `etplus link FOLDER`")
     if len(files) != 1:
-        raise UsageError(f"{len(files)} FILEs were given; give a pair, or the folder of a job alone")
-    _refuse(arguments, _PAIR_OPTIONS, "is for one pair; choose ranks of a folder with --ranks")
-    from .link_folder import link_folder  # few runs link folders
+        raise UsageError(f"{len(files)} FILEs given; pass one pair, or only the folder of a job")
+    _refuse(arguments, _PAIR_OPTIONS, "works for one pair only; select ranks of a folder with --ranks")
+    from .link_folder import link_folder  # slow import that few runs need
 
     return link_folder(arguments)
 
@@ -220,7 +220,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
 def _write(linked: Trace, output: str, jobs: int) -> None:
     columns = output.endswith(".parquet")
     if columns or output.endswith((".et", ".et.gz")):
-        from ..converters.conversion import convert  # imports more slowly than the linker
+        from ..converters.conversion import convert  # slower to import than the linker
 
         convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
     else:
@@ -228,47 +228,47 @@ def _write(linked: Trace, output: str, jobs: int) -> None:
 
 
 def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> str:
-    """Return the reason for exit status 3, or "". `alone`: no Execution Trace was given."""
+    """Return the reason for exit status 3, or ""; `alone` means a run without an Execution Trace."""
     report, graphs = linked.report, linked.captured
     if not alone and not report.ops["linked"]:
         return "nothing was linked"
     if not alone and not report.reaches(arguments.min_match):
-        return f"linked {report.linked_share:.2%} of the ET's ops, less than --min-match {arguments.min_match:g}"
+        return f"linked {report.linked_share:.2%} of ET operators, less than --min-match {arguments.min_match:g}"
     if not alone and not report.reaches(arguments.min_match, arguments.min_certain):
         certain = report.ops["certain"] / report.ops["total"]
-        return f"{certain:.2%} of the ET's ops have a certain link, less than --min-certain {arguments.min_certain:g}"
+        return f"{certain:.2%} of ET operators have a certain link, less than --min-certain {arguments.min_certain:g}"
     if graphs is not None and graphs.replays and not graphs.counts["certain"] + graphs.counts["equivalent"]:
-        return "no kernel of the replayed graphs could be linked with the captures that were given"
+        return "the given captures match no kernel of the replayed graphs"
     return ""
 
 
 def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
-    """Return the Execution Trace (None without one) and the Kineto trace; file contents decide."""
+    """Return the Execution Trace (or None) and the Kineto trace, recognized by file contents."""
     files: list[str] = arguments.files
     if not files:
         if arguments.kineto_file is None:
-            raise UsageError("no Kineto trace was given; give `FILE FILE`, or --et-file and --kineto-file")
+            raise UsageError("no Kineto trace given; pass `FILE FILE`, or --et-file and --kineto-file")
         return arguments.et_file, arguments.kineto_file
     if arguments.et_file is not None or arguments.kineto_file is not None:
-        raise UsageError(f"{files[0]}: give the traces as FILEs or with --et-file and --kineto-file, not both")
+        raise UsageError(f"{files[0]}: pass the traces as FILEs or with --et-file and --kineto-file, not both")
     if len(files) > 2:
-        raise UsageError(f"{len(files)} FILEs were given; give one pair, or the folder of a job alone")
+        raise UsageError(f"{len(files)} FILEs given; pass one pair, or only the folder of a job")
     from ..linker.naming import ET, KINETO, kind_inside  # slow, and not needed with --kineto-file
 
     kinds = [kind_inside(file) for file in files]
     if len(files) == 1:
         if kinds == [ET]:
-            raise UsageError(f"{files[0]}: an Execution Trace alone has no times; also give its Kineto trace")
+            raise UsageError(f"{files[0]}: an Execution Trace has no times; also pass the Kineto trace")
         return None, files[0]
     if kinds[0] and kinds[0] == kinds[1]:
         kind = "Execution Traces" if kinds[0] == ET else f"{KINETO}s"
-        raise UsageError(f"{files[0]} and {files[1]} are both {kind}; give an Execution Trace and a {KINETO}")
+        raise UsageError(f"{files[0]} and {files[1]} are both {kind}; pass an Execution Trace and a {KINETO}")
     swapped = kinds[0] == KINETO or kinds[1] == ET
     return (files[1], files[0]) if swapped else (files[0], files[1])
 
 
 def _default_output(first: str, arguments: argparse.Namespace) -> str:
-    """Return `NAME_plus.json`: next to the ET with `--et-file`, like trace_link.py, else in the current folder."""
+    """Return the path of `NAME_plus.json`: next to --et-file, as trace_link.py does, or in the current folder."""
     if first == "-":
         raise UsageError("--output is required when the trace comes from standard input")
     folder = Path(first).parent if arguments.et_file is not None else Path()
@@ -280,11 +280,11 @@ def facts_of_run(
     arguments: argparse.Namespace, status: int, ops: Iterable[Mapping[str, int]], *, outputs: Sequence[str],
     warnings: Sequence[str], started: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return JSON-ready facts of a run for programs.
+    """Return JSON-ready facts on a run.
 
     Args:
         status: exit status.
-        ops: counts "total", "linked" and "certain" of each rank's ET operators; gates apply per rank.
+        ops: per rank, the number of ET operators: "total", "linked" and "certain"; limits apply per rank.
         started: `perf_counter` at the start of the run.
     """
     ranks = list(ops)

@@ -24,7 +24,7 @@ _SOME_FAILED = 3
 
 
 def link_folder(arguments: argparse.Namespace) -> int:
-    """Link the job and print the report; returns the exit status."""
+    """Link the job, print the report and return the exit status."""
     started = perf_counter()
     (folder,) = arguments.files
     where = options_of(arguments, "manifest et kineto ranks")
@@ -40,7 +40,7 @@ def link_folder(arguments: argparse.Namespace) -> int:
         has_bars = not (arguments.no_progress or arguments.quiet)
         batch = link_many(folder, arguments.output, progress=has_bars, **where, **options)
     except KeyboardInterrupt:
-        print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)
+        print("etplus: interrupted; finished ranks are kept; run the same command again to resume", file=sys.stderr)
         return 128 + signal.SIGINT
     status = 0 if batch.complete else _SOME_FAILED
     write_json(arguments.json, _facts(arguments, batch, status, started))
@@ -48,7 +48,7 @@ def link_folder(arguments: argparse.Namespace) -> int:
         for rank in batch.report.failed:
             say_error(f"rank {rank.rank}: {rank.reason}")
         if batch.report.missing:
-            say_error(f"ranks without any file: {batch.report.missing}")
+            say_error(f"ranks without files: {batch.report.missing}")
         return status
     if arguments.full:
         text = f"{report_text(batch.report)}wrote   {batch.output}/"

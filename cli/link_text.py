@@ -13,8 +13,8 @@ from ..trace.trace import Trace
 
 _WIDTH = 79
 _HINT = "--full for how it was decided"
-_DOUBTS = 2  # reasons against certain links on the screen
-_LINES = 5  # lines per sentence on the screen
+_DOUBTS = 2  # reasons for unverified links shown on the screen
+_LINES = 5  # longest sentence on the screen, in lines
 
 
 def render(linked: Trace, output: str) -> str:
@@ -31,7 +31,7 @@ def render(linked: Trace, output: str) -> str:
 
 
 def render_full(linked: Trace, output: str) -> str:
-    """Return counts by category, edges, evidence, and the links of each method."""
+    """Return counts per category, edges, evidence and links per method."""
     return "\n".join([linked.report.to_text(), *rewrap(_further(linked), _WIDTH, "  "), f"wrote   {output}"])
 
 
@@ -56,14 +56,14 @@ def _certain(ops: dict[str, int]) -> str:
 
 
 def attached(report: LinkReport) -> str:
-    """Return how many GPU events are attached to operators."""
+    """Return text on the number of GPU events attached to operators."""
     categories = report.gpu["categories"].values()
     count, whole = sum(of["attached"] for of in categories), sum(of["total"] for of in categories)
     return f"{count:,} of {whole:,} GPU events attached" if whole else "no GPU events"
 
 
 def _doubts(report: LinkReport) -> Iterator[str]:
-    """Yield reasons for unverified links, and unlinked or unattached events."""
+    """Yield reasons for unverified links, unlinked operators and unattached GPU events."""
     doubts = [] if report.identity is None else report.identity.doubts
     if doubts and report.ops["linked"]:
         yield f"not certain: {'; '.join(doubts[:_DOUBTS])}"

@@ -47,7 +47,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
 
     Args:
         parse: name of a function in the module `parser`.
-        given: the command line; None: take it from the process, and assume that nothing else runs in it.
+        given: the command line; None reads sys.argv and assumes that nothing else runs in the process.
     """
     level, alone = "WARNING", given is None
     with _signals(program, alone) as imported:
@@ -80,7 +80,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
 
 
 def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
-    """Parse the command line with the garbage collector frozen: it need not search the imported modules."""
+    """Parse the command line with imported modules frozen, so the garbage collector skips them."""
     if alone:
         gc.disable()
     with _one_blas_thread(lasting=words[:2] == ["predict", "fit"]) if alone else contextlib.nullcontext():
@@ -125,14 +125,14 @@ def _run(arguments: Namespace, alone: bool) -> int:
         try:
             status = _run_with_ranks(command_named(arguments.command).run, arguments)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader closed the pipe, as in `… | head`; keep complete files
+        except BrokenPipeError:  # the reader closed the pipe, as `… | head` does; complete files are kept
             _lost_output()
             return _SIGPIPE
     return status
 
 
 def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> int:
-    """Run a command; run it again by rank if reading a file shows that it holds merged traces."""
+    """Run a command; run it again by rank if a file turns out to contain merged traces."""
     from ..schemas.text.file_ranks import ProcessRank, SeveralRanksError
 
     while True:
@@ -160,7 +160,7 @@ def _explained(error: Exception) -> str:
     if isinstance(error, MemoryError):
         from ..schemas.text.memory_limit import or_raise_limit
 
-        return f"not enough memory; give smaller or fewer files, or use a machine with more{or_raise_limit()}"
+        return f"not enough memory; pass smaller or fewer files, or use a machine with more{or_raise_limit()}"
     if isinstance(error, OSError) and error.filename == _STDOUT:
         return f"{_STDOUT}: writing failed ({error.strerror}); nothing was written"
     if isinstance(error, OSError):
@@ -173,7 +173,7 @@ def _explained(error: Exception) -> str:
 
 
 def _lost_output() -> OSError | None:
-    """Flush standard output; on failure drop the output and return the error, so Python exits cleanly."""
+    """Flush standard output; on failure drop the output and return the error, so that Python exits cleanly."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -184,9 +184,9 @@ def _lost_output() -> OSError | None:
 
 
 def _repair_streams() -> None:
-    """Make standard streams accept any text and name themselves in errors.
+    """Make standard streams accept any text and have a name for errors.
 
-    Python has no stream for a closed descriptor (`>&-`); a read-only one reports lost output.
+    For a closed descriptor (`>&-`), Python has no stream; a read-only stream replaces it, so lost output is reported.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

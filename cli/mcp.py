@@ -15,24 +15,24 @@ _EPILOG = """\
 example:
   etplus mcp trace.json
 
-and of a client's configuration (docs/reference/agents.md):
+client configuration (docs/reference/agents.md):
   {"mcpServers": {"etplus": {"command": "etplus", "args": ["mcp", "t.json"]}}}
 
-The server speaks on standard input and output, reads only the traces that are named here, once, and writes nothing.
+The server uses standard input and output, reads only the given traces, each once, and writes no files.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Serve answers about traces to an agent over the Model Context Protocol (needs the extra mcp)."
+    parser.description = "Answer questions about traces over the Model Context Protocol (needs the extra mcp)."
     parser.epilog = _EPILOG
-    add_inputs(parser, "the ranks of a job are served together")
+    add_inputs(parser, "several traces are the ranks of one job")
 
 
 def run(arguments: argparse.Namespace) -> int:
     require_mcp()
     inputs = find_inputs(arguments)
     if "-" in inputs:
-        raise UsageError("standard input (-) is the server's; give the traces as files")
+        raise UsageError("the server reads requests from standard input (-); pass the traces as files")
     traces = list(read_each(inputs))
     say(f"etplus mcp: {len(traces)} trace{'s' if len(traces) > 1 else ''}; waiting for a client on standard input")
     serve(ServedTraces.of(traces))

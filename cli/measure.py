@@ -1,4 +1,4 @@
-"""`etplus measure`: time a trace's operators on this machine, or write a script that calls one of them."""
+"""`etplus measure`: time the operators of a trace on this machine, or write a script that calls one operator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .terminal import print_text, say
 _ROWS, _LABEL, _MOST_ROUNDS = 10, 24, 1000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_NO_OPERATOR = "it is not an operator with a schema; `etplus analyze` lists operators"
+_NO_OPERATOR = "only operators with a schema can be called; `etplus analyze` lists operators"
 COMMON = "files output device ops budget changes script"
 _EPILOG = """\
 examples:
@@ -41,12 +41,12 @@ examples:
   etplus measure et_plus.json -o conv.json --ops conv --budget 60
   etplus measure et_plus.json --script aten::addmm -o addmm.py
 
-Needs PyTorch: pip install 'etplus[torch]'. Operators run in a process of their
-own.
+Needs PyTorch: pip install 'etplus[torch]'. Operators run in a separate
+process.
 
 --script writes a script that calls one operator with its recorded arguments and
 prints its time next to the recorded one. Writing it needs no PyTorch; running it
-needs only PyTorch. If several calls have the name, the longest is taken.
+needs only PyTorch. If several calls match, the script runs the longest call.
 """
 
 
@@ -54,23 +54,23 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Time each distinct operator of traces on this machine."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "identical calls are timed once")
+    add_inputs(parser, "identical calls in several traces are timed once")
     about = "file to write, JSON; gzipped if it ends in .gz; with --script the script"
     add("-o", "--output", required=True, metavar="OUTPUT", help=about)
     add_selection(parser, "measure only")
     add("--full", action="store_true", help="print every table")
     add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
-    add("--threads", type=int, default=0, metavar="N", help="number of PyTorch's threads (default: its own choice)")
-    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="limit for one operator (default: 30)")
-    about = "skip operators whose tensors take more memory (default: %(default)s)"
+    add("--threads", type=int, default=0, metavar="N", help="number of PyTorch threads (default: chosen by PyTorch)")
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit per operator (default: 30)")
+    about = "skip operators with tensors larger than this (default: %(default)s)"
     add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE", help=about)
-    add("--ops", metavar="PATTERN", help="only operators with names that match a regular expression, such as 'mm|conv'")
-    add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest operators come first")
-    about = "passes over all calls, so that a slow spell of the machine affects few times (default: %(default)s)"
+    add("--ops", metavar="PATTERN", help="time only operators that match a regular expression, such as 'mm|conv'")
+    add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest operators are timed first")
+    about = "number of passes over all calls, to even out slow phases of the machine (default: %(default)s)"
     add("--rounds", type=int, default=Options.rounds, metavar="N", help=about)
-    about = "also time the shapes of another batch size and so on, as in `etplus predict run`"
+    about = "also time the shapes for another batch size or sequence length, as in `etplus predict run`"
     add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
-    about = "write a script in place of measuring; OP: name of an operator, or id of its node"
+    about = "write a script for one operator instead of measuring; OP is an operator name or a node ID"
     add("--script", metavar="OP", help=about)
 
 
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     others = [] if change is None else [reshaped(trace, change).trace for trace in traces]
     found = measure(traces, arguments.device, reshaped=others, options=options, progress=True)
     if not found.timings and not found.not_executed:
-        raise UsageError(f"{', '.join(found.files)}: no operators with a schema; give a trace with its Execution Trace")
+        raise UsageError(f"{', '.join(found.files)}: no operators with a schema; link the Execution Trace first")
     write_measured(found, arguments.output)
     text = "\n".join(measured_lines(found, terminal_width()))
     print_text(text if arguments.full else first_screen(text))
@@ -98,7 +98,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     if size is None:
         raise UsageError(f"--max-bytes {arguments.max_bytes!r}: give a size such as 512M or 4G")
     if not 0 <= arguments.threads <= 4096:
-        raise UsageError(f"--threads {arguments.threads}: give a number from 1, or 0 for torch's own choice")
+        raise UsageError(f"--threads {arguments.threads}: give a number from 1, or 0 to let PyTorch choose")
     if not 0 < arguments.timeout < math.inf:
         raise UsageError(f"--timeout {arguments.timeout:g}: give seconds above 0")
     max_bytes = min(int(float(size[1]) * _UNITS[size[2].upper()]), 1 << 50)
@@ -121,18 +121,18 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
         rows.append([timing.op, shorten(timing.shapes, _LABEL), timing.count, *times])
     heads = ["operator", "shapes", "count", "recorded µs", "here µs", "IQR µs"]
     ratios = found.ratios()
-    off = f"; they take {np.median(ratios):.2f} of the recorded time (median of {len(ratios)})" if ratios else ""
+    off = f"; median ratio to recorded time {np.median(ratios):.2f} ({len(ratios)} calls)" if ratios else ""
     lines = [
         f"measured {len(found.timings)} distinct calls {_on_machine(found.conditions)}: "
         f"{share(found.executed)} of the operators' self time{off}"
     ]
     if found.outside:
-        lines.append(f"{share(found.outside)} of all calls' self time is of autograd, Python and annotations")
+        lines.append(f"{share(found.outside)} of all self time belongs to autograd, Python and annotations")
     if ratios:
         cost = found.recorder
         lines.append(
-            f"recording adds {cost.call_ns / 1000:.1f} µs to a call, {cost.callee_ns / 1000:.1f} µs for each call in "
-            f"it, {cost.tensor_ns / 1000:.1f} µs for each tensor; the ratio counts calls of over 50 µs without it"
+            f"recording adds {cost.call_ns / 1000:.1f} µs per call, {cost.callee_ns / 1000:.1f} µs per nested call and "
+            f"{cost.tensor_ns / 1000:.1f} µs per tensor; the ratio covers calls over 50 µs, without this overhead"
         )
     lines = [*rewrap(lines, width, ""), render("", heads, rows, width).strip("\n")]
     if len(found.timings) > _ROWS:
@@ -156,7 +156,7 @@ def _missing_table(missing: Sequence[NotExecuted], width: int) -> Sequence[str]:
 def _write_script(arguments: argparse.Namespace, options: Options) -> int:
     traces = [selected(trace, arguments) for trace in read_each(find_inputs(arguments, outputs=[arguments.output]))]
     if len(traces) != 1:
-        raise UsageError(f"{len(traces)} traces are given; give the one that has the operator")
+        raise UsageError(f"{len(traces)} traces given; pass only the trace that has the operator")
     trace = traces[0]
     found = dict(recorded_calls(trace))
     call = _chosen(trace, arguments.script, found)
@@ -164,7 +164,7 @@ def _write_script(arguments: argparse.Namespace, options: Options) -> int:
     if not isinstance(recorded, RecordedCall):
         raise UsageError(f"{trace.file}: {arguments.script!r} cannot be called: {recorded or _NO_OPERATOR}")
     if recorded.needed_bytes > options.max_bytes:
-        raise UsageError(f"{trace.file}: {arguments.script!r} takes {recorded.needed_bytes:,} bytes, over --max-bytes")
+        raise UsageError(f"{trace.file}: {arguments.script!r} needs {recorded.needed_bytes:,} bytes, over --max-bytes")
     took = float((trace.calls.end - trace.calls.ts)[call]) / 1000
     source, name = Path(trace.file).name, Path(arguments.output).name
     text = op_script(recorded, took, source, name, device=arguments.device, threads=max(options.threads, 1))
@@ -175,7 +175,7 @@ def _write_script(arguments: argparse.Namespace, options: Options) -> int:
 
 
 def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | str]) -> CallIndex:
-    """Return the call with an id, or the longest callable call with a name."""
+    """Return the call with this node ID, or the longest callable call with this name."""
     calls = trace.calls
     if wanted.isdecimal():
         at = np.flatnonzero(trace.nodes.id[calls.source] == int(wanted)) if len(wanted) < 19 else np.zeros(0, np.int64)
@@ -183,7 +183,7 @@ def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | 
         names = [code for code, name in enumerate(trace.names) if name == wanted]
         at = np.flatnonzero(np.isin(calls.name, names))
     if not len(at):
-        raise UsageError(f"{trace.file}: no call with the id or name {wanted!r}; `etplus analyze` lists operators")
+        raise UsageError(f"{trace.file}: no call with the ID or name {wanted!r}; `etplus analyze` lists operators")
     able = [call for call in at.tolist() if isinstance(found.get(CallIndex(call)), RecordedCall)]
     among = np.array(able or at.tolist())
     return CallIndex(int(among[np.argmax((calls.end - calls.ts)[among])]))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_ROWS = 15  # of a table
-_MANY = 16  # more processes pay off from this number of traces
+_ROWS = 15  # default number of rows of a table
+_MANY = 16  # number of traces from which several processes pay off
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
@@ -26,7 +26,7 @@ def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
 
 
 def rank_list(text: str) -> list[int]:
-    """Return the ranks of a list such as "0-3,7"."""
+    """Parse a list of ranks such as "0-3,7"."""
     from ..trace.selection import ranks_of
 
     try:
@@ -38,19 +38,19 @@ def rank_list(text: str) -> list[int]:
 def add_ranks(
     parser: argparse._ActionsContainer, option: str = "--ranks", about: str = "only these ranks of a job, such as 0,3-7"
 ) -> None:
-    """Add --ranks for `find_inputs`, or another option if --ranks has another meaning."""
+    """Add --ranks for `find_inputs`, or an option with another name if --ranks is taken."""
     parser.add_argument(option, dest="chosen_ranks", type=rank_list, metavar="LIST", help=about)
 
 
 def add_engine(parser: argparse._ActionsContainer) -> None:
     add = parser.add_argument
-    add("--jobs", type=_at_least_one, metavar="N", help="processes (default: one per core, from 16 traces on)")
-    add("--scheduler", metavar="ADDRESS", help="use a Dask cluster: tcp://host:8786, or its scheduler file")
+    add("--jobs", type=_at_least_one, metavar="N", help="processes (default: one per core for 16 or more traces)")
+    add("--scheduler", metavar="ADDRESS", help="Dask cluster to use: tcp://host:8786 or a scheduler file")
 
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
-    """Return the engine for a number of traces; None for this process."""
-    from ..jobs.engines import engine_of  # slow import, for many traces only
+    """Return the engine for a number of traces; None means the current process."""
+    from ..jobs.engines import engine_of  # slow import that only large jobs need
 
     if arguments.scheduler is not None:
         return engine_of("dask", arguments.jobs, arguments.scheduler)
@@ -61,7 +61,7 @@ def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
 
 def add_network(parser: argparse._ActionsContainer, what: str, **more: Any) -> None:
     """Add --network; `what` begins its help, `more` goes to argparse."""
-    form = "a file (docs/reference/network.md), or bandwidth=GB/s,latency=us,algorithm=NAME,library=gloo or nccl"
+    form = "a file (docs/reference/network.md), or bandwidth=GB/s,latency=us,algorithm=NAME,library=NAME (gloo or nccl)"
     parser.add_argument("--network", metavar="SPEC", help=f"{what}: {form}", **more)
 
 
@@ -72,7 +72,7 @@ def add_groups(parser: argparse._ActionsContainer) -> None:
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--annotation", metavar="NAME", help="steps are annotations with NAME in theirs (default: detected)"
+        "--annotation", metavar="NAME", help="steps are annotations with NAME in their names (default: detected)"
     )
 
 
@@ -84,46 +84,46 @@ def add_steps(
 
 
 def add_own(parser: argparse._ActionsContainer) -> None:
-    about = "your code, for source lines: files with PATTERN in their path, * matches any text; repeatable (default: "
-    about += "all but torch, Triton and the standard library)"
+    about = "files that are your code, for source lines; PATTERN is part of the path (* is a wildcard); repeatable ("
+    about += "default: all except torch, Triton and the standard library)"
     parser.add_argument("--own", action="append", default=[], metavar="PATTERN", help=about)
 
 
 def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Trace:
-    """Return the part of a trace that --own and the selection options choose; also runs in worker processes."""
+    """Return the selected part of a trace, with --own applied; also runs in worker processes."""
     trace = trace.with_(own_code=tuple(own)) if own else trace
     if not part:
         return trace
-    from ..trace.selection import part_of  # rarely needed
+    from ..trace.selection import part_of  # slow import that few runs need
 
     return part_of(trace, **part)
 
 
 class _Between(argparse.Action):
-    """Reads a name and an optional number as a pair."""
+    """Parses a name and an optional number into a pair."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
     ) -> None:
         name, *number = values
         if len(number) > 1 or not all(text.isdecimal() and len(text) < 10 for text in number):
-            raise argparse.ArgumentError(self, f"{' '.join(values)[:60]!r}: a name, and a number from 0, before FILEs")
+            raise argparse.ArgumentError(self, f"{' '.join(values)[:60]!r}: not a name and a number; put FILEs last")
         setattr(namespace, self.dest, (name, int(number[0]) if number else 0))
 
 
 def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
-    """Add the options that choose a part of each trace, for `selected`.
+    """Add the options that select a part of each trace, for `selected`.
 
     Args:
-        what: begins their help, such as "convert only".
+        what: first words of the help, such as "convert only".
         steps: also add --steps.
     """
-    group = parser.add_argument_group("a part of each trace (default: the whole one)")
+    group = parser.add_argument_group("part of each trace (default: all)")
     if steps:
         add_steps(group, what)
-    about = f"{what} this span of time, from the start of the trace, such as 10-12.5ms (ns, us, ms, s)"
+    about = f"{what} this time span, counted from the start of the trace, such as 10-12.5ms (ns, us, ms, s)"
     group.add_argument("--window", metavar="A-B", help=about)
-    about = f"{what} what runs in or is launched from the N-th annotation, from 0, with this in its name (default: 0)"
+    about = f"{what} the calls and GPU events of annotation number N (default: 0, the first) with NAME in its name"
     group.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"), help=about)
     about = f"{what} the forward and backward calls of this module, such as Encoder_0.Linear_3, and their GPU events"
     group.add_argument("--module", metavar="NAME", help=about)
@@ -131,18 +131,18 @@ def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = T
 
 
 def selection_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the chosen part as keywords of `part_of`; {} for the whole trace."""
+    """Return the selected part as keyword arguments of `part_of`; {} for the whole trace."""
     names = "window between module" if arguments.own_steps else "steps window between module"
     return {name: value for name, value in options_of(arguments, names).items() if value is not None}
 
 
 def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
-    """Return the part of a trace that the options choose."""
+    """Return the part of a trace that the options select."""
     return chosen_part(trace, (), selection_of(arguments))
 
 
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options of commands that analyze a trace; `what` begins the help of the selection."""
+    """Add the options of commands that analyze a trace; `what` is the first words of the selection help."""
     add_selection(parser, what)
     add_annotation(parser)
     add_own(parser)
@@ -170,22 +170,22 @@ def _at_least_one(text: str) -> int:
 
 
 def add_graph_captures(parser: argparse.ArgumentParser) -> None:
-    about = "Kineto trace of the run that captured the CUDA graphs, or a folder of such: links kernels of replayed "
+    about = "Kineto trace (or folder of traces) of the run that captured the CUDA graphs: links kernels of replayed "
     about += "graphs to the captured operators; repeatable"
     parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE", help=about)
 
 
 def add_provenance(parser: argparse._ActionsContainer) -> None:
-    about = "source lines of compiled kernels: kernel_information.json or the node mappings that Inductor wrote, or "
-    about += "annotations of graph nodes as JSON; repeatable (default: files named after the Kineto trace)"
+    about = "source lines of compiled kernels: kernel_information.json or node mappings from Inductor, or "
+    about += "JSON annotations of graph nodes; repeatable (default: files named after the Kineto trace)"
     parser.add_argument("--provenance", action="append", metavar="FILE", help=about)
 
 
 def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
-    """Read the captures of --graph-capture; return a function that links a trace to them."""
+    """Read the captures of --graph-capture and return a function that links a trace to these captures."""
     if not getattr(arguments, "graph_capture", ()):
         return lambda trace: trace
-    # Slow import; few runs have captures.
+    # slow import that few runs need
     from ..linker.captured_graphs import link_captured_graphs
     from ..linker.pipeline import read_captures
 

@@ -18,21 +18,21 @@ from .terminal import print_text
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
-SCREEN = 24  # the default output of every command fits a terminal
+SCREEN = 24  # so that the default output of every command fits a terminal
 
 
 def add_tables(parser: argparse.ArgumentParser, **json: Any) -> None:
-    """Add -o, --full and --json; `json` changes the arguments of --json."""
+    """Add -o, --full and --json; `json` overrides arguments of --json."""
     parser.add_argument("-o", "--output", metavar="FILE", help="write all tables to FILE instead of printing")
-    parser.add_argument("--full", action="store_true", help="print every table and full names")
-    parser.add_argument("--json", metavar="FILE", **({"help": f"{_JSON}; - prints it instead of text"} | json))
+    parser.add_argument("--full", action="store_true", help="print all tables with full names")
+    parser.add_argument("--json", metavar="FILE", **({"help": f"{_JSON}; - prints JSON instead of text"} | json))
 
 
 def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[str], bool] = os.path.lexists) -> None:
-    """Like `add_tables`, but --json without a value prints.
+    """Like `add_tables`, but --json without a value prints JSON.
 
-    `etplus analyze --json trace.json` prints: --json never takes an existing input as its output if no input precedes
-    it. `is_input` decides if a word names an existing input.
+    `etplus analyze --json trace.json` prints JSON: the word after --json is an input, not an output, if no input
+    precedes it and `is_input` recognizes the word as an existing input.
     """
 
     class Json(argparse.Action):
@@ -45,7 +45,7 @@ def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[s
                 values = _STDOUT
             namespace.json = values
 
-    about = f"{_JSON}, after the inputs; without FILE: print it instead of text"
+    about = f"{_JSON} (place it after the inputs); without FILE, print JSON instead of text"
     add_tables(parser, nargs="?", const=_STDOUT, action=Json, help=about)
     parser.set_defaults(first_files=[])
 
@@ -61,11 +61,11 @@ def one_or_all(numbers: list[Any]) -> Any:
 def write_tables(
     arguments: argparse.Namespace, screen: str, numbers: Any, full: Callable[[], str] | None = None
 ) -> None:
-    """Print or write the screen, the full text and the numbers, following the options of `add_tables`.
+    """Print or write the screen, the full text and the numbers, as the options of `add_tables` request.
 
     Args:
-        numbers: JSON-ready; ignored without --json.
-        full: returns all tables; default: the screen is complete.
+        numbers: JSON-ready; used only with --json.
+        full: returns all tables; None if the screen already has all tables.
     """
     write_json(arguments.json, numbers)
     to_file = arguments.output not in (None, _STDOUT)
@@ -81,7 +81,7 @@ def write_tables(
 
 
 def first_screen(text: str) -> str:
-    """Return the lines that fit one screen, and how many --full adds.
+    """Return the lines that fit on one screen, followed by the number of further lines.
 
     Example:
         >>> first_screen("\\n".join("abc"))
@@ -110,7 +110,7 @@ def write_csv(
 
 
 def is_page(output: str | None) -> bool:
-    """Return whether -o names an HTML page.
+    """Return True if -o is the name of an HTML page.
 
     Example:
         >>> is_page("diff.html"), is_page("diff.txt"), is_page(None)

@@ -1,4 +1,4 @@
-"""Command lines: the table of commands, their parsers, suggestions for misspelled words."""
+"""Command lines: table of commands, parsers, and suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ from .terminal import red
 GROUPS = {
     "Capture and link": {
         "record": "record an unchanged PyTorch program and link each rank",
-        "link": "join an Execution Trace with a Kineto trace into ET+; a folder: all ranks of a job",
+        "link": "join an Execution Trace with a Kineto trace into ET+; for a folder, all ranks of a job",
         "convert": "convert ET+ to the formats of simulators and viewers, and back",
         "check": "check Chakra traces (.et) before a simulator runs them",
     },
     "Understand": {
-        "why": "list what is wrong in a trace, what it costs, and what fixing it would gain",
-        "top": "list the kernels, source lines, modules, operators or ranks that take most GPU time",
+        "why": "list problems in a trace, their cost, and the gain from fixing them",
+        "top": "list the kernels, source lines, modules, operators or ranks with the most GPU time",
         "analyze": "print tables: streams, modules, operators, kernels, memory",
         "report": "write one HTML page: timeline, findings, GPU time, roofline, communication",
-        "diff": "compare two traces or two jobs: what became slower, and why",
+        "diff": "compare two traces or two jobs: show slowdowns and their causes",
         "sql": "query the tables of traces with SQL (needs the extra frames)",
     },
     "Predict": {
         "replay": "replay the timeline and try what-if changes",
         "predict": "predict the time of a trace with a fitted model",
-        "reshard": "derive a recorded job in another parallel layout",
+        "reshard": "derive the traces of another parallel layout from a recorded job",
         "measure": "time the operators of a trace on this machine (needs the extra torch)",
     },
     "Other": {
-        "demo": "link and convert a bundled real pair, and show the report",
-        "mcp": "serve answers about traces to an agent (needs the extra mcp)",
+        "demo": "link and convert a bundled pair of real traces, and show the report",
+        "mcp": "answer an agent's questions about traces (needs the extra mcp)",
     },
 }
-# Each command's module in this package has the command's name.
+# Each command is a module of the same name in this package.
 
 TASKS = {
     "predict fit": "fit a cost model to linked traces",
     "predict run": "predict the time of a trace with a fitted model",
-    "predict train": "train a network that predicts the times of graphs (needs the extra learn)",
-    "predict evaluate": "compare networks and plain baselines on graphs they were not trained on",
+    "predict train": "train a neural network that predicts graph run times (needs the extra learn)",
+    "predict evaluate": "compare neural networks with simple baselines on held-out graphs",
 }
-# `predict fit` is the module predict_fit.
+# The module of `predict fit` is predict_fit.
 
 COMMANDS = {
     **{name: summary for group in GROUPS.values() for name, summary in group.items()},
-    "completion": "print a script that completes commands and options in a shell",
+    "completion": "print a shell script that completes commands and options",
 }
 
-GROUP = "etplus.commands"  # entry points of other packages: command name, and a `Command` or its class
+GROUP = "etplus.commands"  # entry points of other packages: a command name with a `Command` object or class
 
 _OTHER_NAMES = {"--device": "--gpu", "--gpu": "--device", "--fail-over": "--max-regression"}
 _HELP, _TITLE = "help", 19
@@ -94,9 +94,9 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with one-line errors that suggest corrections, and a help of one screen."""
+    """A parser with one-line errors that suggest corrections, and help text that fits on one screen."""
 
-    # Options (`dest`) that --help shows; --help-all shows all. Empty: --help shows all.
+    # Options (`dest`) that --help shows; if empty, --help shows all options, as --help-all does.
     common: Sequence[str] = ()
 
     def __init__(self, **options: Any) -> None:
@@ -131,7 +131,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {line}\n")
 
     def parse_all(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse; refuse unknown words; files and a query may be between options."""
+        """Parse the command line and refuse unknown words; files and a query may stand between options."""
         arguments, unknown = self.parse_known_args(words)
         between = unknown and not any(word.startswith("-") for word in unknown)
         if between and not any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
@@ -145,7 +145,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _invocation(action: argparse.Action) -> str:
-    """Return an option's spellings without repeating its value."""
+    """Return the spellings of an option, with the value after the last spelling only."""
     if not action.option_strings:
         return str(action.metavar)
     name = ", ".join(action.option_strings)
@@ -180,7 +180,7 @@ class _Root(_Parser):
 
 
 def command_list() -> str:
-    """Return the names of all commands in groups; `etplus` alone prints them."""
+    """Return the names of all commands in groups, which `etplus` without a command prints."""
     groups: dict[str, Collection[str]] = {**GROUPS}
     if _others():
         groups["Other packages"] = _others()
@@ -189,7 +189,7 @@ def command_list() -> str:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words after `etplus`; import only the command's own module."""
+    """Parse the words after `etplus`; import only the module of the command."""
     if words[:1] == [_HELP]:
         words = [*words[1:], "--help"]
     task = " ".join(words[:2])
@@ -225,11 +225,11 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
     """Return the parser of `etplus` and the parsers of its commands and tasks.
 
     Args:
-        prepared: commands whose modules are imported to add their options; None for all.
+        prepared: commands that are imported to add their options; None for all commands.
     """
     known = {*COMMANDS, *TASKS}
     is_known = prepared is not None and known >= {*prepared}  # searching for plugins takes longer than parsing
-    root = _Root(prog="etplus", description="Join PyTorch Execution Traces with Kineto traces and use the result.")
+    root = _Root(prog="etplus", description="Link PyTorch Execution Traces with Kineto traces and analyze the result.")
     root.others = {} if is_known else {name: _summary(plugin) for name, plugin in _others().items()}
     _add_version(root)
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
@@ -300,7 +300,7 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def _suggestion(word: str, known: Collection[str]) -> str:
-    from difflib import get_close_matches  # only for mistakes
+    from difflib import get_close_matches  # slow import that only mistakes need
 
     other = _OTHER_NAMES.get(word, "")
     meant = [other] if other in known else get_close_matches(word, sorted(known), 1)

@@ -1,4 +1,4 @@
-"""`etplus predict evaluate`: compare networks with plain baselines on held-out graphs."""
+"""`etplus predict evaluate`: compare neural networks with simple baselines on held-out graphs."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _EPILOG = """\
 example:
   etplus predict evaluate dataset --model model.safetensors
 
-Baselines are fitted on train/: mean of all graphs, ridge regression. geomean,
-median, mean: of |predicted/measured - 1|; tau: Kendall's; pairs: in the right
-order; top 1, top 5: what the best of the K variants predicted fastest loses on a
-model's best.
+Baselines are fitted on train/: mean of all graphs, and ridge regression. Columns:
+geomean, median and mean of |predicted/measured - 1|; tau is Kendall's tau; pairs
+is the share of pairs in the right order; top 1 and top 5 compare the best of the
+K variants predicted fastest with the fastest variant of the model.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Compare networks and plain baselines on graphs they were not trained on."
+    parser.description = "Compare neural networks with simple baselines on graphs outside the training set."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
-    about = "what `etplus predict train` wrote; can be repeated"
+    add("folder", metavar="DIR", help="dataset from `etplus convert --to npz`")
+    about = "model from `etplus predict train`; repeatable"
     add("--model", action="append", default=[], metavar="MODEL", help=about)
     add_tables(parser)
-    add("--split", choices=SPLITS, default="test", help="which graphs to predict (default: test)")
+    add("--split", choices=SPLITS, default="test", help="graphs to predict (default: test)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -38,26 +38,26 @@ examples:
   etplus predict fit traces/ -o model.json --explain layer_norm
   etplus predict fit --network calibration.json -o network.json
 
-The table shows errors on GPU events of held-out traces, by which the order of
-models is chosen: the factor by which predictions are off, and the total.
+The table shows errors on GPU events of held-out traces, which decide the order of
+models: the factor between prediction and measurement, and the total.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Fit a model of how long work takes to linked traces."
+    parser.description = "Fit a model that predicts durations to linked traces."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "the model is fitted on all")
-    add("-o", "--output", required=True, metavar="MODEL", help="model to write, JSON; gzipped if it ends in .gz")
+    add_inputs(parser, "the model is fitted to all traces")
+    add("-o", "--output", required=True, metavar="MODEL", help="model to write (JSON); gzipped if the name ends in .gz")
     add_steps(parser, "fit on")
     add_selection(parser, "fit on", steps=False)
-    add("--keep-outliers", action="store_true", help="also fit on iterations that differ from the others")
-    add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over all others")
+    add("--keep-outliers", action="store_true", help="also use iterations that differ from most iterations")
+    add("--measured", metavar="MEASURED", help="output of `etplus measure`; measured times override recorded times")
     add_device_spec(parser)
     add_json(parser, "the errors on held-out traces")
-    add("--explain", metavar="KERNEL", help="show how kernels with KERNEL in their names are predicted")
+    add("--explain", metavar="KERNEL", help="explain the predictions for kernels with KERNEL in their names")
     about = (
-        "fit a network instead, from a calibration (times of collectives by kind and size) or from a job's collectives"
+        "fit a network instead, to a calibration (times of collectives by kind and size) or to the collectives of a job"
     )
     add("--network", action="store_true", help=about)
 
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             print_text("\n".join(held_out_lines(kernels, terminal_width())))
     if arguments.explain is not None and arguments.json != "-":
         lines = explain(arguments.explain, kernels.utilization, model.gpu, model.records()) if kernels else []
-        print_text("\n".join(rewrap(lines or ["no GPU event was fitted on"], terminal_width(), " " * 8)))
+        print_text("\n".join(rewrap(lines or ["the model was fitted without GPU events"], terminal_width(), " " * 8)))
     write_json(arguments.json, {"cross_validation": numbers, "calibration": model.calibration})
     sys.stdout.flush()
     say(f"calibration {model.calibration:.3f}\nwrote {arguments.output}")
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
-    several = f"{kernels.held_out} traces, each from those of other jobs ({kernels.jobs} jobs)"
+    several = f"{kernels.held_out} traces, each predicted from other jobs ({kernels.jobs} jobs)"
     one_job = f"each of {kernels.held_out} traces from the others" if kernels.held_out else "fifths of one trace's work"
     rows: list[list[Cell]] = []
     chosen = ""
@@ -118,9 +118,9 @@ def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
 
 
 def _fit_network(arguments: argparse.Namespace) -> int:
-    """Fit networks to a calibration, or one network to a job's own collectives; write and print."""
+    """Fit networks to a calibration, or one network to the collectives of a job; write and print the result."""
     outputs, files = [arguments.output, arguments.json], arguments.files
-    library: Library = "gloo"  # calibrations are read for these
+    library: Library = "gloo"  # libraries to read from calibrations
     samples = None
     if len(files) == 1 and Path(files[0]).is_file():
         check_outputs([of for of in outputs if of != "-"], files)
@@ -140,5 +140,5 @@ def _fit_network(arguments: argparse.Namespace) -> int:
             for name, of in fitted.items() for kind in of.kinds
         ]  # fmt: skip
         heads = ["network", "GB/s", "latency µs", "kind", "over bytes", "times", "least", "most"]
-        print_text(render("what communications take, times the formula", heads, rows, terminal_width()))
+        print_text(render("measured communication time divided by the formula", heads, rows, terminal_width()))
     return 0

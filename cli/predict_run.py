@@ -22,7 +22,7 @@ from .options import add_selection, add_steps, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
 
-_ON_SCREEN = 8  # operators
+_ON_SCREEN = 8  # operators listed on the screen
 _UNCERTAIN = 3  # exit status of a prediction that was made but flagged; --force returns 0
 _LEAST_UNLIKE = 0.005
 _FILE = 40
@@ -34,47 +34,47 @@ examples:
   etplus predict run job.json --model model.json --gpu 'H100 SXM'
   etplus predict run rank2.json rank3.json --rank-couple --model model.json
 
-The model of `etplus predict fit` estimates GPU work. CPU times come from the
-trace, or with --host model from the machine that the model was fitted on.
-If most of the critical path is recorded CPU time, only the GPU time is
-predicted: kernel time does not change such a step.
+The model from `etplus predict fit` estimates GPU times. CPU times come from the
+trace, or with --host model from the machine of the fitted traces. If recorded CPU
+time makes up most of the critical path, only the GPU time is predicted, because
+faster kernels would not shorten the step.
 
-Exit status: 0 predicted; 3 a prediction is UNCERTAIN; 2 bad input, or refused
-because an interval is wider than a factor of 2.
+Exit status: 0 predicted; 2 bad input, or an interval wider than a factor of 2;
+3 a prediction is UNCERTAIN.
 """
 
 
 class _Gpu(argparse.Action):
-    """Reads the name of a GPU to predict for, or the number of a GPU in the input."""
+    """Parses the name of a GPU to predict for, or the number of a GPU in the input."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
         setattr(namespace, "gpu" if values.isdecimal() else self.dest, int(values) if values.isdecimal() else values)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Predict how long a linked trace takes, with durations from a fitted model."
+    parser.description = "Predict the duration of a linked trace with a fitted model."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job", gpu=False)
+    add_inputs(parser, "each trace is predicted separately, or with --rank-couple as a rank of one job", gpu=False)
     add_tables(parser)
-    add("--model", required=True, metavar="MODEL", help="output of `etplus predict fit`")
+    add("--model", required=True, metavar="MODEL", help="model from `etplus predict fit`")
     add_steps(parser, "predict only")
     add_selection(parser, "predict only", steps=False)
-    about = "predict for another GPU, such as 'H100 SXM'; a number chooses a GPU of an Nsight Systems export"
+    about = "predict for another GPU, such as 'H100 SXM'; a number selects a GPU of an Nsight Systems export"
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME", help=about)
-    about = "predict for another size of batch or seq (batch=128, batch=32:128); repeatable"
+    about = "predict for another batch size or sequence length (batch=128, batch=32:128, seq=512); repeatable"
     add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
-    add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over the model's")
-    add("--keep-outliers", action="store_true", help="also predict chosen steps that differ from the others")
-    about = "CPU times: those of the trace, or of the host that the model was fitted on (default: trace)"
+    add("--measured", metavar="MEASURED", help="output of `etplus measure`; measured times override the model")
+    add("--keep-outliers", action="store_true", help="also predict selected steps that differ from most steps")
+    about = "source of CPU times: the trace, or the model (default: trace)"
     add("--host", choices=get_args(Host), default="trace", help=about)
     add("--force", action="store_true", help="predict even if the interval or the replay error is too large")
-    add("--rank-couple", action="store_true", help="the files are ranks of one job: collectives wait for the last one")
+    add("--rank-couple", action="store_true", help="replay the files as ranks of one job, with waits at collectives")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.rank_couple and arguments.steps is not None:
-        raise UsageError("--rank-couple predicts whole traces; leave --steps out")
+        raise UsageError("--rank-couple predicts whole traces; leave out --steps")
     shape = None if arguments.changes is None else parse_changes(arguments.changes)
     reads = [arguments.model, arguments.measured]
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=reads)
@@ -167,24 +167,24 @@ def _operators(found: Prediction, width: int, count: int) -> list[str]:
 
 
 def _notes(found: Prediction) -> list[str]:
-    notes = ["the recorded time is of other shapes or another device"] if found.changed and not found.shapes else []
+    notes = ["the recorded time is for other shapes or another device"] if found.changed and not found.shapes else []
     if found.unknown:
-        notes.append(f"{found.unknown:.1%} of the work has no counterpart in the model: as recorded")
+        notes.append(f"{found.unknown:.1%} of the work has no counterpart in the model and keeps its recorded times")
     if found.sources.get("measured here"):
         notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in found.sources.items()))
     if found.share_unfamiliar >= _LEAST_UNLIKE:
-        notes.append(f"{found.share_unfamiliar:.0%} of the GPU time is unlike anything that the model was fitted on")
+        notes.append(f"{found.share_unfamiliar:.0%} of the GPU time is unfamiliar to the model")
     return notes
 
 
 def _doubt(found: Prediction) -> list[str]:
     if found.weakest_link is None:
         return []
-    much = "UNCERTAIN: the interval reaches over 25% from the prediction"
+    much = "UNCERTAIN: the interval extends more than 25% from the prediction"
     if found.forced:
         much = "UNRELIABLE, forced: the interval is wider than a factor of 2"
     elif found.share_unfamiliar > 0.1:
-        much = "UNCERTAIN: over 10% of the GPU time is unlike anything in the fit"
+        much = "UNCERTAIN: over 10% of the GPU time is unfamiliar to the model"
     return [f"weakest    {found.weakest_link}", f"           {much}"]
 
 
@@ -197,10 +197,10 @@ def _against(found: Prediction, ns: int, measured: int | None = None) -> str | N
 
 def _shape_notes(shapes: Reshaped) -> list[str]:
     sizes = ", ".join(f"{size.dimension} {size.recorded_size} to {size.new_size}" for size in shapes.sizes)
-    notes = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
+    notes = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have new shapes"]
     if shapes.underived:
         count, of_time = sum(op.count for op in shapes.underived), sum(op.share for op in shapes.underived)
-        notes.append(f"{count} calls, {of_time:.1%} of the time, keep their recorded shapes: no rule for the new ones")
+        notes.append(f"{count} calls, {of_time:.1%} of the time, keep their recorded shapes (no rule for new shapes)")
     return notes
 
 

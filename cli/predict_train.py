@@ -1,4 +1,4 @@
-"""`etplus predict train`: train a network that predicts the times of graphs."""
+"""`etplus predict train`: train a neural network that predicts graph run times."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ example:
   etplus predict train dataset -o model.safetensors
   etplus predict evaluate dataset --model model.safetensors
 
-DIR has train/ and valid/ with .npz graphs, of etplus or of TpuGraphs.
+DIR has train/ and valid/ with .npz graphs from etplus or TpuGraphs.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Train a network that predicts the times of graphs; needs the extra learn."
+    parser.description = "Train a neural network that predicts graph run times (needs the extra learn)."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
+    add("folder", metavar="DIR", help="dataset from `etplus convert --to npz`")
     add("-o", "--output", required=True, metavar="MODEL", help="network to write (.safetensors)")
-    add_json(parser, "what was trained, and its error on valid/")
-    add("--hidden", type=int, default=64, metavar="N", help="width of a node's state (default: 64)")
-    add("--epochs", type=int, metavar="N", help="at most (default: 150)")
-    add("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
+    add_json(parser, "settings and error on valid/")
+    add("--hidden", type=int, default=64, metavar="N", help="width of the hidden state of a node (default: 64)")
+    add("--epochs", type=int, metavar="N", help="maximum number of epochs (default: 150)")
+    add("--seed", type=int, default=0, metavar="N", help="seed for weights and graph order (default: 0)")
 
 
 def run(arguments: argparse.Namespace) -> int:

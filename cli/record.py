@@ -1,4 +1,4 @@
-"""`etplus record`: run an unchanged program, record a window of it, link each rank."""
+"""`etplus record`: run an unchanged program, record some of its steps, link each rank."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from ..trace.printable import printable
 from .terminal import say
 
 _DESCRIPTION = """\
-Run a PyTorch program as it is, record some of its steps with both of PyTorch's
-observers (Execution Trace and Kineto trace with Python stacks, shapes and
-modules), link each rank when the program has ended, and print the summary to
-standard error. Output and exit status are the program's.
+Run a PyTorch program unchanged and record some steps with both PyTorch observers
+(Execution Trace, and Kineto trace with Python stacks, shapes and modules). After
+the program ends, link each rank and print a summary to standard error. Output and
+exit status come from the program.
 """
 COMMON = "program steps seconds output"
 _EPILOG = """\
-A step is a step of the optimizer, whatever the number of backward passes
-before it; in a program without an optimizer, a forward pass of an outermost
-module. Steps are counted from 0. Where there are neither, --seconds records by
-time; without --steps and --seconds, seconds 10-15 are recorded if no step was
-seen by then, and kept if steps 10-12 never come.
+A step is an optimizer step, after any number of backward passes. Without an
+optimizer, a step is a forward pass of an outermost module. Steps are counted from
+0. For programs without steps, --seconds records by time. Without --steps and
+--seconds, seconds 10-15 are recorded if no step has run by then, and kept if
+steps 10-12 never run.
 
 examples:
   etplus record -- python train.py --epochs 1
   etplus record --steps 100-102 -- torchrun --nproc-per-node 2 train.py
   etplus record --seconds 20-25 -- python serve.py
 
-Then `etplus analyze traces/etplus` and `etplus report traces/etplus` read them.
+Next, run `etplus analyze traces/etplus` or `etplus report traces/etplus`.
 
-Exit status: that of the program, 128 + N where signal N ended it; 2 where it
-cannot be started.
+Exit status: the exit status of the program; 128 + N if signal N ended the
+program; 2 if the program cannot be started.
 """
 _WINDOW = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:-(\d{1,9}(?:\.\d{1,6})?))?", re.ASCII)
 
@@ -48,16 +48,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     window = parser.add_mutually_exclusive_group()
     window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, from 1 (default: 10-12)")
-    about = "record by time, in seconds after PyTorch is imported: 5 for the first five, or 20-25"
+    about = "record by time, in seconds after the import of PyTorch: 5 (the first five), or 20-25"
     window.add_argument("--seconds", type=_seconds, metavar="S", help=about)
     add("-o", "--output", default="traces", metavar="DIR", help="folder for the traces (default: traces)")
-    add("program", nargs=argparse.REMAINDER, metavar="COMMAND", help="the program and its arguments, best after --")
+    add("program", nargs=argparse.REMAINDER, metavar="COMMAND", help="program to run with its arguments, best after --")
 
 
 def run(arguments: argparse.Namespace) -> int:
     words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not words:
-        raise UsageError("no program was given; give it after --, as in: etplus record -- python train.py")
+        raise UsageError("no program given; pass the program after --, for example: etplus record -- python train.py")
     folder = make_folder(arguments.output)
     plan = arguments.seconds or arguments.steps or RecordingWindow(10, 12, otherwise=(10, 15))
     recorded = record_program(words, folder, plan)
@@ -66,12 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
     if recorded.ranks:
         _link(folder, recorded.ranks)
         if not recorded.call_lines:
-            say("note   Python stacks have the first line of each function; PyTorch 2.14 records lines of calls")
+            say("note   Python stacks show the first line of each function; PyTorch 2.14 records calling lines")
     return recorded.status
 
 
 def _link(folder: Path, ranks: tuple[int, ...]) -> None:
-    """Link the ranks and print the summary; a failure is one line, since the exit status is the program's."""
+    """Link the ranks and print a summary; print a failure as one line, since the program sets the exit status."""
     try:
         batch = link_many(folder, et="rank-*.et.json.gz", kineto="rank-*.kineto.json.gz", ranks=ranks)
     except EtplusError as error:
@@ -84,7 +84,7 @@ def _steps(text: str) -> RecordingWindow:
     first, last = _numbers(text)
     if not (first.is_integer() and last.is_integer() and 1 <= first <= last):
         raise argparse.ArgumentTypeError(
-            f"{text!r} must be steps from 1, such as 10-12; a step begins where the one before it ends, so that step 0 "
+            f"{text!r} must be steps from 1, such as 10-12; recording begins at the end of a step, so step 0 "
             "cannot be recorded"
         )
     return RecordingWindow(int(first), int(last))

@@ -44,8 +44,8 @@ COMMON = "files what_if network rank_couple steps chrome full json"
 _DESCRIPTION = """\
 Replay the timeline, show the critical path, and try what-if changes.
 
-Work takes as long as measured. Launch latency, stream gap and launch queue limit
-are fitted once for the whole trace.
+All work keeps its measured duration. Launch latency, stream gap and launch queue
+limit are fitted once for the whole trace.
 """
 _EPILOG = """\
 what-ifs (--what-if; repeatable, applied in order):
@@ -57,8 +57,8 @@ examples:
   etplus replay job/ --network bandwidth=25,latency=5us
   etplus replay et_plus.json --cross-validate
 
-A Chakra trace without start times is laid out by dependencies and streams. In a
-Kineto trace without an ET, the CPU calls are the operators.
+For a Chakra trace without start times, dependencies and streams define the
+timeline. In a Kineto trace without an ET, the CPU calls are the operators.
 """
 
 
@@ -66,17 +66,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     grammar = "".join(f"  {line}\n" for line in GRAMMAR.splitlines())
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG.format(grammar=grammar)
     add = parser.add_argument
-    add_inputs(parser, "each is replayed by itself, or with --rank-couple as the ranks of a job")
+    add_inputs(parser, "each trace is replayed separately, or with --rank-couple as a rank of one job")
     add_tables(parser)
     add("--rank-couple", action="store_true", help="replay the ranks together: collectives wait for the last rank")
-    add_network(parser, "estimate communications on another network; several traces are the ranks of one job")
+    add_network(parser, "estimate communication on another network; several traces are the ranks of one job")
     add_groups(parser)
-    add("--what-if", action="append", default=[], metavar="CHANGE", help="such as 'kernel*0.5'; see --help-all")
-    about = "predict steps, each from the others: all (default), or such as 3, 2-5 or decode"
+    add(
+        "--what-if", action="append", default=[], metavar="CHANGE", help="try 'kernel*0.5', for example; see --help-all"
+    )
+    about = "predict each step from the other steps: all (default), numbers such as 3 or 2-5, or a phase such as decode"
     add("--cross-validate", nargs="?", const="all", metavar="STEPS", help=about)
     add_selection(parser, "replay only")
-    add("--keep-outliers", action="store_true", help="also predict from iterations that differ from the others")
-    add("--force", action="store_true", help="show what-ifs even if the unchanged replay is off by over 5%%")
+    add("--keep-outliers", action="store_true", help="also use iterations that differ from most iterations")
+    add("--force", action="store_true", help="show what-ifs even if the error of the unchanged replay exceeds 5%%")
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
 
 
@@ -102,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
         texts.append(render_summary(summary, terminal_width()))
         full.append(render_full(summary, terminal_width()))
-        if arguments.chrome is not None:  # else traces are dropped after use, so memory does not grow with their number
+        if arguments.chrome is not None:  # other traces are dropped after use, to bound the memory
             timelines.append(done)
     if arguments.chrome is not None:
         traces, titles = _timelines(timelines)
@@ -126,7 +128,7 @@ def _replayed(
 
 
 def _bounds(traces: Sequence[Trace]) -> IntColumn:
-    """Return the times of GPU events at the device's peaks, for what-ifs relative to them."""
+    """Return the times of GPU events at the peak rates of the device, for what-ifs relative to the peaks."""
     found: IntColumn = outer("analysis.kernel_peaks").row_bounds(traces)
     return found
 
@@ -155,7 +157,7 @@ class _HeldOut:
 def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     """Predict one iteration, or all similar iterations."""
     if not graph.times_recorded:
-        problem = "no start times, so no step was measured; leave --cross-validate out"
+        problem = "no start times, so no step was measured; leave out --cross-validate"
         raise UsageError(f"{graph.trace.file}: {problem}")
     constants, found = fit_constants(graph), find_iterations(graph.trace)
     set_apart = () if keep_outliers else found.outliers
@@ -203,7 +205,7 @@ def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None
 
 
 def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, str]]:
-    """Return documents and titles of each rank's measured and predicted timeline, in pairs."""
+    """Return pairs of documents and titles: the measured and the predicted timeline of each rank."""
     traces: dict[int, Trace] = {}
     titles: dict[int, str] = {}
     pairs = (pair for result in results for pair in zip(result.graph.traces, predicted_traces(result), strict=True))

@@ -34,10 +34,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write one self-contained HTML page: timeline, device time, kernels, roofline."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "several are the ranks of a job")
+    add_inputs(parser, "several traces are the ranks of one job")
     add_graph_captures(parser)
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
-    add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
+    add("--title", default="", metavar="TEXT", help="heading of the page (default: file name)")
     add_analysis(parser, "show only")
     add_device_spec(parser)
     add_engine(parser)
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:
     if arguments.graph_capture:
-        raise UsageError(f"a page of over {MOST_IN_FULL} ranks has no graph captures; choose ranks with --ranks")
+        raise UsageError(f"--graph-capture works for at most {MOST_IN_FULL} ranks; select ranks with --ranks")
     from ..report.job_page import large_job_html
 
     options = {"devices": own_devices(arguments), "annotation": arguments.annotation}

@@ -27,9 +27,9 @@ from .outputs import first_screen, write_json
 from .terminal import print_text, say
 
 _REPORT = "reshard.json"
-_MOST = 64  # ranks written without --ranks or --representative
-_NAMED = 4  # in the text only; the report lists all
-_DOUBTFUL = 3  # something important was not derived
+_MOST = 64  # maximum number of ranks written without --ranks or --representative
+_NAMED = 4  # limits the text only; the JSON report has all entries
+_DOUBTFUL = 3  # exit status if something important was not derived
 COMMON = "files output tp dp pp zero batch network memory explain to"
 _EPILOG = """\
 examples:
@@ -41,40 +41,40 @@ examples:
   etplus reshard rank0.json --tp 4 --use plan.json --to astra-sim -o out/job
 
 Writes rank_N.etplus.json.gz for each rank and reshard.json: layout, rank map,
-step time, memory, and what could not be derived. Without --batch each
-data-parallel rank keeps the recorded batch (weak scaling). Exit status 3, with
-the reasons, where over 1% of the time or any communication is not derived.
+step time, memory, and parts that could not be derived. Without --batch each
+data-parallel rank keeps the recorded batch (weak scaling). The exit status is 3,
+with reasons, if over 1% of the time or any communication could not be derived.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Derive a job in another parallel layout from the traces of one that was recorded."
+    parser.description = "Derive the traces of a job in another parallel layout from the traces of a recorded job."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "the ranks of one job", ranks=False)
+    add_inputs(parser, "traces are the ranks of one job", ranks=False)
     add_ranks(parser, "--source-ranks", "read only these ranks of the recorded job, such as 0,3-7")
     add_selection(parser, "derive from")
-    add("-o", "--output", metavar="FOLDER", help="write the traces of ranks here; with --to a prefix")
+    add("-o", "--output", metavar="FOLDER", help="folder for the traces; with --to, a file prefix")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
     about = "explain, per module, what is sharded and why (default: on standard output)"
     add("--explain", metavar="FILE", nargs="?", const="-", help=about)
     _add_layout(parser)
-    group = parser.add_argument_group("which ranks")
+    group = parser.add_argument_group("ranks to write")
     which = group.add_mutually_exclusive_group()
-    about = f"write these, such as 0,1,60-63 (default: all up to {_MOST})"
+    about = f"write these ranks, such as 0,1,60-63 (default: all, at most {_MOST})"
     which.add_argument("--ranks", type=rank_list, metavar="LIST", help=about)
-    which.add_argument("--representative", action="store_true", help="write one rank per kind")
+    which.add_argument("--representative", action="store_true", help="write one rank per group of equal ranks")
     parser.add_argument("--full", action="store_true", help="print every table")
     group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces instead of ET+")
     add = parser.add_argument_group("plan").add_argument
-    add("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
-    add("--use", metavar="FILE", help="follow an edited plan")
+    add("--plan", metavar="FILE", help="write the symbolic plan as editable JSON; - for standard output")
+    add("--use", metavar="FILE", help="use an edited plan")
     group = parser.add_argument_group("times and memory")
     add = group.add_argument
-    add("--model", metavar="MODEL", help="predict kernels with the output of `etplus predict fit`")
-    about = "output of `etplus measure` for a derived trace; comes before scaled times"
+    add("--model", metavar="MODEL", help="predict kernels with this model from `etplus predict fit`")
+    about = "output of `etplus measure` for a derived trace, with times that take precedence over scaled times"
     add("--measured", metavar="MEASURED", help=about)
-    add_network(group, "links (default: 25 GB/s, 5us, ring)")
+    add_network(group, "network between ranks (default: 25 GB/s, 5us, ring)")
     add("--memory", type=float, metavar="GB", help="check whether each rank fits in this memory (GB of 10^9 bytes)")
 
 
@@ -83,32 +83,30 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     for name, text in (("tp", "tensor-parallel ranks"), ("dp", "data-parallel ranks"), ("pp", "pipeline stages")):
         add(f"--{name}", type=int, default=1, metavar="N", help=f"{text} (default: 1)")
     add("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks of each data-parallel group (default: 1)")
-    add("--routing", choices=get_args(Routing), help="tokens of each expert (default: as recorded)")
-    about = "shard optimizer state (1), gradients (2), parameters (3: FSDP) over dp (default: 0, DDP)"
+    add("--routing", choices=get_args(Routing), help="distribution of tokens over experts (default: as recorded)")
+    about = "shard optimizer state (1), also gradients (2), also parameters (3, FSDP) over dp (default: 0, DDP)"
     add("--zero", type=int, choices=range(4), default=0, help=about)
-    add("--batch", type=int, metavar="GLOBAL", help="global batch (default: each data-parallel rank keeps its own)")
-    about = "microbatches of a step (default: as recorded; from one rank to a pipeline 4, or as many as stages)"
+    add("--batch", type=int, metavar="GLOBAL", help="global batch size (default: same batch per data-parallel rank)")
+    about = "microbatches per step (default: as recorded; for a new pipeline 4, or the number of stages)"
     add("--microbatches", type=int, metavar="N", help=about)
-    add("--no-sync", action="store_true", help="reduce gradients after the last microbatch only, as DDP's no_sync does")
-    about = (
-        "with --zero 3, what is gathered together: a module's class, a least number of elements, or each part between "
-    )
-    about += "two activations (default: as recorded, else each repeated block)"
+    add("--no-sync", action="store_true", help="reduce gradients only after the last microbatch, like no_sync of DDP")
+    about = "with --zero 3, unit to gather: a module class, a minimum number of elements, or each part between "
+    about += "two activations (default: as recorded, or each repeated block)"
     add("--fsdp-wrap", metavar="WHAT", help=about)
     for name, about in (
-        ("--find-unused-parameters", "DDP: buckets in the parameters' order, and a map of those in use"),
-        ("--broadcast-buffers", "DDP: before forward"),
-        ("--reshard-after-forward", "FSDP: units are gathered again in backward"),
+        ("--find-unused-parameters", "DDP: order buckets by parameter, and communicate a map of used parameters"),
+        ("--broadcast-buffers", "DDP: broadcast buffers before forward"),
+        ("--reshard-after-forward", "FSDP: gather units again in backward"),
     ):
         add(name, action=argparse.BooleanOptionalAction, default=None, help=f"{about} (default: as recorded)")
-    add("--schedule", choices=get_args(Schedule), default="1f1b", help="of the pipeline (default: 1f1b)")
-    about = "reduce the input gradient of each column layer, or once a block (default: dtensor)"
+    add("--schedule", choices=get_args(Schedule), default="1f1b", help="pipeline schedule (default: 1f1b)")
+    about = "reduce the input gradient per column-parallel layer (dtensor) or per block (megatron) (default: dtensor)"
     add("--tp-style", choices=get_args(TensorStyle), default="dtensor", help=about)
-    about = "shard norms and residuals by the sequence; with --tp-style megatron"
+    about = "shard norms and residuals along the sequence; needs --tp-style megatron"
     add("--sequence-parallel", action="store_true", help=about)
-    add("--bucket-cap-mb", type=int, metavar="MIB", help="size of DDP's buckets (default: 25, after a first one of 1)")
+    add("--bucket-cap-mb", type=int, metavar="MIB", help="bucket size of DDP (default: 25, with a first bucket of 1)")
     add("--from", dest="recorded", metavar="tp=N,dp=N,pp=N", help="layout of the recorded job (default: detected)")
-    add("--step", type=int, metavar="N", help="ProfilerStep to take (default: the median one)")
+    add("--step", type=int, metavar="N", help="ProfilerStep to use (default: the median step)")
 
 
 @gc_disabled()
@@ -125,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     if ranks is not None and ranks[-1] >= layout.ranks:
         raise UsageError(f"--ranks {ranks[-1]}: the layout has ranks 0 to {layout.ranks - 1}")
     if arguments.to is not None and arguments.output is None:
-        raise UsageError(f"--to {arguments.to}: give the prefix of the files with -o")
+        raise UsageError(f"--to {arguments.to}: pass the prefix of the files with -o")
     inputs = find_inputs(arguments)
     given = [*input_files(inputs), arguments.use, arguments.model, arguments.measured]
     if arguments.output is not None:

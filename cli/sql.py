@@ -30,10 +30,10 @@ examples:
   etplus sql trace.json "select name, duration_ns from device limit 10"
   etplus sql job.parquet "select rank, count(*) from device group by 1" --csv
   etplus sql trace.json "select * from device" -o device.parquet
-  etplus sql trace.json      # a prompt; an empty line or Ctrl-D ends it
+  etplus sql trace.json      # opens a prompt; an empty line or Ctrl-D ends it
 
 Tables: calls, device, runtime, edges, communications, memory, steps, ranks; times are ns. `describe device` lists the
-columns of one. Only SELECT is allowed; a query can reach nothing but these tables. Needs the extra `frames`.
+columns of the table. Only SELECT is allowed, and only on these tables. Needs the extra `frames`.
 """
 _SHOWN = 20  # rows on the screen
 _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "text"}
@@ -42,12 +42,12 @@ _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "tex
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Query the tables of traces with SQL (DuckDB)."
     parser.epilog = _EPILOG
-    add_inputs(parser, "the last argument is the query; without one, queries are read from standard input, a line each")
+    add_inputs(parser, "the last argument is the query; without a query, standard input has one query per line")
     add = parser.add_argument
     add_selection(parser, "query only")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_const", dest="form", const="csv", help="print comma-separated values")
-    form.add_argument("--json", action="store_const", dest="form", const="json", help="print an array of objects")
+    form.add_argument("--json", action="store_const", dest="form", const="json", help="print a JSON array of objects")
     add("-o", "--output", metavar="FILE", help="write the rows to FILE: .csv, .json, .parquet or .txt")
     add_engine(parser)
     add("--full", action="store_true", help="print every row")
@@ -73,10 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def first_rows(found: QueryResult) -> str:
-    """Return the rows that fit a screen, and the number of other rows."""
+    """Return the rows that fit on a screen, and the number of further rows."""
     text = QueryResult(found.arrow.slice(0, _SHOWN), found.limit).to_text()
     more = len(found) - _SHOWN
-    return text + (f"\n… {more:,} more rows; --full, --csv, --json or -o FILE gives all" if more > 0 else "")
+    return text + (f"\n… {more:,} more rows; --full, --csv, --json or -o FILE prints all rows" if more > 0 else "")
 
 
 def _form(arguments: argparse.Namespace) -> str:
@@ -85,15 +85,15 @@ def _form(arguments: argparse.Namespace) -> str:
     form = _SUFFIXES.get(Path(arguments.output).suffix.lower())
     if form is None:
         known = ", ".join(_SUFFIXES)
-        raise UsageError(f"{arguments.output}: unknown extension; one of {known}, or give --csv or --json")
+        raise UsageError(f"{arguments.output}: unknown extension; use one of {known}, or pass --csv or --json")
     return form
 
 
 def _prompt(database: SqlTables, form: str, output: str | None) -> int:
-    """Yield queries from a prompt, where errors do not end the session, or from standard input."""
+    """Yield queries from standard input, or from a prompt that continues after errors."""
     person = sys.stdin.isatty()
     if output is not None:
-        raise UsageError(f"{output}: needs a query on the command line")
+        raise UsageError(f"{output}: -o needs a query on the command line")
     while True:
         try:
             line = input("sql> ") if person else sys.stdin.readline()
@@ -113,7 +113,7 @@ def _prompt(database: SqlTables, form: str, output: str | None) -> int:
 
 
 def _pieces(found: QueryResult, form: str) -> Iterator[bytes]:
-    """Yield the output in parts, since the rows may fill the memory."""
+    """Yield the output in parts, since all rows together may not fit in memory."""
     if form == "parquet":
         packed = io.BytesIO()
         library("pyarrow.parquet").write_table(found.arrow, packed, compression="zstd")
@@ -140,7 +140,7 @@ def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-_ROWS = 10_000  # rows per part
+_ROWS = 10_000  # rows in each part of the output
 
 
 def _parts(found: QueryResult) -> Iterator[list[tuple[Any, ...]]]:

@@ -25,17 +25,17 @@ def quieted(is_quiet: bool) -> Iterator[None]:
 
 
 def red(text: str, stream: TextIO) -> str:
-    """Return the text in bold red if the stream takes color."""
+    """Return the text in bold red if the stream supports color."""
     return _styled(text, "\033[1;31m", stream)
 
 
 def bold(text: str, stream: TextIO) -> str:
-    """Return the text in bold if the stream takes color."""
+    """Return the text in bold if the stream supports color."""
     return _styled(text, "\033[1m", stream)
 
 
 def print_text(text: str) -> None:
-    """Print paragraphs, each with its heading in bold, without control characters."""
+    """Print paragraphs with bold headings and without control characters."""
     if _is_quiet.get():
         return
     paragraphs = (paragraph.partition("\n") for paragraph in escaped(text).split("\n\n"))
@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 
 def say_error(text: str) -> None:
-    """Print why the exit status is not 0 although the output was written; -q does not silence it."""
+    """Print the reason for a nonzero exit status after the output was written, even with -q."""
     print(f"{red('error:', sys.stderr)} {printable(text)}", file=sys.stderr)
 
 
@@ -65,7 +65,7 @@ class _Damaged(Protocol):
 
 
 def warn_of_damage(read: Iterable[_Damaged], known: set[str] | None = None) -> None:
-    """Print a warning once per kind of damage; adds printed sentences to `known`."""
+    """Print one warning per kind of damage, and add the printed sentences to `known`."""
     known = set() if known is None else known
     found = [sentence for sentence in all_damage(read) if sentence not in known]
     print_warnings(found)
@@ -73,7 +73,7 @@ def warn_of_damage(read: Iterable[_Damaged], known: set[str] | None = None) -> N
 
 
 def all_damage(read: Iterable[_Damaged]) -> list[str]:
-    """Return each kind of damage once, in sentences."""
+    """Return one sentence per kind of damage."""
     return list(dict.fromkeys(sentence for source in read for sentence in source.damage))
 
 

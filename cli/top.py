@@ -21,15 +21,15 @@ examples:
   etplus top et_plus.json --by operator --steps 2-4 --top 30
   etplus top rank*.json.gz --by rank --json top.json
 
-Several traces are added up. The time of a module, line or operator excludes calls
-inside it. A serving trace also shows latency and tokens/s; --by step lists its steps.
+The times of several traces are added. Times of modules, lines and operators exclude
+nested calls. Serving traces also show latency and tokens/s; --by step lists steps.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "List what takes most GPU time, or CPU time if there is no GPU time."
+    parser.description = "List the kernels, modules or lines with the most GPU time, or CPU time if no GPU was used."
     parser.epilog = _EPILOG
-    add_inputs(parser, "several are added up")
+    add_inputs(parser, "times of several traces are added")
     about = f"{', '.join(list(TOP_BY)[:-1])} or rank (default: kernel)"
     parser.add_argument("--by", choices=tuple(TOP_BY), default="kernel", metavar="WHAT", help=about)
     add_top(parser)

@@ -1,4 +1,4 @@
-"""`etplus why`: problems in a trace, their cost, and the gain of fixing them."""
+"""`etplus why`: list problems in a trace, their cost, and the gain from fixing them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .inputs import add_inputs, find_inputs, read_parts, shell_of
 from .options import add_device_spec, add_own, add_selection, own_devices
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 
-FAILED = 5  # exit status if --fail-on names a finding
+FAILED = 5  # exit status if a finding matches --fail-on
 
 COMMON = "files steps show fail_on full json quiet"
 _EPILOG = """\
@@ -28,22 +28,22 @@ examples:
   etplus why et_plus.json --steps 2-4
   etplus why trace.json --fail-on synchronizing-calls --fail-on late-start
 
-A finding saves the time by which its change shortens the replayed timeline;
-`etplus replay FILE --what-if CHANGE` shows it. See docs/reference/findings.md.
+The saving of a finding is the time by which its change shortens the replayed
+timeline, see `etplus replay FILE --what-if CHANGE` and docs/reference/findings.md.
 
-Exit status: 0 done; 2 bad input or usage; 5 --fail-on names a finding.
+Exit status: 0 done; 2 bad input or usage; 5 a finding matches --fail-on.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Show what is wrong in a trace, what fixing it saves, and where."
+    parser.description = "List problems in a trace, where they are, and the time that fixing them saves."
     parser.epilog = _EPILOG
-    add_inputs(parser, "ranks of one job are examined together")
+    add_inputs(parser, "traces from one job are examined together")
     parser.add_argument("--show", type=int, metavar="N", help="show problem N with its evidence")
     add_tables_and_switch(parser)
     add_selection(parser, "examine only")
     add_own(parser)
-    about = f"exit with {FAILED} if there is a finding with this id (any: any finding); repeatable"
+    about = f"exit with status {FAILED} if there is a finding with this ID (any: any finding); repeatable"
     parser.add_argument("--fail-on", action="append", default=[], metavar="ID", help=about)
     add_device_spec(parser)
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     known = {*detectors(), "any"}
     for name in arguments.fail_on:
         if name not in known:
-            raise UsageError(f"--fail-on {name[:60]}: no such finding; there are {', '.join(sorted(known))}")
+            raise UsageError(f"--fail-on {name[:60]}: unknown finding; choose from {', '.join(sorted(known))}")
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
     devices = own_devices(arguments)
     screens: list[str] = []
@@ -85,7 +85,7 @@ def _screen(found: Findings, traces: list[Trace], shells: list[str], number: int
 
 
 def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
-    """Group traces: together if they are different ranks of one job, else each alone."""
+    """Group the traces: ranks of one job together, every other trace alone."""
     ranks = {trace.rank for trace, _ in named}
     worlds = {trace.world_size for trace, _ in named}
     if len(named) > 1 and None not in ranks and len(ranks) == len(named) and len(worlds) == 1:
@@ -94,5 +94,5 @@ def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
 
 
 def fails(found: Findings, ids: list[str]) -> bool:
-    """Return if any finding has one of the ids, or if there is any finding for "any"."""
+    """Return True if a finding has one of the IDs, or if there is a finding and the IDs include "any"."""
     return any(finding.id in ids or "any" in ids for finding in found)

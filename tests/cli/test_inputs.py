@@ -134,11 +134,11 @@ def test_a_kineto_trace_alone(folder: Path, command: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("analyze", "no trace was given; give a FILE, a folder, or --et-file and --kineto-file"),
+        ("analyze", "no trace given; pass a FILE, a folder, or --et-file and --kineto-file"),
         ("replay --et-file et.json", "--et-file et.json: --kineto-file is missing"),
         ("analyze empty", "empty: no ET+, Kineto or Chakra trace among 0 files"),
-        ("report - -", "standard input (-) can be one trace only"),
-        ("analyze - --et-file et.json --kineto-file -", "standard input (-) can be one trace only"),
+        ("report - -", "standard input (-) can be only one trace"),
+        ("analyze - --et-file et.json --kineto-file -", "standard input (-) can be only one trace"),
         ("diff plus.json", "1 trace was given; give 2"),
         ("diff plus.json linked job", "3 traces were given; give 2"),
         ("convert --augment plus.json linked -o out/x.json", "2 traces were given; give 1"),
@@ -162,7 +162,7 @@ def test_a_rank_is_chosen_of_an_export_only(folder: Path) -> None:
     file = str(folder / "kineto.json")
     assert chosen_file(argparse.Namespace(pid=None, gpu=None), file) == file
     for pid, gpu in ((3, None), (None, 0)):
-        with pytest.raises(UsageError, match="has one rank, and --pid and --gpu choose among several"):
+        with pytest.raises(UsageError, match="has only one rank; leave out --pid and --gpu"):
             chosen_file(argparse.Namespace(pid=pid, gpu=gpu), file)
 
 
@@ -259,7 +259,7 @@ def given(*files: str, **options: Any) -> argparse.Namespace:
 @pytest.mark.parametrize("name", ["rank", "pid", "gpu"])
 def test_rank_process_and_gpu_0_choose_too(name: str, folder: Path) -> None:
     file = str(folder / "kineto.json")
-    with pytest.raises(UsageError, match="--rank, --pid and --gpu choose among the ranks of a file that has several"):
+    with pytest.raises(UsageError, match="--rank, --pid and --gpu select a rank from a file with several ranks"):
         find_inputs(given(file, **{name: 0}))
     if name == "rank":
         assert find_inputs(given(file, rank=0), rank_of_job=True) == [file]
@@ -276,7 +276,7 @@ def test_how_many_are_given(folder: Path) -> None:
     for files, told in (([one], "1 trace was given; give 3$"), ([one, two], "2 traces were given; give 3$")):
         with pytest.raises(UsageError, match=told):
             find_inputs(given(*files), 3)
-    with pytest.raises(UsageError, match=r"standard input \(-\) can be one trace only"):
+    with pytest.raises(UsageError, match=r"standard input \(-\) can be only one trace"):
         find_inputs(given("-", "-"))
     assert find_inputs(given("-", one)) == ["-", one]
 

@@ -127,7 +127,7 @@ def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pyte
     job = write_job(tmp_path / "job", 1)
     done = call("link", job, "--no-progress", "--min-match", "0", "--ranks", "0,1")
     assert (done.returncode, done.stderr) == (
-        130, b"etplus: interrupted; what is linked is kept, the same command resumes\n"
+        130, b"etplus: interrupted; finished ranks are kept; run the same command again to resume\n"
     )  # fmt: skip
     ((source, output, options),) = given
     assert (source, output) == (str(job), None)
@@ -140,9 +140,9 @@ def test_a_folder_and_a_pair_have_options_of_their_own(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 1)
     pair = (job / "rank-0.et.json.gz", job / "rank-0.kineto.json.gz")
     for words, message in (
-        (("link", job, pair[0]), "2 FILEs were given; give a pair, or the folder of a job alone"),
-        (("link", job, "--rank", "0"), "--rank is for one pair"),
-        (("link", job, "--kineto-file", pair[1]), "--kineto-file is for one pair"),
+        (("link", job, pair[0]), "2 FILEs given; pass one pair, or only the folder of a job"),
+        (("link", job, "--rank", "0"), "--rank works for one pair"),
+        (("link", job, "--kineto-file", pair[1]), "--kineto-file works for one pair"),
         (("link", *pair, "--dry-run"), "--dry-run is for the folder of a job"),
         (("link", *pair, "--scheduler", "x"), "--scheduler is for the folder of a job"),
     ):

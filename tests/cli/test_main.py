@@ -140,7 +140,7 @@ def test_wrong_usage_ends_as_argparse_does(capsys: pytest.CaptureFixture[str]) -
         with pytest.raises(SystemExit) as end:
             program(words)
         assert end.value.code == 2 and "error: " in capsys.readouterr().err
-    assert trace_link([]) == 2 and capsys.readouterr().err.startswith("trace-link: error: no Kineto trace was given")
+    assert trace_link([]) == 2 and capsys.readouterr().err.startswith("trace-link: error: no Kineto trace given")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -56,7 +56,7 @@ def test_it_writes_nothing_but_the_protocol_and_ends_with_its_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "line"), [((), b"no trace was given"), (("-",), b"standard input (-) is the server's")]
+    ("words", "line"), [((), b"no trace given"), (("-",), b"the server reads requests from standard input (-)")]
 )
 def test_what_cannot_be_served_is_one_line(words: tuple[str, ...], line: bytes) -> None:
     done = call("mcp", *words)

@@ -47,14 +47,17 @@ def test_of_a_name_the_longest_call(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--script", "none"), "p.json: no call with the id or name 'none'; `etplus analyze` lists operators"),
+        (("--script", "none"), "p.json: no call with the ID or name 'none'; `etplus analyze` lists operators"),
         (("--script", "999999999"),
-         "p.json: no call with the id or name '999999999'; `etplus analyze` lists operators"),
-        (("--script", "9" * 18), f"p.json: no call with the id or name '{'9' * 18}'; `etplus analyze` lists operators"),
-        (("--script", "9" * 19), f"p.json: no call with the id or name '{'9' * 19}'; `etplus analyze` lists operators"),
-        (("--script", "3"), "p.json: '3' cannot be called: it is not an operator with a schema; `etplus analyze` lists "
-                        "operators"),
-        (("--script", "aten::mm", "--max-bytes", "271"), "p.json: 'aten::mm' takes 272 bytes, over --max-bytes"),
+         "p.json: no call with the ID or name '999999999'; `etplus analyze` lists operators"),
+        (("--script", "9" * 18), f"p.json: no call with the ID or name '{'9' * 18}'; `etplus analyze` lists operators"),
+        (("--script", "9" * 19), f"p.json: no call with the ID or name '{'9' * 19}'; `etplus analyze` lists operators"),
+        (
+            ("--script", "3"),
+            "p.json: '3' cannot be called: only operators with a schema can be called; "
+            "`etplus analyze` lists operators",
+        ),
+        (("--script", "aten::mm", "--max-bytes", "271"), "p.json: 'aten::mm' needs 272 bytes, over --max-bytes"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_called(words: tuple[str, ...], said: str, folder: Path) -> None:
@@ -69,4 +72,4 @@ def test_memory_and_threads(folder: Path) -> None:
 
 def test_one_trace_at_a_time(folder: Path) -> None:
     done = call("measure", "p.json", "p.json", "--script", "aten::mm", "-o", "r.py", cwd=folder)
-    assert done.returncode == 2 and b"2 traces are given; give the one that has the operator" in done.stderr
+    assert done.returncode == 2 and b"2 traces given; pass only the trace that has the operator" in done.stderr

@@ -142,8 +142,8 @@ def test_the_same_bytes_twice(folder: Path) -> None:
         ),
         ("analyze h100.sqlite --rank 7", "h100.sqlite: no rank 7; it has rank 0 (pid 111, GPU 0)"),
         ("replay h100.sqlite --pid 111 --gpu 1", "h100.sqlite: no pid 111, GPU 1; it has rank 0"),
-        ("convert --augment h100.sqlite -o x.json", "2 traces were given; give 1; choose among the ranks with --rank"),
-        ("analyze small.sqlite --pid 7", "a merged Kineto trace), and no FILE has several"),
+        ("convert --augment h100.sqlite -o x.json", "2 traces were given; give 1; select a rank with --rank"),
+        ("analyze small.sqlite --pid 7", "a merged Kineto trace); every FILE has one rank"),
         (
             "link --kineto-file job/rank0.et.json --pid 7 -o x.json",
             "an Execution Trace without times",

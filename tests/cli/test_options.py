@@ -85,7 +85,7 @@ def test_a_file_and_standard_input(tmp_path: Path) -> None:
     ("files", "message"),
     [
         ([ET, ET], "are both Execution Traces"), ([KINETO, GPU_KINETO], "are both Kineto traces"),
-        ([ET], "give its Kineto trace"), ([ET, KINETO, KINETO], "3 FILEs"), ([], "no Kineto trace was given"),
+        ([ET], "also pass the Kineto trace"), ([ET, KINETO, KINETO], "3 FILEs"), ([], "no Kineto trace given"),
         ([ET, "--kineto-file", KINETO], "not both"), (["none.json"], "none.json: no such file"),
         (["none.json", "other.json"], "no such file"), (["-", "-"], "standard input"),
     ],

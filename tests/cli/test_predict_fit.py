@@ -74,4 +74,4 @@ def test_json_in_place_of_the_tables(fitted: Callable[..., Any]) -> None:
     done = fitted("--json", "-", "--explain", "gemm")
     assert json.loads(done.stdout) == {"cross_validation": {}, "calibration": 1.5}
     assert done.stderr == b"calibration 1.500\nwrote m.json\n"
-    assert fitted("--explain", "gemm").stdout == b"no GPU event was fitted on\n"
+    assert fitted("--explain", "gemm").stdout == b"the model was fitted without GPU events\n"

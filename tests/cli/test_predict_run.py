@@ -77,8 +77,10 @@ def test_operators_beyond_the_screen_are_counted() -> None:
 
 def test_what_makes_a_prediction_doubtful() -> None:
     text = _screen(prediction(unknown=0.125, notes=("guessed",), weakest_link="few", high_ns=1_400_000), 200)
-    assert "12.5% of the work has no counterpart in the model: as recorded" in text and text.endswith("guessed")
-    assert "UNCERTAIN: the interval reaches over 25% from the prediction" in text and "weakest    few" in text
+    assert "12.5% of the work has no counterpart in the model and keeps its recorded times" in text and text.endswith(
+        "guessed"
+    )
+    assert "UNCERTAIN: the interval extends more than 25% from the prediction" in text and "weakest    few" in text
     forced = _screen(prediction(weakest_link="few", low_ns=1, high_ns=3), 200)
     assert "UNRELIABLE, forced: the interval is wider than a factor of 2" in forced and "UNCERTAIN" not in forced
     assert "weakest" not in _screen(prediction(), 200) and "counterpart" not in _screen(prediction(), 200)
@@ -96,7 +98,7 @@ def reshaped(underived: int = 0, **more: Any) -> Reshaped:
 
 
 def test_what_is_shown_of_other_shapes() -> None:
-    assert _shape_notes(reshaped()) == ["batch 4 to 8, seq 2 to 3: 3 of 5 operator calls have other shapes"]
+    assert _shape_notes(reshaped()) == ["batch 4 to 8, seq 2 to 3: 3 of 5 operator calls have new shapes"]
     assert _shape_notes(reshaped(2))[1].startswith("4 calls, 25.0% of the time, keep their recorded shapes")
     first = _screen(prediction(shapes=(reshaped(),)), 200).splitlines()[0]
     assert first.startswith("predicted 1.5 ms at batch 8, seq 3 (80%: ") and first.endswith("seq 2 (1.500×)")

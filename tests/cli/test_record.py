@@ -244,7 +244,7 @@ def test_a_python_that_ignores_the_hook(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "no program was given"),
+        ([], "no program given"),
         (["--", "no-such-program-here"], "no-such-program-here: cannot be started (No such file"),
         (["--steps", "0-2", "--", "true"], "'0-2' must be steps from 1"),
         (["--steps", "3-2", "--", "true"], "'3-2' must be steps"),

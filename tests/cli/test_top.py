@@ -65,7 +65,7 @@ def test_without_a_gpu_operators_have_cpu_time() -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [([KINETO, "--by", "kernels"], "did you mean kernel?"), ([], "no trace was given"), ([KINETO, "--top", "0"], "1")],
+    [([KINETO, "--by", "kernels"], "did you mean kernel?"), ([], "no trace given"), ([KINETO, "--top", "0"], "1")],
 )
 def test_wrong_usage_is_one_line(words: list[str | Path], said: str) -> None:
     done = call("top", *words)

@@ -127,7 +127,7 @@ def test_quiet_prints_errors_only_and_the_report_has_the_caveats(tmp_path: Path)
     assert any("links are marked unverified" in warning for warning in read_json(report)["warnings"])
     assert read_json(report)["certain_share"] == 0.0
     done = trace_link(et, kineto, "-o", output, "-q", "--min-certain", "0.5", "--json", report)
-    line = b"error: 0.00% of the ET's ops have a certain link, less than --min-certain 0.5\n"
+    line = b"error: 0.00% of ET operators have a certain link, less than --min-certain 0.5\n"
     assert (done.returncode, done.stderr) == (3, line) and read_json(report)["exit_code"] == 3
     assert read_json(report)["gates"]["min_certain"] == {"least": 0.5, "share": 0.0, "passed": False}
     done = trace_link(et, tmp_path / "none.json", "-q")

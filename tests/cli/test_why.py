@@ -46,7 +46,7 @@ def test_the_exit_status_says_whether_there_is_a_finding() -> None:
     assert call("why", file, "--fail-on", "any").returncode == 5
     assert call("why", file).returncode == 0
     done = call("why", file, "--fail-on", "nonsense")
-    assert done.returncode == 2 and b"no such finding; there are allocator-calls, any, " in done.stderr
+    assert done.returncode == 2 and b"unknown finding; choose from allocator-calls, any, " in done.stderr
 
 
 def test_a_finding_that_is_not_there(file: Path) -> None:

@@ -146,7 +146,7 @@ def test_commands_take_ranks(stored: Path, files: Path) -> None:
         done = call("sql", folder, "select distinct rank from calls order by 1", "--csv", "--ranks", "0,3-4")
         assert list(csv.reader(io.StringIO(done.stdout.decode())))[1:] == [["0"], ["3"], ["4"]], done.stderr
     done = call("analyze", "--full", stored, "--ranks", "1,40")
-    assert done.returncode == 2 and b"no trace is of rank 40; there are ranks 0-31" in done.stderr
+    assert done.returncode == 2 and b"no trace of rank 40; there are ranks 0-31" in done.stderr
 
 
 def test_a_damaged_rank_is_refused_in_one_line(stored: Path, tmp_path: Path) -> None:

@@ -281,4 +281,4 @@ def test_a_folder_with_the_ranks_is_read_without_the_merged_file(merged: Path) -
         (merged.parent / f"rank{rank}.json").write_bytes(orjson.dumps(rank_document(rank)))
     done = call("analyze", merged.parent, "--json")
     assert [trace["rank"] for trace in orjson.loads(done.stdout)["traces"]] == [0, 1]
-    assert b"merged.json: traces of 2 ranks merged into one; left out" in done.stderr
+    assert b"merged.json: skipped; its 2 ranks have their own files" in done.stderr

@@ -178,7 +178,7 @@ def test_the_gpu_to_predict_for_has_one_name(tmp_path: Path) -> None:
     assert old.returncode == 2 and not old.stdout and b"unrecognized arguments: --device V100 SXM2" in old.stderr
     assert b"other shapes or another device" in named.stdout
     number = call("predict", "run", file, "--model", model, "--gpu", "0")
-    assert number.returncode == 2 and b"--gpu choose among the ranks of a file that has several" in number.stderr
+    assert number.returncode == 2 and b"--gpu select a rank from a file with several ranks" in number.stderr
     assert b"--device" not in call("predict", "run", "--help").stdout
 
 

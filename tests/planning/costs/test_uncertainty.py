@@ -129,7 +129,7 @@ def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
             keys = "name op count measured_ns predicted_ns low_ns high_ns bound_ns how"
             assert set(keys.split()) <= set(row) and 0 <= row["low_ns"] <= row["predicted_ns"] <= row["high_ns"]
     table = call("predict", "run", files[1], "--model", model, "--force").stdout.decode()
-    assert "(80%: " in table and "100% of the GPU time is unlike anything" in " ".join(table.split())
+    assert "(80%: " in table and "100% of the GPU time is unfamiliar to the model" in " ".join(table.split())
 
 
 def test_events_that_could_not_be_attached_are_priced(gpu_shaped: Trace) -> None:
