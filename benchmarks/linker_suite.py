@@ -287,7 +287,7 @@ def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
         for event, node in _device_pairs(known, output)
         if node is not None and event.parent not in _callers(node, output)
     ]
-    text = "device events whose parent is the operator that encloses their launch"
+    text = "device events with the operator around their launch as parent"
     right = sum(node is not None for _, node in _device_pairs(known, output)) - len(wrong)
     return Verdict(
         "launching operators", len(known.device), right, right == len(known.device), _first(text, wrong, "{}")

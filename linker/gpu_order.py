@@ -27,7 +27,7 @@ class GpuOrder:
 
     stream: IntColumn  # by event: code of its (device, stream)
     key: list[tuple[int, int]]  # (device, stream) by code
-    launch: IntColumn  # ns, launch time of each event, or its start if the launch is unknown
+    launch: IntColumn  # ns, launch time for each event, or its start if the launch is unknown
     free: IntColumn  # ns, end of all earlier work on the event's stream; 0 for the first event
     queue: list[IntColumn]  # by code: positions in order of launch
     queue_launch: list[IntColumn]  # their launch times

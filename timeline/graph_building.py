@@ -142,7 +142,7 @@ def with_submissions(
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(trace), np.int64)
     early[call] = np.minimum(nodes.dur[call] - queue.typical_ns, nodes.ts[gpu] - nodes.ts[call])
-    count = len(points.measured)  # code of each pair of points: source * count + target
+    count = len(points.measured)  # code for each pair of points: source * count + target
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
     early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a copy's call ends with the copy or with its stream

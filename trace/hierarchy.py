@@ -31,7 +31,7 @@ class Hierarchy(Record):
     (`## … ##`, `nn.Module: …`) inside an operator starts a new path; other annotations inside operators are ignored.
     """
 
-    # The topmost operator of each call, −1 for an annotation above all operators.
+    # The topmost operator for each call, −1 for an annotation above all operators.
     top: Positions[CallIndex, CallIndex]
     # Tree row of the innermost region at or around each call; 0 for none.
     path: ColumnOf[CallIndex, np.int64]

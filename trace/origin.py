@@ -62,7 +62,7 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 @dataclass(frozen=True, repr=False)
 class Origin(Record):
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES`
-    forward: Positions[CallIndex, CallIndex]  # forward call of each backward call and the calls below it; −1 for none
+    forward: Positions[CallIndex, CallIndex]  # forward call for each backward call and the calls below it; −1 for none
     through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
     # Innermost stack entry (in `Trace.stacks`) of each call or its forward call; −1 for none.
     entry: ColumnOf[CallIndex, np.int64]

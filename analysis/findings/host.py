@@ -186,7 +186,7 @@ def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntCo
             at = int(np.argmax(share))
             best, name, row = int(share[at]), trace.names[int(table.name[at])], table.source[at : at + 1]
     if 2 * best < end - begin:
-        return "nothing is recorded on the host meanwhile", "look at what the program does there, such as I/O", row
+        return "nothing is recorded on the host meanwhile", "check the program at this place, for example its I/O", row
     label = shortened(name, 60)
     for pattern, why in _FIRST_USES:
         if pattern.search(name):

@@ -54,7 +54,7 @@ class ProductGroup:
     # Positions.
     items: tuple[int, ...]
     op: str
-    # Size of each GEMM; None if shapes are not recorded.
+    # Size for each GEMM; None if shapes are not recorded.
     extents: Product | None
     # "tf32" if the kernel name contains it.
     dtype: str

@@ -60,7 +60,7 @@ class PrefillBlocksDecode:
         waits = (
             f"{len(between):,} steps of prefill between steps of decode take "
             f"{in_ms(sum(step.time_ns for step in between))}; {len(mixed):,} mixed steps take "
-            f"{in_ms(sum(step.time_ns for step in mixed))}, {in_ms(usual)} each would be those of decode alone"
+            f"{in_ms(sum(step.time_ns for step in mixed))}, with decode alone {in_ms(usual)} each"
         )
         alone = f"{len(decode):,} steps of decode take {in_ms(usual)} in the median"
         yield Candidate(
@@ -75,7 +75,7 @@ class PrefillBlocksDecode:
             ),
             round(waited),
             MEASURED,
-            "let prefill run in smaller pieces beside decode (chunked prefill: vLLM's --max-num-batched-tokens, "
+            "let prefill run in smaller pieces next to decode (chunked prefill: vLLM's --max-num-batched-tokens, "
             "SGLang's --chunked-prefill-size), or on another device (disaggregated prefill). The work stays: the gain "
             "is that of the requests in decode",
             "the time for an output token in the table of serving of `etplus analyze` comes near that of decode alone",
@@ -170,7 +170,7 @@ class PaddedBatches:
                 POSSIBLE if slope is None else LIKELY,
                 "capture more sizes near those that occur (vLLM's cudagraph_capture_sizes, SGLang's --cuda-graph-bs), "
                 "or let the scheduler fill batches up to one",
-                "fewer tokens of padding: the annotations' size is that of the batch",
+                "fewer tokens of padding: the annotations' size equals the batch size",
                 (Intervention(f"kernel*{max(1 - lost / max(device, 1), 0):.4g}", rows),),
                 low=0.0 if slope is None else 0.7,
                 high=1.0 if slope is None else 1.3,

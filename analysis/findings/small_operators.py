@@ -195,7 +195,7 @@ class SmallOperators:
             "stack the tensors and call torch.bmm, or one operator with a batch dimension (torch.vmap)"
             if product
             else "call the torch._foreach_ operator on the list of tensors, or torch.compile the loop",
-            "one operator in place of the loop in the table of operators",
+            "one operator instead of the loop in the table of operators",
         )
         slow, usual, fast = ((1 - left) / (1 - _LEFT[1]) for left in _LEFT)
         yield of.candidate(candidate, self._changes(items, loops), slow / usual, fast / usual)

@@ -230,7 +230,7 @@ def _what(cause: _LongerInStep) -> str:
 def _advice(causes: list[_LongerInStep], step: int) -> str:
     if causes and any(cause.shapes for cause in causes):
         return (
-            "pad or bucket the inputs to few sizes: each new one may compile, tune or allocate anew "
+            "pad or bucket the inputs to few sizes: each new one may compile, tune or allocate again "
             "(torch.compile(dynamic=True), cudnn.benchmark=False)"
         )
     if step and causes and causes[0].times > causes[0].usual_times:

@@ -256,7 +256,7 @@ class _Compared:
             "more-launches",
             f"{len(more):,} kernels run more often, {_short(row.name)} the most of them: {in_ms(ns)} more",
             counts,
-            "look for what is done twice: more or smaller batches, layers, checkpointing, a loop in place of one call, "
+            "look for what is done twice: more or smaller batches, layers, checkpointing, a loop instead of one call, "
             "a compiled region that broke",
             ns=ns, where=self._where(self.b, row.name),
         )  # fmt: skip

@@ -102,7 +102,7 @@ def table(
     described = {column.name: column for column in kind.columns()}
     rows = _rows(served, name, trace, steps or None)
     if rows and "rank" in rows[0] and "rank" not in described:
-        described = {"rank": None, **described}  # the rank of each row of a job
+        described = {"rank": None, **described}  # the rank for each row of a job
     for column in (*columns, *order.split()[:1]):
         _chosen(described, column, f"column of {name}")
     for condition in where:

@@ -71,7 +71,7 @@ class EdgeLags:
 class Chosen:
     """Chosen iterations of a trace."""
 
-    of_row: IntColumn  # iteration of each row, −1 if the row is not in a chosen iteration
+    of_row: IntColumn  # iteration for each row, −1 if the row is not in a chosen iteration
     index: IntColumn  # the chosen iterations
     split: MarkedIterations | None = None  # all marked iterations; None if the whole trace is chosen
     set_apart: tuple[Outlier, ...] = ()  # outliers among the requested iterations; not chosen

@@ -37,7 +37,7 @@ from .pricing import OpRow, PricedKernel, half_width, interval
 from .rank_job import Host, RankJob
 from .task import Task
 
-Times = Sequence[Sequence[float]]  # GPU event times of each rank, ns
+Times = Sequence[Sequence[float]]  # GPU event times for each rank, ns
 
 WIDEST = 2.0  # Wider 80% intervals are refused, because their two ends suggest opposite decisions.
 _SURE = 1.25  # If an end of the interval is farther than this factor from the prediction, the weakest link is given.

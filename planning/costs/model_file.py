@@ -61,7 +61,7 @@ class FittedModel(msgspec.Struct, frozen=True):
     cpu: tuple[MeasuredTask, ...]
     devices: tuple[Device, ...] = ()  # device records from the user
     calibration: float = 1.0  # measured / predicted time of the fitted traces without GPU events
-    # Outlier iterations of each trace, which were not fitted
+    # Outlier iterations for each trace, which were not fitted
     outliers: tuple[tuple[Outlier, ...], ...] = ()
     executed: MeasuredHere | None = None  # operators timed on this machine; they take precedence
     kernels: KernelModel | None = None  # model of GPU events; None if there are no GPU events

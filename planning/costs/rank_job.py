@@ -373,7 +373,7 @@ class PricedEdges:
     """Lags of the edges of a graph."""
 
     lag: IntColumn  # ns, one per edge
-    # Source of the lag of each edge that the model was asked for; `UNKNOWN` if the edge keeps its recorded lag
+    # Source of the lag for each edge that the model was asked for; `UNKNOWN` if the edge keeps its recorded lag
     how: Mapping[int, str]
     recorded_ns: int  # recorded CPU time that the model was not asked for
 

@@ -18,7 +18,7 @@ class Given(NamedTuple):
     """The facts about a call that the contents of its tensors depend on."""
 
     op: str  # name without the namespace and the trailing underscore of in-place operators
-    # shapes of the tensors of each argument; None for a list without tensors
+    # shapes of the tensors for each argument; None for a list without tensors
     shapes: Mapping[str, Sequence[tuple[int, ...] | None]]
     numbers: Mapping[str, Any]  # values of the arguments that are not tensors
     results: Sequence[tuple[int, ...]]  # shapes of the returned tensors

@@ -62,7 +62,7 @@ class Derivation:
     extents: NewExtents
     experts: ExpertRegions
     changed: Mapping[int, int]  # new values of classes within a microbatch
-    stages: list[int]  # pipeline stage of each unit
+    stages: list[int]  # pipeline stage for each unit
     wraps: list[Wrap]  # FSDP units, root first
     reductions: Mapping[int, list[Partial]]  # partial results, by the row of the call before the reduction
     regions: SequenceRegions | None

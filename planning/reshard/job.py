@@ -64,7 +64,7 @@ class Resharded:
     # operator times on this machine (`etplus measure`), which replace scaled times
     measured: Measured | None = None
     ranks: tuple[RecordedRank, ...] = ()  # recorded ranks to compare the derivation with
-    stages: tuple[int, ...] | None = None  # recorded pipeline stage of each unit
+    stages: tuple[int, ...] | None = None  # recorded pipeline stage for each unit
 
     __repr__ = brief
 

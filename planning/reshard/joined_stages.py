@@ -35,7 +35,7 @@ class JoinedPipeline:
 
     trace: Trace
     layout: Layout
-    begins: tuple[int, ...]  # first row of each stage
+    begins: tuple[int, ...]  # first row for each stage
     dropped: Mapping[int, frozenset[int]]  # rows of the pipeline schedule's calls, by rank
 
     __repr__ = brief

@@ -80,9 +80,9 @@ class Region(NamedTuple):
     parameter: Parameter
 
 
-# Optimizer steps, each with its calls and the parameter of each call (None: all parameters).
+# Optimizer steps, each with its calls and the parameter for each call (None: all parameters).
 Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
-Lists = Mapping[int, Sequence[Parameter]]  # the parameter of each list entry, by length of the list
+Lists = Mapping[int, Sequence[Parameter]]  # the parameter for each list entry, by length of the list
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Weights:
     by_storage: dict[int, list[Region]] = field(default_factory=dict)  # parameters by storage in forward
     by_number: dict[int, Parameter] = field(default_factory=dict)  # parameters by tensor number in forward
     by_shard: dict[int, Parameter] = field(default_factory=dict)  # parameters by storage of their shard (FSDP)
-    part: Shard | None = None  # part of each parameter in the recorded optimizer; None for whole parameters
+    part: Shard | None = None  # part for each parameter in the recorded optimizer; None for whole parameters
     frozen: list[Parameter] = field(default_factory=list)  # numbered after `parameters`
     # parameters of the optimizer's list calls by row, if the optimizer has parameter groups
     lists: dict[int, Lists] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class Unit:
     forward: list[Call]  # topmost forward calls
     backward: list[Call] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)  # parameters in order of use
-    ready: dict[int, Parameter] = field(default_factory=dict)  # parameter of each AccumulateGrad call, by row
+    ready: dict[int, Parameter] = field(default_factory=dict)  # parameter for each AccumulateGrad call, by row
     # key that is equal for units with the same operators and parameter shapes
     kind: str = ""
     output: Shape = ()  # extents of the output tensor

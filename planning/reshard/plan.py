@@ -40,7 +40,7 @@ class Plan:
 
     divisions: tuple[Division, ...]
     layers: tuple[int, ...]  # units that are distributed evenly over the pipeline if `stages` is None
-    stages: tuple[int, ...] | None = None  # pipeline stage of each unit
+    stages: tuple[int, ...] | None = None  # pipeline stage for each unit
 
     __repr__ = brief
 

@@ -106,7 +106,7 @@ class _Builder:
         self.pending: dict[str, tuple[int, int]] = {}
         self.waiting: list[int] = []  # communication whose result the next call reads
         self.joins = defaultdict[Any, list[int]](list)  # communication that the next event on each lane waits for
-        self.before: dict[int, int] = {}  # last topmost operator of each thread
+        self.before: dict[int, int] = {}  # last topmost operator for each thread
         self.seq: defaultdict[str, int] = defaultdict(int)
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id

@@ -40,7 +40,7 @@ class StageStep:
     trace: Trace
     stage: int
     before: list[Call] = field(default_factory=list)  # calls before the first pass
-    forward: list[list[Call]] = field(default_factory=list)  # calls of each microbatch
+    forward: list[list[Call]] = field(default_factory=list)  # calls for each microbatch
     backward: list[list[Call]] = field(default_factory=list)
     after: list[Call] = field(default_factory=list)  # calls after the last pass
     steps: list[Call] = field(default_factory=list)  # optimizer steps

@@ -170,7 +170,7 @@ def _class_of(module: str) -> str:
 
 def candidates(model: Model) -> str:
     """Return suggested values for `--fsdp-wrap`: module classes that occur several times, largest modules first."""
-    numbers: dict[str, dict[str, set[int]]] = {}  # parameters of each module, by class and module name
+    numbers: dict[str, dict[str, set[int]]] = {}  # parameters for each module, by class and module name
     for call in model.forward_calls():
         read = {parameter.number for parameter in model.weights.read(call)}
         for module in _modules_around(model, call) if read else ():
@@ -250,7 +250,7 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         return []
     calls = [call for unit in units for call in unit.forward]
     read = [{p.number for inner in call.walk() for p in weights.taken(inner)} for call in calls]
-    wrap_of: dict[int, Wrap] = {}  # unit of each call: the unit whose parameters are used before and after the call
+    wrap_of: dict[int, Wrap] = {}  # unit for each call: the unit whose parameters are used before and after the call
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)

@@ -88,7 +88,7 @@ OWN_MEMBERS = {
     "node_id": "int64_val",  # the ET+ id, if the file has different ids
 }
 
-# Bit of each EDGE_KINDS entry in `data_dep_kinds`. ORDER has the ninth bit, so that older files stay valid.
+# Bit for each EDGE_KINDS entry in `data_dep_kinds`. ORDER has the ninth bit, so that older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
 ORDER = 1 << 8  # Bit of a dependency that is not in `edges` of ET+: the order on a thread or stream.
 

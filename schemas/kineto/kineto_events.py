@@ -18,7 +18,7 @@ NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "or
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
 # Columns of codes. Python calls have separate codes, so that they do not change the codes of other events.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
-RANKS = "ranks"  # Header key in merged files from etplus: the header of each rank by process id, which is the rank.
+RANKS = "ranks"  # Header key in merged files from etplus: the header for each rank by process id, which is the rank.
 # Categories that Kineto defines as runtime calls ("HPU host side runtime event") despite their names.
 _HOST_SIDE = frozenset({"hpu_op"})
 # Arguments that only CPU ops and annotations have, and arguments that only other events have.
@@ -32,7 +32,7 @@ _Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class EventPart:
-    spans: list[tuple[int, int, int]]  # begin, end and number of events of each block
+    spans: list[tuple[int, int, int]]  # begin, end and number of events for each block
     events: _Columns  # columns of `EventTable`; `index` is relative to the first event of the part
     flows: _Columns
     memory: _Columns

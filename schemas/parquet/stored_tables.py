@@ -121,7 +121,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     summary: dict[str, Any]  # the root's `etplus`
     header: dict[str, tuple[int, int]]  # begin and end of other values of the root in the text
     digests: dict[str, str]  # hexadecimal blake2b digests by file, except for the records
-    chunks: list[tuple[int, str]]  # start and blake2b digest of each piece of the text
+    chunks: list[tuple[int, str]]  # start and blake2b digest for each piece of the text
 
 
 class StoredDigests(msgspec.Struct):

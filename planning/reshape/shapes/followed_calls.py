@@ -58,11 +58,11 @@ class Shapes:
     """The extents of all tensors in a trace, by row."""
 
     extents: Extents = field(default_factory=Extents)
-    # tensors of each call, by argument; None for an undefined tensor
+    # tensors for each call, by argument; None for an undefined tensor
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)  # tensors with independent extents, in order of use
-    # batch candidates of each forward call of an operator with weights
+    # batch candidates for each forward call of an operator with weights
     votes: list[Shape] = field(default_factory=list)
     voters: list[int] = field(default_factory=list)  # rows of the calls in `votes`
     # extents along which operators mix elements in forward, such as sequences
