@@ -269,11 +269,7 @@ class OptimizerLoop(OfWorstRank):
             max(items.stake_ns(mine), step_ns + (ns if items.on_device else 0)),
             LIKELY,
             "torch.optim's fused=True (Adam, AdamW, SGD, Adagrad)"
-            + (
-                ", or foreach=True"
-                if items.on_device
-                else "; foreach=True gains little on a CPU, because it also loops there"
-            ),
+            + (", or foreach=True" if items.on_device else "; foreach=True gains little on a CPU: it loops as well"),
             "the phase optimizer has a few kernels named multi_tensor_apply"
             if items.on_device
             else "the phase optimizer has one operator aten::_fused_adam_ (or the like) for each step",
