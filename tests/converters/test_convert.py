@@ -204,7 +204,7 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
             "chakra has no option 'roofline'; its options: memory_nodes, degrade, groups, without_times, as_prefix",
         ),
         (["{json}", "-o", "g.dot", "--option", "max_nodes=x"], "dot: invalid max_nodes 'x'; expected int | None"),
-        (["{json}", "-o", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': a name and a value"),
+        (["{json}", "-o", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': not NAME=VALUE"),
     ],
 )
 def test_the_command_says_in_one_line_what_is_wrong(

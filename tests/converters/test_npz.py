@@ -108,18 +108,18 @@ def test_files_of_tpugraphs(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ({"node_feat": np.ones((3, 7), np.float32)}, "140"),
-        ({"edge_index": np.array([[0, 9]])}, "nodes that are not there"),
-        ({"node_config_ids": np.array([7])}, "nodes that are not there"),
+        ({"edge_index": np.array([[0, 9]])}, "unknown nodes"),
+        ({"node_config_ids": np.array([7])}, "unknown nodes"),
         ({"node_config_feat": np.zeros((4, 2, 18), np.float32)}, "node_config_feat"),
         ({"node_feat": np.full((3, 140), np.nan, np.float32)}, "not finite"),
-        ({"config_runtime": np.array([None])}, "no graph"),
+        ({"config_runtime": np.array([None])}, "not a graph"),
     ],
 )
 def test_broken_files(tmp_path: Path, change: dict[str, np.ndarray], told: str) -> None:
     np.savez(tmp_path / "x.npz", **{**tiny("a"), **change})
     with pytest.raises(TraceFormatError, match=told):
         read_graph(tmp_path / "x.npz")
-    with pytest.raises(TraceFormatError, match="no graph"):
+    with pytest.raises(TraceFormatError, match="not a graph"):
         read_graph(b"PK no zip")
 
 

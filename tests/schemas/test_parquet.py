@@ -157,7 +157,7 @@ def test_ranks_are_partitions_that_a_dataset_finds(tmp_path: Path) -> None:
         load(tmp_path / "job.parquet")
     with pytest.raises(UsageError, match="choose one"):
         load(tmp_path / "job.parquet", rank=7)
-    with pytest.raises(UsageError, match="has rank 0 but it is not given"):
+    with pytest.raises(UsageError, match="has rank 0, which is not an input"):
         convert([traces[1]], tmp_path / "job.parquet")
 
 

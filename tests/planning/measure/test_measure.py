@@ -286,7 +286,7 @@ def test_commands_without_torch(tmp_path: Path) -> None:
     ("words", "says"),
     [
         ("measure x.json --script aten::bmm -o r.py", b"no call with the ID or name 'aten::bmm'"),
-        ("measure x.json --script 99999 -o r.py", b"no call with the id"),
+        ("measure x.json --script 99999 -o r.py", b"no call with the ID"),
         ("measure x.json --script aten::mm -o x.json", b"input"),
         ("measure x.json --script aten::mm -o r.py --max-bytes lots", b"give a size such as"),
         ("measure x.json --script aten::mm -o r.py --max-bytes 10", b"over --max-bytes"),
