@@ -283,7 +283,7 @@ def test_the_reason_of_a_failed_rank_is_the_damage_of_its_file(tmp_path: Path, k
     [
         ({"iteration": "best"}, "unknown iteration"),
         ({"speed": "high"}, "no option 'speed'"),
-        ({"manifest": "m.csv", "et": "*"}, "leave the patterns"),
+        ({"manifest": "m.csv", "et": "*"}, "omit the patterns"),
         ({"ranks": [9]}, "no pair"),
     ],
 )
