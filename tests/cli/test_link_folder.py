@@ -143,8 +143,8 @@ def test_a_folder_and_a_pair_have_options_of_their_own(tmp_path: Path) -> None:
         (("link", job, pair[0]), "2 FILEs given; pass one pair, or only the folder of a job"),
         (("link", job, "--rank", "0"), "--rank works for one pair"),
         (("link", job, "--kineto-file", pair[1]), "--kineto-file works for one pair"),
-        (("link", *pair, "--dry-run"), "--dry-run is for the folder of a job"),
-        (("link", *pair, "--scheduler", "x"), "--scheduler is for the folder of a job"),
+        (("link", *pair, "--dry-run"), "--dry-run needs the folder of a job"),
+        (("link", *pair, "--scheduler", "x"), "--scheduler needs the folder of a job"),
     ):
         refused = call(*words)
         assert refused.returncode == 2 and refused.stderr.count(b"\n") == 1 and message in refused.stderr.decode()

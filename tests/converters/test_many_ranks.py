@@ -170,7 +170,7 @@ def test_a_summary_in_numbers_and_words(pairs: tuple[Path, JobTruth], stored: Pa
     assert sorted(row["rank"] for row in job["stragglers"] if row["straggler"]) == list(late)
     assert [row["rank"] for row in job["ranks"]] == list(range(RANKS))
     wrong = call("analyze", "--full", stored, "--summary", "--device-spec", "none.json")
-    assert wrong.returncode == 2 and b"--device-spec is for single traces" in wrong.stderr
+    assert wrong.returncode == 2 and b"--device-spec applies to single traces" in wrong.stderr
 
 
 def test_steps_of_a_summary(stored: Path) -> None:

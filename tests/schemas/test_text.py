@@ -125,7 +125,7 @@ def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
     path = tmp_path / "kineto.json"
     path.write_bytes(b'{"traceEvents": [' + b"{" * 50_000)
     with pytest.raises(
-        TraceFormatError, match=r"kineto\.json: has to be read whole: 50\.0 kB, and 100\.0 kB of memory"
+        TraceFormatError, match=r"kineto\.json: has to be read whole: 50\.0 kB, but only 100\.0 kB of memory"
     ):
         kineto_module.read_kineto(path)
 

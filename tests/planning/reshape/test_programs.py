@@ -75,7 +75,7 @@ def test_the_batch_is_found_and_followed(program: str, before: int, after: int, 
 
 def test_an_explicit_size_that_no_tensor_has_is_refused() -> None:
     for program in PROGRAMS:
-        with pytest.raises(UsageError, match="no input has a dimension of 77"):
+        with pytest.raises(UsageError, match="no input has an extent of 77"):
             reshaped(recorded(program, PROGRAMS[program][0][0]), batch_change(4, 77))
 
 

@@ -152,14 +152,14 @@ def test_the_command_ends_with_status_3_and_says_why(tmp_path: Path) -> None:
     done = run("etplus", "reshard", *files, "--dp", "2", "--batch", "8", "--json", tmp_path / "r.json", "--explain")
     assert done.returncode == 3 and b"doubt " in done.stderr and b"mkldnn_rnn_layer" in done.stderr
     assert b"strong scaling: 4 samples per rank, 8 in all" in done.stdout and b"70,720" in done.stdout
-    assert b"parameters: 10 of 70,720 elements" in done.stdout
+    assert b"10 parameters of 70,720 elements" in done.stdout
     report = json.loads((tmp_path / "r.json").read_bytes())
     assert report["doubts"] and report["gradients"][0]["communicated"] == 70_720
     folder = FIXTURES / "families" / "cnn.single1"
     files = ["--et-file", folder / "rank0.et.json.gz", "--kineto-file", folder / "rank0.kineto.json.gz"]
     done = call("reshard", *files, "--dp", "2", "--zero", "3", "--explain", tmp_path / "why.txt")
     assert done.returncode == 0 and b"NOT" not in done.stdout
-    assert (tmp_path / "why.txt").read_text().startswith("parameters: 23 of 32,338 elements")
+    assert (tmp_path / "why.txt").read_text().startswith("parameters: 23 with 32,338 elements")
 
 
 def _parallel() -> list[str]:
