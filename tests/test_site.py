@@ -58,7 +58,7 @@ def test_every_message_has_an_area_a_cause_and_a_remedy(texts: Any) -> None:
         area = texts.area_of(message.path)
         assert area.cause and area.remedy
     page = texts.messages_page()
-    assert "no such file" in page and "give one pair" in page
+    assert "no such file" in page and "pass one pair" in page
 
 
 def test_a_file_in_no_area_is_an_error(texts: Any) -> None:

@@ -149,4 +149,4 @@ def test_a_folder_and_a_pair_have_options_of_their_own(tmp_path: Path) -> None:
         refused = call(*words)
         assert refused.returncode == 2 and refused.stderr.count(b"\n") == 1 and message in refused.stderr.decode()
     trace_link = run("trace-link", job)
-    assert trace_link.returncode == 2 and b"link the ranks in it with `etplus link FOLDER`" in trace_link.stderr
+    assert trace_link.returncode == 2 and b"link the ranks in the folder with `etplus link FOLDER`" in trace_link.stderr
