@@ -15,10 +15,9 @@ from ...trace.kinds import DATA, FORWARD, UNKNOWN
 from ...trace.printable import shortened
 from ...trace.tables import OP
 from ...trace.trace import Trace
-from .case import Case
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
 from .proofs import quoted
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 
 # Minimum share of the makespan that the step thread waits for data; loaders with workers need 1 or 2%.
 DATA_LOADING = 0.05
@@ -47,13 +46,10 @@ def _rows_below(trace: Trace, calls: IntColumn) -> IntColumn:
     return np.concatenate([trace.calls.source[chosen], runtime])
 
 
-class DataLoading:
+class DataLoading(OfWorstRank):
     """Steps wait for data."""
 
     id = "data-loading"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls = of.trace, of.trace.calls
@@ -84,13 +80,10 @@ class DataLoading:
         )  # fmt: skip
 
 
-class HostLoop:
+class HostLoop(OfWorstRank):
     """A source line reads values of a CPU tensor one at a time."""
 
     id = "host-loop"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls, origin = of.trace, of.trace.calls, of.trace.origin
@@ -151,13 +144,10 @@ def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
     return near_enough
 
 
-class PythonOverhead:
+class PythonOverhead(OfWorstRank):
     """Python keeps the CPU busy between operators."""
 
     id = "python-overhead"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls = of.trace, of.trace.calls
@@ -184,13 +174,10 @@ class PythonOverhead:
         )  # fmt: skip
 
 
-class UnrecordedTime:
+class UnrecordedTime(OfWorstRank):
     """Most steps contain unrecorded host time: sleep, I/O or Python without PyTorch."""
 
     id = "unrecorded-host-time"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, graph = of.trace, of.case.graphs[of.number]

@@ -21,7 +21,7 @@ from .fusable import casts, fusable_chains
 from .memory_use import capacity
 from .module_paths import place_of
 from .proofs import quoted, sql, time_of_work, time_on_host
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
@@ -48,13 +48,10 @@ _DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")
 _HEADROOM = 0.3
 
 
-class LayoutConversions:
+class LayoutConversions(OfWorstRank):
     """Kernels around convolutions that convert between NCHW and NHWC."""
 
     id = "layout-conversions"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -99,13 +96,10 @@ class LayoutConversions:
         yield of.candidate(candidate, (change,), 0.7, 1.1)
 
 
-class Copies:
+class Copies(OfWorstRank):
     """Operators that copy a tensor to another layout or dtype on the same device."""
 
     id = "tensor-copies"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -164,16 +158,13 @@ def _outer_name(items: WorkItems, item: int) -> str:
     return name
 
 
-class Recomputation:
+class Recomputation(OfWorstRank):
     """Forward work that backward repeats (activation checkpointing) although memory is free.
 
     The gain assumes no recomputation; selective recomputation gains less.
     """
 
     id = "recomputation"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number

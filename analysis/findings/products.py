@@ -19,7 +19,7 @@ from ..summary import Analysis
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
@@ -181,16 +181,13 @@ def _share_text(group: ProductGroup) -> str:
     return f"{flops}{group.reached or 0:.0%} of its bound"
 
 
-class ProductDimensions:
+class ProductDimensions(OfWorstRank):
     """Slow GEMMs with dimensions that do not fill a kernel's aligned loads or tiles.
 
     The gain assumes the rate of GEMMs with good sizes (`_REACHED`).
     """
 
     id = "product-dimensions"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -278,13 +275,10 @@ def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup]) -> list[Evi
     return [time_of_work(items, text, [at for group, _ in old for at in group.items])]
 
 
-class OldKernels:
+class OldKernels(OfWorstRank):
     """Slow GEMMs with good sizes on kernels built for an older device generation."""
 
     id = "older-architecture"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
@@ -339,13 +333,10 @@ def _uses_tf32(device: Device, properties: Any) -> bool:
     return bool(nvidia and tf32 and full and tf32 >= _WORTH * full)
 
 
-class NoTensorFloat:
+class NoTensorFloat(OfWorstRank):
     """GEMMs and convolutions in full float32 on a device with TF32."""
 
     id = "float32-without-tf32"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number

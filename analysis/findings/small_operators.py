@@ -20,7 +20,7 @@ from ..summary import Analysis
 from .finding import LIKELY, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work, time_on_host
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
@@ -160,16 +160,13 @@ class _Independence:
         return bool(made)
 
 
-class SmallOperators:
+class SmallOperators(OfWorstRank):
     """A Python loop of small operators over tensors that one operator could process together.
 
     The gain is the loop's host and device time minus the time of one operator (`_LEFT`).
     """
 
     id = "small-operators"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         case, rank = of.case, of.number
