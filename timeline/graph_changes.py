@@ -64,6 +64,8 @@ def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
     """Return edges of a backward call's self time next to recomputed rows: the Python code of a checkpoint."""
     edges, phase = graph.edges, np.append(_phases(graph), -1)
     recomputed = np.append(rows & (phase[:-1] == RECOMPUTATION), False)
+    if not recomputed.any():  # most traces: what-ifs are many, and a pass over the edges is long
+        return np.empty(0, np.int64)
     touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
     around: IntColumn = np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
     return around
