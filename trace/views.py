@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
@@ -337,7 +336,7 @@ Rows = TypeVar("Rows", bound="_Rows[Any]")
 class _Rows(Suggests, Sequence[Row], Generic[Row]):
     _row: type[Row]
     _kind: str
-    _why_empty = ""
+    _sought: tuple[_Rows[Any], str] | None = None  # of an empty result of `named`: the searched rows, and the name
     guesses: ClassVar[dict[str, str]] = ROWS_GUESSES
 
     def __init__(self, trace: Trace, rows: IntColumn) -> None:
@@ -370,10 +369,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     def named(self: Rows, name: str) -> Rows:
         """Return the rows with this name; the `repr` of an empty result suggests similar names."""
         rows = self._where(name.__eq__)
-        if not len(rows):
-            names = sorted({self.trace.names[code] for code in distinct(self._codes()).tolist()})
-            near = get_close_matches(name, names, n=3)
-            rows._why_empty = f": nothing is named {name!r}" + (f", but {' and '.join(near)} are there" if near else "")
+        rows._sought = None if len(rows) else (self, name)
         return rows
 
     def matching(self: Rows, pattern: str) -> Rows:
@@ -391,7 +387,17 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     def __repr__(self) -> str:
         shown = [repr(row) for row in self[:_SHOWN]]
         more = [f"… {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
-        return "\n".join([f"{len(self):,} rows{self._why_empty}", *shown, *more])
+        return "\n".join([f"{len(self):,} rows{self._why_empty()}", *shown, *more])
+
+    def _why_empty(self) -> str:
+        if self._sought is None:
+            return ""
+        from difflib import get_close_matches  # only here: searching similar names is slow, loops call `named`
+
+        searched, name = self._sought
+        names = sorted({self.trace.names[code] for code in distinct(searched._codes()).tolist()})
+        near = get_close_matches(name, names, n=3)
+        return f": nothing is named {name!r}" + (f", but {' and '.join(near)} are there" if near else "")
 
 
 class Ops(_Rows[Op]):
