@@ -200,12 +200,6 @@ def gain_text(gain: Gain, makespan_ns: int = 0) -> str:
 def place_text(where: Where) -> str:
     """Return the known parts of the place, from line to kernel."""
     rank = None if where.rank is None else f"rank {where.rank}"
-    known = (
-        rank,
-        where.place or where.source,
-        where.module,
-        where.operator,
-        where.kernel,
-        where.phase and f"({where.phase})",
-    )
+    line, phase = where.place or where.source, where.phase and f"({where.phase})"
+    known = (rank, line, where.module, where.operator, where.kernel, phase)
     return " > ".join(text for text in known if text)

@@ -30,6 +30,7 @@ from etplus.trace.trace import Trace
 from hypothesis import settings
 
 __all__ = [
+    "CORE",
     "FIXTURES",
     "FIXTURE_PAIRS",
     "GPU_CATEGORIES",
@@ -64,6 +65,7 @@ __all__ = [
 Document = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
+CORE = ("trace", "schemas", "linker", "recording", "jobs", "converters", "timeline", "cli")
 FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
 """Traces and tools that lie beside the repository on some machines; tests that need them are skipped elsewhere."""

@@ -15,10 +15,8 @@ import numpy as np
 import orjson
 import pytest
 from etplus.trace.trace import Trace
-from support import fixture_pair
+from support import CORE, ROOT, fixture_pair
 
-ROOT = Path(__file__).parents[1]
-CORE = ("trace", "schemas", "linker", "recording", "jobs", "converters", "timeline", "cli")
 PACKAGES = (*CORE, "analysis", "report", "planning")
 MODULES = [
     ".".join(("etplus", *path.relative_to(ROOT).with_suffix("").parts))
