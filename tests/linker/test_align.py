@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import cache
 
 import numpy as np
 import pytest
@@ -14,11 +13,10 @@ from etplus.linker.match.candidate_alignments import (
     occurrences,
     unique_anchors,
 )
-from etplus.linker.shortest_edit import CallOrder, shortest_edit
+from etplus.linker.shortest_edit import CallOrder
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-
-Pairs = list[tuple[int, int]]
+from support import examples
 
 
 def calls(names: str | list[int], numbers: list[int] | None = None) -> CallOrder:
@@ -30,19 +28,6 @@ def calls(names: str | list[int], numbers: list[int] | None = None) -> CallOrder
 def fit(one: CallOrder, i: int, other: CallOrder, j: int) -> bool:
     a, b = int(one.seq[i]), int(other.seq[j])
     return bool(one.name[i] == other.name[j]) and (a == b or a < 0 or b < 0)
-
-
-def longest_common(one: CallOrder, other: CallOrder) -> int:
-    """Length of a longest common subsequence, by the textbook's recursion."""
-
-    @cache
-    def length(i: int, j: int) -> int:
-        if i == len(one) or j == len(other):
-            return 0
-        best = max(length(i + 1, j), length(i, j + 1))
-        return max(best, 1 + length(i + 1, j + 1)) if fit(one, i, other, j) else best
-
-    return length(0, 0)
 
 
 def check_pairs(one: CallOrder, other: CallOrder, i: list[int], j: list[int]) -> None:
@@ -57,61 +42,16 @@ def check(alignment: Alignment, pattern: CallOrder, text: CallOrder) -> None:
     assert alignment.matched == len(placed)
 
 
-LETTERS = st.text("abc", max_size=9)
-NUMBERS = st.lists(st.integers(-1, 2), min_size=9, max_size=9)
-
-
-@given(LETTERS, LETTERS)
-def test_a_whole_edit_script_is_shortest(one: str, other: str) -> None:
-    a, b = calls(one), calls(other)
-    i, j = shortest_edit(a, b, whole=True)
-    check_pairs(a, b, i.tolist(), j.tolist())
-    assert len(i) == longest_common(a, b)
-
-
-@given(LETTERS, LETTERS, NUMBERS, NUMBERS)
-def test_numbers_that_differ_keep_calls_apart(one: str, other: str, seq: list[int], other_seq: list[int]) -> None:
-    a, b = calls(one, seq[: len(one)]), calls(other, other_seq[: len(other)])
-    i, j = shortest_edit(a, b, whole=True)
-    check_pairs(a, b, i.tolist(), j.tolist())
-    assert len(i) == longest_common(a, b)
-
-
-@given(LETTERS, LETTERS)
-def test_an_edit_script_may_end_with_either_side(one: str, other: str) -> None:
-    """Then what it does not use of the other side costs nothing: as cheap as the best over all beginnings of it."""
-    a, b = calls(one), calls(other)
-    i, j = shortest_edit(a, b)
-    check_pairs(a, b, i.tolist(), j.tolist())
-    costs = [len(one) + m - 2 * longest_common(a, b.slice(0, m)) for m in range(len(b) + 1)]
-    costs += [n + len(other) - 2 * longest_common(a.slice(0, n), b) for n in range(len(a) + 1)]
-    least = min(costs)
-    ends = [(len(a), m) for m in range(len(b) + 1)] + [(n, len(b)) for n in range(len(a) + 1)]
-    assert any(n + m - 2 * len(i) == least for n, m in ends if not len(i) or (i[-1] < n and j[-1] < m))
-
-
-def test_an_edit_script_gives_up_on_what_has_nothing_in_common() -> None:
-    """Its work grows with the square of the differences, so that there is a bound; what was found until then stands."""
-    rng = random.Random(1)
-    same = [rng.randrange(50) for _ in range(300)]
-    one, other = calls(same + [0] * 5000), calls(same + [1] * 5000)
-    i, j = shortest_edit(one, other, whole=True)
-    assert i.tolist() == j.tolist() == list(range(300))
-
-
 @given(st.text("ab", max_size=4), st.text("ab", max_size=14))
 def test_occurrences_are_all_found(pattern: str, text: str) -> None:
     expected = [k for k in range(len(text) - len(pattern) + 1) if text[k : k + len(pattern)] == pattern]
     assert occurrences(calls(pattern).name, calls(text).name) == (expected if pattern else [])
 
 
-def test_occurrences_of_a_name_that_the_text_lacks() -> None:
-    """Such names are −1 in the pattern; the text never has one."""
-    assert occurrences(np.array([0, -1, 1]), np.array([0, 1, 0, 2, 1])) == []
-
-
-def test_occurrences_are_bounded() -> None:
+def test_occurrences_are_bounded_and_a_name_that_the_text_lacks_has_none() -> None:
     assert len(occurrences(np.zeros(3, np.int64), np.zeros(10_000, np.int64))) == 4096
+    assert occurrences(np.array([0, -1, 1]), np.array([0, 1, 0, 2, 1])) == []
+    assert [len(side) for side in unique_anchors(calls([-1, -1], [4, 5]), calls([0, 1], [4, 5]))] == [0, 0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 5)), max_size=12),
@@ -135,17 +75,6 @@ def longest_increasing(values: list[int]) -> int:
     return max(best, default=0)
 
 
-def test_a_name_that_only_one_side_has_is_no_anchor() -> None:
-    assert [len(side) for side in unique_anchors(calls([-1, -1], [4, 5]), calls([0, 1], [4, 5]))] == [0, 0]
-
-
-def test_calls_missing_on_both_sides_are_left_out() -> None:
-    """a b c d e against a c x d e: b and x have no partner."""
-    pattern, text = calls("abcde", [1, -1, 3, -1, 5]), calls("acxde", [1, 3, -1, -1, 5])
-    alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
-    assert alignment.at.tolist() == [0, -1, 1, 3, 4] and alignment.anchors == 3
-
-
 def test_either_side_may_end_first() -> None:
     pattern, text = calls("abcde"), calls("xxcdeyy")
     assert align_from(pattern, text, 2, 2).at.tolist() == [-1, -1, 2, 3, 4]
@@ -164,6 +93,7 @@ def numbered(draw: st.DrawFn) -> CallOrder:
     return calls(names, numbers)
 
 
+@examples(40)
 @given(numbered(), numbered())
 @example(calls("abba", [3, -1, -1, 4]), calls("aba", [3, -1, 4]))
 def test_no_event_is_linked_twice(pattern: CallOrder, text: CallOrder) -> None:
@@ -183,11 +113,7 @@ def embeddings(pattern: CallOrder, text: CallOrder, fixed: dict[int, int]) -> li
 
 @st.composite
 def thinned(draw: st.DrawFn) -> tuple[CallOrder, CallOrder, list[int]]:
-    """A thread, what is left of it when some calls get lost, and where that truly stands.
-
-    The numbers rise from call to call or stay, as a thread's do, or a call has none. The outermost calls that are
-    left have numbers of their own: the windows do not end in between.
-    """
+    """A thread, what is left of it when some calls get lost, and where that truly stands; both ends are numbered."""
     names = draw(st.lists(st.integers(0, 1), min_size=3, max_size=9))
     steps = draw(st.lists(st.integers(0, 2), min_size=len(names), max_size=len(names)))
     numbered = draw(st.lists(st.booleans(), min_size=len(names), max_size=len(names)))
@@ -257,17 +183,12 @@ def test_two_iterations_between_which_the_numbers_break() -> None:
 
 def test_long_threads_are_aligned_in_little_time() -> None:
     """A hundred thousand calls with a hundred missing on either side."""
-    rng = random.Random(7)
-    names, numbers = [rng.randrange(40) for _ in range(100_000)], list(range(100_000))
-    kept = sorted(set(range(100_000)) - set(rng.sample(range(100_000), 100)))
-    there = sorted(set(range(100_000)) - set(rng.sample(range(100_000), 100)))
-    whole = calls(names, [n if n % 3 == 0 else -1 for n in numbers])
+    rng, every = random.Random(7), set(range(100_000))
+    kept, there = (sorted(every - set(rng.sample(range(100_000), 100))) for _ in range(2))
+    whole = calls([rng.randrange(40) for _ in every], [n if n % 3 == 0 else -1 for n in range(100_000)])
     pattern, text = (CallOrder(whole.name[side], whole.seq[side]) for side in (kept, there))
     alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
     place = {original: k for k, original in enumerate(there)}
     truth = np.array([place.get(original, -1) for original in kept])
-    placed = alignment.at >= 0
-    assert np.count_nonzero(placed) >= 99_750
-    sure = placed & ~alignment.unsure
-    assert np.array_equal(alignment.at[sure], truth[sure])
-    assert np.count_nonzero(sure) >= 99_500
+    sure = (alignment.at >= 0) & ~alignment.unsure
+    assert np.array_equal(alignment.at[sure], truth[sure]) and np.count_nonzero(sure) >= 99_500

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_programs import PROGRAMS, SHARED_PROGRAMS, Kernel, files, kernels, program
+from compiled_programs import SHARED_PROGRAMS, Kernel, files, kernels, program
 from etplus import Trace, link, load
 from etplus.trace.errors import TraceFormatError
-from support import assert_valid, shared_trace
+from support import assert_valid, read_json, shared_trace
 
 NET = 'File "net.py", line 3, in forward\n    y = f(x)\n'
 OTHER = 'File "net.py", line 4, in forward\n    y = g(x)\n'
@@ -33,8 +33,9 @@ def calls_of(trace: Trace, found: list[Kernel]) -> list[tuple[Any, Kernel]]:
     return [(by_event[kernel.event], kernel) for kernel in found]
 
 
-@pytest.mark.parametrize("alone", [False, True])
-@pytest.mark.parametrize("name", [*PROGRAMS, *SHARED_PROGRAMS])
+@pytest.mark.parametrize(
+    ("name", "alone"), [("infer", False), ("twice", True), *((name, False) for name in SHARED_PROGRAMS)]
+)
 def test_every_kernel_has_the_stacks_that_the_file_gives_for_its_handle(name: str, alone: bool) -> None:
     path = program(name)
     if path is None:
@@ -58,18 +59,9 @@ def test_every_kernel_has_the_stacks_that_the_file_gives_for_its_handle(name: st
         for child in op.children:
             assert child.generated is op.generated and child.stack == op.stack
     assert trace.summary["compiled"]["refused"] == {}
+    known = sum(op.duration_ns for op, _ in found if op.source is not None)
+    assert known >= 0.95 * sum(op.duration_ns for op, _ in found)
     assert_valid(trace.to_dict())
-
-
-@pytest.mark.parametrize("name", [*PROGRAMS, *SHARED_PROGRAMS])
-def test_the_time_of_kernels_has_a_line(name: str) -> None:
-    path = program(name)
-    if path is None:
-        pytest.skip("real traces are not at hand")
-    trace = link(*files(path))
-    found = [op for op, _ in calls_of(trace, kernels(path))]
-    known = sum(op.duration_ns for op in found if op.source is not None)
-    assert known >= 0.95 * sum(op.duration_ns for op in found)
 
 
 @pytest.mark.parametrize("name", ["plus.json.gz", "plus.parquet"])
@@ -80,21 +72,14 @@ def test_a_file_keeps_what_is_known_of_compiled_code(name: str, tmp_path: Path) 
     assert read.generated.kernels == trace.generated.kernels
     assert np.array_equal(read.generated.row, trace.generated.row)
     assert np.array_equal(read.generated.kernel, trace.generated.kernel)
-    several = [op for op in read.ops if len(op.sources) > 1]
-    assert several and [op.sources for op in several] == [trace.ops[int(i)].sources for i in _positions(trace, several)]
-    renumbered = link(*files(program("other") or Path()), renumber=True)
+    assert any(len(op.sources) > 1 for op in read.ops)
+    assert [op.sources for op in read.ops] == [op.sources for op in trace.ops]
+
+
+def test_renumbered_operators_keep_their_generated_code() -> None:
+    trace, renumbered = (link(*files(program("other") or Path()), renumber=renumber) for renumber in (False, True))
     assert [op.generated for op in renumbered.ops] == [op.generated for op in trace.ops]
     assert_valid(renumbered.to_dict())
-
-
-def _positions(trace: Trace, ops: list[Any]) -> np.ndarray[Any, Any]:
-    return np.searchsorted(trace.ops.rows, [op.index for op in ops])
-
-
-def test_modules_of_compiled_code_are_those_around_it() -> None:
-    trace = link(*files(program("infer") or Path()))
-    modules = {op.module for op in trace.ops if op.generated is not None}
-    assert None not in modules
 
 
 def gpu_trace(*kernels: tuple[str, dict[str, Any]], op: dict[str, Any] | None = None) -> bytes:
@@ -160,24 +145,13 @@ def test_triton_kernels_say_where_their_code_is() -> None:
     assert other.kernels[0].generated is None
 
 
-@pytest.mark.parametrize(
-    ("name", "count"),
-    [("gpu-kineto/torch_compile_triton.json.gz", 4), ("gpu-kineto/triton_example.json.gz", 1)],
-)
-def test_triton_kernels_of_real_traces(name: str, count: int) -> None:
-    path = shared_trace(name)
-    from support import read_json
-
-    raw = [e for e in read_json(path)["traceEvents"] if "kernel_hash" in (e.get("args") or {})]
-    trace = load(path)
-    made = [kernel for kernel in trace.kernels if kernel.generated is not None]
-    assert sorted(kernel.generated.kernel_hash for kernel in made if kernel.generated) == sorted(
-        e["args"]["kernel_hash"] for e in raw
-    )
-    assert {kernel.generated.kernel_file for kernel in made if kernel.generated} == {
-        e["args"]["kernel_file"] for e in raw
-    }
-    assert len(made) == count and all(kernel.name == kernel.generated.name for kernel in made if kernel.generated)
+def test_triton_kernels_of_real_traces() -> None:
+    path = shared_trace("gpu-kineto/torch_compile_triton.json.gz")
+    recorded = [e["args"] for e in read_json(path)["traceEvents"] if "kernel_hash" in (e.get("args") or {})]
+    made = [(kernel.name, kernel.generated) for kernel in load(path).kernels if kernel.generated is not None]
+    assert len(made) == 4 and all(name == generated.name for name, generated in made)
+    for key in ("kernel_hash", "kernel_file"):
+        assert sorted(getattr(generated, key) for _, generated in made) == sorted(args[key] for args in recorded)
 
 
 def test_stacks_that_inductors_trace_handler_wrote_into_kernels() -> None:

@@ -12,9 +12,7 @@ from etplus.analysis.bandwidth import communication
 from etplus.analysis.breakdown import device_use
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.trace.comm_kernels import collective_of, is_comm_kernel
-from etplus.trace.dtypes import itemsize
-from support import Document, assert_valid, et_document, fixture_pair, kineto_document, read_json, shared_pair
+from support import Document, assert_valid, et_document, kineto_document, shared_pair
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ARGS: Document = {
@@ -56,32 +54,30 @@ def test_everything_from_the_kernel() -> None:
         "group_size": 4, "pg_name": "3", "pg_desc": "tp", "pg_ranks": [0, 2, 4, 6], "src_rank": None,
         "dst_rank": None, "seq": 17, "in_split": [], "out_split": [],
     }  # fmt: skip
-
-
-def test_point_to_point() -> None:
-    args = {**ARGS, "Collective name": "send", "Src Rank": 1, "Dst Rank": 0}
-    comm = comm_of(OP, args, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)")
+    comm = comm_of(OP, {**ARGS, "Collective name": "send", "Src Rank": 1, "Dst Rank": 0}, "ncclDevKernel_SendRecv(int)")
     assert (comm["collective"], comm["src_rank"], comm["dst_rank"]) == ("send", 1, 0)
-
-
-def test_splits_and_ranks_as_lists_and_as_texts() -> None:
     for write in (list, str):
-        args = {**ARGS, "In split size": write([25] * 4), "Process Group Ranks": write([0, 2])}
-        comm = comm_of(OP, args)
+        comm = comm_of(OP, {**ARGS, "In split size": write([25] * 4), "Process Group Ranks": write([0, 2])})
         assert comm["in_split"] == [25, 25, 25, 25] and comm["pg_ranks"] == [0, 2]
 
 
-CUT_OFF = {**ARGS, "Process Group Ranks": "[1, 3, ...]"}
+def test_without_arguments_the_name_of_a_communication_kernel_tells_the_collective() -> None:
+    comm = comm_of(OP, {})
+    assert comm["collective"] == "allreduce" and comm["bytes"] is None
+    assert comm_of(OP, {}, "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)")["collective"] is None
+    kernel = kernel_of(OP, {}, "void gemm<nccl_tile>()")
+    assert "comm" not in kernel and "pg_name" not in kernel
 
 
-def test_of_a_list_that_the_profiler_cut_off_the_first_rank_is_known() -> None:
+def test_ranks_of_a_group_that_are_not_all_known() -> None:
+    """The profiler cuts lists off; a group has no more ranks than its size."""
     comm = comm_of(OP, CUT_OFF)
     assert comm["pg_ranks"] is None and comm["pg_first_rank"] == 1
     assert "pg_first_rank" not in comm_of(OP, ARGS)
-
-
-def test_a_group_has_no_more_ranks_than_its_size() -> None:
     assert comm_of(OP, {**ARGS, "Process Group Ranks": "[0, 1, 2, 3, 4]"})["pg_ranks"] is None
+
+
+CUT_OFF = {**ARGS, "Process Group Ranks": "[1, 3, ...]"}
 
 
 @pytest.mark.parametrize(
@@ -103,31 +99,6 @@ def test_arguments_of_unexpected_types_cost_only_themselves() -> None:
     comm = comm_of(OP, {**ARGS, "Group size": "four", "Seq": 1.5})
     assert comm["collective"] == "allreduce" and comm["in_nelems"] == 100 and comm["pg_name"] == "3"
     assert comm["group_size"] is None and comm["seq"] is None
-
-
-@pytest.mark.parametrize(
-    ("name", "collective"),
-    [
-        (NCCL, "allreduce"),
-        ("ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", "allgather"),
-        ("ncclDevKernel_ReduceScatter_Sum_f16_RING_LL(...)", "reduce_scatter"),
-        ("ncclKernel_Broadcast_RING_LL_Sum_int8_t(...)", "broadcast"),
-        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(...)", "sendrecv"),
-        ("ncclDevKernel_Reduce_Sum_f32_RING_LL(...)", "reduce"),
-        ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", None),
-    ],
-)
-def test_without_arguments_the_kernel_name_tells_the_collective(name: str, collective: str | None) -> None:
-    comm = comm_of(OP, {}, name)
-    assert comm["collective"] == collective and comm["bytes"] is None
-
-
-@pytest.mark.parametrize(
-    "name", ["void gemm<nccl_tile>()", "volta_sgemm_128x64_nn", "multi_tensor_apply", "reduce_kernel<512, 1>"]
-)
-def test_other_kernels_have_no_comm(name: str) -> None:
-    kernel = kernel_of(OP, {}, name)
-    assert "comm" not in kernel and "pg_name" not in kernel
 
 
 def record_param_comms(**attrs: Any) -> list[Document]:
@@ -169,20 +140,6 @@ def test_a_comm_node_without_inputs_tells_nothing() -> None:
     assert comm_of(nodes, {})["collective"] == "allreduce"
 
 
-def test_resnet103_has_all_of_its_kernels_arguments() -> None:
-    et, kineto = shared_pair("gpu-pairs/resnet103")
-    document = link(et, kineto).to_dict()
-    events = read_json(kineto)["traceEvents"]
-    wanted = {i for i, event in enumerate(events) if event.get("cat") == "kernel" and event["name"].startswith("nccl")}
-    found = {node["kineto_event"]: node["comm"] for node in document["nodes"] if "comm" in node}
-    assert set(found) == wanted and len(wanted) == 21
-    for index, comm in found.items():
-        args = events[index]["args"]
-        assert comm["collective"] == args["Collective name"] and comm["in_nelems"] == args["In msg nelems"]
-        assert comm["bytes"] == comm["in_nelems"] * {"Float": 4, "Byte": 1, "Long": 8, "Int": 4}[args["dtype"]]
-        assert comm["pg_ranks"] == [0, 1] and comm["group_size"] == 2
-
-
 def test_dlrm_has_them_from_record_param_comms() -> None:
     """Its Kineto trace of 2022 says nothing about collectives."""
     et, kineto = shared_pair("gpu-pairs/dlrm.rank0")
@@ -198,65 +155,22 @@ def test_dlrm_has_them_from_record_param_comms() -> None:
     assert Counter(node["comm"]["collective"] for node in found) == {"allreduce": 3, "all_to_allv": 4, "all_to_all": 1}
 
 
-def test_the_fixture() -> None:
-    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
-    document = link(et, kineto).to_dict()
-    comms = [node["comm"] for node in document["nodes"] if "comm" in node]
-    assert len(comms) == 3
-    assert all((c["collective"], c["bytes"], c["pg_ranks"]) == ("allreduce", 396, [0, 1]) for c in comms)
-
-
 @pytest.mark.parametrize(
-    ("dtype", "size"),
-    [("float", 4), ("Float", 4), ("c10::BFloat16", 2), ("BFloat16", 2), ("c10::Half", 2), ("unsigned char", 1),
-     ("long int", 8), ("long", 8), ("Long", 8), ("double", 8), ("bool", 1), ("torch.float16", 2), ("Byte", 1),
-     ("signed char", 1), ("short int", 2), ("c10::complex<float>", 8), ("c10::complex<double>", 16),
-     ("c10::Float8_e4m3fn", 1), ("Float8_e5m2", 1), ("int", 4), ("Int", 4), ("", None), (None, None), ("Tensor", None)],
+    ("operator", "kernel", "args", "communicates", "correlation"),
+    [("op", "my_ring", ARGS, True, 5), ("op", "my_ring", ARGS, True, None), ("op", "my_ring", {}, False, 5),
+     ("nccl:all_reduce", "my_ring", {}, True, 5), ("nccl:all_reduce", "my_ring", {}, False, None),
+     ("c10d::allreduce_", "void at::native::vectorized_elementwise_kernel<4, Div>", {}, False, 5),
+     ("op", "void deep_ep::internode::dispatch<false, 8>(int4*)", {}, True, 5), ("op", "gemm_fp8", {}, False, 5)],
 )  # fmt: skip
-def test_element_sizes(dtype: str | None, size: int | None) -> None:
-    assert itemsize(dtype) == size
-
-
-@pytest.mark.parametrize(
-    ("name", "collective"),
-    [("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "allreduce"),
-     ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "sendrecv"),
-     ("void ncclDevKernel_Generic_1(ncclDevKernelArgs)", None), ("hccl::all_gather", "allgather"),
-     ("void vllm::cross_device_reduce_1stage<__hip_bfloat16, 8>(vllm::RankData*)", "allreduce"),
-     ("oneccl_reduce_scatter_sum", "reduce_scatter"), ("mscclKernel_Sum_half_LL", None),
-     ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel<1>", "allreduce")],
-)  # fmt: skip
-def test_communication_kernels_by_name(name: str, collective: str | None) -> None:
-    assert is_comm_kernel(name) and collective_of(name) == collective
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["void at::native::reduce_kernel<512, 1>", "triton_poi_fused_all_reduce_wait_tensor_0", "volta_sgemm_64x64_tn",
-     "void reduce_1Block_kernel<float, 128, 7>", "dma_all", "void splitKreduce_kernel<32, 16, int>"],
-)  # fmt: skip
-def test_other_kernels_do_not_communicate(name: str) -> None:
-    assert not is_comm_kernel(name)
-
-
-@pytest.mark.parametrize(
-    ("operator", "kernel", "args", "communicates"),
-    [("op", "my_ring", ARGS, True), ("op", "my_ring", {}, False), ("nccl:all_reduce", "my_ring", {}, True),
-     ("c10d::allreduce_", "void at::native::vectorized_elementwise_kernel<4, Div>", {}, False),
-     ("op", "void deep_ep::internode::dispatch<false, 8>(int4*)", {}, True), ("op", "gemm_fp8", {}, False)],
-)  # fmt: skip
-@pytest.mark.parametrize("launch", ["recorded", "not recorded"])
 def test_evidence_precedes_the_name(
-    operator: str, kernel: str, args: Document, communicates: bool, launch: str
+    operator: str, kernel: str, args: Document, communicates: bool, correlation: int | None
 ) -> None:
-    correlation = {"correlation": 5} if launch == "recorded" else {}
+    args = args if correlation is None else {**args, "correlation": correlation}
     trace = read_trace(json.dumps(kineto_document([
         {"ph": "X", "cat": "cpu_op", "name": operator, "ts": 1, "dur": 9, "args": {}},
         {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
-        {"ph": "X", "cat": "kernel", "name": kernel, "ts": 14, "dur": 3, "args": {"stream": 7, **correlation, **args}},
+        {"ph": "X", "cat": "kernel", "name": kernel, "ts": 14, "dur": 3, "args": {"stream": 7, **args}},
     ])).encode())  # fmt: skip
-    if launch != "recorded" and ":" in operator:
-        communicates = False  # nothing but the operator says it
     assert trace.is_comm.tolist() == [communicates]
     assert trace.communicates[trace.gpu.source].tolist() == [communicates]
     (use,) = device_use(trace)

@@ -100,7 +100,7 @@ def inferred(trace: Trace) -> Pairs:
     return {(names[a], names[b]) for a, b in trace.summary["inferred_edges"]}
 
 
-@examples(60)
+@examples(25)
 @given(graphs(empty=True), st.integers(1, 2))
 def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -> None:
     assume(any(node.waits_for for node in nodes))
@@ -114,7 +114,7 @@ def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -
     assert edges(trace, "stream") == edges(plain, "stream")
 
 
-@examples(60)
+@examples(25)
 @given(graphs(empty=False))
 def test_what_is_inferred_from_times_is_a_dependency_and_marked(nodes: list[Node]) -> None:
     trace = link(None, recorded(nodes, arrows=False))
