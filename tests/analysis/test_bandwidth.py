@@ -18,7 +18,7 @@ from etplus.analysis.bandwidth import (
 from etplus.converters.open import load as read_trace
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.trace import Trace
-from traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
 
 
 def copy(name: str, ts: float, dur: float, size: int | None, device: int = 0, stream: int = 7) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load as read_trace
 from etplus.trace.intervals import intersection, union
 from etplus.trace.tables import OP
-from traces import REAL, analysis_of, kernel, kineto_of, launch, op, trace_of
+from made_traces import kernel, kineto_of, launch, op
+from traces import REAL, analysis_of, trace_of
 
 
 def sweep(events: list[tuple[int, int, int]]) -> list[tuple[int, Counter[int]]]:

@@ -12,8 +12,9 @@ from etplus.analysis.event_work import work_of_events
 from etplus.analysis.flops import bytes_moved, flops
 from etplus.converters.open import load as read_trace
 from etplus.trace.tensors import Argument, Signature, Tensor
+from made_traces import kernel, kineto_of, launch, op
 from support import run
-from traces import kernel, kineto_of, launch, op, trace_of
+from traces import trace_of
 
 DTYPES = ("float32", "float64", "float16", "int32", "int64", "bool")
 

@@ -7,7 +7,7 @@ import pytest
 from etplus.analysis.counters import Counter, counters, drawn
 from etplus.analysis.device_memory import device_memory
 from etplus.converters.open import load as read_trace
-from traces import kernel, kineto_of, launch, memory_event, op
+from made_traces import kernel, kineto_of, launch, memory_event, op
 
 
 def copies() -> list[dict]:  # type: ignore[type-arg]

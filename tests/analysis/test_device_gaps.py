@@ -13,7 +13,8 @@ from etplus.converters.open import load as read_trace
 from etplus.trace.conventions import BETWEEN
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
-from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, trace_of
+from made_traces import kernel, kineto_of, launch, op
+from traces import GPU_SHAPED, analysis_of, trace_of
 
 EVENTS = [
     op("aten::a", 0, 18), launch(1, 2, 13), launch(2, 19, 1), op("aten::b", 50, 32), launch(3, 75, 3),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from etplus.analysis.device_memory import _paired, device_memory, thinned
 from etplus.converters.open import load as read_trace
-from traces import kineto_of, memory_event, op
+from made_traces import kineto_of, memory_event, op
 
 
 def on(kind: int, number: int, ts: float, size: int, address: int, allocated: int) -> dict[str, Any]:

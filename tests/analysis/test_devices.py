@@ -11,8 +11,8 @@ from etplus.analysis.breakdown import device_use
 from etplus.analysis.devices import find_device, known_devices, read_devices, why_unknown
 from etplus.converters.open import load
 from etplus.trace.errors import TraceFormatError
+from made_traces import kernel, kineto_of
 from support import Document, assert_valid, call
-from traces import kernel, kineto_of
 
 NAMES = {
     "Tesla V100-SXM2-32GB": "V100 SXM2",

@@ -10,7 +10,8 @@ from etplus.analysis.breakdown import launched_in
 from etplus.analysis.summary import analyze
 from etplus.analysis.trace_diff import difference, json_of_difference
 from etplus.converters.open import load as read_trace
-from traces import GPU_SHAPED, REAL, analysis_of, kernel, kineto_of, launch, op, trace_of
+from made_traces import kernel, kineto_of, launch, op
+from traces import GPU_SHAPED, REAL, analysis_of, trace_of
 
 BERTS = ("gpu-kineto/h100_bert", "gpu-kineto/mi300_bert")
 

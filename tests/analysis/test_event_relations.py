@@ -7,7 +7,7 @@ from typing import Any
 from etplus.analysis.event_relations import RELATIONS, backward_of, event_of_rows, relations_of
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
-from traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
 
 
 def numbered(name: str, ts: float, dur: float, number: int, tid: int = 7) -> dict[str, Any]:

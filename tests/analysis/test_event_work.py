@@ -20,8 +20,8 @@ from etplus.converters.open import load
 from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.linker.pipeline import read_captures
 from etplus.trace.trace import Trace
+from made_traces import kernel, kineto_of, launch, op
 from support import ROOT, Document, read_json, shared_trace
-from traces import kernel, kineto_of, launch, op
 
 SERVING = {
     "sglang_decode": ("graph-capture/sglang_decode.replay", "graph-capture/sglang_decode.capture"),

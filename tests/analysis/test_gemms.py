@@ -9,7 +9,7 @@ from etplus.analysis.devices import Device
 from etplus.analysis.kernel_peaks import GemmRow, gemm_table
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
-from traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
 
 DEVICE = Device(name="D", tflops={"float32": 1, "float16": 2}, memory_gb_s=1000)
 

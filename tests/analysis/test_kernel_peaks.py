@@ -12,7 +12,7 @@ from etplus.analysis.kernel_peaks import _known_sums, against_peaks, kernel_tabl
 from etplus.converters.open import load as read_trace
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
 
 DEVICE = Device(name="D", tflops={"float32": 2}, memory_gb_s=1000)
 """2 FLOPs take a ps, and so does a byte."""

@@ -15,7 +15,7 @@ from etplus.analysis.launch_queues import (
 )
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
-from traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
 
 EVENTS = [
     op("aten::a", 0, 50), launch(1, 10, 2), launch(2, 12, 60), op("aten::b", 60, 50), launch(3, 75, 3),

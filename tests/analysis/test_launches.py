@@ -13,8 +13,9 @@ from etplus.analysis.launch_queues import idle_causes, launch_statistics, queue_
 from etplus.analysis.sequences import kernel_sequences
 from etplus.converters.open import load
 from etplus.trace.trace import Trace
+from made_traces import kernel, kineto_of, launch, op
 from support import shared_trace
-from traces import REAL, kernel, kineto_of, launch, op, trace_of
+from traces import REAL, trace_of
 
 Event = tuple[int, int, int | None, int | None]
 """Start and end of a GPU event, start and end of its launch call."""

@@ -21,8 +21,8 @@ from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.tables import MemoryEvents, device_label
 from etplus.trace.trace import Trace
+from made_traces import memory_event, op
 from support import Document, assert_valid, call, et_document, kineto_document, read_json, shared_pair, shared_trace
-from traces import memory_event, op
 
 PAIR = "cpu-pairs/tf_stack_mem"
 RECORDED = (f"{PAIR}.kineto", "gpu-kineto/h100_bert", "gpu-kineto/mi300_bert", "cuspy/h100_bert",

@@ -12,8 +12,8 @@ from etplus.converters.open import load as read_trace
 from etplus.trace.tables import ANNOTATION
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
+from made_traces import kernel, kineto_of, launch, op
 from support import gpu_traces, linked
-from traces import kernel, kineto_of, launch, op
 
 
 def region(name: str, ts: float, dur: float) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from etplus.trace.tables import ANNOTATION, OP
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import kernel, kineto_of, launch, op
 from support import run
-from traces import GPU_SHAPED, kernel, kineto_of, launch, op, trace_of
+from traces import GPU_SHAPED, trace_of
 
 TRACES = (
     "gpu-kineto/h100_bert", "gpu-kineto/mi250_minitoy", "gpu-pairs/resnet103.kineto", "gpu-pairs/dlrm.rank0.kineto",

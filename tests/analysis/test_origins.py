@@ -11,9 +11,9 @@ from etplus import link
 from etplus.analysis.origins import idle_before, phase_table, source_table
 from etplus.trace.origin import PHASES
 from etplus.trace.stacks import COMPILED, is_own_file, own_by
-from stack_events import called, frame, launched, program
+from made_traces import frame, kernel, kineto_of, launch, op, program
 from support import call, shared_trace
-from traces import REAL, kineto_of, op, trace_of
+from traces import REAL, trace_of
 
 
 def test_lines_of_a_function() -> None:
@@ -31,7 +31,7 @@ def test_totals_count_a_line_once() -> None:
     events = [
         frame("a.py(1): main", 0, 100), frame("a.py(5): again", 5, 90, "a.py:2"),
         frame("a.py(5): again", 10, 80, "a.py:6"),
-        frame("torch/x.py(1): mm", 12, 70, "a.py:6"), called("aten::mm", 15, 20), *launched("k", 1, 16, 30, 40),
+        frame("torch/x.py(1): mm", 12, 70, "a.py:6"), op("aten::mm", 15, 20), launch(1, 16), kernel("k", 1, 30, 40),
     ]  # fmt: skip
     rows = {row.line: row for row in source_table(link(None, kineto_of(events)))}
     assert {line: (row.device_self_ns, row.device_total_ns) for line, row in rows.items()} == {
@@ -98,18 +98,18 @@ def test_backward_has_line_and_module_of_forward() -> None:
     events = [
         frame("train.py(1): main", 0, 200), frame("nn.Module: Net_0", 5, 50, "train.py:3"),
         frame("net.py(7): forward", 6, 48, "torch/nn/modules/module.py:1"),
-        frame("<built-in function mm>", 8, 40, "net.py:8"), called("aten::mm", 10, 20, **number),
+        frame("<built-in function mm>", 8, 40, "net.py:8"), op("aten::mm", 10, 20, args=number),
         frame("torch/autograd/__init__.py(1): backward", 100, 90, "train.py:5"),
-        called("autograd::engine::evaluate_function: MmBackward0", 110, 50, **number),
-        called("aten::mm", 112, 20), *launched("k", 1, 113, 120, 40),
+        op("autograd::engine::evaluate_function: MmBackward0", 110, 50, args=number),
+        op("aten::mm", 112, 20), launch(1, 113), kernel("k", 1, 120, 40),
     ]  # fmt: skip
     trace = link(None, kineto_of(events))
-    kernel = trace.kernels[0]
-    assert kernel.source is not None and (kernel.source.file, kernel.source.line) == ("net.py", 8)
-    assert (kernel.module, kernel.phase) == ("Net_0", "backward")
-    assert kernel.stack[-1].startswith("torch/autograd") and kernel.op is not None
-    forward = kernel.op.forward
-    assert forward is not None and forward.start_ns == 10_000 and kernel.op.through == "sequence number"
+    event = trace.kernels[0]
+    assert event.source is not None and (event.source.file, event.source.line) == ("net.py", 8)
+    assert (event.module, event.phase) == ("Net_0", "backward")
+    assert event.stack[-1].startswith("torch/autograd") and event.op is not None
+    forward = event.op.forward
+    assert forward is not None and forward.start_ns == 10_000 and event.op.through == "sequence number"
     (row,) = (row for row in source_table(trace) if row.launches)
     assert row.backward_ns == row.device_self_ns == 40_000
 

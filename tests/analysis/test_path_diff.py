@@ -16,9 +16,10 @@ from etplus.converters.open import load
 from etplus.report.report_html import diff_html
 from etplus.trace.find_steps import family_of
 from etplus.trace.tables import ANNOTATION
+from made_traces import kernel, kineto_of, launch, op
 from pages import rows_of
 from support import read_json, run, shared_trace
-from traces import analysis_of, kernel, kineto_of, launch, op
+from traces import analysis_of
 
 EVIL = "</script><img src=x onerror=window.pwned=1>"
 

@@ -17,8 +17,8 @@ from etplus.planning.costs.bound import bound_of
 from etplus.planning.costs.measured_tasks import gpu_tasks
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
+from made_traces import kernel, kineto_of, launch, op
 from support import SHARED, gpu_traces, linked, shared_trace
-from traces import kernel, kineto_of, launch, op
 
 CLOCK_NS = 1000
 """Times of some traces are whole µs."""

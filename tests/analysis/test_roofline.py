@@ -11,8 +11,9 @@ from etplus.analysis.flops import flops
 from etplus.analysis.kernel_peaks import KernelRow, find_devices, kernel_table
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
+from made_traces import kernel, kineto_of, launch, op
 from support import Document
-from traces import REAL, kernel, kineto_of, launch, op, trace_of
+from traces import REAL, trace_of
 
 DEVICES = {
     "gpu-kineto/h100_bert": {0: "H100 SXM"},

@@ -10,8 +10,8 @@ from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.tensors import Tensor
 from etplus.trace.trace import Trace
+from made_traces import kernel, kineto_of, launch, op
 from support import FIXTURE_PAIRS, SHARED, fixture_pair
-from traces import kernel, kineto_of, launch, op
 
 TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}
 for folder, pattern in (("gpu-kineto", "*.json.gz"), ("gpu-pairs", "*.kineto.json.gz"), ("graph-capture", "*.gz")):

@@ -6,7 +6,7 @@ from typing import Any
 
 from etplus.analysis.sequences import KernelSequence, kernel_sequences
 from etplus.converters.open import load as read_trace
-from traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
 
 
 def calls(*sequences: tuple[str, str]) -> list[dict[str, Any]]:

@@ -9,9 +9,8 @@ import etplus
 import pytest
 from etplus import link
 from etplus.analysis.place_diff import line_rows
-from stack_events import frame, program
+from made_traces import frame, kineto_of, program
 from support import call
-from traces import kineto_of
 
 BEFORE = {7: ("aten::mm", 30.0), 8: ("aten::relu", 20.0), 9: ("aten::add", 10.0), 10: ("aten::mm", 30.0)}
 

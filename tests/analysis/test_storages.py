@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from etplus.analysis.storages import storages_of
 from etplus.converters.open import load as read_trace
-from traces import GPU_SHAPED, kineto_of, op, trace_of
+from made_traces import kineto_of, op
+from traces import GPU_SHAPED, trace_of
 
 
 def test_storages_last_from_their_maker_to_their_last_use() -> None:

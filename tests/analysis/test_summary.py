@@ -6,7 +6,7 @@ from etplus.analysis.devices import Device
 from etplus.analysis.summary import HostOp, analyze, host_ops, json_of
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
-from traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
 
 EVENTS = [
     op("aten::b", 0, 30, [([2], "float")]), op("aten::inner", 5, 10), op("aten::a", 40, 15, [([3], "float")]),

@@ -9,7 +9,7 @@ from etplus.analysis.place_diff import path_rows
 from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, regressions
 from etplus.converters.open import load as read_trace
-from traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
 
 
 def analyzed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Analysis:

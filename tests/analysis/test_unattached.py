@@ -22,6 +22,7 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
+from made_traces import kernel, kineto_of, launch, op
 from support import (
     GPU_CATEGORIES,
     Document,
@@ -34,7 +35,7 @@ from support import (
     read_json,
     shared_pair,
 )
-from traces import GPU_SHAPED, kernel, kineto_of, launch, op
+from traces import GPU_SHAPED
 
 PAIRS = (GPU_SHAPED, *(f"gpu-pairs/{name}" for name in ("dlrm.rank0", "dlrm.rank1", "resnet103", "linear")))
 OUTSIDE = "outside the window of the ET"

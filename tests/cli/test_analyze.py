@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
+from made_traces import kernel, launch, op
 from support import call, fixture_pair, kineto_document, run, shared_trace
-from traces import kernel, launch, op
 
 
 @pytest.fixture(scope="module")

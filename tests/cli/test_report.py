@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from command_texts import check_texts
+from made_traces import kernel, launch, op
 from support import ROOT, call, kineto_document
-from traces import kernel, launch, op
 
 GPU_SHAPED = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu.kineto.json.gz"
 

@@ -16,9 +16,10 @@ from etplus.converters.augment import ARGUMENTS, _last_recorded, augment
 from etplus.converters.open import load as read_trace
 from etplus.schemas.known_fields import KINETO_HEADER
 from etplus.trace.errors import TraceFormatError
+from made_traces import kernel, kineto_of, launch, memory_event, op
 from perfetto_ui import open_in_perfetto, why_not
 from support import PID, assert_valid, plain, shared_trace
-from traces import GPU_SHAPED, kernel, kineto_of, launch, memory_event, op, trace_of, written
+from traces import GPU_SHAPED, trace_of, written
 
 NAMES = [
     f"gpu-kineto/{name}" for name in ("h100_bert", "mi300_bert", "mi250_minitoy", "alexnet", "torch_compile_triton")

@@ -11,8 +11,8 @@ from etplus.linker.comm import CommRecord
 from etplus.linker.comm_waits import _CommCall, _in_order, _numbered
 from etplus.schemas.communications import comm_rows
 from etplus.trace.kinds import GPU, RUNTIME
-from gpu_documents import call, edges, gpu, inferred, linked, record
 from made_jobs import COMPUTE, JOBS
+from made_traces import call, edge_names, gpu, linked_events, sync
 from support import Document, assert_valid, shared_pair
 from support import linked as linked_pair
 
@@ -80,28 +80,28 @@ def launch(name: str, ts: float, correlation: int, start: float, dur: float) -> 
 
 def test_waits_without_operators_follow_the_order_of_the_thread() -> None:
     """Two collectives, two waits at the end; a wait on another thread is for neither."""
-    plain, trace = linked(
+    plain, trace = linked_events(
         *launch("a", 2, 1, 10, 50), *collective(20, 11, 61, 20),
         *launch("b", 35, 2, 62, 50), *collective(50, 41, 113, 20),
         call("cudaStreamWaitEvent", 64, 1, 31, 8), call("cudaStreamWaitEvent", 70, 1, 32), *launch("c", 80, 3, 300, 5),
         call("cudaStreamWaitEvent", 90, 1, 33), *launch("d", 100, 4, 320, 5),
     )  # fmt: skip
-    assert edges(trace, "event") == {("a", NCCL), ("b", NCCL), (NCCL, "c"), (NCCL, "d")}
+    assert edge_names(trace, "event") == {("a", NCCL), ("b", NCCL), (NCCL, "c"), (NCCL, "d")}
     order = [
         (trace.nodes.ts[a], trace.name_of(b))
         for a, b, _ in trace.edges_of("event").tolist()
         if trace.name_of(a) == NCCL
     ]
     assert [name for _, name in sorted(order)] == ["c", "d"]
-    assert inferred(plain) == 4
+    assert len(plain["etplus"]["inferred_edges"]) == 4
 
 
 def test_no_edge_against_the_measured_order() -> None:
     """A kernel that began before the collective had ended did not wait for it."""
-    plain, trace = linked(
+    plain, trace = linked_events(
         *collective(20, 11, 30, 500), call("cudaStreamWaitEvent", 70, 1, 32), *launch("c", 80, 3, 90, 5),
     )  # fmt: skip
-    assert not edges(trace, "event")
+    assert not edge_names(trace, "event")
     assert plain["etplus"]["link"]["dependencies"]["contradicted"] == {"event": 1}
 
 
@@ -109,13 +109,13 @@ def test_an_event_of_a_stream_without_work_stands_for_what_the_stream_waits_for(
     """Stream 9 waits for a kernel on stream 7 and launches nothing; an event recorded there makes stream 8 wait."""
     events = [
         *launch("a", 2, 1, 10, 50), call("cudaEventRecord", 5, 1, 2), call("cudaStreamWaitEvent", 8, 1, 3),
-        record("Stream Wait Event", 8, correlation=3, stream=9, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
+        sync("Stream Wait Event", 8, correlation=3, stream=9, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
         call("cudaEventRecord", 11, 1, 4), call("cudaStreamWaitEvent", 14, 1, 5),
-        record("Stream Wait Event", 14, correlation=5, stream=8, wait_on_stream=9, wait_on_cuda_event_record_corr_id=4),
+        sync("Stream Wait Event", 14, correlation=5, stream=8, wait_on_stream=9, wait_on_cuda_event_record_corr_id=4),
         call("cudaLaunchKernel", 20, 2, 6), gpu("b", 200, 5, 6, 8),
     ]  # fmt: skip
-    plain, trace = linked(*events)
-    assert edges(trace, "event") == {("a", "b")} and inferred(plain) == 0
+    plain, trace = linked_events(*events)
+    assert edge_names(trace, "event") == {("a", "b")} and len(plain["etplus"]["inferred_edges"]) == 0
 
 
 @pytest.mark.parametrize(

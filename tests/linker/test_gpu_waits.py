@@ -9,7 +9,7 @@ from etplus.linker import link
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.replay_graph import SYNC
 from etplus.trace.trace import Trace
-from gpu_documents import call, edges, gpu, inferred, linked, record
+from made_traces import call, edge_names, gpu, linked_events, sync
 from support import Document, kineto_document
 
 
@@ -23,24 +23,24 @@ def late_kernel(*, thread: int = 7, start: float = 213) -> list[Document]:
 
 @pytest.mark.parametrize("thread", [7, 8])
 def test_a_stream_wait_is_inferred_whatever_thread_asked_for_it(thread: int) -> None:
-    plain, document = linked(*late_kernel(thread=thread))
-    assert edges(document, "event") == {("a", "b")} and inferred(plain) == 1
+    plain, document = linked_events(*late_kernel(thread=thread))
+    assert edge_names(document, "event") == {("a", "b")} and len(plain["etplus"]["inferred_edges"]) == 1
 
 
 def test_what_ended_long_before_was_not_waited_for() -> None:
-    assert not edges(linked(*late_kernel(start=250))[1], "event")
+    assert not edge_names(linked_events(*late_kernel(start=250))[1], "event")
     events = late_kernel(start=30)
     events[1]["dur"] = 19  # a ended at 29; at 30 its launch and its stream let b start
-    assert not edges(linked(*events)[1], "event")
+    assert not edge_names(linked_events(*events)[1], "event")
 
 
 @pytest.mark.parametrize(("stream", "event", "guessed"), [(7, 2, 0), (-1, -1, 1)])
 def test_a_stream_wait_that_a_record_states_is_not_inferred(stream: int, event: int, guessed: int) -> None:
     """A record that names no event leaves the times."""
-    known = record("Stream Wait Event", 8, correlation=3, stream=9, wait_on_stream=stream,
+    known = sync("Stream Wait Event", 8, correlation=3, stream=9, wait_on_stream=stream,
                    wait_on_cuda_event_record_corr_id=event)  # fmt: skip
-    plain, document = linked(*late_kernel(), known)
-    assert edges(document, "event") == {("a", "b")} and inferred(plain) == guessed
+    plain, document = linked_events(*late_kernel(), known)
+    assert edge_names(document, "event") == {("a", "b")} and len(plain["etplus"]["inferred_edges"]) == guessed
 
 
 def waiting(name: str, returned: float) -> list[Document]:
@@ -57,15 +57,15 @@ def waiting(name: str, returned: float) -> list[Document]:
      ("cudaEventSynchronize", -2)],
 )  # fmt: skip
 def test_a_waiting_call_may_return_before_by_the_skew_of_the_clocks(name: str, early: float) -> None:
-    plain, document = linked(*waiting(name, 110 - early))
-    assert edges(document, "sync") == {("k", name)}
+    plain, document = linked_events(*waiting(name, 110 - early))
+    assert edge_names(document, "sync") == {("k", name)}
     counts = plain["etplus"]["link"]["dependencies"]
     assert counts.get("clock_skew_ns", 0) == document.clock_skew_ns == max(round(early * 1000), 0)
 
 
 def test_calls_that_returned_long_before_did_not_wait() -> None:
-    _, document = linked(*waiting("cudaEventSynchronize", 85))
-    assert not edges(document, "sync") and document.clock_skew_ns == 0
+    _, document = linked_events(*waiting("cudaEventSynchronize", 85))
+    assert not edge_names(document, "sync") and document.clock_skew_ns == 0
 
 
 def test_a_call_that_found_its_event_reached_shows_no_skew() -> None:
@@ -74,8 +74,8 @@ def test_a_call_that_found_its_event_reached_shows_no_skew() -> None:
         call("cudaLaunchKernel", 0, 2, 1), gpu("a", 10, 50, 1), call("cudaLaunchKernel", 3, 2, 2),
         gpu("b", 61, 9, 2), call("cudaEventSynchronize", 20, 42, 3),
     ]  # fmt: skip
-    _, document = linked(*events)
-    assert edges(document, "sync") == {("a", "cudaEventSynchronize")} and document.clock_skew_ns == 0
+    _, document = linked_events(*events)
+    assert edge_names(document, "sync") == {("a", "cudaEventSynchronize")} and document.clock_skew_ns == 0
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_a_call_that_found_its_event_reached_shows_no_skew() -> None:
 )
 def test_copies_that_hold_their_thread(copy: str, name: str, blocks: bool) -> None:
     """A copy 10–60 whose call returned at 62; the replay holds the call, the ET+ the one after it."""
-    _, document = linked(
+    _, document = linked_events(
         call(name, 0, 62, 1), gpu(copy, 10, 50, 1, cat="gpu_memcpy"), call("cudaLaunchKernel", 70, 5, 2),
         gpu("k", 80, 5, 2),
     )  # fmt: skip
-    assert edges(document, "sync") == ({(copy, "cudaLaunchKernel")} if blocks else set())
+    assert edge_names(document, "sync") == ({(copy, "cudaLaunchKernel")} if blocks else set())
     waits = build_graph(document)
     edge = waits.edges.take(waits.edges.kind == SYNC)
     held = [document.name_of(row) for row in waits.row[edge.target].tolist()]
@@ -105,7 +105,7 @@ def test_copies_that_hold_their_thread(copy: str, name: str, blocks: bool) -> No
 
 def two_streams(name: str, *more: Document) -> tuple[Document, Trace]:
     """a 10–30 on stream 7 and b 12–50 on stream 9, launched at 0 and 2; a call 20–60; c, launched at 70."""
-    return linked(
+    return linked_events(
         call("cudaLaunchKernel", 0, 1, 1), gpu("a", 10, 20, 1), call("cudaLaunchKernel", 2, 1, 2),
         gpu("b", 12, 38, 2, 9), call("cudaEventRecord", 5, 1, 3), call(name, 20, 40, 5),
         call("cudaLaunchKernel", 70, 5, 6), gpu("c", 80, 10, 6), *more,
@@ -141,10 +141,10 @@ def test_what_a_record_says_that_a_call_waits_for(
     name: str, kind: str, args: Document, waited_for: str, guessed: int, unresolved: int
 ) -> None:
     """What no record states is what ended last while the call waited."""
-    plain, document = two_streams(name, record(kind, 20, **args))
-    assert edges(document, "sync") == {(one, name) for one in waited_for}
+    plain, document = two_streams(name, sync(kind, 20, **args))
+    assert edge_names(document, "sync") == {(one, name) for one in waited_for}
     counts = plain["etplus"]["link"]["dependencies"]
-    assert (inferred(plain), counts["unresolved"]) == (guessed, unresolved)
+    assert (len(plain["etplus"]["inferred_edges"]), counts["unresolved"]) == (guessed, unresolved)
 
 
 def test_an_event_recorded_before_any_work_holds_nobody() -> None:
@@ -154,8 +154,8 @@ def test_an_event_recorded_before_any_work_holds_nobody() -> None:
         call("cudaEventSynchronize", 12, 30, 5),
     ]  # fmt: skip
     args = {"correlation": 5, "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
-    plain, document = linked(*early, record("Event Sync", 12, **args))
-    assert not edges(document, "sync") and plain["etplus"]["link"]["dependencies"]["unresolved"] == 1
+    plain, document = linked_events(*early, sync("Event Sync", 12, **args))
+    assert not edge_names(document, "sync") and plain["etplus"]["link"]["dependencies"]["unresolved"] == 1
 
 
 @pytest.mark.parametrize("between", [False, True])
@@ -164,15 +164,15 @@ def test_a_stream_that_waits_hands_on_what_it_waits_for(between: bool) -> None:
     args = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 2}
     last = {"wait_on_stream": 9, "wait_on_cuda_event_record_corr_id": 4}
     meanwhile = [call("cudaLaunchKernel", 10, 1, 8), gpu("w", 211, 1, 8, 9)] if between else []
-    plain, document = linked(
+    plain, document = linked_events(
         call("cudaLaunchKernel", 0, 2, 1), gpu("a", 10, 200, 1), call("cudaEventRecord", 6, 1, 2),
         call("cudaStreamWaitEvent", 8, 1, 3), *meanwhile, call("cudaEventRecord", 12, 1, 4),
         call("cudaStreamWaitEvent", 14, 1, 5), call("cudaLaunchKernel", 20, 1, 6), gpu("z", 213, 7, 6, 11),
-        call("cudaLaunchKernel", 22, 1, 7), gpu("y", 215, 9, 7, 9), record("Stream Wait Event", 8, correlation=3,
-        stream=9, **args), record("Stream Wait Event", 14, correlation=5, stream=11, **last),
+        call("cudaLaunchKernel", 22, 1, 7), gpu("y", 215, 9, 7, 9), sync("Stream Wait Event", 8, correlation=3,
+        stream=9, **args), sync("Stream Wait Event", 14, correlation=5, stream=11, **last),
     )  # fmt: skip
-    assert edges(document, "event") == ({("a", "w"), ("w", "z")} if between else {("a", "y"), ("a", "z")})
-    assert inferred(plain) == 0
+    assert edge_names(document, "event") == ({("a", "w"), ("w", "z")} if between else {("a", "y"), ("a", "z")})
+    assert len(plain["etplus"]["inferred_edges"]) == 0
 
 
 def plain_link(*events: Document) -> Trace:
@@ -201,7 +201,7 @@ def test_a_late_kernel_of_the_very_first_call(start: float, waits: bool) -> None
         call("cudaLaunchKernel", 20, 5, 4), gpu("b", start, 10, 4, 9), call("cudaLaunchKernel", 0, 5, 1),
         gpu("a", 10, 200, 1), call("cudaStreamWaitEvent", 8, 1, 3),
     )  # fmt: skip
-    assert edges(document, "event") == ({("a", "b")} if waits else set())
+    assert edge_names(document, "event") == ({("a", "b")} if waits else set())
 
 
 @pytest.mark.parametrize(("start", "waits"), [(45, False), (45.001, True)])
@@ -211,7 +211,7 @@ def test_a_kernel_is_late_by_more_than_the_usual_latency_and_five_microseconds(s
         call("cudaLaunchKernel", 0, 5, 1), gpu("a", 10, 30, 1), call("cudaStreamWaitEvent", 8, 1, 3),
         call("cudaLaunchKernel", 20, 10, 4), gpu("b", start, 10, 4, 9),
     )  # fmt: skip
-    assert edges(document, "event") == ({("a", "b")} if waits else set())
+    assert edge_names(document, "event") == ({("a", "b")} if waits else set())
 
 
 def test_a_call_waits_for_what_was_launched_before_it_and_ends_in_it() -> None:
@@ -221,7 +221,7 @@ def test_a_call_waits_for_what_was_launched_before_it_and_ends_in_it() -> None:
         gpu("a", 12, 18, 2), call("cudaStreamSynchronize", 12, 28, 3), call("cudaLaunchKernel", 14, 1, 4, 8),
         gpu("b", 32, 3, 4, 9),
     )  # fmt: skip
-    assert edges(document, "sync") == {("a", "cudaStreamSynchronize")}
+    assert edge_names(document, "sync") == {("a", "cudaStreamSynchronize")}
 
 
 @pytest.mark.parametrize(("start", "waits"), [(134, False), (134.001, True)])
@@ -233,4 +233,4 @@ def test_the_usual_latency_is_that_of_kernels_on_idle_streams(start: float, wait
         gpu("k2", 109, 11, 2), call("cudaStreamWaitEvent", 122, 1, 3), call("cudaLaunchKernel", 124, 1, 4),
         gpu("b", start, 10, 4, 9),
     )  # fmt: skip
-    assert edges(document, "event") == ({("k2", "b")} if waits else set())
+    assert edge_names(document, "event") == ({("k2", "b")} if waits else set())

@@ -13,8 +13,8 @@ from etplus import link
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.stacks import PYTHON_FRAMES, is_own_file
 from etplus.trace.trace import Trace
+from made_traces import kernel, kineto_of, launch, op
 from support import assert_valid, kineto_document, ns, read_json, shared_trace
-from traces import kernel, kineto_of, launch, op
 
 TRACES = (
     "python-stacks/mi300_nsfw", "gpu-kineto/h100_bert", "gpu-kineto/mi300_bert", "gpu-kineto/sglang_decode_graph",

@@ -24,10 +24,11 @@ from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from etplus.trace.views import DeviceEvent, Op
+from made_traces import kernel, kineto_of
 from pages import unpacked, unpacked_json
 from repeated_steps import recorded, training
 from support import FIXTURES, shared_pair
-from traces import GPU_SHAPED, kernel, kineto_of, trace_of
+from traces import GPU_SHAPED, trace_of
 
 Event = dict[str, Any]
 

@@ -11,7 +11,8 @@ from etplus.report.flame import PYTHON, RUNTIME, THREAD, flame_graph
 from etplus.trace.stacks import Stacks
 from etplus.trace.tables import MODULE
 from etplus.trace.trace import Trace
-from traces import GPU_SHAPED, kineto_of, launch, op, trace_of
+from made_traces import kineto_of, launch, op
+from traces import GPU_SHAPED, trace_of
 
 TRACES = (
     "gpu-kineto/h100_bert", "gpu-pairs/resnet103.kineto", "cpu-pairs/tf_stack_mem.kineto",

@@ -18,8 +18,9 @@ from etplus.report import timeline_lanes
 from etplus.report.report_html import rank_report, report_html
 from etplus.timeline.critical import critical_chain
 from etplus.trace.views import DeviceEvent, Op
+from made_traces import kernel, kineto_of, launch, op
 from pages import data_of, details, press, select, shown, unpacked, unpacked_json
-from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op
+from traces import GPU_SHAPED, analysis_of
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{a|b}<!--\u2028\"'&amp;${7}"
 

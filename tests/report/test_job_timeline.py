@@ -14,9 +14,9 @@ from etplus.jobs.matching import Matched
 from etplus.report.job_timeline import _collectives, job_timeline, rank_lanes
 from etplus.report.report_html import rank_report, report_html
 from etplus.trace.trace import Trace
+from made_traces import kernel, kineto_of, launch, op
 from pages import rows_of, shown
 from support import shared_trace
-from traces import kernel, kineto_of, launch, op
 
 BASE = 1_700_000_000_000_000_000
 ARRIVALS = ((100, 160, 130), (400, 420, 500), (700, 700, 710))

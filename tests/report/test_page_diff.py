@@ -9,8 +9,8 @@ from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from etplus.report.report_html import diff_html
+from made_traces import kernel, kineto_of, launch, op
 from pages import shown
-from traces import kernel, kineto_of, launch, op
 
 
 def test_the_findings_of_a_comparison_come_first(browser: Page, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from etplus.report.report_html import rank_report, report_html
 from etplus.timeline.critical import critical_chain
 from etplus.trace.kernel_names import kernel_label
 from etplus.trace.selection import part_of
+from made_traces import kernel, kineto_of, launch, op
 from pages import data_of, report_of, rows_of, shown, unpacked_json
 from test_page_tables import find, press
-from traces import analysis_of, kernel, kineto_of, launch, op
+from traces import analysis_of
 
 ROWS = 5  # of each table that are tried
 JUMPS = f"""(async () => {{

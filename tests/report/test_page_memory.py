@@ -11,9 +11,9 @@ from etplus.analysis.counters import counters, drawn
 from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load
 from etplus.report.report_html import rank_report, report_html
+from made_traces import kernel, kineto_of, launch, memory_event, op
 from pages import rows_of
 from support import shared_trace
-from traces import kernel, kineto_of, launch, memory_event, op
 
 EVIL = "</script><img src=x onerror=window.pwned=1>"
 

@@ -12,8 +12,8 @@ from browser import Page
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from etplus.report.report_html import rank_report, report_html
+from made_traces import kernel, kineto_of, launch, op
 from pages import report_of, rows_of, shown
-from traces import kernel, kineto_of, launch, op
 
 KEYS = {
     "Backspace": 8,

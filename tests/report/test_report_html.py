@@ -24,9 +24,10 @@ from etplus.report.part_report import table_of_columns
 from etplus.report.report_html import RankReport, _coverage, diff_html, rank_report, report_html
 from etplus.trace.kernel_kinds import GPU_KINDS
 from etplus.trace.kernel_names import kernel_label
+from made_traces import kernel, kineto_of, launch, op
 from pages import data_of, report_of, rows_of, shown
 from support import ROOT, run
-from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, written
+from traces import GPU_SHAPED, analysis_of, written
 
 ECHARTS_6_1_0 = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
 """SHA-256 of dist/echarts.min.js in npm's echarts 6.1.0."""

@@ -12,7 +12,8 @@ from etplus.analysis.device_memory import DeviceMemory
 from etplus.analysis.summary import Analysis, analyze
 from etplus.converters.open import load as read_trace
 from etplus.report.report_text import _holders, _memory, table_text, text_of
-from traces import analysis_of, kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op
+from traces import analysis_of
 
 
 def small() -> Analysis:

@@ -12,9 +12,10 @@ from etplus.report.timeline_lanes import timeline_of
 from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import kernel, kineto_of
 from pages import unpacked
 from support import examples
-from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, trace_of
+from traces import GPU_SHAPED, analysis_of, trace_of
 
 CALLS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 60)), max_size=60)
 

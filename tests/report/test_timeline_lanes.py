@@ -15,8 +15,8 @@ from etplus.trace.intervals import Intervals
 from etplus.trace.kernel_kinds import GPU_KINDS
 from etplus.trace.tensors import Argument, Signature, Tensor
 from etplus.trace.trace import Trace
+from made_traces import kernel, kineto_of, launch, op
 from pages import unpacked
-from traces import kernel, kineto_of, launch, op
 
 EVENTS = [
     op("aten::a", 0, 60), launch(1, 5, 2), launch(2, 10, 2), op("aten::b", 20, 30), launch(3, 30, 2),

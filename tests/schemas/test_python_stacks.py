@@ -15,9 +15,8 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.stacks import COMPILED, GRAPH_ANNOTATION, Stacks
 from hypothesis import given
 from hypothesis import strategies as st
-from stack_events import program
+from made_traces import kineto_of, program
 from support import assert_valid, call, examples, read_json
-from traces import kineto_of
 
 IDS: IntColumn = np.array([5, 7, 9])
 GOOD: dict[str, Any] = {

@@ -16,8 +16,8 @@ from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_summary import BaseError, summarize
 from etplus.trace.errors import UsageError
+from made_traces import Timeline
 from support import call, kineto_document, read_json
-from synthetic import Timeline
 
 STEPS, PER_STEP = 4, 25
 

@@ -7,7 +7,7 @@ import pytest
 from etplus.timeline.constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants, of_ranks
 from etplus.timeline.replay_graph import EVENT, HOST, LAUNCH, QUEUE, STREAM, SYNC, Edges, ReplayGraph
 from etplus.trace.errors import UsageError
-from synthetic import Timeline
+from made_traces import Timeline
 
 
 def by_hand(measured: list[int], *edges: tuple[int, int, int], ranks: int = 1, limit: int | None = None) -> ReplayGraph:

@@ -12,8 +12,8 @@ from etplus.trace.conventions import BETWEEN
 from etplus.trace.errors import UsageError
 from etplus.trace.kinds import GPU
 from etplus.trace.selection import call_between
+from made_traces import Timeline, after
 from support import linked
-from synthetic import Timeline, after
 
 
 def program() -> Timeline:

@@ -13,7 +13,7 @@ from etplus.timeline.graph_replay import replay
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_graph import LINK_KINDS, ReplayGraph
 from etplus.trace.errors import ConvertError
-from synthetic import Timeline
+from made_traces import Timeline, sync
 
 GOLDEN = Path(__file__).with_name("graphs.txt")
 """The expected lines, written by `PYTHONPATH=tests python tests/replaying/test_graph_building.py`."""
@@ -64,10 +64,11 @@ def waiting(*, stated: bool = True) -> Timeline:
     record = trace.call("cudaEventRecord", 6, 1)
     wait = trace.call("cudaStreamWaitEvent", 8, 1)
     if stated:
-        trace._add(
-            "cuda_sync", "Stream Wait Event", 8, 1, 9, pid=0, cuda_sync_kind="Stream Wait Event", stream=9,
-            device=0, correlation=wait, wait_on_stream=7, wait_on_cuda_event_record_corr_id=record,
+        told_wait = sync(
+            "Stream Wait Event", 8, stream=9, correlation=wait, wait_on_stream=7,
+            wait_on_cuda_event_record_corr_id=record,
         )  # fmt: skip
+        trace.events.append(told_wait)
     trace.launch("b", 20, 5, 213, 10, stream=9)
     trace.launch("c", 400, 5, 410, 10, stream=9)
     trace.launch("d", 500, 5, 510, 10)

@@ -15,8 +15,8 @@ from etplus.timeline.meant_rows import Within, rows_within, step_of_row
 from etplus.timeline.replay_graph import GONE, LAUNCH, STREAM, SYNC
 from etplus.timeline.whatif import WhatIf, parse_what_if
 from etplus.trace.errors import UsageError
+from made_traces import Timeline, after, ends, starts
 from support import linked, shared_trace
-from synthetic import Timeline, after, ends, starts
 
 
 def waiting() -> Timeline:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from etplus.timeline.graph_events import GraphEvents
 from etplus.timeline.replay_graph import HANDOFF, ORDER
-from synthetic import Timeline
+from made_traces import Timeline
 
 
 def program() -> Timeline:

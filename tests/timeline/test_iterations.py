@@ -25,8 +25,8 @@ from etplus.timeline.replay_graph import ReplayGraph
 from etplus.trace.errors import ConvertError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import Timeline
 from support import cpu_pairs, examples, shared_trace
-from synthetic import Timeline
 
 
 def steps(lengths: list[int], kernels: list[int] | None = None, *, named: str = "ProfilerStep#{}") -> ReplayGraph:

@@ -20,10 +20,10 @@ from etplus.timeline.replay_graph import COMM, ReplayGraph
 from etplus.trace.conventions import MAX_NS, MAX_RANKS
 from etplus.trace.errors import UsageError
 from made_jobs import JOBS
+from made_traces import Timeline, ends, starts
 from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, MESSAGE, REDUCE_SCATTER
 from simulator import Network as Told
 from support import linked
-from synthetic import Timeline, ends, starts
 
 BANDWIDTHS = (250.0, 25.0, 2.5, 0.25)
 BYTES = 1 << 20

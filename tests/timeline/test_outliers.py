@@ -17,8 +17,8 @@ from etplus.timeline.replay_graph import ReplayGraph
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import Timeline
 from support import call, fixture_pair, kineto_document, read_json, shared_trace
-from synthetic import Timeline
 
 WARM_UP = [183, 100, 101, 99, 100]
 """The first of five iterations loads libraries."""

@@ -18,8 +18,8 @@ from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import DURATION, ReplayGraph
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from made_traces import Timeline, after
 from support import FIXTURE_PAIRS, examples, fixture_pair
-from synthetic import Timeline, after
 
 FEW = examples(40)
 STEPS = st.lists(

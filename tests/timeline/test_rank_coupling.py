@@ -14,7 +14,7 @@ from etplus.timeline.graph_replay import replay
 from etplus.timeline.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks
 from etplus.timeline.replay_graph import COMM, DURATION, HANDOFF, HOST, LINK_KINDS, Edges, ReplayGraph
 from etplus.trace.errors import UsageError
-from synthetic import Timeline
+from made_traces import Timeline
 
 
 def rank(number: int, launch: float, start: float, dur: float, ranks: int = 2, **more: Any) -> Timeline:

@@ -15,8 +15,8 @@ from etplus.timeline.rank_coupling import find_rendezvous, join_ranks
 from etplus.timeline.replay_graph import LINK_KINDS, ReplayGraph
 from etplus.timeline.replay_summary import Summary, summarize
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
+from made_traces import after
 from support import gpu_traces, linked, shared_trace
-from synthetic import after
 
 PAIRS = ("resnet103", "linear", "dlrm.rank0", "dlrm.rank1", "dlrm.rank2", "dlrm.rank3", "simple_add")
 ALONE = ("h100_bert", "mi300_bert", "mi210_gpu_only", "torch_compile_triton")

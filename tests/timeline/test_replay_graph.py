@@ -27,7 +27,7 @@ from etplus.trace.conventions import MAX_NS
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import Timeline, after
+from made_traces import Timeline, after
 
 
 def edges(*pairs: tuple[int, int, int], kind: int = HOST) -> Edges:

@@ -10,7 +10,7 @@ from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_summary import BaseError, exposed_ns, start_error_ns, summarize
 from etplus.timeline.replay_text import render_full
 from etplus.trace.errors import UsageError
-from synthetic import Timeline, after
+from made_traces import Timeline, after
 from test_critical import program
 from test_graph_building import rank, stalled
 

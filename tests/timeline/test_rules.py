@@ -14,7 +14,7 @@ from etplus.timeline.replay_graph import QUEUE
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from synthetic import Timeline, after, ends, starts
+from made_traces import Timeline, after, ends, starts, sync
 
 
 def test_host_work_between_calls_is_kept_and_scales() -> None:
@@ -86,10 +86,11 @@ def waiting_streams(*, told: bool) -> Timeline:
     record = trace.call("cudaEventRecord", 6, 1)
     wait = trace.call("cudaStreamWaitEvent", 8, 1)
     if told:
-        trace._add(
-            "cuda_sync", "Stream Wait Event", 8, 1, 9, pid=0, cuda_sync_kind="Stream Wait Event", stream=9,
-            device=0, correlation=wait, wait_on_stream=7, wait_on_cuda_event_record_corr_id=record,
+        told_wait = sync(
+            "Stream Wait Event", 8, stream=9, correlation=wait, wait_on_stream=7,
+            wait_on_cuda_event_record_corr_id=record,
         )  # fmt: skip
+        trace.events.append(told_wait)
     trace.launch("b", 20, 5, 213, 10, stream=9)
     trace.launch("c", 400, 5, 410, 10, stream=9)
     trace.launch("d", 500, 5, 510, 10)

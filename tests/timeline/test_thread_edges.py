@@ -14,8 +14,8 @@ from etplus.trace.host_waits import LONG_PAUSE_NS
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import Timeline
 from support import examples
-from synthetic import Timeline
 
 FEW = examples(40)
 Shown = list[tuple[str, str, float, str]]

@@ -20,8 +20,8 @@ from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import Timeline, after, starts
 from support import et_document, kineto_document, shared_pair
-from synthetic import Timeline, after, starts
 
 
 def test_a_handoff_never_runs_backward() -> None:

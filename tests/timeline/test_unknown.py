@@ -15,8 +15,8 @@ from etplus.timeline.iterations import predict_iteration
 from etplus.timeline.replay_graph import UNKNOWN, ReplayGraph
 from etplus.timeline.replay_summary import summarize
 from etplus.trace.kinds import GPU
+from made_traces import Timeline, after
 from support import call, kineto_document
-from synthetic import Timeline, after
 
 STEPS, LAUNCHES = 20, 5
 LATENCY, GAP, RETURN = 7, 1, 3

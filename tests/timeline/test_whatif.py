@@ -26,7 +26,7 @@ from etplus.timeline.replay_graph import (
 )
 from etplus.timeline.whatif import WhatIf, apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
-from synthetic import Timeline, after, starts
+from made_traces import Timeline, after, starts
 
 
 def program() -> Timeline:

@@ -11,8 +11,8 @@ from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import HOST
 from etplus.timeline.untraced import recording_costs, without_recording
 from etplus.trace.trace import Trace
+from made_traces import Timeline
 from support import linked, shared_trace
-from synthetic import Timeline
 
 
 def found(trace: Trace) -> Findings:

@@ -15,8 +15,8 @@ from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.model_file import FittedModel, read_model
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
+from made_traces import Timeline
 from support import call, shared_pair, shared_trace
-from synthetic import Timeline
 
 CLOSE = 0.25
 

@@ -18,7 +18,7 @@ from etplus.timeline.replay_graph import DURATION, HOST, ReplayGraph
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.trace import Trace
-from synthetic import Timeline
+from made_traces import Timeline
 
 
 def steps(lengths: list[int], kernels: list[int] | None = None, *, named: str = "ProfilerStep#{}") -> Timeline:

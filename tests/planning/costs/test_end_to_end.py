@@ -18,8 +18,8 @@ from etplus.planning.costs.model_file import FittedModel, read_model, write_mode
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
+from made_traces import Timeline
 from support import call, linked, run, shared_trace
-from synthetic import Timeline
 
 GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
 

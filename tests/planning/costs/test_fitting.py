@@ -26,7 +26,7 @@ from etplus.planning.costs.task import Task
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.iterations import Percentiles
 from etplus.trace.errors import TraceFormatError, UsageError
-from synthetic import Timeline
+from made_traces import Timeline
 
 
 def steps(lengths: list[int], kernels: list[int] | None = None) -> Timeline:

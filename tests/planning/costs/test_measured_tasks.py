@@ -18,8 +18,8 @@ from etplus.planning.costs.measured_tasks import (
 from etplus.planning.costs.task import Task
 from etplus.trace.index import CallIndex
 from etplus.trace.trace import Trace
+from made_traces import Timeline
 from support import linked
-from synthetic import Timeline
 
 HERE = Device(name="here", tflops={"float32": 1}, memory_gb_s=100)
 

@@ -13,8 +13,8 @@ from etplus.planning.costs.pricing import Pricing, drawn_in, half_width, interva
 from etplus.planning.costs.task import Task
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
+from made_traces import Timeline
 from msgspec.structs import replace
-from synthetic import Timeline
 
 DEVICE = Device(name="d", tflops={"float32": 1, "float16": 4}, memory_gb_s=100)
 

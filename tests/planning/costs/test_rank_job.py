@@ -28,8 +28,8 @@ from etplus.timeline.replay_graph import DURATION
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
+from made_traces import Timeline
 from support import linked
-from synthetic import Timeline
 
 
 def steps(lengths: list[int], kernels: list[int] | None = None) -> Trace:

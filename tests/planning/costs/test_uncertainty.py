@@ -27,8 +27,8 @@ from etplus.timeline.replay_text import render_full
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
+from made_traces import Timeline
 from support import call, fixture_pair, linked, shared_pair, shared_trace
-from synthetic import Timeline
 
 GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
 

@@ -41,9 +41,9 @@ from etplus.trace.tensors import Tensor
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import Timeline
 from msgspec.structs import replace
 from support import examples, gpu_traces, shared_pair, shared_trace
-from synthetic import Timeline
 
 SMALL = Device(name="small", tflops={"float32": 10, "float16": 80}, memory_gb_s=500, multiprocessors=50)
 LARGE = Device(name="large", tflops={"float32": 40, "float16": 400}, memory_gb_s=2000, multiprocessors=100)

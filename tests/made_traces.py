@@ -1,0 +1,158 @@
+"""The builder of made traces: events at given times (µs), and what linking and replay make of them.
+
+trace_bytes = kineto_of([op("aten::mm", 0, 10), launch(1, 2), kernel("gemm", 1, ts=5, dur=20)])
+
+made = Timeline()
+made.op("aten::mm", 0, 10)
+made.launch("gemm", 2, 1, start=5, length=20)
+made.graph()                                         # of the linked trace
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from etplus.linker import link
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import Replay, replay
+from etplus.timeline.replay_graph import ReplayGraph
+from etplus.timeline.whatif import apply_what_ifs, parse_what_if
+from etplus.trace.trace import Trace
+from support import Document, assert_valid, kineto_document
+
+
+def event(cat: str, name: str, ts: float, dur: float, args: Document | None = None, **track: Any) -> Document:
+    """A Kineto event; `kineto_document` puts it on the usual thread unless `track` has pid and tid."""
+    return {"ph": "X", "cat": cat, "name": name, **track, "ts": ts, "dur": dur, "args": args or {}}
+
+
+def op(
+    name: str, ts: float, dur: float, inputs: Sequence[tuple[list[Any], str]] = (), args: Document | None = None,
+    **more: Any,
+) -> Document:  # fmt: skip
+    """A CPU op, with (shape, type) of its inputs if there are any."""
+    shapes = {"Input Dims": [s for s, _ in inputs], "Input type": [t for _, t in inputs]} if inputs else {}
+    return event("cpu_op", name, ts, dur, shapes | (args or {})) | more
+
+
+def call(name: str, ts: float, dur: float, correlation: int, tid: int = 7) -> Document:
+    return event("cuda_runtime", name, ts, dur, {"correlation": correlation}, tid=tid)
+
+
+def launch(correlation: int, ts: float, dur: float = 1, name: str = "cudaLaunchKernel") -> Document:
+    return call(name, ts, dur, correlation)
+
+
+def gpu(
+    name: str, ts: float, dur: float, correlation: int, stream: int = 7, cat: str = "kernel", device: int = 0
+) -> Document:
+    args = {"correlation": correlation, "stream": stream, "device": device}
+    return event(cat, name, ts, dur, args, pid=device, tid=stream)
+
+
+def kernel(name: str, correlation: int, ts: float, dur: float, stream: int = 7, device: int = 0) -> Document:
+    return gpu(name, ts, dur, correlation, stream, device=device)
+
+
+def memory_event(ts: float, size: int, address: int, allocated: int, **more: Any) -> Document:
+    args = {"Bytes": size, "Addr": address, "Total Allocated": allocated, "Total Reserved": 1 << 20,
+            "Device Type": 1, "Device Id": 0, **more}  # fmt: skip
+    return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": ts, "args": args}
+
+
+def frame(name: str, ts: float, dur: float, called_from: str = "", **more: Any) -> Document:
+    """A call of a Python function; `called_from` is a line such as "train.py:7" as PyTorch 2.14 records it."""
+    args = {"Python id": 1, "Python parent id": None} | ({"CallFrom": called_from} if called_from else {})
+    return event("python_function", name, ts, dur, args) | more
+
+
+def program(lines: dict[int, tuple[str, float]], *, file: str = "train.py", first: int = 3) -> list[Document]:
+    """A function whose lines (number: operator, µs of its kernel) each call one operator, which launches a kernel."""
+    events = [frame(f"{file}({first}): step", 0, 100 * len(lines) + 10)]
+    for at, (line, (name, dur)) in enumerate(lines.items()):
+        ts = 100 * at + 1
+        events += [frame(f"<built-in function {name}>", ts, 90, f"{file}:{line}"), op(name, ts + 5, 50)]
+        events += [launch(at + 1, ts + 10), kernel("k", at + 1, ts + 20, dur)]
+    return events
+
+
+def kineto_of(
+    events: list[Document], device: str = "NVIDIA H100 80GB HBM3", properties: Document | None = None, **header: Any
+) -> bytes:
+    """The text of a Kineto trace of these events, on a device of this name or of these properties."""
+    listed = [{"id": 0, **(properties or {"name": device, "totalGlobalMem": 85 * 10**9})}]
+    return json.dumps(kineto_document(events, deviceProperties=listed, **header)).encode()
+
+
+class Timeline:
+    """Gathers events; `document` links them without an ET and holds the ET+ against the schema."""
+
+    def __init__(self, **header: Any) -> None:
+        self.events: list[Document] = []
+        self.header = header
+        self.correlation = 0
+
+    def op(self, name: str, ts: float, dur: float, tid: int = 7, category: str = "cpu_op") -> None:
+        self.events.append(event(category, name, ts, dur, tid=tid))
+
+    def call(self, name: str, ts: float, dur: float, tid: int = 7, **args: Any) -> int:
+        """A runtime call; its correlation."""
+        self.correlation += 1
+        made = call(name, ts, dur, self.correlation, tid)
+        self.events.append({**made, "args": made["args"] | args})
+        return self.correlation
+
+    def gpu(
+        self, name: str, ts: float, dur: float, correlation: int, stream: int = 7, category: str = "kernel", **args: Any
+    ) -> None:
+        made = gpu(name, ts, dur, correlation, stream, category)
+        self.events.append({**made, "args": made["args"] | args})
+
+    def launch(self, name: str, ts: float, dur: float, start: float, length: float, stream: int = 7) -> None:
+        """A launching call and its kernel."""
+        self.gpu(name, start, length, self.call("cudaLaunchKernel", ts, dur), stream)
+
+    def document(self) -> Trace:
+        document = link(None, orjson.dumps(kineto_document(self.events, **self.header)))
+        assert_valid(document.to_dict())
+        return document
+
+    def graph(self) -> ReplayGraph:
+        return build_graph(self.document())
+
+
+def after(graph: ReplayGraph, *what_ifs: str) -> Replay:
+    """The replay of a graph with changes."""
+    constants = fit_constants(graph)
+    return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants), constants)
+
+
+def starts(result: Replay) -> dict[str, float]:
+    """Start in µs by name, of names that occur once or the last one of a name."""
+    document = result.graph.trace
+    return {document.name_of(row): ns / 1000 for row, ns in enumerate(result.start.tolist()) if ns >= 0}
+
+
+def ends(result: Replay) -> dict[str, float]:
+    document = result.graph.trace
+    return {document.name_of(row): ns / 1000 for row, ns in enumerate(result.end.tolist()) if ns >= 0}
+
+
+def sync(kind: str, ts: float, **args: Any) -> Document:
+    """What the profiler's `cuda_sync` says of a wait."""
+    return event("cuda_sync", kind, ts, 1, {"cuda_sync_kind": kind, "device": 0, **args}, pid=0, tid=7)
+
+
+def linked_events(*events: Document) -> tuple[Document, Trace]:
+    """The ET+ of events beside one operator, as a document and as a trace."""
+    trace = link(None, orjson.dumps(kineto_document([op("op", 0, 1), *events])))
+    assert_valid(trace.to_dict())
+    return trace.to_dict(), trace
+
+
+def edge_names(trace: Trace, kind: str) -> set[tuple[str, str]]:
+    return {(trace.name_of(a), trace.name_of(b)) for a, b, _ in trace.edges_of(kind).tolist()}
