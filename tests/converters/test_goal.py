@@ -47,7 +47,7 @@ def replayed_ns(traces: list[Trace], network: Network | None = None) -> int:
     return int(done.time.max())
 
 
-@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "demo/train_cpu", "pairs/two_threads"])
+@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "pairs/two_threads"])
 def test_one_rank_takes_as_long_as_replayed(name: str) -> None:
     """To the ns, but for events of one stream that overlap: threads and streams are sequences."""
     trace = linked(name)
@@ -55,24 +55,24 @@ def test_one_rank_takes_as_long_as_replayed(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpu-pairs/resnet103", DLRM[0], "gpu-kineto/alexnet"])
+@pytest.mark.parametrize("name", [DLRM[0], "gpu-kineto/alexnet"])
 def test_one_real_rank_takes_as_long_as_replayed(name: str) -> None:
     trace = document_of(name) if name.startswith("gpu-pairs") else link(None, shared_trace(f"{name}.json.gz"))
     assert end_ns(schedule([trace]), LogGP(0, 0, 0, 0)) == pytest.approx(replayed_ns([trace]), rel=1e-3)
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", ["fsdp", "pipeline", "moe"])
 def test_a_made_job_answers_the_network_as_the_replay_does(name: str, tmp_path: Path) -> None:
     traces = [link(*pair) for pair in JOBS[name].write(tmp_path)]
     algorithm: Literal["ring", "direct"] = "direct" if name == "moe" else "ring"
     ranks = schedule(traces, algorithm)
-    for bandwidth, latency_ns in NETWORKS[:3]:
+    for bandwidth, latency_ns in NETWORKS[::2]:
         ended = end_ns(ranks, LogGP(latency_ns, 0, 0, 1 / bandwidth))
         assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", ["parallel/block.tp2", "parallel/block.fsdp2", "network/tp/unlimited", "dlrm"])
+@pytest.mark.parametrize("job", ["parallel/block.fsdp2", "dlrm"])
 def test_a_recorded_job_answers_the_network_as_the_replay_does(job: str) -> None:
     """A late rank finds the first steps of a ring done by the others, which the replay does not see: at the latency of
     100 µs that is over 1%."""
@@ -84,20 +84,18 @@ def test_a_recorded_job_answers_the_network_as_the_replay_does(job: str) -> None
         assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "direct"])
-def test_every_send_has_a_receive(algorithm: str, tmp_path: Path) -> None:
+def test_every_send_has_a_receive(tmp_path: Path) -> None:
     traces = [link(*pair) for pair in JOBS["ddp"].write(tmp_path)]
-    done = convert(traces, tmp_path / "job.goal", algorithm=algorithm)
+    done = convert(traces, tmp_path / "job.goal", algorithm="direct")
     ranks = parse_goal((tmp_path / "job.goal").read_text())
     assert done.nodes == sum(len(rank.operations) for rank in ranks)
-    sides = {"send": Counter[tuple[int, int, int, int]](), "recv": Counter[tuple[int, int, int, int]]()}
+    sends, receives = Counter[tuple[int, int, int, int]](), Counter[tuple[int, int, int, int]]()
     for number, rank in enumerate(ranks):
         for what in rank.operations.values():
-            if what.kind != "calc":
-                ends = (number, what.peer) if what.kind == "send" else (what.peer, number)
-                sides[what.kind][(*ends, what.tag, what.amount)] += 1
-    assert sides["send"] == sides["recv"] and sides["send"].total() > 0
-    assert max(sides["send"].values()) == 1, "a tag names one message"
+            sends[number, what.peer, what.tag, what.amount] += what.kind == "send"
+            receives[what.peer, number, what.tag, what.amount] += what.kind == "recv"
+    assert +sends == +receives and sends.total() > 0
+    assert max(sends.values()) == 1, "a tag names one message"
 
 
 def test_bytes_of_a_ring(tmp_path: Path) -> None:
