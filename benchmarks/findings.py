@@ -3,7 +3,7 @@
     python benchmarks/findings.py [--traces FOLDER] [--gains FOLDER]... [PAIR…]
 
 There are three kinds of pairs. The gains of steps recorded on a CPU (`fixtures/findings`) were measured without the
-profiler. The gains of generated GPU steps (`tests/made_gpu_steps.py`) and generated jobs (`tests/made_job_pairs.py`)
+profiler. The gains of generated GPU steps (`tests/made_steps.py`) and generated jobs (`tests/made_job_pairs.py`)
 follow from their construction. For each pair, the benchmark checks that the expected finding is present before the
 change and absent after the change, that its gain has the right sign, that the gain is within 30% of the measured gain,
 and that its interval contains the measured gain. Gains are shares of the time before the change, because a recorded
@@ -33,8 +33,8 @@ from etplus.trace.errors import EtplusError
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from made_gpu_steps import GPU_PAIRS, well_tuned  # noqa: E402
 from made_job_pairs import JOB_PAIRS, NETWORK, tuned_job  # noqa: E402
+from made_steps import GPU_PAIRS, played, well_tuned  # noqa: E402
 
 RECORDED = ROOT / "fixtures" / "findings"
 # Largest accepted relative error of a gain.
@@ -58,14 +58,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "launch_bound": ("launch-bound",),
     "item_each_step": ("synchronizing-calls",),
     "late_start": ("late-start",),
-    "eager_attention": ("eager-attention",),
-    "elementwise_chain": ("elementwise-chains",),
-    "odd_products": ("product-dimensions",),
     "pageable_copies": ("pageable-copies",),
-    "malloc_in_step": ("allocator-calls",),
-    "slow_bandwidth": ("slower-than-like-work",),
-    "layout_changes": ("layout-conversions",),
-    "float32_products": ("float32-without-tf32",),
     "exposed_reduce": ("exposed-communication",),
     "small_messages": ("small-messages",),
     "straggler": ("straggler",),
@@ -183,9 +176,9 @@ def _recorded(folder: Path, when: str) -> Findings:
 
 
 def gpu_truth(name: str) -> Truth:
-    machines = [GPU_PAIRS[name].played(after=after) for after in (False, True)]
-    before, after = (find_findings(Case([link(None, orjson.dumps(one.document()))])) for one in machines)
-    return Truth(name, before, after, 1 - machines[1].makespan_ns / machines[0].makespan_ns)
+    machines = [played(GPU_PAIRS[name], after=after) for after in (False, True)]
+    before, after = (find_findings(Case([one.trace()])) for one in machines)
+    return Truth(name, before, after, 1 - machines[1].span_ns / machines[0].span_ns)
 
 
 def job_truth(name: str) -> Truth:
@@ -210,7 +203,7 @@ def scores(names: Sequence[str] = ()) -> list[Score]:
 
 
 def tuned() -> Findings:
-    return find_findings(Case([link(None, orjson.dumps(well_tuned().document()))]))
+    return find_findings(Case([well_tuned().trace()]))
 
 
 def tuned_ranks() -> Findings:

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 from support import SHARED
 
-__all__ = ["RankRun", "SetRun", "config_runs", "formula_alone", "run_astra", "run_config"]
-
 RUNNER = SHARED / "tools" / "astra-sim" / "run_astra.sh"
 _ROW = re.compile(r"^\d+\t(\d+)\t(\d+)\t(\d+)\t(\S+)\t(\S+)\t(\S+)$", re.MULTILINE)
 _BYTES_OF_A_GB = 2**30

@@ -11,11 +11,6 @@ import orjson
 from etplus.schemas.text.recover import LOSS_KINDS, Recovered, recover
 from support import FIXTURE_PAIRS, fixture_pair, plain
 
-__all__ = [
-    "KEY", "RECORD", "SOUND", "check_three", "document", "event", "fixture", "kinds", "node", "records", "recovered",
-    "spans", "three",
-]  # fmt: skip
-
 KEY = {"et": "nodes", "kineto": "traceEvents"}
 SOUND = [(name, kind) for name in FIXTURE_PAIRS for kind in KEY]
 _decode_one = json.JSONDecoder().raw_decode

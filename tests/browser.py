@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Page", "chromium", "open_page"]
-
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _TIMEOUT_S = 90
 _BLOCK = 1 << 16

@@ -8,8 +8,6 @@ from typing import Any
 
 from support import kineto_document
 
-__all__ = ["Launch", "capture_events", "encode", "replay_events"]
-
 Launch = tuple[str, str]
 """Name of the kernel, name of the operator that launches it."""
 _Events = list[dict[str, Any]]

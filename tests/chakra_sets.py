@@ -15,24 +15,6 @@ from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.encode import delimited
 
-__all__ = [
-    "COLLECTIVES",
-    "MB",
-    "Ranks",
-    "collective",
-    "compute",
-    "data_parallel",
-    "message",
-    "model_parallel",
-    "pipeline",
-    "ring_all_gather",
-    "roofline",
-    "single_collective",
-    "symbolic",
-    "tree",
-    "write_set",
-]
-
 Ranks = Sequence[Sequence[pb.Node]]
 MB = 1 << 20
 COLLECTIVES = {

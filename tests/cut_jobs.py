@@ -9,8 +9,6 @@ from typing import Any
 
 from support import read_json, shared_job
 
-__all__ = ["COLLECTIVE", "cut_before", "write_cut_job"]
-
 COLLECTIVE = "gloo:"
 """How names of the nodes begin that are collectives of the host."""
 

@@ -14,11 +14,6 @@ from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 from support import Document, linked
 
-__all__ = [
-    "DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime", "step_by_hand",
-    "write_alone",
-]  # fmt: skip
-
 DLRM = tuple(f"gpu-pairs/dlrm.rank{rank}" for rank in range(4))
 PAIRS = (
     "demo/train_cpu",

@@ -16,8 +16,6 @@ from etplus.trace.trace import Trace
 from hypothesis import strategies as st
 from support import PID, Document, et_document, kineto_document
 
-__all__ = ["Op", "Pair", "Recipe", "Window", "Worker", "links_of", "recipes", "record"]
-
 _PARTS = 8
 """Windows begin and end at eighths of an iteration."""
 _TICK_NS = 1000

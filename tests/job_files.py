@@ -13,8 +13,6 @@ from pathlib import Path
 from etplus.trace.trace import Trace
 from support import fixture_pair, plain
 
-__all__ = ["die_at", "outputs", "slow_digest", "wait_with_a_file", "write_job"]
-
 _INFO = re.compile(rb'("distributedInfo":\{"backend":"nccl","rank":)\d+(,"world_size":)\d+(.*?"ranks":)\[[0-9, ]*\]')
 
 

@@ -14,8 +14,6 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["GoalRank", "LogGP", "Operation", "parse_goal", "run_goal"]
-
 _LINE = re.compile(
     r"l(\d+): (?:calc (\d+) cpu (\d+)|(send|recv) (\d+)b (?:to|from) (\d+) tag (\d+)(?: cpu (\d+))?)"
     r"|l(\d+) (i?requires) l(\d+)"

@@ -14,8 +14,6 @@ from typing import Any, ClassVar
 from made_jobs import Job, Play, Rank, Ready, Tensor, sides, trace_event
 from simulator import ALL_GATHER, ALL_REDUCE, MESSAGE
 
-__all__ = ["HOST_JOBS"]
-
 _BACKEND = 300
 """Thread of the backend."""
 _LATE = 50_000

@@ -16,8 +16,6 @@ from functools import partial
 from made_jobs import AUTOGRAD, Job, Play, Rank
 from simulator import ALL_REDUCE, Network
 
-__all__ = ["JOB_PAIRS", "NETWORK", "JobPair"]
-
 NETWORK = Network(bandwidth=50, latency=8_000)
 """50 GB/s and 8 µs a step of the ring."""
 _LAYERS, _STEPS, _FORWARD, _BACKWARD = 8, 3, 300_000, 600_000

@@ -22,8 +22,6 @@ import orjson
 from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, MESSAGE, REDUCE_SCATTER, Network
 from support import Document, et_document, kineto_document, recorded_with
 
-__all__ = ["JOBS", "RECORDED", "Job", "Play", "Rank", "Ready", "Work", "sides", "trace_event"]
-
 RECORDED = Network(bandwidth=1e6, latency=100)
 """What the traces are recorded on: a transfer takes about a microsecond."""
 

@@ -11,8 +11,6 @@ from etplus.linker.join import Join
 from etplus.schemas.kineto.kineto_calls import CpuCalls
 from support import Document, et_document, kineto_document
 
-__all__ = ["PAIR_ET", "PAIR_KINETO", "a_join"]
-
 
 class _Table(SimpleNamespace):
     def __len__(self) -> int:

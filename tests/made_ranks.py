@@ -39,9 +39,6 @@ US = 1000
 _GROUPS = "## process_group:init ##"
 
 
-__all__ = ["JobTruth", "make_exchanges", "make_job"]
-
-
 @dataclass(frozen=True)
 class JobTruth:
     """What is known of a made job.

@@ -12,8 +12,6 @@ from etplus.trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.trace import Trace
 
-__all__ = ["ALL_REDUCE", "launches", "made_trace"]
-
 ALL_REDUCE = Comm(collective="allreduce", bytes=64)
 _ROOT = "[pytorch|profiler|execution_trace|process]"
 _CALLS = (

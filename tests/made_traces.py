@@ -11,7 +11,9 @@ made.graph()                                         # of the linked trace
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import orjson
@@ -156,3 +158,146 @@ def linked_events(*events: Document) -> tuple[Document, Trace]:
 
 def edge_names(trace: Trace, kind: str) -> set[tuple[str, str]]:
     return {(trace.name_of(a), trace.name_of(b)) for a, b, _ in trace.edges_of(kind).tolist()}
+
+
+Shape = tuple[int, ...]
+H100: Document = {
+    "id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "computeMajor": 9, "computeMinor": 0,
+    "warpSize": 32, "numSms": 132, "maxThreadsPerBlock": 1024,
+}  # fmt: skip
+FLOPS, TF32, FLOAT32, BANDWIDTH = 989.4e12, 494.7e12, 67e12, 3.35e12
+_TYPES = {"bf16": ("c10::BFloat16", 2), "f32": ("float", 4), "f64": ("double", 8)}
+POINTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}, std::array<char*, 2ul> >(int)"
+
+
+def nbytes(*shapes: Shape, dtype: str = "bf16") -> int:
+    return sum(prod(shape) for shape in shapes) * _TYPES[dtype][1]
+
+
+def of_bytes(size: float, share: float = 0.85) -> float:
+    """µs of a kernel that moves so many bytes at a share of the bandwidth."""
+    return size / BANDWIDTH / share * 1e6 + 2
+
+
+def of_product(
+    batch: int, m: int, n: int, k: int, share: float = 0.6, peak: float = FLOPS, dtype: str = "bf16"
+) -> float:
+    """µs of a product at a share of its bound."""
+    size = nbytes((batch, m, k), (batch, k, n), (batch, m, n), dtype=dtype)
+    return max(2 * batch * m * n * k / peak, size / BANDWIDTH) / share * 1e6 + 2
+
+
+class MadeDevice:
+    """A program on one thread, recorded: the host's clock `now` (µs), and streams that run kernels in order.
+
+    Attributes:
+        host: µs that an operator takes beside its launches of 4 µs each.
+    """
+
+    def __init__(
+        self, host: float = 6.0, *, rank: int | None = None, shapes: bool = True, properties: Any = H100
+    ) -> None:
+        self.events: list[Document] = []
+        self.host, self.now, self.stream, self.rank, self.shapes = host, 1000.0, 7, rank, shapes
+        self.properties = properties
+        self._free: dict[int, float] = {}
+        self._frames: list[int] = []
+        self._correlation = 100
+
+    @contextmanager
+    def inside(self, name: str, cat: str = "cpu_op", **args: Any) -> Iterator[None]:
+        """An operator or annotation around others."""
+        made = event(cat, name, self.now, 0.0, args, tid=7)
+        self.events.append(made)
+        self.now += 1
+        yield
+        self.now += 1
+        made["dur"] = self.now - made["ts"]
+
+    @contextmanager
+    def frame(self, name: str) -> Iterator[None]:
+        """A Python function, as "file.py(12): name", or a module, as "nn.Module: Linear_0"."""
+        args = {"Python id": len(self.events) + 1, "Python parent id": self._frames[-1] if self._frames else None}
+        if name.startswith("nn.Module: "):
+            args["Python module id"] = int(name.rsplit("_", 1)[1])
+        self._frames.append(len(self.events) + 1)
+        with self.inside(name, "python_function", **args):
+            yield
+        self._frames.pop()
+
+    def op(
+        self, name: str, shapes: Sequence[Shape], *kernels: tuple[str, float], dtype: str = "bf16",
+        types: Sequence[str] = (), **args: Any,
+    ) -> None:  # fmt: skip
+        """An operator that launches some kernels (name, µs)."""
+        given = [_TYPES[one][0] for one in types or [dtype] * len(shapes)]
+        shaped = {"Input Dims": [list(shape) for shape in shapes], "Input type": given} if self.shapes else {}
+        with self.inside(name, **shaped, **args):
+            self.now += self.host - 2
+            for kernel_name, us in kernels:
+                self.launch(kernel_name, us)
+
+    def launch(self, *kernels: Any, call: str = "cudaLaunchKernel", takes: float = 4.0) -> None:
+        """Launch a kernel, `launch(name, us)`, or several at once, `launch((name, us), …, call="cudaGraphLaunch")`."""
+        begin = self.now
+        self.call(call, takes)
+        for name, us in kernels if isinstance(kernels[0], tuple) else [kernels]:
+            self._run("kernel", name, us, begin)
+
+    def copy(self, way: str, size: int, bandwidth: float, *, blocks: bool = False) -> None:
+        """A copy, as "HtoD (Pinned -> Device)", at so many bytes a second; the host may wait for it."""
+        begin, us = self.now, size / bandwidth * 1e6 + 1
+        self.call("cudaMemcpyAsync", 4.0)
+        self._run("gpu_memcpy", f"Memcpy {way}", us, begin, bytes=size)
+        if blocks:
+            self.call("cudaStreamSynchronize", 2.0, waits=True)
+
+    def _run(self, cat: str, name: str, us: float, launched: float, **args: Any) -> None:
+        begin = max(self.free + 1, launched + 6)
+        made = gpu(name, begin, us, self._correlation, self.stream, cat)
+        self.events.append({**made, "tid": 70 + self.stream, "args": made["args"] | args})
+        self._free[self.stream] = begin + us
+
+    @property
+    def free(self) -> float:
+        """When the stream has nothing more to run."""
+        return self._free.get(self.stream, 0.0)
+
+    def call(self, name: str, us: float, waits: bool = False) -> None:
+        """A runtime call; one that waits ends when the stream is done, at the earliest."""
+        self._correlation += 1
+        begin = self.now
+        self.now = max(self.now, self.free if waits else 0.0) + us
+        self.events.append(call(name, begin, self.now - begin, self._correlation))
+
+    def memory(self, allocated: int, reserved: int, size: int, address: int) -> None:
+        self.events.append(
+            {**memory_event(self.now, size, address, allocated, **{"Total Reserved": reserved}), "tid": 7}
+        )
+
+    @property
+    def content(self) -> bytes:
+        header: Document = {"deviceProperties": [self.properties]} if self._free else {}
+        if self.rank is not None:
+            header["distributedInfo"] = {"backend": "nccl", "rank": self.rank, "world_size": 2}
+        return orjson.dumps(kineto_document(self.events, **header))
+
+    def trace(self) -> Trace:
+        return link(None, self.content)
+
+    @property
+    def span_ns(self) -> float:
+        """From the first event to the last."""
+        timed = [event for event in self.events if "dur" in event]
+        return (max(one["ts"] + one["dur"] for one in timed) - min(one["ts"] for one in timed)) * 1e3
+
+    def pointwise(
+        self, name: str, shape: Shape, functor: str = "Functor", inputs: int = 1, share: float = 0.85
+    ) -> None:
+        moved = nbytes(*[shape] * (inputs + 1))
+        self.op(name, [shape] * inputs, (POINTWISE.format(functor), of_bytes(moved, share)))
+
+    def linear(
+        self, m: int, n: int, k: int, share: float = 0.7, kernel: str = "nvjet_tst_128x256_64x4_1x2_h_bz_TNN"
+    ) -> None:
+        self.op("aten::mm", [(m, k), (k, n)], (kernel, of_product(1, m, n, k, share)))

@@ -12,8 +12,6 @@ from pathlib import Path
 from etplus.linker import link
 from support import FIXTURE_PAIRS, ROOT, fixture_pair
 
-__all__ = ["GOLDEN", "golden_path", "made_now"]
-
 GOLDEN = ROOT / "tests" / "golden"
 _VERSION = re.compile(rb'"tool_version": ?"[^"]*"')
 

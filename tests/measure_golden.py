@@ -11,8 +11,6 @@ from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import batch_change
 from support import FIXTURES, ROOT
 
-__all__ = ["CASES", "golden_lines", "made_lines"]
-
 _GOLDEN = ROOT / "tests" / "golden" / "measure"
 CASES = {
     "conv": "batches/conv_w8_d2__b8_t1",

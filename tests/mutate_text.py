@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 import orjson
 
-__all__ = ["ARRAY", "TEXT_MUTATIONS", "Kind", "Mutation", "Mutator", "identity"]
-
 Kind = Literal["et", "kineto"]
 ARRAY: dict[Kind, str] = {"et": "nodes", "kineto": "traceEvents"}
 

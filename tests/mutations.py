@@ -17,8 +17,6 @@ from typing import Any
 import orjson
 from mutate_text import ARRAY, TEXT_MUTATIONS, Kind, Mutation, Mutator, identity
 
-__all__ = ["MUTATIONS", "Kind", "Mutation", "identity", "mutate"]
-
 Record = dict[str, Any]
 
 _RAW = "@raw:"

@@ -13,8 +13,6 @@ from typing import Any
 import orjson
 from support import Document, et_document, shared_trace
 
-__all__ = ["EPOCH_NS", "NAMES", "et_of", "global_tid", "real_export", "small_export", "write_export"]
-
 EPOCH_NS = 1_700_000_000_000_000_000
 """When the small exports were recorded, ns since 1970."""
 _ZERO = 5_000

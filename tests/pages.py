@@ -14,8 +14,6 @@ from browser import Page
 from etplus.report.report_html import rank_report, report_html
 from traces import analysis_of
 
-__all__ = ["data_of", "details", "press", "report_of", "rows_of", "select", "shown", "unpacked", "unpacked_json"]
-
 _DATA = re.compile(rb'<script id="report" type="application/json">(.*?)</script>', re.DOTALL)
 _CANVAS = "document.querySelector('.frame [tabindex]')"
 

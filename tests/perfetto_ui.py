@@ -14,8 +14,6 @@ from typing import Any
 
 from browser import Page, chromium, open_page
 
-__all__ = ["PerfettoUi", "open_in_perfetto", "why_not"]
-
 _QUERY = """(async () => {
   const result = await app.trace.engine.query(%s);
   const columns = result.columns();

@@ -6,8 +6,6 @@ from typing import Any
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
-__all__ = ["NS", "Maker", "graph_launch"]
-
 NS = 1_700_000_000_000_000_001
 """When the traces begin; not a multiple of what doubles of it are."""
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END

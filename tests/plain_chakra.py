@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-__all__ = ["COLL", "COMP", "METADATA", "RECV", "SEND", "PlainNode", "read_plain"]
-
 METADATA, COMP, SEND, RECV, COLL = 1, 4, 5, 6, 7
 
 _SCALARS = [

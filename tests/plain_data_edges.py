@@ -9,8 +9,6 @@ from typing import Any
 
 from support import Document
 
-__all__ = ["Edges", "plain_data_edges"]
-
 Edges = set[tuple[int, int]]
 Range = tuple[int, int, int]
 

@@ -8,8 +8,6 @@ import string
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["INNOCENT", "planted"]
-
 Document = dict[str, Any]
 _MIXED = string.ascii_letters + string.digits
 

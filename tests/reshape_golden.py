@@ -18,8 +18,6 @@ from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from support import FIXTURES, ROOT
 
-__all__ = ["CASES", "golden_lines", "made_lines"]
-
 _GOLDEN = ROOT / "tests" / "golden" / "reshape"
 CASES = {
     "conv": ("batches/conv_w8_d2__b8_t1", ("batch=32",)),

@@ -20,8 +20,6 @@ from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from support import FIXTURES
 
-__all__ = ["Differences", "WholeRun", "differences", "keep_run", "kept_run", "recording", "whole_run"]
-
 _BOOKKEEPING = {
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::zeros", "aten::zeros_like",
     "aten::ones_like", "aten::item", "aten::_local_scalar_dense", "aten::resize_", "aten::set_", "aten::result_type",

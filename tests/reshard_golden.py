@@ -23,8 +23,6 @@ from etplus.planning.reshard.rank_program import program
 from etplus.trace.trace import Trace
 from support import FIXTURES, ROOT, shared_pair
 
-__all__ = ["CASES", "GOLDEN", "golden_lines", "made_lines"]
-
 GOLDEN = ROOT / "tests" / "golden" / "reshard"
 _TRANSFORMER = FIXTURES / "batches" / "transformer_w32_d1__b16_t1.json.gz"
 _MLP = FIXTURES / "batches" / "mlp_w128_d2__b8_t1.json.gz"

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from support import PID, Document, kineto_document
 
-__all__ = ["Batch", "Served", "serve"]
-
 Requests = Sequence[tuple[int, int]]
 """Of each request its new tokens and its keys, the new ones included."""
 

@@ -17,22 +17,6 @@ from pathlib import Path
 
 from plain_chakra import COLL, RECV, SEND, PlainNode, read_plain
 
-__all__ = [
-    "ALL_GATHER",
-    "ALL_REDUCE",
-    "ALL_TO_ALL",
-    "BROADCAST",
-    "MESSAGE",
-    "REDUCE_SCATTER",
-    "ChakraSet",
-    "Network",
-    "job_makespan_ns",
-    "makespan_ns",
-    "read_set",
-    "schedule",
-    "simulate",
-]
-
 ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER = 0, 2, 5, 6, 7
 """Values of `comm_type`."""
 MESSAGE = -1

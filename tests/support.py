@@ -29,39 +29,6 @@ from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.trace import Trace
 from hypothesis import settings
 
-__all__ = [
-    "CORE",
-    "FIXTURES",
-    "FIXTURE_PAIRS",
-    "GPU_CATEGORIES",
-    "ROOT",
-    "SHARED",
-    "Document",
-    "TooSlowError",
-    "assert_valid",
-    "attr_of",
-    "call",
-    "command",
-    "cpu_pairs",
-    "et_document",
-    "examples",
-    "fixture_pair",
-    "gpu_traces",
-    "kineto_document",
-    "linked",
-    "ns",
-    "on_terminal",
-    "plain",
-    "read_json",
-    "recorded_with",
-    "run",
-    "shared_pair",
-    "shared_trace",
-    "steps_of",
-    "time_limit",
-    "truth_of",
-]
-
 Document = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]

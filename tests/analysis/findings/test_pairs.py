@@ -6,9 +6,8 @@ import sys
 
 import orjson
 import pytest
-from etplus.linker import link
-from made_gpu_steps import GPU_PAIRS
 from made_job_pairs import JOB_PAIRS, NETWORK
+from made_steps import GPU_PAIRS, played
 from support import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -19,11 +18,11 @@ from findings import EXPECTED, HELD_OUT, RECORDED, UNEXPECTED, Score, scores, tu
 @pytest.mark.parametrize("name", GPU_PAIRS)
 def test_a_made_step_takes_what_its_law_says(name: str) -> None:
     """The replay of either side ends when the simulation does, and the change gains."""
-    before, after = (GPU_PAIRS[name].played(after=after) for after in (False, True))
+    before, after = (played(GPU_PAIRS[name], after=after) for after in (False, True))
     for machine in (before, after):
-        found = link(None, orjson.dumps(machine.document())).replay()
-        assert found.makespan_ns == pytest.approx(machine.makespan_ns, rel=0.01)
-    assert after.makespan_ns < 0.9 * before.makespan_ns
+        found = machine.trace().replay()
+        assert found.makespan_ns == pytest.approx(machine.span_ns, rel=0.01)
+    assert after.span_ns < 0.9 * before.span_ns
 
 
 @pytest.mark.parametrize("name", JOB_PAIRS)

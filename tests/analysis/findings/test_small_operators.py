@@ -11,8 +11,8 @@ from etplus.analysis.findings import Case, Finding, find_findings
 from etplus.analysis.findings.small_operators import operator_loops
 from etplus.analysis.findings.work_items import work_items
 from etplus.trace.trace import Trace
-from made_device import MadeDevice
 from made_jobs import Job, Play, Rank
+from made_traces import MadeDevice
 
 ROUNDS = 40
 

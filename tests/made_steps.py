@@ -1,0 +1,97 @@
+"""Steps on one GPU before and after a change; the two times of the whole trace are what the change gains.
+
+Changes to kernels themselves are in `analysis/findings/test_device.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from made_traces import FLOPS, MadeDevice
+
+Program = Callable[[MadeDevice, bool], None]
+"""Plays a step as it is before the change, or after it."""
+
+
+def played(program: Program, *, after: bool, steps: int = 3) -> MadeDevice:
+    """Steps before or after the change, and a wait for the device at their end."""
+    device = MadeDevice()
+    with device.frame("train.py(90): main"):
+        for number in range(steps):
+            step = device.inside(f"ProfilerStep#{number}", "user_annotation")
+            with step, device.frame("train.py(50): step"):
+                program(device, after)
+        device.call("cudaDeviceSynchronize", 2, waits=True)
+    return device
+
+
+def _layer(device: MadeDevice, number: int = 0, rows: int = 8192, width: int = 4096) -> None:
+    """A linear layer, its activation fused: 350 µs of the device for 20 µs of the host."""
+    with device.frame(f"nn.Module: Linear_{number}"):
+        device.linear(rows, width, width)
+
+
+def well_tuned() -> MadeDevice:
+    """Steps without a problem: large products and fused attention, the host far ahead of a busy device."""
+
+    def step(device: MadeDevice, _: bool) -> None:
+        shape, took = (8, 16, 2048, 64), 4 * 8 * 16 * 2048 * 2048 * 64 / FLOPS / 0.4 * 1e6
+        for number in range(8):
+            _layer(device, number)
+            with device.frame("nn.Module: Attention_0"):
+                device.op("aten::_scaled_dot_product_flash_attention", [shape] * 3, ("flash_fwd_kernel", took))
+
+    return played(step, after=True, steps=4)
+
+
+def _launch_bound(device: MadeDevice, after: bool) -> None:
+    """200 small kernels of 1.5 µs; after the change one graph of them."""
+    product, add = "nvjet_tst_64x32_64x16_1x2_h_bz_splitK_NNT", "void at::native::add_functor<c10::BFloat16>(int)"
+    with device.frame("model.py(30): forward"):
+        if after:
+            device.launch(*[(product, 1.5), (add, 1.5)] * 100, call="cudaGraphLaunch", takes=10)
+        for _ in range(0 if after else 100):
+            device.op("aten::mm", [(32, 512), (512, 512)], (product, 1.5))
+            device.op("aten::add", [(32, 512)] * 2, (add, 1.5))
+    device.call("cudaStreamSynchronize", 2, waits=True)
+
+
+def _item(device: MadeDevice, after: bool) -> None:
+    """A value read after each layer, for which the host waits; after the change none."""
+    for layer in range(12):
+        _layer(device, layer, 2048)
+        device.now += 30
+        if not after:
+            scalar = device.inside("aten::_local_scalar_dense")
+            with device.frame("train.py(61): log"), device.inside("aten::item"), scalar:
+                device.copy("DtoH (Device -> Pageable)", 2, 1e9, blocks=True)
+
+
+def _late_start(device: MadeDevice, after: bool) -> None:
+    """20 ms of host work before the first kernel; after the change none."""
+    if not after and not any(event["cat"] == "kernel" for event in device.events):
+        with device.frame("train.py(20): build"), device.frame("data.py(11): read"):
+            for _ in range(20):
+                with device.inside("aten::randn"):
+                    device.now += 1000
+    for layer in range(40):
+        _layer(device, layer)
+
+
+def _pageable(device: MadeDevice, after: bool) -> None:
+    """64 MiB from pageable memory at 8 GB/s; after the change from pinned memory at 50 GB/s on another stream."""
+    size = 64 << 20
+    with device.frame("train.py(33): to_device"), device.inside("aten::to"), device.inside("aten::copy_"):
+        if after:
+            device.stream = 13
+            device.copy("HtoD (Pinned -> Device)", size, 50e9)
+            device.stream = 7
+        else:
+            device.copy("HtoD (Pageable -> Device)", size, 8e9, blocks=True)
+    for layer in range(20):
+        _layer(device, layer)
+
+
+GPU_PAIRS: dict[str, Program] = {
+    "launch_bound": _launch_bound, "item_each_step": _item, "late_start": _late_start, "pageable_copies": _pageable,
+}  # fmt: skip
