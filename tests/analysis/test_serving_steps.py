@@ -19,7 +19,7 @@ from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
 from served import Batch, Served, serve
-from support import call, examples, run
+from support import call, examples
 
 US = 1000
 PREFILL = Batch(prefill=[(64, 64), (16, 80)])
@@ -142,23 +142,14 @@ def test_phases_of_two_traces_side_by_side() -> None:
     assert json_of_difference(found)["phases"][2]["b"] is None
 
 
-def test_commands(tmp_path: Path) -> None:
+def test_commands_take_a_phase_as_steps(tmp_path: Path) -> None:
     file = tmp_path / "served.json"
     file.write_bytes(orjson.dumps(serve(MANY).document()))
-    done = run("etplus", "analyze", file, "--steps", "decode", "--json", tmp_path / "a.json", "--csv", tmp_path / "csv")
+    done = call("analyze", file, "--steps", "decode", "--json", tmp_path / "a.json", "--csv", tmp_path / "csv")
     assert done.returncode == 0 and b"decode: 4 steps, mean " in done.stdout
     (plain,) = json.loads((tmp_path / "a.json").read_text())["traces"]
-    assert (
-        plain["serving_steps"]
-        == json.loads(json.dumps(json_of(analyze(part_of(load(file), steps="decode")))))["serving_steps"]
-    )
+    own = json.loads(json.dumps(json_of(analyze(part_of(load(file), steps="decode")))))
+    assert plain["serving_steps"] == own["serving_steps"]
     assert (tmp_path / "csv" / "serving_phases.csv").read_text().count("\n") == 3
-    named = run("etplus", "analyze", "--full", file, "--annotation", "execute_")
-    assert named.returncode == 0, named.stderr
-    assert call("predict", "fit", file, "--steps", "decode", "-o", tmp_path / "model.json").returncode == 0
-    predicted = call("predict", "run", file, "--steps", "decode", "--model", tmp_path / "model.json", "--force")
-    assert predicted.returncode == 0, predicted.stderr
-    for words in (["diff", file, file], ["report", file, "-o", tmp_path / "page.html"], ["replay", file]):
-        assert call(*words, "--steps", "decode", cwd=tmp_path).returncode == 0
     none = call("analyze", "--full", file, "--steps", "capture")
     assert none.returncode == 2 and none.stderr.count(b"\n") == 1 and b"its steps are prefill, decode" in none.stderr

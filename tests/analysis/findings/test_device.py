@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from etplus import link, load
+from etplus import load
 from etplus.analysis.findings import Case, Finding, find_findings
 from etplus.analysis.findings.products import ProductGroup, why_slow_extents
 from etplus.analysis.findings.work_items import work_items
 from etplus.analysis.flops import Product
-from made_traces import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, nbytes, of_bytes, of_product
-from support import call, shared_pair, shared_trace
+from made_device import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, nbytes, of_bytes, of_product
+from support import call, shared_trace
 
 Program = Callable[[MadeDevice, bool], None]
 """Writes a program, with the problem or without it."""
@@ -171,18 +171,12 @@ def _found(program: Program, *, before: bool) -> tuple[dict[str, Finding], float
 def test_a_finding_is_there_before_the_change_and_gains_what_it_brings(name: str) -> None:
     before, long = _found(LAWS[name], before=True)
     after, short = _found(LAWS[name], before=False)
-    assert name in before and name not in after
+    assert name in before and not set(after) & set(LAWS)
     gain = before[name].gain
     assert gain is not None and gain.low_ns <= gain.ns <= gain.high_ns
     brought = long - short
     assert brought > 0 and abs(gain.ns - brought) <= 0.3 * brought
     assert gain.low_ns <= brought <= gain.high_ns
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_a_well_tuned_program_has_no_finding_of_the_device(name: str) -> None:
-    after, _ = _found(LAWS[name], before=False)
-    assert not set(after) & set(LAWS)
 
 
 def _all_of(device: MadeDevice) -> dict[str, Finding]:
@@ -196,7 +190,7 @@ def test_one_program_of_all_that_is_well_tuned_has_no_finding_of_the_device() ->
     assert not set(_all_of(device)) & set(LAWS)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", ["eager-attention", "allocator-calls"])
 def test_the_evidence_comes_from_a_command_that_runs(name: str, tmp_path: Path) -> None:
     device = MadeDevice()
     LAWS[name](device, True)
@@ -358,36 +352,10 @@ def test_on_a_cpu_views_are_no_work_and_a_product_is_one_item() -> None:
     assert [items.name(at) for at in range(len(items))] == ["aten::addmm", "aten::copy_"]
 
 
-def test_a_real_model_with_eager_attention() -> None:
-    found = find_findings(Case([load(shared_trace("python-stacks/mi300_timesformer.json.gz"))]))
-    first = {finding.id: finding for finding in found[:3]}
-    assert set(first) == {"late-start", "eager-attention", "product-dimensions"}
-    attention, products = first["eager-attention"], first["product-dimensions"]
-    for finding in (attention, products):
-        assert finding.where.source == "transformers/models/timesformer/modeling_timesformer.py:200"
-        assert finding.where.module is not None and "TimesformerSelfAttention × 24" in finding.where.module
-    assert "n = 3,137 is odd" in products.title
-
-
 @pytest.mark.parametrize("name", ["serving/sglang_prefilldecode", "graph-capture/vllm_piecewise.replay"])
 def test_no_finding_of_the_device_on_traces_of_serving(name: str) -> None:
     found = find_findings(Case([load(shared_trace(f"{name}.json.gz"))]))
     assert not {finding.id for finding in found} & set(LAWS)
-
-
-def test_an_optimizer_that_loops_gains_what_the_fused_one_takes_less() -> None:
-    """The same model recorded with both: steps of 8.6 and 2.7 ms."""
-    spent = {}
-    for kind in ("loop", "fused"):
-        trace = link(*shared_pair(f"cpu-pairs/tf_adam_{kind}"))
-        spent[kind] = sum(one.duration_ns for one in trace.annotations if one.name.startswith("Optimizer.step"))
-        found = {finding.id: finding for finding in find_findings(Case([trace]))}
-        assert ("optimizer-loop" in found) == (kind == "loop")
-        if kind == "loop":
-            gain = found["optimizer-loop"].gain
-    brought = spent["loop"] - spent["fused"]
-    assert gain is not None and abs(gain.replayed_ns - brought) < 0.3 * brought  # of the timeline with recording
-    assert gain.ns < brought / 3  # recording made the loop longer, which no change saves
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("f32", True), ("bf16", False)])
