@@ -196,25 +196,6 @@ def test_weights_of_the_calls_inside(tokens: int, seed: int) -> None:
     check(expert_work("vllm::moe_forward", call, gated, ["fused_moe_kernel"]), case, seed, 1)
 
 
-@pytest.mark.parametrize("at", range(5))
-@pytest.mark.parametrize("axis", [None, 0, 1, 2])
-def test_extents_that_do_not_fit(at: int, axis: int | None) -> None:
-    shapes: list[tuple[int, ...] | None] = [(6, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2)]
-    shape = shapes[at] or ()
-    if axis is None:
-        shapes[at] = None
-    elif axis < len(shape):
-        shapes[at] = (*shape[:axis], shape[axis] + 1, *shape[axis + 1 :])
-    else:
-        return
-    found = expert_work("aiter::fused_moe_", signature(*shapes, dtypes={4: "int32"}))
-    whole = expert_work(
-        "aiter::fused_moe_", signature((6, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2), dtypes={4: "int32"})
-    )
-    assert whole is not None
-    assert found is None or at in (3, 4), "weights of scores do not matter"
-
-
 def test_one_token_reads_its_experts_and_no_others() -> None:
     call = signature((1, 4), (8, 10, 4), (8, 4, 5), (1, 2), (1, 2), dtypes={4: "int32"})
     found = expert_work("vllm::outplace_fused_experts", call)

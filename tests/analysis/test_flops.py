@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from math import prod
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,14 +118,6 @@ def test_a_new_operator_can_be_registered() -> None:
 # Torch's registry
 
 
-@pytest.fixture(scope="module")
-def registry() -> dict[str, Callable[..., int]]:
-    torch = pytest.importorskip("torch", reason="torch, whose counts these are held against, is not installed")
-    counter = pytest.importorskip("torch.utils.flop_counter")
-    assert torch.__version__
-    return {str(op).removeprefix("aten."): count for op, count in counter.flop_registry.items()}
-
-
 def sizes(rng: random.Random, count: int, most: int = 300) -> list[int]:
     return [rng.randint(1, most) for _ in range(count)]
 
@@ -153,156 +142,12 @@ def test_packed_fp4_holds_two_values_of_k(name: str, at: int) -> None:
     assert bytes_moved("aten::mm", unknown) is None
 
 
-@pytest.mark.parametrize("name", ["mm", "addmm", "bmm", "baddbmm", "_scaled_mm"])
-def test_matrix_products(name: str, registry: dict[str, Callable[..., int]]) -> None:
-    for rng in draws(name):
-        b, m, k, n = sizes(rng, 4)
-        batch = (b,) if "bmm" in name else ()
-        shapes: list[Any] = [(*batch, m, k), (*batch, k, n)]
-        if "add" in name:
-            shapes.insert(0, (n,) if rng.random() < 0.5 else (*batch, m, n))
-        if name == "_scaled_mm":
-            shapes += [(1,), (1,)]
-        assert flops(f"aten::{name}", signature(*shapes)) == registry[name](*shapes)
-
-
-def convolution(rng: random.Random) -> tuple[list[Any], Shape, int]:
-    """Arguments of aten::convolution, the shape of its output by brute force, and the groups."""
-    dims, transposed = rng.choice((1, 2, 3)), rng.random() < 0.3
-    groups = rng.choice((1, 1, 2, 4))
-    batch, c_in, c_out = rng.randint(1, 8), groups * rng.randint(1, 8), groups * rng.randint(1, 8)
-    kernel, stride, dilation = ([rng.randint(1, 4) for _ in range(dims)] for _ in range(3))
-    padding = [rng.randint(0, 3) for _ in range(dims)]
-    extra = [rng.randrange(max(s, d)) if transposed else 0 for s, d in zip(stride, dilation, strict=True)]
-    spatial = [rng.randint(d * (k - 1) + 1, 40) for d, k in zip(dilation, kernel, strict=True)]
-    weight = (c_in, c_out // groups, *kernel) if transposed else (c_out, c_in // groups, *kernel)
-    out = [
-        (x - 1) * s - 2 * p + d * (k - 1) + e + 1 if transposed else len(range(0, x + 2 * p - d * (k - 1), s))
-        for x, k, s, p, d, e in zip(spatial, kernel, stride, padding, dilation, extra, strict=True)
-    ]
-    if min(out) < 1:
-        return convolution(rng)
-    arguments = [(batch, c_in, *spatial), weight, None, stride, padding, dilation, transposed, extra, groups]
-    return arguments, (batch, c_out, *out), groups
-
-
-@pytest.mark.parametrize("name", ["convolution", "_convolution", "convolution_overrideable"])
-def test_convolutions(name: str, registry: dict[str, Callable[..., int]]) -> None:
-    for rng in draws(name):
-        arguments, out, _ = convolution(rng)
-        expected = registry[name](*arguments, out_val=out)
-        assert flops(f"aten::{name}", signature(*arguments)) == expected, "the output's shape by formula"
-        assert flops(f"aten::{name}", signature(*arguments, outputs=[out])) == expected
-        entry = operator(f"aten::{name}")
-        assert entry is not None and entry.outputs is not None
-        assert entry.outputs(signature(*arguments)) == [out]
-
-
-def test_gradients_of_convolutions_with_groups_torch_counts_too_often(registry: dict[str, Callable[..., int]]) -> None:
-    grouped = 0
-    for rng in draws("backward"):
-        (inputs, weight, _, *numbers), out, groups = convolution(rng)
-        mask = [rng.random() < 0.8, rng.random() < 0.8, True]
-        call = [out, inputs, weight, None, *numbers, mask]
-        ours = flops("aten::convolution_backward", signature(*call))
-        theirs = registry["convolution_backward"](*call, out_val=(inputs, weight, None))
-        once = 2 * out[0] * prod((inputs if numbers[3] else out)[2:]) * prod(weight)
-        assert ours == once * (mask[0] + mask[1])
-        assert theirs == once * (mask[0] + groups * mask[1]), "the weight's gradient once for every group"
-        grouped += ours != theirs
-    assert 30 < grouped < SETS - 30
-
-
-def test_cudnn_convolution_torch_takes_the_benchmark_flag_for_transposed(
-    registry: dict[str, Callable[..., int]],
-) -> None:
-    differ = 0
-    for rng in draws("cudnn"):
-        (inputs, weight, _, stride, padding, dilation, transposed, _, groups), out, _ = convolution(rng)
-        if transposed:
-            continue
-        for benchmark in (False, True):
-            call = [inputs, weight, padding, stride, dilation, groups, benchmark, False, True]
-            ours = flops("aten::cudnn_convolution", signature(*call))
-            assert ours == registry["convolution"](inputs, weight, None, 1, 0, 1, False, out_val=out)
-            differ += ours != registry["cudnn_convolution"](*call, out_val=out)
-            assert benchmark or not differ or ours == registry["cudnn_convolution"](*call, out_val=out)
-    assert differ > 50
-
-
-def test_slow_convolution_torch_cannot_count(registry: dict[str, Callable[..., int]]) -> None:
-    call = [(4, 3, 32, 32), (8, 3, 3, 3), [3, 3], (8,), [2, 2], [1, 1]]
-    out = (4, 8, 16, 16)
-    ours = flops("aten::_slow_conv2d_forward", signature(*call))
-    assert ours == registry["convolution"]((4, 3, 32, 32), (8, 3, 3, 3), None, 2, 1, 1, False, out_val=out)
-    with pytest.raises(TypeError):
-        registry["_slow_conv2d_forward"](*call, out_val=out)
-
-
-def test_torch_leaves_padding_and_dilation_out_of_profiles(registry: dict[str, Callable[..., int]]) -> None:
-    """Its analysis of profiles counts a padded convolution as if it had none."""
-    profile = pytest.importorskip("torch._inductor.analysis.profile_analysis")
-    for padding, dilation, right in ((0, 1, True), (3, 1, False), (0, 2, False)):
-        numbers = [[2, 2], [padding] * 2, [dilation] * 2, False, [0, 0], 1]
-        dims = [[4, 3, 64, 64], [8, 3, 7, 7], [], [], [], [], [], [], []]
-        concrete = ["", "", "", *map(str, numbers)]
-        args = {"Input Dims": dims, "Concrete Inputs": concrete}
-        theirs = profile._calculate_flops({"name": "aten::convolution", "args": args})
-        ours = flops("aten::convolution", signature((4, 3, 64, 64), (8, 3, 7, 7), None, *numbers))
-        assert (ours == theirs) == right
-
-
 def attention(rng: random.Random, most: int = 128) -> tuple[Shape, Shape, Shape, Shape]:
     """Shapes (batch, head, sequence, dimension) of query, key, value and the output's gradient."""
     kv_heads, per_head = rng.randint(1, 6), rng.randint(1, 4)
     b, sq, sk, d, dv = sizes(rng, 5, most)
     heads = kv_heads * per_head
     return (b, heads, sq, d), (b, kv_heads, sk, d), (b, kv_heads, sk, dv), (b, heads, sq, dv)
-
-
-def uncausal(spelling: tuple[str, bool, list[Any]]) -> list[Any]:
-    """A spelling's arguments behind query, key and value, without a causal mask."""
-    return [False if one == "causal" else one for one in spelling[2]]
-
-
-@pytest.mark.parametrize("kind", ["flash", "efficient", "cudnn"])
-def test_attention(kind: str, registry: dict[str, Callable[..., int]]) -> None:
-    name = f"_scaled_dot_product_{kind}_attention"
-    for rng in draws(name):
-        q, k, v, gradient = attention(rng)
-        call = signature(q, k, v, *uncausal(SPELLINGS[name]))
-        assert flops(f"aten::{name}", call) == registry[name](q, k, v)
-        call = signature(q, k, v, *uncausal(SPELLINGS["scaled_dot_product_attention"]))
-        assert flops("aten::scaled_dot_product_attention", call) == registry[name](q, k, v)
-        backward = f"{name}_backward"
-        call = signature(gradient, q, k, v, *uncausal(BACKWARD[backward]))
-        assert flops(f"aten::{backward}", call) == registry[backward](gradient, q, k, v)
-
-
-@pytest.mark.parametrize("kind", ["flash", "efficient"])
-def test_attention_with_heads_last_torch_takes_for_heads_first(
-    kind: str, registry: dict[str, Callable[..., int]]
-) -> None:
-    """The tensors of `_flash_attention_forward` and its like are (batch, sequence, head, dimension)."""
-    forward, backward = f"_{kind}_attention_forward", f"_{kind}_attention_backward"
-    outer = "_scaled_dot_product_flash_attention"
-    differ = 0
-    for rng in draws(forward):
-        first = attention(rng)
-        q, k, v, gradient = last = [(b, s, h, d) for b, h, s, d in first]
-        rest: list[Any] = [None] * (4 if kind == "flash" else 5)
-        own = [*rest, 0.0, False] if kind == "flash" else [*rest, 0.0, 0]
-        own_backward = [*[None] * 7, False] if kind == "flash" else [*[None] * 10, 0]
-        assert flops(f"aten::{forward}", signature(q, k, v, *own)) == registry[outer](*first[:3])
-        counted = flops(f"aten::{backward}", signature(gradient, q, k, v, *own_backward))
-        assert counted == registry[f"{outer}_backward"](first[3], *first[:3])
-        tensors = [SimpleNamespace(shape=shape) for shape in last[:3]]
-        try:
-            theirs = registry[forward](*tensors, *rest)
-        except AssertionError:  # more heads of keys than of queries, it seems to it
-            theirs = None
-        differ += theirs != registry[outer](*first[:3])
-    assert differ > SETS // 2
 
 
 # Attention: pairs that a mask leaves, counted one by one

@@ -40,6 +40,7 @@ def moved(op: str, *arguments: Any, outputs: tuple[Tensor, ...] | None = None) -
         ("nll_loss_forward", (values(10, 50), index(10), None, 1, -100), 8 * 10 + 4 * 10),
         ("nll_loss_forward", (values(10, 50), values(10), None, 1, -100), None),
         ("embedding_dense_backward", (values(6, 8), index(6), 100, -1, False), 4 * 6 * 8 + 8 * 6),
+        ("index_put_", (values(100, 8), index(5), values(5, 8), False), 8 * 5 + 2 * 4 * 5 * 8),
         ("embedding_bag", (values(100, 8), index(6), index(2)), None),
     ],
 )  # fmt: skip

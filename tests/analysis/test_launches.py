@@ -7,15 +7,14 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from etplus.analysis.bandwidth import bandwidth_series, copy_bandwidth
 from etplus.analysis.breakdown import stream_use
-from etplus.analysis.launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
-from etplus.analysis.sequences import kernel_sequences
+from etplus.analysis.launch_queues import idle_causes, queue_lengths, queue_use
 from etplus.converters.open import load
 from etplus.trace.trace import Trace
-from made_traces import kernel, kineto_of, launch, op
 from support import shared_trace
-from traces import REAL, trace_of
+from traces import GPU_SHAPED, trace_of
+
+TRACES = ("gpu-kineto/h100_bert", f"linked {GPU_SHAPED}")
 
 Event = tuple[int, int, int | None, int | None]
 """Start and end of a GPU event, start and end of its launch call."""
@@ -32,7 +31,7 @@ def events_of(trace: Trace) -> dict[tuple[int, int], list[Event]]:
     return {key: sorted(events, key=lambda one: one[0]) for key, events in found.items()}
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", TRACES)
 def test_idle_causes(name: str) -> None:
     trace = trace_of(name)
     found = {(one.device, one.stream): one for one in idle_causes(trace)}
@@ -54,29 +53,7 @@ def test_idle_causes(name: str) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_launch_statistics(name: str) -> None:
-    trace = trace_of(name)
-    by_name: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for k in range(len(trace.gpu)):
-        r = int(trace.gpu.runtime[k])
-        if r >= 0:
-            call = int(trace.runtime.end[r] - trace.runtime.ts[r])
-            delay = max(int(trace.gpu.ts[k] - trace.runtime.end[r]), 0)
-            by_name[trace.names[trace.runtime.name[r]]].append((call, delay, int(trace.gpu.dur[k])))
-    rows = {row.call: row for row in launch_statistics(trace)}
-    assert rows.keys() == by_name.keys()
-    for call, launches in by_name.items():
-        row = rows[call]
-        sums = tuple(map(sum, zip(*launches, strict=True)))
-        assert (row.count, row.call_ns, row.delay_ns, row.gpu_ns) == (len(launches), *sums)
-        assert row.short == sum(gpu < call_ns for call_ns, _, gpu in launches)
-        assert row.long_calls == sum(call_ns > 50_000 for call_ns, _, _ in launches)
-        assert row.long_delays == sum(delay > 100_000 for _, delay, _ in launches)
-        assert row.max_delay_ns == max(delay for _, delay, _ in launches)
-
-
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", TRACES)
 def test_queue_lengths(name: str) -> None:
     trace = trace_of(name)
     uses = {(one.device, one.stream): one for one in queue_use(trace, limit=3)}
@@ -103,79 +80,18 @@ def test_queue_lengths(name: str) -> None:
         assert uses[key].mean == pytest.approx(sum(b - a for a, b in spans) / max(uses[key].span_ns, 1))
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_copy_bandwidth(name: str) -> None:
-    trace = trace_of(name)
-    copies = Counter[tuple[int, str]]()
-    for k in range(len(trace.gpu)):
-        text = trace.names[trace.gpu.name[k]]
-        if text.startswith(("Memcpy", "Memset")) and trace.gpu.bytes[k] >= 0:
-            kind = text.split()[1] if text.startswith("Memcpy") else "Memset"
-            copies[int(trace.gpu.device[k]), kind] += int(trace.gpu.bytes[k])
-    assert {(row.device, row.kind): row.bytes for row in copy_bandwidth(trace) if row.count} == copies
-    for series in bandwidth_series(trace):
-        assert series.bytes_per_second[-1] == 0 and (series.bytes_per_second >= 0).all()
-        moved = float((series.bytes_per_second[:-1] * np.diff(series.ts)).sum() / 1e9)
-        assert moved == pytest.approx(copies[series.device, series.kind], rel=1e-6), "the area is the bytes"
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_kernel_sequences(name: str) -> None:
-    trace = trace_of(name)
-    below: dict[int, list[int]] = defaultdict(list)
-    for k in np.argsort(trace.gpu.ts, kind="stable").tolist():
-        call = int(trace.gpu.call[k])
-        if call >= 0 and trace.hierarchy.top[call] >= 0:
-            below[int(trace.hierarchy.top[call])].append(k)
-    expected = Counter(
-        (trace.names[trace.calls.name[top]], *(trace.names[trace.gpu.name[k]] for k in events))
-        for top, events in below.items()
-        if len(events) >= 2
-    )
-    rows = kernel_sequences(trace, least=2)
-    assert {(row.op, *row.kernels): row.count for row in rows} == expected
-    assert sum(row.gpu_ns for row in rows) == sum(
-        int(trace.gpu.dur[events].sum()) for events in below.values() if len(events) >= 2
-    )
-
-
-def test_causes_of_a_made_trace() -> None:
-    """A gap for each cause: a late launch, the device's own delay, and one that the launch does not explain."""
-    events = [
-        op("aten::mm", 0, 200),
-        *(launch(k, ts) for k, ts in enumerate((0, 2, 40, 44), 1)),
-        kernel("first", 1, 5, 10), kernel("close", 2, 16, 10), kernel("late", 3, 45, 10), kernel("other", 4, 100, 10),
-    ]  # fmt: skip
-    (one,) = idle_causes(load(kineto_of(events)))
-    assert (one.kernel_wait_ns, one.host_wait_ns, one.other_ns) == (1_000, 19_000, 45_000)
-    assert (one.kernel_waits, one.host_waits, one.others) == (1, 1, 1)
-    assert (one.before_first_ns, one.after_last_ns) == (5_000, 90_000)
-    (one,) = idle_causes(load(kineto_of(events)), 50_000)
-    assert (one.kernel_wait_ns, one.host_wait_ns, one.other_ns) == (46_000, 19_000, 0)
-
-
-HTA = {
-    "gpu-kineto/alexnet": {7: (12855007, 104, 0), 20: (12011718, 3, 0)},
-    "gpu-kineto/cuda_event_sync": {7: (212, 0, 0)},
-    "gpu-pairs/linear.kineto": {7: (630324, 7232, 31)},
-    "gpu-pairs/simple_add.kineto": {7: (108901, 2, 0)},
-    "gpu-pairs/dlrm.rank0.kineto": {22: (145, 0, 0), 7: (11448, 123, 0), 24: (5906, 18, 0), 84: (4740, 3, 0)},
-    "gpu-pairs/dlrm.rank2.kineto": {22: (142, 0, 0), 7: (9777, 105, 0), 24: (4270, 23, 0), 84: (5423, 1, 0)},
-}
-"""By trace and stream µs of host wait, kernel wait and other, as HolisticTraceAnalysis 0.5.0 has them:
-`TraceAnalysis.get_idle_time_breakdown(visualize=False)`, its defaults, on the trace alone.
-
-Of the other shared traces its numbers differ by causes of its own. It rounds times to µs, so that hundreds of gaps of
-70 ns become some of 1 µs (mi210_gpu_only: 570 µs of kernel wait where the gaps are 40 µs); it leaves out the last step
-(resnet103); it takes what was launched before the trace for launched by the file's first event (64 kernels each on
-dlrm ranks 1 and 3).
-"""
-
-
-@pytest.mark.parametrize("name", HTA)
-def test_causes_are_those_of_hta(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "causes"),
+    [
+        ("gpu-kineto/cuda_event_sync", {7: (212, 0, 0)}),
+        ("gpu-pairs/dlrm.rank0.kineto", {22: (145, 0, 0), 7: (11448, 123, 0), 24: (5906, 18, 0), 84: (4740, 3, 0)}),
+    ],
+)
+def test_causes_are_those_of_hta(name: str, causes: dict[int, tuple[int, int, int]]) -> None:
+    """By stream µs of host wait, kernel wait and other, as HolisticTraceAnalysis 0.5.0 has them:
+    `TraceAnalysis.get_idle_time_breakdown(visualize=False)`, its defaults, on the trace alone."""
     found = {
         one.stream: (one.host_wait_ns, one.kernel_wait_ns, one.other_ns)
         for one in idle_causes(load(shared_trace(f"{name}.json.gz")))
     }
-    assert found == {stream: tuple(1000 * us for us in causes) for stream, causes in HTA[name].items()}
+    assert found == {stream: tuple(1000 * us for us in told) for stream, told in causes.items()}

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
-import pytest
 from etplus.analysis.modules import ModuleRow, module_class, module_table
 from etplus.converters.open import load as read_trace
-from etplus.trace.tables import ANNOTATION
-from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_traces import kernel, kineto_of, launch, op
-from support import gpu_traces, linked
 
 
 def region(name: str, ts: float, dur: float) -> dict[str, Any]:
@@ -75,26 +69,3 @@ def test_an_annotation_has_what_other_threads_launch_while_its_own_waits_inside_
     }  # fmt: skip
     for path, (_, total) in rows.items():
         assert int(trace.between(path[-1]).gpu.dur.sum()) == total
-
-
-@pytest.mark.parametrize("file", gpu_traces("gpu-kineto", "graph-capture", "serving", "python-stacks"))
-def test_annotations_have_what_is_launched_between_their_ends(file: Path) -> None:
-    check_annotations(read_trace(file))
-
-
-@pytest.mark.parametrize("name", ["gpu-pairs/dlrm.rank0", "gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103"])
-def test_annotations_of_linked_traces(name: str) -> None:
-    check_annotations(linked(name))
-
-
-def check_annotations(trace: Trace) -> None:
-    whole = with_unattached(trace)
-    total, calls = Counter[str](), Counter[str]()
-    for row in module_table(whole):
-        total[row.path[-1]] += row.device_total_ns
-        calls[row.path[-1]] += row.count
-        assert row.device_self_ns <= row.device_total_ns
-    names = Counter(whole.names[code] for code in whole.calls.name[whole.calls.kind == ANNOTATION].tolist())
-    for name in names & calls:
-        parts = [with_unattached(trace.between(name, number)) for number in range(names[name])]
-        assert total[name] == sum(int(part.gpu.dur.sum()) for part in parts), name
