@@ -11,8 +11,7 @@ from etplus import link
 from etplus.analysis.origins import idle_before, phase_table, source_table
 from etplus.trace.origin import PHASES
 from etplus.trace.stacks import COMPILED, is_own_file, own_by
-from made_traces import kernel, kineto_of, launch, op
-from stack_events import frame, program
+from made_traces import frame, kernel, kineto_of, launch, op, program
 from support import call
 from traces import GPU_SHAPED, trace_of
 
