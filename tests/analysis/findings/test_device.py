@@ -12,7 +12,7 @@ from etplus.analysis.findings import Case, Finding, find_findings
 from etplus.analysis.findings.products import ProductGroup, why_slow_extents
 from etplus.analysis.findings.work_items import work_items
 from etplus.analysis.flops import Product
-from made_device import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, nbytes, of_bytes, of_product
+from made_traces import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, nbytes, of_bytes, of_product
 from support import call, shared_trace
 
 Program = Callable[[MadeDevice, bool], None]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 
-import orjson
 import pytest
-from etplus.linker import link
-from made_gpu_steps import GPU_PAIRS
+from made_steps import GPU_PAIRS, played
 from support import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
