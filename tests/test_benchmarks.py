@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from etplus import __version__
 from etplus.linker import link
-from support import FIXTURES, ROOT, assert_valid, fixture_pair, shared_pair, shared_trace
+from support import FIXTURES, ROOT, assert_valid, fixture_pair, shared_pair
 
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -37,13 +37,6 @@ def test_a_repeated_pair_links_like_the_original(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.slow
-def test_a_repeated_pair_without_ids_links_by_its_numbers(tmp_path: Path) -> None:
-    execute("repeat_pair.py", *shared_pair("gpu-pairs/dlrm.rank0"), "3", tmp_path)
-    report = link(tmp_path / "et.json", tmp_path / "kineto.json").report
-    assert report.linked_share == 1.0 and not report.warnings
-
-
-@pytest.mark.slow
 def test_the_benchmark_prints_its_table() -> None:
     pair = str(fixture_pair("demo/train_cpu")[0]).removesuffix(".et.json.gz")
     text = execute("bench_link.py", "--pair", pair, "--runs", "1", "--more", "2")
@@ -56,16 +49,6 @@ def test_the_benchmark_prints_its_table() -> None:
         "bar 0.5",
     ):
         assert part in text
-
-
-@pytest.mark.slow
-def test_what_a_release_takes_is_kept_and_printed_beside_the_next(tmp_path: Path) -> None:
-    pair = str(fixture_pair("demo/train_cpu")[0]).removesuffix(".et.json.gz")
-    options = ("--pair", pair, "--times", "2", "--runs", "1", "--history", tmp_path / "history.json")
-    execute("history.py", *options, "--record", "0.1.0")
-    text = execute("history.py", *options)
-    assert max(map(len, text.splitlines())) <= 80
-    assert [line.split()[0] for line in text.splitlines()[3:5]] == ["0.1.0", "this"]
 
 
 def test_a_release_that_is_dearer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,18 +66,6 @@ def test_a_release_that_is_dearer_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-def test_the_benchmark_of_a_job_prints_its_ratio() -> None:
-    text = execute("bench_batch.py", "--ranks", "2", "--times", "1", "--runs", "1")
-    assert "2 workers / 1 worker: " in text and "bar 1.7" in text and max(map(len, text.splitlines())) <= 80
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_many_threads_prints_its_ratios() -> None:
-    text = execute("bench_threads.py", "--runs", "1", "--shape", "40x2")
-    assert "40 threads x 2 ops" in text and "bar 3.0" in text and max(map(len, text.splitlines())) <= 80
-
-
-@pytest.mark.slow
 def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path) -> None:
     """With and without ids and numbers, GPU pairs, unlike programs, broken files: see docs/reference/performance.md."""
     shared_pair("cpu-pairs/conv_same")  # skips where there are no recorded traces
@@ -104,20 +75,6 @@ def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path
     assert docs.read_text("utf-8") == (ROOT / "docs" / "reference" / "performance.md").read_text("utf-8")
 
 
-@pytest.mark.slow
-def test_the_benchmarks_of_origins_print_their_tables() -> None:
-    trace = fixture_pair("pairs/gpu_shaped_from_cpu")[1]
-    assert "gpu_shaped_from_cpu" in execute("orphans.py", trace, "--share", "0.5")
-    assert execute("origins.py", trace).splitlines()[1].startswith("gpu_shaped_from_cpu")
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_the_replay_finds_what_networkx_finds() -> None:
-    text = execute("bench_replay.py", "--nodes", "4000")
-    assert max(map(len, text.splitlines())) <= 80
-    assert "nodes/s" in text and "the same length" in text
-
-
 def test_the_table_of_replay_errors(tmp_path: Path) -> None:
     """A folder with one trace; the numbers are held against their bars elsewhere."""
     kineto = fixture_pair("demo/train_cpu")[1]
@@ -125,14 +82,6 @@ def test_the_table_of_replay_errors(tmp_path: Path) -> None:
     (tmp_path / "cpu-pairs" / kineto.name).write_bytes(kineto.read_bytes())
     text = execute("replay_table.py", "--traces", tmp_path)
     assert "| train_cpu | 3 |" in text and "largest makespan error 0.000%" in text
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_networks_prints_truth_replay_and_simulator(tmp_path: Path) -> None:
-    text = execute("bench_network.py", "--traces", tmp_path)
-    rows = [line for line in text.splitlines() if line.startswith("| made")]
-    assert len(rows) == 4 * 5 and all(row.count("|") == 9 for row in rows)
-    assert text.splitlines()[-1].startswith("largest differences: replay − truth")
 
 
 @pytest.mark.slow
@@ -155,15 +104,6 @@ def test_every_benchmark_finds_what_it_imports(script: str, monkeypatch: pytest.
         if error.name != "torch":
             raise
         pytest.skip("torch is not installed")
-
-
-@pytest.mark.slow
-def test_coverage_of_work_prints_its_table() -> None:
-    replay, capture = (shared_trace(f"graph-capture/sglang_decode.{kind}.json.gz") for kind in ("replay", "capture"))
-    heading, line, *longest = execute("work_coverage.py", f"{replay}+{capture}").splitlines()
-    assert heading.split() == ["trace", "FLOPs", "or", "bytes", "operators"]
-    assert line.startswith("sglang_decode.replay.json.gz") and line.count("%") == 3
-    assert longest and all("without:" in one for one in longest)
 
 
 def test_steps_are_told_from_the_edges_of_the_window_that_is_recorded() -> None:

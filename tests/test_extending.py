@@ -52,13 +52,6 @@ def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> 
     assert b"time by stream" in page and b"2 of 3 kernels are shorter than their launch" in page
 
 
-def test_a_trace_with_nothing_to_say_has_no_findings(site: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("# kernels\ngemm 1000 9000\n")
-    done = run("etplus", "analyze", "in.txt", "--json", "n.json", cwd=tmp_path, env=site)
-    assert done.returncode == 0 and b"no problems found" in done.stdout
-    assert json.loads((tmp_path / "n.json").read_text())["traces"][0]["findings"]["found"] == []
-
-
 def test_exporter(site: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(LINES)
     words = ("etplus", "convert", "in.txt", "-o", "out.kernels.csv", "--option", "min_ns=400")

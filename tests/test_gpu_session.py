@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
-from support import ROOT, fixture_pair, read_json, shared_trace
+from support import ROOT, fixture_pair, read_json
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -27,12 +27,6 @@ PAIR = fixture_pair("pairs/gpu_shaped_from_cpu")
 def execute(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(SESSION), *map(str, words)], capture_output=True, text=True, check=False,
         **options)  # fmt: skip
-
-
-def test_help_and_an_unknown_part() -> None:
-    done = execute("--help")
-    assert done.returncode == 0 and all(name in done.stdout for name in ("--dry-run", "change-item", "fsdp"))
-    assert execute("out", "--only", "nothing").returncode == 2
 
 
 def annotated(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -77,22 +71,6 @@ def test_modules_that_differ_are_counted_of_operators_and_kernels() -> None:
     launchers = {by_index[at].index for at, one in enumerate(events) if one.get("cat") == "cpu_op" and outside(one)}
     launched = [event for event in trace.device_events if event.op is not None and event.op.index in launchers]
     assert kernels.compared == len(launched) > 50 and ops.right == kernels.right == 0
-
-
-def test_launches_of_a_capture_are_compared_with_kernels_of_its_replays() -> None:
-    """The module of a call in the capture, made an annotation, is that of the kernels of the replays."""
-    files = [shared_trace(f"graph-capture/sglang_decode.{what}.json.gz") for what in ("replay", "capture")]
-    trace = link(None, files[0], graph_captures=[(None, files[1])])
-    capture = read_json(files[1])["traceEvents"]
-    modules = [
-        event | {"cat": "user_annotation", "name": f"truth: {event['name'].removeprefix('nn.Module: ')}"}
-        for event in capture
-        if event.get("cat") == "python_function" and event["name"].startswith("nn.Module: ")
-    ]
-    found = gpu_truth.check_captured(trace, [*capture, *modules])
-    assert found.compared > 100 and found.right == found.compared
-    wrong = [event | {"name": "truth: Other_0"} for event in modules]
-    assert gpu_truth.check_captured(trace, [*capture, *wrong]) == (found.compared, 0)
 
 
 def test_a_report_names_what_failed_and_what_is_wrong_first() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from etplus.linker import link
-from made_jobs import COMPUTE, JOBS, RECORDED
-from plain_chakra import COLL, COMP, RECV, SEND, PlainNode
+from made_jobs import JOBS, RECORDED
+from plain_chakra import COLL, COMP, PlainNode
 from simulator import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -56,16 +55,6 @@ def test_slots() -> None:
     assert job_makespan_ns(ChakraSet(ranks, {})) == 200_000
 
 
-def test_messages_meet_by_tag() -> None:
-    ends = {"comm_tag": 1, "comm_size": 1000}
-    ranks = {
-        0: [node(1, COMP, 70), node(2, SEND, 5, (1,), comm_dst=1, **ends)],
-        1: [node(1, RECV, 90, comm_src=0, **ends), node(2, COMP, 10, (1,))],
-    }
-    assert job_makespan_ns(ChakraSet(ranks, {}), Network(1, 500)) == 70_000 + 1500 + 10_000
-    assert job_makespan_ns(ChakraSet(ranks, {})) == 70_000 + 5000 + 10_000
-
-
 def test_what_never_runs_fails() -> None:
     with pytest.raises(AssertionError, match="rank 0: 1 nodes never end"):
         simulate(ChakraSet({0: [all_reduce(1, 1)], 1: [node(1, COMP, 1)]}, {}))
@@ -82,20 +71,6 @@ def test_prices(kind: int, ns: int) -> None:
     assert Network(1, 1).transfer_ns(kind, 1000, 4) == ns + steps
 
 
-@pytest.mark.parametrize("name", sorted(JOBS.keys() - {"pipeline"}))
-def test_no_wait_is_visible(name: str) -> None:
-    """No kernel of the compute stream starts over 5 us after its launch and its stream allow it.
-
-    (Stages of a pipeline wait for each other's computation, whatever the network.)
-    """
-    for rank in JOBS[name].play(RECORDED):
-        launched = {event["args"].get("correlation"): event["ts"] for event in rank.events if "Launch" in event["name"]}
-        kernels = [event for event in rank.events if event["cat"] == "kernel" and event["tid"] == COMPUTE]
-        first, *_ = kernels
-        late = [b["ts"] - max(launched[b["args"]["correlation"]] + 6, a["ts"] + a["dur"]) for a, b in pairwise(kernels)]
-        assert first["ts"] and max(late) < 5
-
-
 def test_ddp_on_a_slow_network() -> None:
     """The network works all the time from the first bucket to the last: what is before and after is worked out."""
     transfers = 3 * 3 * SLOW.transfer_ns(ALL_REDUCE, 2 * BYTES, 4)
@@ -103,16 +78,9 @@ def test_ddp_on_a_slow_network() -> None:
     assert JOBS["ddp"].makespan_ns(SLOW) == pytest.approx(transfers + computed, rel=1e-4)
 
 
-def test_moe_on_a_slow_network() -> None:
-    """Each exchange is waited for; the shared expert is hidden behind the first of each layer."""
-    transfers = 3 * 4 * 2 * SLOW.transfer_ns(ALL_TO_ALL, BYTES, 4)
-    computed = 3 * 4 * (2 * 200_000 + 2 * 20_000)
-    assert JOBS["moe"].makespan_ns(SLOW) == pytest.approx(transfers + computed, rel=1e-4)
-
-
 @pytest.mark.parametrize("name", JOBS)
 def test_the_truth_rises_with_the_price(name: str) -> None:
-    truth = [JOBS[name].makespan_ns(Network(bandwidth, 5000)) for bandwidth in (1e6, 250, 25, 2.5, 0.25)]
+    truth = [JOBS[name].makespan_ns(Network(bandwidth, 5000)) for bandwidth in (1e6, 25, 0.25)]
     assert truth == sorted(truth) and truth[0] == pytest.approx(JOBS[name].makespan_ns(RECORDED), rel=0.06)
 
 

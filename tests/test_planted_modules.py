@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from etplus.planning.measure.process import WorkerProcess
 from etplus.trace.errors import UsageError
-from support import command, fixture_pair, run
+from support import command, linked
 
 NAMES = (
     "torch", "numpy", "msgspec", "orjson", "sitecustomize", "usercustomize", "socket", "pickle", "multiprocessing",
@@ -24,9 +24,7 @@ def planted(tmp_path: Path) -> Path:
     """A folder with an ET+ beside modules that leave a mark when they are imported."""
     folder = tmp_path / "traces"
     folder.mkdir()
-    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
-    assert run("etplus", "link", "--et-file", et, "--kineto-file", kineto, "--output-file", folder / "plus.json",
-               cwd=tmp_path).returncode == 0  # fmt: skip
+    linked("pairs/gpu_shaped_from_cpu").save(folder / "plus.json")
     for name in NAMES:
         mark = tmp_path / f"{name} was imported"
         (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w').close()\nraise ImportError('planted')\n")
@@ -37,23 +35,10 @@ def imported(planted: Path) -> list[str]:
     return sorted(one.name for one in planted.parent.glob("* was imported"))
 
 
-def started(planted: Path, *words: str, **environment: str) -> str:
-    """What a command prints that calls operators, or says that torch is not installed."""
-    done = subprocess.run(
-        words, cwd=planted, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0 or "needs PyTorch (No module named 'torch')" in done.stderr, done.stderr
-    return done.stdout + done.stderr
-
-
 def test_measure_calls_operators_without_what_lies_beside_the_trace(planted: Path) -> None:
-    started(planted, *command("etplus"), "measure", "plus.json", "-o", "out.json", "--budget", "1")
-    assert not imported(planted)
-
-
-def test_python_m_etplus_imports_nothing_of_the_current_folder(planted: Path) -> None:
-    (planted / "etplus.py").unlink()  # Python itself looks there for what it is to run
-    started(planted, sys.executable, "-m", "etplus", "measure", "plus.json", "-o", "out.json", "--budget", "1")
+    words = [*command("etplus"), "measure", "plus.json", "-o", "out.json", "--budget", "1"]
+    done = subprocess.run(words, cwd=planted, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 or "needs PyTorch (No module named 'torch')" in done.stderr, done.stderr
     assert not imported(planted)
 
 

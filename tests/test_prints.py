@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import etplus
-import numpy as np
-import pytest
 from etplus.analysis import difference
 from etplus.planning.costs.end_to_end import predict
 from etplus.planning.costs.fitting import fit
@@ -94,28 +92,3 @@ def test_what_brief_says() -> None:
     assert repr(Step(0, "a", 1, 2)) == "Step(number=0, name='a', start_ns=1, end_ns=2, batch=None, inferred=False)"
     hostile = brief(Step(0, "\x1b[2J\n" * 50, 1, 2))
     assert "\x1b" not in hostile and hostile.count("\n") == 6
-
-
-def test_steps_are_a_sequence() -> None:
-    trace = linked(GPU)
-    steps = list(trace.steps)
-    assert [one.name for one in steps] == list(trace.steps.names) and len(steps) == len(trace.steps) == 3
-    assert trace.steps[1] == steps[1] == trace.steps[-2] and trace.steps.index(steps[1]) == 1
-    assert (
-        trace.steps[1:] == tuple(steps[1:]) and steps[0] in trace.steps and list(reversed(trace.steps)) == steps[::-1]
-    )
-    assert [(one.start_ns, one.end_ns) for one in steps] == list(
-        zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True)
-    )
-    assert all(one.duration_ns == one.end_ns - one.start_ns > 0 for one in steps)
-    assert [one.number for one in steps] == [0, 1, 2]
-    with pytest.raises(IndexError):
-        trace.steps[3]
-    assert np.array_equal(trace.steps.of(trace.steps.start), np.arange(3))
-
-
-def test_what_else_is_looped_over() -> None:
-    """Tables of rows are columns; rows as objects are `ops`, `annotations`, `kernels`, `device_events`."""
-    trace = linked(GPU)
-    for rows in (trace.ops, trace.annotations, trace.kernels, trace.device_events, trace.ops[0].children):
-        assert len(list(rows)) == len(rows)
