@@ -61,9 +61,8 @@ def test_device_events_without_any_call_have_a_reason_and_no_link() -> None:
     assert all(texts["reasons"][one["reason"]] for one in events)
 
 
-@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "gpu-kineto/mi300_bert", "linked gpu-pairs/dlrm.rank0"])
-def test_details_are_those_of_the_library(name: str) -> None:
-    trace = with_unattached(trace_of(name))
+def test_details_are_those_of_the_library() -> None:
+    trace = with_unattached(trace_of(f"linked {GPU_SHAPED}"))
     events, texts = events_of(trace)
     assert len(events) == len(trace.gpu) + len(trace.calls) + len(trace.runtime)
     work = work_of_events(trace)
@@ -129,9 +128,8 @@ def assert_call(one: Event, call: Op, texts: Any) -> None:
     assert (texts["steps"][one["step"]] if one["step"] >= 0 else None) == call.step
 
 
-@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "linked gpu-pairs/dlrm.rank0"])
-def test_relations_are_the_edges_of_the_file_from_both_sides(name: str) -> None:
-    trace = trace_of(name)
+def test_relations_are_the_edges_of_the_file_from_both_sides() -> None:
+    trace = trace_of(f"linked {GPU_SHAPED}")
     events, _ = events_of(trace)
     at = {one["id"]: number for number, one in enumerate(events) if one["id"] >= 0}
     ids = trace.nodes.id[trace.edges[:, :2]].tolist()
@@ -204,12 +202,10 @@ def test_events_that_were_launched_before_the_trace_name_the_operator_of_their_r
     assert sum(event["repeated"] >= 0 for event in on_device) == 30
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["linked", "Kineto alone"])
 @pytest.mark.parametrize(
-    "name",
-    ["cpu-pairs/conv_same", "cpu-pairs/thr_bwd_all", "cpu-pairs/thr_users_all", "cpu-pairs/ckpt_re",
-     "cpu-pairs/compiled_train", "gpu-pairs/resnet103"],
-)  # fmt: skip
+    ("name", "alone"),
+    [("cpu-pairs/conv_same", False), ("cpu-pairs/thr_users_all", False), ("cpu-pairs/thr_users_all", True)],
+)
 def test_forward_and_backward_operators_are_those_of_kineto(name: str, alone: bool) -> None:
     """The profiler itself draws flows "fwdbwd" between them, which nothing here reads."""
     et, kineto = shared_pair(name)
@@ -223,15 +219,14 @@ def test_forward_and_backward_operators_are_those_of_kineto(name: str, alone: bo
     forward, backward = backward_of(trace)
     found = set(zip(trace.calls.ts[forward].tolist(), trace.calls.ts[backward].tolist(), strict=True))
     assert len(found) == len(forward)
-    if alone and name == "cpu-pairs/thr_users_all":
+    if alone:
         assert not found, "several threads use the same numbers, and Kineto alone does not say which is meant"
     else:
         assert found == wanted
 
 
-@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "linked gpu-pairs/dlrm.rank0", "gpu-kineto/h100_bert"])
-def test_the_critical_path_of_the_page_sums_up_to_the_makespan(name: str) -> None:
-    trace = with_unattached(trace_of(name))
+def test_the_critical_path_of_the_page_sums_up_to_the_makespan() -> None:
+    trace = with_unattached(trace_of(f"linked {GPU_SHAPED}"))
     chain, path = critical_chain(trace), trace.critical_path()
     assert chain is not None and chain.ns.sum() == chain.makespan_ns == path.length_ns
     timeline = timeline_of(trace, work_of_events(trace), 10**6, chain)

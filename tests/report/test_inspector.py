@@ -17,7 +17,7 @@ from etplus.converters.open import load as read_trace
 from etplus.report import timeline_lanes
 from etplus.report.report_html import rank_report, report_html
 from etplus.timeline.critical import critical_chain
-from etplus.trace.views import DeviceEvent, Op
+from etplus.trace.views import DeviceEvent
 from made_traces import kernel, kineto_of, launch, op
 from pages import data_of, details, press, select, shown, unpacked, unpacked_json
 from traces import GPU_SHAPED, analysis_of
@@ -255,29 +255,3 @@ def test_a_page_of_too_many_events_has_a_timeline_without_details(browser: Page,
     for key in ("w", "ArrowRight", "n", "c", "m", "[", "Enter", "Escape", "?"):
         press(browser, key)
     assert browser.evaluate("document.querySelector('dialog.keys').open") and browser.errors == []
-
-
-def test_an_operator_says_what_the_library_does(browser: Page, tmp_path: Path) -> None:
-    analysis = analysis_of(f"linked {GPU_SHAPED}")
-    trace, page = analysis.trace, page_of(analysis)
-    numbers = Numbers(page, analysis)
-    shown(browser, page, tmp_path)
-    ops: list[Op] = random.Random(3).sample(list(trace.ops), 15)
-    for one in ops:
-        said = select(browser, numbers.row[one.record["id"]])
-        values = said["values"]
-        assert said["name"] == one.name
-        assert (values["dur"], values["self_ns"], values.get("seq", -1)) == (
-            one.duration_ns, one.self_ns, int(trace.nodes.seq_id[trace.calls.source[one.index]]),
-        )  # fmt: skip
-        assert tuple(map(tuple, values.get("shapes", []))) == one.shapes
-        assert tuple(values.get("modules", ())) == one.modules and values["id"] == one.record["id"]
-        assert values.get("device_ns", 0) == one.device_ns and values.get("device_events", 0) == len(one.kernels)
-        assert values.get("callers", []) == callers_of(one)
-        below = [numbers.row[child.record["id"]] for child in one.children]
-        assert set(below) <= set(said["out"].get("caller", [])) or len(below) > 12
-
-
-def callers_of(call: Op) -> list[str]:
-    """Names of the calls around a call, outermost first."""
-    return [] if call.parent is None else [*callers_of(call.parent), call.parent.name]

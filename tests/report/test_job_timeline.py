@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from browser import Page
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
@@ -16,7 +15,6 @@ from etplus.report.report_html import rank_report, report_html
 from etplus.trace.trace import Trace
 from made_traces import kernel, kineto_of, launch, op
 from pages import rows_of, shown
-from support import shared_trace
 
 BASE = 1_700_000_000_000_000_000
 ARRIVALS = ((100, 160, 130), (400, 420, 500), (700, 700, 710))
@@ -74,30 +72,6 @@ def test_unknown_ranks_are_drawn_by_their_own_clocks() -> None:
     assert job["collectives"] == [] and [rank["offset"] for rank in job["ranks"]] == [None, None]
     assert [rank["begin"] for rank in job["ranks"]] == [0, 50_000]
     assert job_timeline([(1, rank_lanes(rank_of(1, ahead), 1000)) for ahead in (0, 50)])["collectives"] == []
-
-
-@pytest.mark.parametrize(
-    "files", [[f"gpu-pairs/dlrm.rank{rank}.kineto" for rank in range(4)],
-              [f"parallel/block.fsdp-tp4/rank{rank}.kineto" for rank in range(4)]]
-)  # fmt: skip
-def test_real_jobs(files: list[str]) -> None:
-    """Waits of every rank at every collective, and their sums, by a brute force over what is drawn."""
-    traces = [read_trace(shared_trace(f"{name}.json.gz")) for name in files]
-    job = job_timeline([(trace.rank, rank_lanes(trace, 500)) for trace in traces])
-    assert job["collectives"] and job["left_out"] == 0
-    waited, last = [0] * len(traces), [0] * len(traces)
-    for one in job["collectives"]:
-        come = max(one["start"])
-        for rank, start, end, wait in zip(one["members"], one["start"], one["end"], one["wait"], strict=True):
-            assert wait == min(come - start, end - start)
-            waited[rank] += wait
-        assert one["start"][one["members"].index(one["last"])] == come
-        last[one["last"]] += 1
-    assert [rank["waited"] for rank in job["ranks"]] == waited and [rank["last"] for rank in job["ranks"]] == last
-    for rank, trace in zip(job["ranks"], traces, strict=True):
-        if len(trace.gpu):
-            assert sum(rank["count"]) == len(trace.gpu)
-        assert rank["begin"] <= min(rank["ts"]) and max(rank["ts"] + rank["dur"]) <= rank["end"] <= job["span"]
 
 
 def test_the_page_walks_from_collective_to_collective(browser: Page, tmp_path: Path) -> None:

@@ -125,24 +125,3 @@ def test_paper(browser: Page, job: bytes, tmp_path: Path) -> None:
     done = browser.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
     assert base64.b64decode(done["data"]).startswith(b"%PDF-")
     assert browser.errors == []
-
-
-def test_paper_has_all_rows(browser: Page, tmp_path: Path) -> None:
-    """And neither navigation nor buttons; the screen has the first rows again afterwards."""
-    report = shown(browser, report_of("python-stacks/mi300_timesformer"), tmp_path)["ranks"][0]["analysis"]
-    rows = "document.querySelector('[data-table=breakdown]').tBodies[0].rows.length"
-    assert browser.evaluate(rows) == 100 < len(report["breakdown"])
-    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
-    browser.call("Emulation.setEmulatedMedia", media="print")
-    assert browser.evaluate(rows) == len(report["breakdown"])
-    hidden = "[...document.querySelectorAll('header.bar, nav, .tools')].every((one) => !one.checkVisibility())"
-    assert browser.evaluate(hidden)
-    cut = (
-        "[...document.querySelectorAll('.table')].filter((one) => one.scrollHeight > one.clientHeight + 1"
-        " || one.scrollWidth > one.clientWidth + 1).map((one) => one.ariaLabel)"
-    )
-    assert browser.evaluate(cut) == []
-    browser.call("Emulation.setEmulatedMedia", media="")
-    browser.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert browser.evaluate(rows) == 100
-    assert browser.errors == []

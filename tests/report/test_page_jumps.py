@@ -176,36 +176,3 @@ def test_of_many_steps_the_longest_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     length = (steps.end - steps.start).tolist()
     assert [step["number"] for step in found if step["data"] is None] == [length.index(min(length))]
     assert [step["name"] for step in found] == list(steps.names)
-
-
-def test_the_navigation_fits(browser: Page, tmp_path: Path) -> None:
-    """At 1,280 px nothing of it is out of sight; groups open by key and lead to their sections."""
-    ranks = [rank_report(analysis_of(name), 2) for name in ("gpu-pairs/resnet103.kineto", "gpu-pairs/linear.kineto")]
-    page = report_html([rank | {"rank": number} for number, rank in enumerate(ranks)])
-    try:
-        browser.goto("about:blank")
-        browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
-        (tmp_path / "page.html").write_bytes(page)
-        browser.call("Page.navigate", url=(tmp_path / "page.html").as_uri())
-        browser.wait_for("document.documentElement.dataset.ready")
-        assert browser.evaluate(
-            "[nav.scrollWidth <= nav.clientWidth, document.documentElement.scrollWidth <= 1280]"
-        ) == [True, True]
-        browser.evaluate(
-            "[...document.querySelectorAll('nav summary')].find((one) => one.textContent === 'GPU').focus()"
-        )
-        press(browser, "Enter")
-        press(browser, "Tab")
-        linked = browser.evaluate(
-            "[document.activeElement.hash, document.activeElement.getBoundingClientRect().bottom < 900]"
-        )
-        assert linked == ["#breakdown", True]
-        sections = browser.evaluate("[...document.querySelectorAll('section')].map((one) => one.id)")
-        assert sorted(
-            browser.evaluate("[...document.querySelectorAll('nav a')].map((one) => one.hash.slice(1))")
-        ) == sorted(sections)
-        press(browser, "Escape")
-        assert browser.evaluate("document.querySelectorAll('nav details[open]').length") == 0
-    finally:
-        browser.call("Emulation.clearDeviceMetricsOverride")
-    assert browser.errors == []

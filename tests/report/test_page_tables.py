@@ -86,18 +86,6 @@ def test_a_table_is_filtered_walked_sorted_and_copied(browser: Page, tmp_path: P
     assert browser.errors == []
 
 
-def test_operators_modules_and_products(browser: Page, tmp_path: Path) -> None:
-    """The page's tables hold the rows of the analysis, in their order."""
-    analysis = shown(browser, report_of("gpu-kineto/h100_bert"), tmp_path)["ranks"][0]["analysis"]
-    _, *operators = rows_of(browser, "operators")
-    assert [row[:2] for row in operators] == [[of["op"], f"{of['count']:,}"] for of in analysis["operators"]]
-    _, *modules = rows_of(browser, "modules")
-    assert [row[:2] for row in modules] == [[of["module"], f"{of['count']:,}"] for of in analysis["modules"]]
-    assert ["BertLayer ×4", "4"] in [row[:2] for row in modules]
-    _, *gemms = rows_of(browser, "gemms")
-    assert [row[2:5] for row in gemms] == [[f"{of[key]:,}" for key in ("batch", "m", "n")] for of in analysis["gemms"]]
-
-
 def test_the_flame_graph(browser: Page, tmp_path: Path) -> None:
     """Widths are times, of callers those of what they call and more; keys move, Enter zooms, Escape shows all."""
     flame = shown(browser, report_of("cpu-pairs/tf_stack_mem.kineto"), tmp_path)["ranks"][0]["flame"]

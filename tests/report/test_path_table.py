@@ -10,7 +10,7 @@ from etplus.timeline.critical import critical_chain
 from traces import GPU_SHAPED, analysis_of
 
 
-@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "gpu-pairs/resnet103.kineto", "gpu-kineto/h100_bert"])
+@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "gpu-kineto/h100_bert"])
 def test_the_rows_are_the_path(name: str) -> None:
     """Sums by kind, by kernel and by line are those of `Trace.critical_path`; steps and the rest are all of it."""
     trace = analysis_of(name).trace

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import made_jobs
 import pytest
-from etplus import load
-from support import shared_trace
+from etplus import Job, link
 from traces import GPU_SHAPED, analysis_of
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
@@ -32,9 +32,9 @@ def test_gpu_time_of_a_trace() -> None:
 
 
 def test_gpu_time_of_the_ranks_of_a_job() -> None:
-    job = load([shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz") for rank in range(4)])
+    job = Job([link(*texts) for texts in made_jobs.Job(made_jobs.ddp, 3).texts()])
     axes = job.plot()
-    assert [text.get_text().split(",")[0] for text in axes.get_yticklabels()] == [f"rank {rank}" for rank in range(4)]
+    assert [text.get_text().split(",")[0] for text in axes.get_yticklabels()] == [f"rank {rank}" for rank in range(3)]
     assert [sum(parts) * 1e6 for parts in zip(*widths(axes), strict=True)] == pytest.approx(
         [row.busy_ns + row.idle_ns for row in job.summary().ranks]
     )

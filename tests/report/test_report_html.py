@@ -14,19 +14,16 @@ from typing import Any
 import orjson
 import pytest
 from browser import Page
-from etplus.analysis import Row, Table, TextColumn, column
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load as read_trace
 from etplus.report import report_html as report_html_module
-from etplus.report.html_page import embedded
-from etplus.report.part_report import table_of_columns
 from etplus.report.report_html import RankReport, _coverage, diff_html, rank_report, report_html
 from etplus.trace.kernel_kinds import GPU_KINDS
 from etplus.trace.kernel_names import kernel_label
 from made_traces import kernel, kineto_of, launch, op
 from pages import data_of, report_of, rows_of, shown
-from support import ROOT, run
+from support import ROOT, call
 from traces import GPU_SHAPED, analysis_of, written
 
 ECHARTS_6_1_0 = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
@@ -82,10 +79,9 @@ def test_long_tables_are_cut_and_say_by_how_much() -> None:
     assert len(rank["flame"]["name"]) == 200 and rank["flame"]["left_out"] == 221
 
 
-@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "gpu-kineto/mi250_minitoy", "gpu-kineto/mi300_bert"])
-def test_the_peaks_of_the_page_are_those_that_the_shares_are_of(name: str) -> None:
+def test_the_peaks_of_the_page_are_those_that_the_shares_are_of() -> None:
     """What the roofline draws (`peaks`) times the share is the rate, for every kernel and element type."""
-    analysis = data_of(report_of(name))["ranks"][0]["analysis"]
+    analysis = data_of(report_of("gpu-kineto/h100_bert"))["ranks"][0]["analysis"]
     rows = [row for row in analysis["kernels"] if row["flops_share"] is not None]
     assert rows
     for row in rows:
@@ -106,12 +102,6 @@ def test_peaks_of_types_that_share_one() -> None:
     trace = read_trace(kineto_of(tf32, device="Tesla V100-SXM2-32GB"))
     devices = data_of(report_html([rank_report(analyze(trace))]))["ranks"][0]["analysis"]["devices"]
     assert devices["0"]["peaks"] == {"tf32": 15.7e12}
-
-
-@pytest.mark.parametrize("text", [EVIL, "<!--", "<script", "\u2029", "\\u003c"])
-def test_no_text_ends_the_data(text: str) -> None:
-    assert not set("<>&\u2028\u2029") & set(embedded({text: [text]}).decode())
-    assert orjson.loads(embedded({text: [text]})) == {text: [text]}
 
 
 @pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "linked gpu-pairs/resnet103"])
@@ -188,21 +178,6 @@ def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
     assert browser.errors == []
 
 
-@pytest.mark.parametrize("system", ["light", "dark"])
-def test_themes(system: str, browser: Page, tmp_path: Path) -> None:
-    shown(browser, report_of(f"linked {GPU_SHAPED}"), tmp_path, system)
-
-    def theme() -> str:
-        dark = browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 22)"
-        return "dark" if dark else "light"
-
-    seen = [theme()]
-    for _ in range(3):  # light, dark, and as the system has it
-        browser.evaluate("document.getElementById('theme').click()")
-        seen.append(theme())
-    assert seen == [system, "light", "dark", system] and browser.errors == []
-
-
 def test_ranks_of_a_job(browser: Page, tmp_path: Path) -> None:
     events = [op("aten::mm", 0, 100), launch(1, 10), kernel("gemm", 1, 20, 50)]
     ranks = [
@@ -251,23 +226,6 @@ def test_names_do_nothing(browser: Page, tmp_path: Path) -> None:
     assert browser.errors == [] and len(browser.requests) == 1
 
 
-def test_a_large_trace_opens_in_seconds(browser: Page, tmp_path: Path) -> None:
-    events: list[dict[str, Any]] = []
-    for number in range(25_000):
-        at = number * 40
-        events += [
-            op(f"aten::op{number % 50}", at, 30), op("aten::inner", at + 1, 20), launch(number + 1, at + 5, 9),
-            kernel(f"kernel{number % 300}", number + 1, at + 20, 5 + number % 30),
-        ]  # fmt: skip
-    page = report_html([rank_report(analyze(read_trace(kineto_of(events))))])
-    assert len(page) < 8_000_000
-    start = time.monotonic()
-    timeline = shown(browser, page, tmp_path)["ranks"][0]["timeline"]
-    took = time.monotonic() - start
-    assert sum(timeline["count"]) == 100_000 and len(timeline["count"]) <= 60_000
-    assert took < 10, took
-
-
 def test_every_call_can_be_reached(browser: Page, tmp_path: Path) -> None:
     """Kernels of a long trace, at random: zoomed to, drawn one by one, and clicked on, they are those of the trace."""
     analysis = analysis_of("gpu-pairs/resnet103.kineto")
@@ -309,10 +267,10 @@ def test_a_folder_and_an_input_as_the_output_are_refused(tmp_path: Path) -> None
     trace.write_bytes(kineto_of([op("aten::mm", 0, 100), launch(1, 10), kernel("gemm", 1, 20, 50)]))
     before = trace.read_bytes()
     for output in (trace, tmp_path):
-        done = run("etplus", "report", trace, "-o", output)
+        done = call("report", trace, "-o", output)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
     assert trace.read_bytes() == before and list(tmp_path.iterdir()) == [trace]
-    done = run("etplus", "report", trace, "-o", tmp_path / "page.html")
+    done = call("report", trace, "-o", tmp_path / "page.html")
     assert done.returncode == 0 and (tmp_path / "page.html").read_bytes().startswith(b"<!DOCTYPE html>")
 
 
@@ -329,9 +287,8 @@ def test_what_was_linked() -> None:
 @pytest.mark.parametrize(
     "report",
     [
-        {}, {"ops": LINKED}, {"gpu": TIMES}, {"ops": LINKED, "gpu": None}, {"ops": [], "gpu": TIMES},
-        {"ops": {**LINKED, "certain": "2"}, "gpu": TIMES}, {"ops": LINKED, "gpu": {"time_ns": 9}},
-        {"ops": {**LINKED, "linked": True}, "gpu": TIMES},
+        {}, {"ops": LINKED, "gpu": None}, {"ops": [], "gpu": TIMES}, {"ops": {**LINKED, "certain": "2"}, "gpu": TIMES},
+        {"ops": LINKED, "gpu": {"time_ns": 9}}, {"ops": {**LINKED, "linked": True}, "gpu": TIMES},
     ],
 )  # fmt: skip
 def test_a_report_without_the_numbers_has_no_coverage(report: dict[str, Any]) -> None:
@@ -344,32 +301,6 @@ def test_a_page_of_one_rank_has_no_timeline_of_the_job() -> None:
     assert data_of(report_html([rank_report(analysis, 2), rank_report(analysis, 2)]))["job"] is not None
 
 
-class Plain(Row):
-    """A table without a title."""
-
-    name: str = column("name", "Name.", "n")
-    calls: int = column("count", "Calls.", "c")
-
-    shown = ("name", "calls", TextColumn("time", lambda row: row.calls, "ns"))
-
-
-class Titled(Plain):
-    title = "by name"
-    shown = Plain.shown[:1]
-
-
-def test_tables_of_other_packages() -> None:
-    rows = [Plain("a", 3), Plain("b", 4), Plain("c", 5)]
-    assert table_of_columns("tiny", Table(Plain, rows), 2) == {
-        "name": "tiny", "title": "tiny", "rows": [["a", 3, 3], ["b", 4, 4]],
-        "columns": [
-            {"key": "0", "title": "n", "unit": "name"}, {"key": "1", "title": "c", "unit": "count"},
-            {"key": "2", "title": "time", "unit": "ns"},
-        ],
-    }  # fmt: skip
-    assert table_of_columns("tiny", Table(Titled, []), 2)["title"] == "by name"
-
-
 def test_of_many_files_each_has_less() -> None:
     """Blocks of the job's timeline: a quarter of all, shared; spans of counters; and kinds of the kernels' rows."""
     asked: list[int] = []
@@ -378,14 +309,14 @@ def test_of_many_files_each_has_less() -> None:
         patch.setattr(report_html_module, "rank_lanes", lambda trace, budget: asked.append(budget))
         patch.setattr(report_html_module, "timeline_of", lambda *given: given[2])
         patch.setattr(report_html_module, "flame_graph", lambda trace, most: most)
-        found = {files: rank_report(analysis, files) for files in (1, 2, 10, 15, 16, 60, 100)}
-    assert asked == [15_000, 3_000, 2_000, 2_000, 2_000, 2_000] and found[1]["lanes"] is None
-    assert [one["timeline"] for one in found.values()] == [60_000, 60_000, 12_000, 8_000, 7_500, 2_000, 2_000]
-    assert [one["flame"] for one in found.values()] == [4_000, 4_000, 1_200, 800, 750, 200, 200]
+        found = {files: rank_report(analysis, files) for files in (1, 2, 16, 100)}
+    assert asked == [15_000, 2_000, 2_000] and found[1]["lanes"] is None
+    assert [one["timeline"] for one in found.values()] == [60_000, 60_000, 7_500, 2_000]
+    assert [one["flame"] for one in found.values()] == [4_000, 4_000, 750, 200]
 
 
 def test_kernels_have_the_kinds_of_their_rows() -> None:
-    analysis = analysis_of("linked gpu-pairs/dlrm.rank0")
+    analysis = analysis_of(f"linked {GPU_SHAPED}")
     kinds = rank_report(analysis)["kernel_kinds"]
     nccl = [kind for kind, row in zip(kinds, analysis.kernels, strict=True) if row.kernel.startswith("nccl")]
     communication = GPU_KINDS.index("Communication")

@@ -113,7 +113,7 @@ def test_lanes_without_room_are_counted() -> None:
     assert len(timeline["lanes"]) == 40 and timeline["hidden"] == 10
 
 
-@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "linked gpu-pairs/dlrm.rank0", f"linked {GPU_SHAPED}"])
+@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", f"linked {GPU_SHAPED}"])
 def test_the_tree_sums_up_to_the_breakdown(name: str) -> None:
     rows = analysis_of(name).breakdown
     tree = time_tree(rows, frozenset())
