@@ -15,7 +15,7 @@ from ...trace.printable import shortened
 from ...trace.tables import OP
 from ...trace.trace import Trace
 from ..launch_queues import idle_causes
-from .finding import LIKELY, MEASURED, Candidate
+from .finding import LIKELY, MEASURED, Candidate, Intervention
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
@@ -147,18 +147,24 @@ class LongestGap(OfWorstRank):
             return
         begin = int(trace.gpu.ts[event]) - gap
         why, advice, rows = _cause_of_gap(trace, event, begin)
+        waits = waiting_calls(trace)
+        blocked = np.minimum(trace.runtime.end[waits], begin + gap) - np.maximum(trace.runtime.ts[waits], begin)
+        changes: tuple[Intervention, ...] = (of.change(_window(trace, begin, gap)),)
+        if 2 * blocked.max(initial=0) > gap:  # a replay cannot shorten a wait for something that is not recorded
+            name = trace.names[int(trace.runtime.name[waits[np.argmax(blocked)]])]
+            why, advice, changes = f"{name} blocks the host", _BLOCKED_ADVICE, ()
         idle = max(idle_causes(trace), key=lambda idle: idle.host_wait_ns)
-        waits = f"idle time of stream {idle.stream} for the host, in {idle.host_waits:,} gaps"
+        waited = f"idle time of stream {idle.stream} for the host, in {idle.host_waits:,} gaps"
         yield Candidate(
             self.id,
-            f"the device waits once for {gap / 1e6:,.1f} ms, {gap / of.case.makespan_ns:.1%} of the time: {why}",
+            f"the device waits once for {gap / 1e6:,.1f} ms ({gap / of.case.makespan_ns:.1%}): {why}",
             of.where(rows, start_ns=begin - trace.nodes.span.start, end_ns=begin + gap - trace.nodes.span.start),
-            (of.evidence(waits, idle.host_wait_ns, "ns"),),
+            (of.evidence(waited, idle.host_wait_ns, "ns"),),
             gap,
             MEASURED,
             advice,
             "the longest gap in the idle time of `etplus analyze` is short",
-            (of.change(_window(trace, begin, gap)),),
+            changes,
             low=0.7,
         )
 
@@ -172,6 +178,9 @@ _FIRST_USES = (
 _FIRST_USE_ADVICE = (
     "this is paid once: leave it out of measurements (record after warm-up, torch.profiler.schedule(wait=1, warmup=2, "
     "active=3)), or move it to start-up by running one step of each shape"
+)
+_BLOCKED_ADVICE = (
+    "record what the call waits for: a trace of one process does not show other processes, devices or requests"
 )
 
 

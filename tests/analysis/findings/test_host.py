@@ -127,6 +127,18 @@ def test_waits_for_data_gain_their_time_at_most() -> None:
     assert "data-loading" not in ids(busy(data=300))
 
 
+def test_a_blocking_call_in_the_longest_gap_is_reported_without_a_gain() -> None:
+    trace = Timeline()
+    for number in range(12):
+        at = 100 * number + 400_000 * (number > 5)
+        trace.op("aten::mm", at, 20)
+        trace.launch("gemm", at + 2, 8, at + 12, 80)
+    trace.call("hipStreamSynchronize", 700, 399_000)
+    finding = one(trace.document(), "longest-gap")
+    assert finding.gain is None and finding.cost_ns == 400_020_000
+    assert "hipStreamSynchronize blocks the host" in finding.title and "paid once" not in finding.advice
+
+
 def launches(count: int = 60) -> Trace:
     """Kernels of 5 µs, one launched every 50 µs."""
     trace = Timeline()
