@@ -15,14 +15,7 @@ from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.call_tree import nesting
 from hypothesis import given
 from hypothesis import strategies as st
-from support import (
-    Document,
-    et_document,
-    fixture_pair,
-    kineto_document,
-    read_json,
-    truth_of,
-)
+from support import Document, et_document, fixture_pair, kineto_document, read_json, truth_of
 
 Ints = npt.NDArray[np.int64]
 Interval = tuple[int, int, int]

@@ -86,43 +86,6 @@ def test_real_pairs_equal_a_brute_force(pair: str, count: int) -> None:
     assert done == count == sum(op is not None for op in (kernel.captured_by for kernel in trace.kernels))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("one", "other"), [tuple(PAIRS), tuple(reversed(PAIRS))])
-@pytest.mark.parametrize("names", [True, False])
-def test_the_capture_of_another_model_links_nothing(one: str, other: str, names: bool) -> None:
-    capture = read_json(shared_trace(f"graph-capture/{one}.capture.json.gz"))["traceEvents"]
-    trace = linked(
-        capture if names else without_names(capture),
-        read_json(shared_trace(f"graph-capture/{other}.replay.json.gz"))["traceEvents"],
-    )
-    assert trace.captured is not None and trace.captured.counts["unlinked"] == PAIRS[other]
-    assert not len(trace.captured) and all(op is None for op in (kernel.captured_by for kernel in trace.kernels))
-    assert (
-        f"0 of {PAIRS[other]} kernels" in trace.captured.sentences[0] and "not linked: " in trace.captured.sentences[1]
-    )
-
-
-def without_names(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The CUDA form of a capture."""
-    hidden = ("kernel", "grid", "block")
-    return [
-        {**e, "args": {k: v for k, v in e["args"].items() if k not in hidden}} if e.get("cat") == "cuda_runtime" else e
-        for e in events
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("pair", "count"), PAIRS.items())
-def test_without_kernel_names_count_and_order_make_equivalent_links(pair: str, count: int) -> None:
-    capture, replay = (read_json(shared_trace(f"graph-capture/{pair}.{part}.json.gz"))["traceEvents"]
-                       for part in ("capture", "replay"))  # fmt: skip
-    named, nameless = linked(capture, replay), linked(without_names(capture), replay)
-    assert nameless.captured is not None
-    assert nameless.captured.counts == {"events": count, "certain": 0, "equivalent": count, "unlinked": 0}
-    assert [name for name, _ in found(named)] == [name for name, _ in found(nameless)]
-    assert all(one.evidence[0] == "number of kernels" for one in nameless.captured.replays)
-
-
 @examples(40)
 @given(st.data(), st.sampled_from(["drop", "double", "swap", "rename"]), st.sampled_from(["capture", "replay"]))
 def test_one_changed_launch_makes_no_wrong_certain_link(data: st.DataObject, mutation: str, side: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.linker.captures import Capture, capture_files, captures_of, kernel_key, with_callers
+from etplus.linker.captures import Capture, captures_of, kernel_key, with_callers
 from etplus.trace.errors import TraceFormatError, UsageError
 from support import PID, Document, et_document, kineto_document
 
@@ -19,21 +19,17 @@ Event = tuple[str, str, float, float, int]
 
 def captured(events: list[Event], args: dict[str, Document] | None = None, **header: Any) -> Capture:
     """The one capture of a trace; arguments by name."""
-    documents: list[Document] = [
-        {
-            "ph": "X",
-            "cat": cat,
-            "name": name,
-            "ts": ts,
-            "dur": dur,
-            "pid": 1,
-            "tid": tid,
-            "args": (args or {}).get(name, {}),
-        }
-        for cat, name, ts, dur, tid in events
-    ]
-    (found,) = captures_of(orjson.dumps(kineto_document(documents, **header)), None, False)  # type: ignore[arg-type]
+    document = kineto_document(documents(events, args), **header)
+    (found,) = captures_of(orjson.dumps(document), None, False)  # type: ignore[arg-type]
     return found
+
+
+def documents(events: list[Event], args: dict[str, Document] | None = None, pid: int = 1) -> list[Document]:
+    return [
+        {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid,
+         "args": (args or {}).get(name, {})}
+        for cat, name, ts, dur, tid in events
+    ]  # fmt: skip
 
 
 def run(name: str, ts: float, tid: int = 1, dur: float = 1) -> Event:
@@ -119,10 +115,7 @@ def test_a_trace_without_a_capture_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_captures(tmp_path: Path) -> None:
-    document = kineto_document([
-        {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid, "args": {}}
-        for cat, name, ts, dur, tid in [*capture(10, 20), run("cudaLaunchKernel", 12)]
-    ])  # fmt: skip
+    document = kineto_document(documents([*capture(10, 20), run("cudaLaunchKernel", 12)]))
     (tmp_path / "k.json").write_bytes(orjson.dumps(document))
     (tmp_path / "empty.json").write_bytes(orjson.dumps(kineto_document([{**document["traceEvents"][0], "name": "x"}])))
     (found,) = captures_of(tmp_path, None, False)  # type: ignore[arg-type]
@@ -140,14 +133,6 @@ def test_calls_and_all_around_them() -> None:
     parent = np.array([-1, 0, 1, 0, -1, 4])
     for ops, around in (([2], [0, 1, 2]), ([3, 2, -1, 3], [0, 1, 2, 3]), ([5, 0], [0, 4, 5]), ([-1], []), ([], [])):
         assert with_callers(np.array(ops, np.int64), parent).tolist() == around
-
-
-def test_files_of_a_capture(tmp_path: Path) -> None:
-    (tmp_path / "b").mkdir()
-    for name in ("a.json", "b/c.json"):
-        (tmp_path / name).write_bytes(b"")
-    assert capture_files(str(tmp_path)) == [str(tmp_path / "a.json"), str(tmp_path / "b" / "c.json")]
-    assert capture_files("none.json") == ["none.json"]
 
 
 def test_a_capture_holds_what_begins_at_its_very_start_and_end() -> None:
@@ -175,14 +160,10 @@ def test_inputs_and_outputs_are_those_of_the_et(tmp_path: Path) -> None:
               run("cudaMemsetAsync", 32)]  # fmt: skip
     dims = {"Input Dims": [[2]], "Input type": ["float"], "Concrete Inputs": [""]}
     args = {"aten::add": {**dims, "Record function id": 5}, "aten::mul": dims}
-    documents: list[Document] = [
-        {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": PID, "tid": tid, "args": args.get(name, {})}
-        for cat, name, ts, dur, tid in events
-    ]
     tensor = [[3, 4, 0, 2, 4, "cuda:0"]]
     sides = {key: {"values": tensor, "shapes": [[2]], "types": ["Tensor(float)"]} for key in ("inputs", "outputs")}
     et = et_document([{"id": 3, "name": "aten::add", "rf_id": 5, **sides}])
-    data = orjson.dumps(kineto_document(documents))
+    data = orjson.dumps(kineto_document(documents(events, args, PID)))
     (found,) = captures_of((orjson.dumps(et), data), link, False)  # type: ignore[arg-type]
     own, other = (orjson.loads(text) for text in found.texts)
     assert found.name == ["aten::add", "aten::mul"] and own == sides

@@ -76,12 +76,6 @@ def test_a_file_keeps_what_is_known_of_compiled_code(name: str, tmp_path: Path) 
     assert [op.sources for op in read.ops] == [op.sources for op in trace.ops]
 
 
-def test_renumbered_operators_keep_their_generated_code() -> None:
-    trace, renumbered = (link(*files(program("other") or Path()), renumber=renumber) for renumber in (False, True))
-    assert [op.generated for op in renumbered.ops] == [op.generated for op in trace.ops]
-    assert_valid(renumbered.to_dict())
-
-
 def gpu_trace(*kernels: tuple[str, dict[str, Any]], op: dict[str, Any] | None = None) -> bytes:
     """Kernels that operators of the same name launched in a compiled region."""
     ids = {"ph": "X", "pid": 1, "tid": 1}

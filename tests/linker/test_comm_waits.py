@@ -12,7 +12,7 @@ from etplus.linker.comm_waits import _CommCall, _in_order, _numbered
 from etplus.schemas.communications import comm_rows
 from etplus.trace.kinds import GPU, RUNTIME
 from made_jobs import COMPUTE, JOBS
-from made_traces import call, edge_names, gpu, linked_events, sync
+from made_traces import call, edge_names, gpu, linked_events
 from support import Document, assert_valid, shared_pair
 from support import linked as linked_pair
 
@@ -103,19 +103,6 @@ def test_no_edge_against_the_measured_order() -> None:
     )  # fmt: skip
     assert not edge_names(trace, "event")
     assert plain["etplus"]["link"]["dependencies"]["contradicted"] == {"event": 1}
-
-
-def test_an_event_of_a_stream_without_work_stands_for_what_the_stream_waits_for() -> None:
-    """Stream 9 waits for a kernel on stream 7 and launches nothing; an event recorded there makes stream 8 wait."""
-    events = [
-        *launch("a", 2, 1, 10, 50), call("cudaEventRecord", 5, 1, 2), call("cudaStreamWaitEvent", 8, 1, 3),
-        sync("Stream Wait Event", 8, correlation=3, stream=9, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
-        call("cudaEventRecord", 11, 1, 4), call("cudaStreamWaitEvent", 14, 1, 5),
-        sync("Stream Wait Event", 14, correlation=5, stream=8, wait_on_stream=9, wait_on_cuda_event_record_corr_id=4),
-        call("cudaLaunchKernel", 20, 2, 6), gpu("b", 200, 5, 6, 8),
-    ]  # fmt: skip
-    plain, trace = linked_events(*events)
-    assert edge_names(trace, "event") == {("a", "b")} and len(plain["etplus"]["inferred_edges"]) == 0
 
 
 @pytest.mark.parametrize(

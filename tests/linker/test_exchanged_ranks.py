@@ -16,20 +16,9 @@ import orjson
 import pytest
 from etplus.linker import LinkReport, link
 from etplus.linker.rank_claims import INIT
-from etplus.recording.hook.observers import run_annotation
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.kinds import CERTAIN
-from support import (
-    SHARED,
-    Document,
-    assert_valid,
-    attr_of,
-    call,
-    fixture_pair,
-    read_json,
-    shared_pair,
-    with_pid,
-)
+from support import SHARED, Document, assert_valid, call, read_json, shared_pair, with_pid
 
 TRACES = SHARED / "traces"
 
@@ -155,23 +144,20 @@ def plain_ddp(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
 NEUTRAL = ("host.json.gz", "device.json.gz")
 
 
-def test_nothing_but_process_and_time_is_no_proof_in_a_job(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
+def test_nothing_but_process_and_time_or_names_is_no_proof_in_a_job(
+    plain_ddp: Callable[..., tuple[Path, Path]],
+) -> None:
     report = link(*plain_ddp(NEUTRAL)).report
     assert report.ops["certain"] == 0 and report.ops["equivalent"] == report.ops["linked"] > 1000
     assert says(report, "record with etplus record, which writes an id, or link the whole job")
     identity = report.to_dict()["identity"]
     assert (identity["verdict"], identity["rank"], identity["world_size"]) == ("unknown", None, 2)
     assert {one["by"] for one in identity["proves"]} == {"pid", "time"} and not identity["refutes"]
-
-
-def test_names_of_one_rank_are_recorded_and_prove_nothing(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
-    """Of these files, and of those of which one is renamed, the contents are alike."""
-    names = ("rank_0/et.json.gz", "rank_0/kineto.json.gz")
-    report = link(*plain_ddp(names)).report
-    assert report.ops["certain"] == 0 and report.ops["equivalent"] == report.ops["linked"] > 1000
-    assert report.identity is not None and (report.identity.verdict, report.identity.rank) == ("stated", 0)
-    assert says(report, "the traces do not prove their rank; rank 0 of 2 was taken from the file names")
-    assert link(*plain_ddp(names, et_rank=1)).report.ops == report.ops
+    names = ("rank_0/et.json.gz", "rank_0/kineto.json.gz")  # of a renamed file the contents are alike
+    for report in (link(*plain_ddp(names, et_rank=rank)).report for rank in (0, 1)):
+        assert report.ops["certain"] == 0 and report.ops["linked"] > 1000
+        assert report.identity is not None and (report.identity.verdict, report.identity.rank) == ("stated", 0)
+        assert says(report, "the traces do not prove their rank; rank 0 of 2 was taken from the file names")
 
 
 def test_the_option_goes_before_names_and_proves_nothing(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
@@ -206,15 +192,6 @@ def test_an_option_that_the_file_contradicts_is_refused(
     assert "rank0.et.json is of rank 0 and run/rank1.kineto.json is of rank 1" in line and "--rank" in line
 
 
-def test_names_that_the_contents_contradict_prove_nothing(
-    plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path
-) -> None:
-    """The Kineto trace of rank 1 under the name of rank 0."""
-    report = link(*plain_ddp(("rank0.et.json.gz", "rank0.kineto.json.gz"), 0, 1)).report
-    assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
-    assert says(report, "both file names contain rank 0, but the Kineto trace was recorded by rank 1")
-
-
 def shifted(et: Document, seconds: int) -> Document:
     """An ET as recorded so much later."""
     later = datetime.fromisoformat(et["time"]) + timedelta(seconds=seconds)
@@ -234,34 +211,15 @@ def test_runs_a_multiple_of_15_minutes_apart_are_never_certain(name: str) -> Non
         assert report.identity is not None and report.identity.verdict in ("unknown", "refuted")
 
 
-def hours_behind(hours: float) -> tuple[Document, Document]:
-    """A pair that was recorded so many hours west of UTC."""
-    et, kineto = map(read_json, shared_pair("cpu-pairs/infer_mlp"))
-    return shifted(et, round(-3600 * hours)), kineto
-
-
-def test_a_time_zone_is_an_assumption_unless_it_is_known() -> None:
-    et, kineto = hours_behind(7)
-    report = linked(et, kineto)
-    assert report.ops["certain"] == 0 and says(report, "was in UTC-07:00, which the files do not show")
-    assert says(report, "if it was, pass --timezone UTC-07:00")
-    for zone in ("UTC-7", "America/Phoenix"):
-        assert linked(et, kineto, timezone=zone).ops["certain"] == 235, zone
-    for zone in ("UTC", "UTC-6", "Europe/Berlin"):
-        report = linked(et, kineto, timezone=zone)
-        assert report.ops["certain"] == 0 and says(report, f"in which the ET was recorded, which was in {zone}")
-    assert says(linked(*hours_behind(0.25)), "lie outside the time in which the ET was recorded"), "no such zone"
-
-
 @pytest.mark.parametrize(
-    ("et_after", "kineto_after", "certain"),
-    [(1.5, 500.0, 235), (0.0, 4000.0, 0), (40.0, 60.0, 0), (-3600.0, 3.0, 0)],
+    ("et_after", "kineto_after", "certain"), [(1.5, 500.0, 235), (0.0, 4000.0, 0), (40.0, 60.0, 0), (-3600.0, 3.0, 0)]
 )
 def test_files_as_they_were_written_show_the_time_zone(
     et_after: float, kineto_after: float, certain: int, tmp_path: Path
 ) -> None:
     """The times at which they were last written, s after their ends; a copy, or an earlier run's file, has others."""
-    et, kineto = hours_behind(7)
+    et, kineto = map(read_json, shared_pair("cpu-pairs/infer_mlp"))
+    et = shifted(et, -7 * 3600)  # recorded 7 hours west of UTC
     begin = calendar.timegm(datetime.fromisoformat(et["time"]).timetuple()) + 7 * 3600
     et_end = begin + (et["finish_ts"] - et["start_ts"]) / 1000
     ends = [event["ts"] + event["dur"] for event in kineto["traceEvents"] if event.get("cat") == "cpu_op"]
@@ -271,40 +229,9 @@ def test_files_as_they_were_written_show_the_time_zone(
         os.utime(tmp_path / name, (end, end))
     report = link(tmp_path / "e", tmp_path / "k").report
     assert report.ops["certain"] == certain and report.ops["linked"] == 235
-
-
-def recorded_as(run: str, rank: int, et: Document, kineto: Document) -> tuple[Document, Document]:
-    """A pair with the annotation of `record`, as both observers write it."""
-    et, kineto = orjson.loads(orjson.dumps(et)), orjson.loads(orjson.dumps(kineto))
-    first = next(node for node in et["nodes"] if attr_of(node, "rf_id"))
-    name = run_annotation(run, rank)
-    attrs = [{**one, "value": 10**6} if one["name"] == "rf_id" else one for one in first["attrs"]]
-    none = {"values": [], "shapes": [], "types": []}
-    et["nodes"].append({**first, "id": 10**6, "name": name, "inputs": none, "outputs": none, "attrs": attrs})
-    event = next(event for event in reversed(kineto["traceEvents"]) if event.get("cat") == "cpu_op")
-    late = event["ts"] + event["dur"]
-    args = {"Record function id": 10**6}
-    kineto["traceEvents"].append({**event, "cat": "user_annotation", "name": name, "ts": late, "dur": 0, "args": args})
-    return et, kineto
-
-
-def test_an_id_of_the_recording_proves_and_refutes() -> None:
-    """In a job whose ranks nothing else tells apart, in a time zone that nothing shows, under whatever names."""
-    job = "network/ddp-1mb/2gbit/"
-    own, other = (recorded_as(f"run-{rank}", rank, *documents(job, rank, rank)) for rank in (0, 1))
-    report = linked(shifted(own[0], 3600), own[1])
-    assert report.ops["certain"] == report.ops["linked"] == report.ops["total"] - 1 > 1000, "its last call is open"
-    assert says(report, "both files have the id of recording run-0")
-    assert report.identity is not None and (report.identity.verdict, report.identity.rank) == ("proved", 0)
-    for options in ({}, {"whole_job": True}):
-        report = linked(own[0], other[1], **options)
-        assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
-        assert says(report, "two runs: the ET is from recording run-0, the Kineto trace from recording run-1")
-    with pytest.raises(TraceFormatError, match="recorded by rank 0, not by rank 1"):
-        linked(*own, rank=1)
-    without = documents(job, 0, 0)[1]
-    assert linked(own[0], without).ops["certain"] > 1000, "the rank alone is proved by both"
-    assert linked(shifted(own[0], 3600), without).ops["certain"] == 0, "an id in one file proves no run"
+    assert certain or says(report, "which the files do not show")
+    for zone, known in (("America/Phoenix", 235), ("Europe/Berlin", 0)):
+        assert linked(et, kineto, timezone=zone).ops["certain"] == known
 
 
 def test_without_the_time_of_recording_nothing_is_certain() -> None:
@@ -318,25 +245,3 @@ def test_without_the_time_of_recording_nothing_is_certain() -> None:
         report = linked({key: value for key, value in et.items() if key != missing}, kineto)
         assert report.ops["linked"] >= 770 and report.ops["certain"] == 0
         assert says(report, "the ET has no time of recording")
-
-
-def test_a_window_longer_than_the_recording_is_another_one() -> None:
-    """`start_ts` and `finish_ts` are of a steady clock: what happened between them took no longer."""
-    et, kineto = map(read_json, fixture_pair("demo/train_cpu"))
-    assert linked(et, kineto).ops["certain"] == 540
-    et["finish_ts"] = et["start_ts"] + 3
-    report = linked(et, kineto)
-    assert report.ops["certain"] == 0 and says(report, "but the ET was recorded for only 3 ms")
-
-
-def test_calls_that_only_one_rank_makes_refute_another_rank() -> None:
-    """Without any other evidence, under names of one rank: rank 0 sends where rank 1 receives."""
-    et, kineto = map(read_json, shared_pair("cpu-pairs/ddp_same.rank0"))
-    _, other = map(read_json, shared_pair("cpu-pairs/ddp_same.rank1"))
-    for document in (kineto, other):
-        for remove in REMOVALS:
-            remove(et, document)
-        with_pid(et, document)
-    assert linked(et, kineto, rank=0, whole_job=True).ops["certain"] == 1272
-    report = linked(et, other, rank=0, whole_job=True)
-    assert report.ops["linked"] == 1266 and report.ops["certain"] == 0 and says(report, "6 calls of the ET")

@@ -71,20 +71,17 @@ def apart(pieces: list[tuple[int, int, int]]) -> Ops:
 PIECES = st.tuples(st.integers(0, 6), st.integers(0, 900), st.integers(0, 900))
 
 
-@given(st.lists(PIECES, min_size=1, max_size=40))
-def test_the_sweep_finds_what_the_brute_force_finds(pieces: list[tuple[int, int, int]]) -> None:
-    found, brute = handoffs(apart(pieces))
-    assert found == brute
+OVERLAPPING = st.tuples(st.integers(0, 3), st.integers(0, 3000), st.integers(0, 1500))
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3000), st.integers(0, 1500)), min_size=1, max_size=25))
-def test_overlapping_ops_of_a_thread_count_once_and_nothing_runs_backward(pieces: list[tuple[int, int, int]]) -> None:
+@given(st.lists(PIECES, min_size=1, max_size=40), st.lists(OVERLAPPING, min_size=1, max_size=25))
+def test_the_sweep_finds_what_the_brute_force_finds(pieces: Ops, overlapping: Ops) -> None:
     """Ops that overlap on a thread (asynchronous work on its caller's thread) end in any order."""
-    ops = [(thread, start, start + duration) for thread, start, duration in pieces]
-    found, brute = handoffs(ops)
-    assert found == brute
-    ops.sort()
-    assert all(ops[source][2] <= ops[target][1] for source, target in found)
+    for ops in (apart(pieces), [(thread, start, start + duration) for thread, start, duration in overlapping]):
+        found, brute = handoffs(ops)
+        assert found == brute
+        ops.sort()
+        assert all(ops[source][2] <= ops[target][1] for source, target in found)
 
 
 def test_of_very_many_threads_those_count_that_finished_last() -> None:

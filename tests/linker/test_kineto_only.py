@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,20 +14,7 @@ from etplus.linker.kineto_only import host_side
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
-from etplus.trace.errors import TraceFormatError
-from support import (
-    FIXTURE_PAIRS,
-    GPU_CATEGORIES,
-    PID,
-    SHARED,
-    assert_valid,
-    call,
-    fixture_pair,
-    kineto_document,
-    ns,
-    read_json,
-    shared_trace,
-)
+from support import GPU_CATEGORIES, PID, assert_valid, fixture_pair, kineto_document, ns, read_json
 
 
 def event(category: str, name: str, ts: float, dur: float, tid: int | str = 7, **args: Any) -> dict[str, Any]:
@@ -41,7 +27,7 @@ def linked(events: list[dict[str, Any]]) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("name", FIXTURE_PAIRS)
+@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "pairs/two_threads"])
 def test_every_call_is_a_node_and_every_gpu_event_has_a_parent(name: str) -> None:
     kineto = fixture_pair(name)[1]
     document = link(None, kineto).to_dict()
@@ -97,33 +83,6 @@ def test_threads_whose_numbers_clash_get_ordinals() -> None:
     document = linked([event("cpu_op", "a", 0, 5), {**event("cpu_op", "b", 10, 5), "pid": 8}])
     tids = [attr["value"] for node in document["nodes"] for attr in node["attrs"] if attr["name"] == "tid"]
     assert tids[-2:] == [1, 2]
-
-
-def test_a_trace_of_the_device_alone() -> None:
-    document = linked([event("kernel", "k", 20, 5, correlation=3, stream=7, device=0)])
-    assert [node.get("ctrl_deps") for node in document["nodes"]] == [1, 1]
-
-
-def test_what_is_no_kineto_trace_is_refused() -> None:
-    with pytest.raises(TraceFormatError):
-        link(None, b'{"nodes": []}')
-
-
-def test_the_command_takes_a_kineto_trace_alone(tmp_path: Path) -> None:
-    kineto = fixture_pair("pairs/gpu_shaped_from_cpu")[1]
-    output = tmp_path / "plus.json.gz"
-    done = call("link", "--kineto-file", kineto, "--output", output, "--log-level", "ERROR")
-    assert done.returncode == 0 and b"no ET was given" in done.stderr
-    assert read_json(output)["etplus"]["nodes_from"] == "kineto"
-    replayed = call("replay", output)
-    assert replayed.returncode == 0 and b"replayed" in replayed.stdout
-
-
-@pytest.mark.parametrize("name", sorted(p.name for p in (SHARED / "traces" / "gpu-kineto").glob("*.gz")) or ["-"])
-def test_real_traces(name: str) -> None:
-    document = link(None, shared_trace(f"gpu-kineto/{name}")).to_dict()
-    assert_valid(document)
-    assert document["etplus"]["unattached"] == {}
 
 
 def a_trace(*more: dict[str, Any]) -> KinetoTrace:
@@ -192,21 +151,18 @@ def test_texts_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tensors[8] is tensors[9]
 
 
+class Events(SimpleNamespace):
+    def __len__(self) -> int:
+        return len(self.threads)
+
+
 @pytest.mark.parametrize(
     ("tids", "expected"),
     [([5, 3], [5, 3]), (["a", 3], [1, 2]), ([0, 3], [1, 2]), ([1, 2**62 - 1], [1, 2**62 - 1]), ([1, 2**62], [1, 2])],
 )
 def test_numbers_of_threads(tids: list[int | str], expected: list[int]) -> None:
-    found = kineto_only._tids(a_namespace(threads=[(1, tid) for tid in tids]), np.arange(len(tids)))
-    assert found == expected
-
-
-def a_namespace(**events: Any) -> Any:
-    class Table(SimpleNamespace):
-        def __len__(self) -> int:
-            return len(self.threads)
-
-    return SimpleNamespace(events=Table(**events))
+    trace: Any = SimpleNamespace(events=Events(threads=[(1, tid) for tid in tids]))
+    assert kineto_only._tids(trace, np.arange(len(tids))) == expected
 
 
 @pytest.mark.parametrize(
@@ -215,8 +171,9 @@ def a_namespace(**events: Any) -> Any:
      ([2**63 - 1], [0], 2**63 - 1), ([2**63], [0], 0), ([1], [0], 1), ([], [], 0)],
 )  # fmt: skip
 def test_the_process_of_most_events(pids: list[Any], thread: list[int], expected: int) -> None:
-    found = kineto_only._pid(a_namespace(threads=[(pid, 1) for pid in pids], thread=np.array(thread, np.int64)))
-    assert found == expected
+    events = Events(threads=[(pid, 1) for pid in pids], thread=np.array(thread, np.int64))
+    trace: Any = SimpleNamespace(events=events)
+    assert kineto_only._pid(trace) == expected
 
 
 @pytest.mark.parametrize("recorder", ["Kineto", "nsys"])

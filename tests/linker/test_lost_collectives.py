@@ -7,31 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cut_jobs import COLLECTIVE, cut_before, write_cut_job
-from etplus.jobs.batch import link_many
+from cut_jobs import COLLECTIVE, cut_before
 from etplus.linker import link
 from etplus.linker.lost_collectives import MADE_OF
 from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
 from etplus.trace.kinds import CERTAIN, EQUIVALENT
 from etplus.trace.trace import Trace
-from support import assert_valid, attr_of, fixture_pair, read_json, shared_job
-
-JOBS = ("block.ddp4", "block.tp2", "block.pp2", "block.fsdp-tp4")
+from support import assert_valid, attr_of, read_json, shared_job
 
 
 def communications(trace: Trace) -> list[tuple[Any, ...]]:
     """All that there is to know of a rank's communications, but the ids of their own nodes."""
-    calls = issuing_calls(trace, comm_rows(trace))
+    nodes, calls = trace.nodes, issuing_calls(trace, comm_rows(trace))
     return [
-        (
-            one.kind,
-            one.peer,
-            one.bytes,
-            one.group,
-            trace.nodes.ts[one.row],
-            trace.nodes.dur[one.row],
-            trace.nodes.id[calls[one.row]],
-        )
+        (one.kind, one.peer, one.bytes, one.group, nodes.ts[one.row], nodes.dur[one.row], nodes.id[calls[one.row]])
         for one in find_communications(trace)
     ]
 
@@ -49,42 +38,37 @@ def made(trace: Trace) -> list[dict[str, Any]]:
     return [node for node in nodes if any(attr["name"] == MADE_OF for attr in node.get("attrs", []))]
 
 
-@pytest.mark.parametrize("job", JOBS)
-@pytest.mark.parametrize("ordinals", [slice(None), slice(1, 2), slice(-1, None)], ids=["all", "the-second", "the-last"])
-def test_a_lost_collective_is_made_as_it_was(job: str, ordinals: slice) -> None:
+@pytest.mark.parametrize(
+    ("job", "ordinals", "renumber"), [("block.ddp4", slice(None), False), ("block.pp2", slice(2, 3), True)]
+)
+def test_a_lost_collective_is_made_as_it_was(job: str, ordinals: slice, renumber: bool) -> None:
     et, kineto = shared_job(f"parallel/{job}")[1]
-    whole, trace = link(et, kineto), link(without(et, ordinals), kineto)
+    cut = without(et, ordinals)
+    whole, trace = (link(file, kineto, renumber=renumber) for file in (et, cut))
     assert communications(trace) == communications(whole)
-    assert len(made(trace)) == len(read_json(et)["nodes"]) - len(json.loads(without(et, ordinals))["nodes"])
-    assert not made(whole)
+    assert len(made(trace)) == len(read_json(et)["nodes"]) - len(json.loads(cut)["nodes"]) and not made(whole)
+    assert_valid(trace.to_dict())
 
 
 def test_the_made_node_says_what_it_was_made_of() -> None:
     et, kineto = shared_job("parallel/block.ddp4")[2]
     trace = link(cut_before(et, -1), kineto)
-    document = json.loads(b"".join(trace.chunks()))
-    assert_valid(document)
     (node,) = made(trace)
     (was,) = [one for one in read_json(et)["nodes"] if one["name"] == COLLECTIVE + "all_reduce"][1:]
-    issuing = next(one for one in document["nodes"] if one["id"] == node["ctrl_deps"])
+    issuing = next(one for one in trace.to_dict()["nodes"] if one["id"] == node["ctrl_deps"])
     assert issuing["name"] == "c10d::allreduce_"
     assert attr_of(node, MADE_OF) == f"c10d::allreduce_ (node {issuing['id']}) and Kineto's event"
     assert (node["name"], node["id"], node["link"]) == (was["name"], was["id"], "certain")
-    assert {key: node["inputs"][key] for key in ("values", "shapes", "types")} == {
-        key: was["inputs"][key] for key in ("values", "shapes", "types")
-    }
-    assert [attr_of(node, key) for key in ("rf_id", "scope", "tid")] == [
-        attr_of(was, key) for key in ("rf_id", "scope", "tid")
-    ]
+    assert all(node["inputs"][key] == was["inputs"][key] for key in ("values", "shapes", "types"))
+    assert all(attr_of(node, key) == attr_of(was, key) for key in ("rf_id", "scope", "tid"))
     notes = "\n".join(trace.report.windows["notes"])
     assert "1 collective that the ET lacks was made from the issuing operator and Kineto's event" in notes
     assert f"gloo:all_reduce (node {was['id']})" in notes
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_an_et_that_ends_early_has_the_collectives_that_it_issued(job: str) -> None:
+def test_an_et_that_ends_early_has_the_collectives_that_it_issued() -> None:
     """Each is one of the whole trace's; those that were issued after the end are not made."""
-    et, kineto = shared_job(f"parallel/{job}")[0]
+    et, kineto = shared_job("parallel/block.pp2")[0]
     cut = cut_before(et, 1)
     whole, trace = communications(link(et, kineto)), communications(link(cut, kineto))
     ids = {node["id"] for node in json.loads(cut)["nodes"]}
@@ -138,21 +122,3 @@ def flat(node: dict[str, Any]) -> dict[str, Any]:
         for name, key in (("s", "values"), ("_shapes", "shapes"), ("_types", "types"))
     }
     return {"id": node["id"], "name": node["name"], "parent": node["ctrl_deps"], **columns, **tensors}
-
-
-def test_renumbered_the_made_node_keeps_its_place() -> None:
-    et, kineto = shared_job("parallel/block.pp2")[0]
-    trace = link(without(et, slice(2, 3)), kineto, renumber=True)
-    assert_valid(json.loads(b"".join(trace.chunks())))
-    assert communications(trace) == communications(link(et, kineto, renumber=True))
-
-
-def test_batch_makes_them_too(tmp_path: Path) -> None:
-    done = link_many(write_cut_job(tmp_path / "job", "block.ddp4", rank=2), tmp_path / "linked", jobs=1)
-    assert done.complete
-    assert not done.report.mismatches
-    assert [(group.collectives, group.matched) for group in done.report.groups] == [(2, 2)]
-
-
-def test_nothing_is_made_of_a_pair_of_one_process() -> None:
-    assert not made(link(*fixture_pair("demo/train_cpu")))

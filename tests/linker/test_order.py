@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.linker.calls import EtCalls
-from etplus.linker.match.order import (
-    match_remaining,
-    match_sequence,
-    match_sequence_and_shift,
-    match_shift,
-)
+from etplus.linker.match.order import match_remaining, match_sequence, match_sequence_and_shift, match_shift
 from etplus.linker.match.result import REASONS, Match, unmatched
 from etplus.linker.match.tree import _belong_together, _forests, match_tree
 from etplus.schemas.kineto.kineto_calls import CpuCalls

@@ -46,15 +46,17 @@ def share(found: Sequence[tuple[Work, Work | None]]) -> float:
     return sum(a.us for a, b in found if b is not None) / sum(a.us for a, _ in found)
 
 
-@pytest.mark.parametrize("queued", [12, 40, 70, 100])
-def test_every_kernel_of_a_periodic_program_has_its_repetition(queued: int) -> None:
-    trace, found = linked([training()] * 4, queued)
-    assert len(found) == queued and share(found) == 1
+def test_every_kernel_of_a_periodic_program_has_its_repetition() -> None:
+    trace, found = linked([training()] * 4, 70)
+    assert len(found) == 70 and share(found) == 1
     assert all(b is not None and alike(a, b) and a.module == b.module for a, b in found)
     assert trace.gpu.same_module[trace.gpu.counterpart >= 0].all()
     kernel = trace.kernels[0]
     assert kernel.op is None and kernel.counterpart is not None and kernel.counterpart.op is not None
     assert kernel.counterpart.start_ns > kernel.start_ns and kernel.counterpart.counterpart is None
+    for kernel, (work, _) in zip(trace.kernels, found, strict=False):
+        assert (kernel.module or "") == work.module.removeprefix("nn.Module: ")
+        assert kernel.counterpart is not None and kernel.phase == kernel.counterpart.phase
 
 
 def test_on_rocm_kernels_without_a_launch_have_no_grid() -> None:
@@ -72,13 +74,6 @@ def test_on_rocm_kernels_without_a_launch_have_no_grid() -> None:
 def test_the_case_of_kernels_without_grid() -> None:
     report = link(None, shared_case("rocm-orphans/trace.json.gz")).report
     assert report.gpu["repetition"]["paired"] == report.gpu["repetition"]["events"] == 20
-
-
-def test_module_and_line_follow_from_the_repetition() -> None:
-    trace, found = linked([training()] * 4, 60)
-    for kernel, (work, _) in zip(trace.kernels, found, strict=False):
-        assert (kernel.module or "") == work.module.removeprefix("nn.Module: ")
-        assert kernel.counterpart is not None and kernel.phase == kernel.counterpart.phase
 
 
 def test_the_source_line_follows_from_the_repetition() -> None:
@@ -119,10 +114,9 @@ PROGRAMS: dict[str, Callable[[], tuple[list[Step], int]]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("seed", range(3))
-def test_what_is_paired_is_right(name: str, seed: int) -> None:
+def test_what_is_paired_is_right(name: str) -> None:
     steps, queued = PROGRAMS[name]()
-    _, found = linked(steps, queued, seed=seed, jitter=0.8)
+    _, found = linked(steps, queued, seed=1, jitter=0.8)
     wrong = [(a, b) for a, b in found if b is not None and not alike(a, b)]
     assert len(wrong) <= 0.02 * len(found)
     least = {"another step first": 0.5, "longer and longer sequences": 0.6, "two branches": 0.6}.get(name, 0.85)
@@ -139,7 +133,7 @@ def test_layers_that_are_alike_say_nothing_of_the_module() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(2, 9), st.integers(20, 200))
-@examples(40)
+@examples(12)
 def test_nothing_is_paired_where_nothing_repeats(seed: int, names: int, queued: int) -> None:
     """Kernels in random order, of operators that have nothing to do with them."""
     rng = random.Random(seed)
@@ -148,17 +142,6 @@ def test_nothing_is_paired_where_nothing_repeats(seed: int, names: int, queued: 
     right = sum(b is not None and alike(a, b) for a, b in found)
     paired = sum(b is not None for _, b in found)
     assert paired == 0 or right >= 0.98 * paired
-
-
-@given(st.integers(0, 2**32), st.integers(8, 60), st.integers(2, 5))
-@examples(40)
-def test_random_steps_are_paired_rightly(seed: int, length: int, repeats: int) -> None:
-    """A random step again and again, kernels of few names, an operator now and then chosen by chance."""
-    rng = random.Random(seed)
-    step = [Work(f"aten::op{rng.randrange(4)}", rng.randrange(3), f"k{rng.randrange(3)}") for _ in range(length)]
-    steps = [step] * repeats
-    _, found = linked(steps, rng.randrange(1, length * repeats // 2 + 1), seed=seed)
-    assert all(b is None or alike(a, b) for a, b in found)
 
 
 def test_an_event_of_another_duration_is_left_out() -> None:
@@ -211,27 +194,21 @@ def test_no_edge_comes_of_it() -> None:
 
 def test_no_conversion_uses_it(tmp_path: Path) -> None:
     trace, _ = linked([training()] * 3, 60)
-    for suffix in ("npz", "graphml", "pftrace"):
-        files = [tmp_path / f"{name}.{suffix}" for name in ("with", "without")]
-        for file, of in zip(files, (trace, trace.with_(counterparts=Counterparts())), strict=True):
-            convert(of, file)
-        if suffix == "npz":
-            one, other = map(np.load, files)
-            assert all(np.array_equal(one[key], other[key]) for key in one.files) and one.files == other.files
-        else:
-            assert files[0].read_bytes() == files[1].read_bytes()
+    files = [tmp_path / f"{name}.npz" for name in ("with", "without")]
+    for file, of in zip(files, (trace, trace.with_(counterparts=Counterparts())), strict=True):
+        convert(of, file)
+    one, other = map(np.load, files)
+    assert all(np.array_equal(one[key], other[key]) for key in one.files) and one.files == other.files
 
 
-REPEATS = ("gpu-pairs/resnet103.kineto.json.gz",)
-"""Of the shared GPU traces those that repeat themselves in their first 30% of time."""
-
-
-@pytest.mark.parametrize("name", [*REPEATS, "python-stacks/mi300_nsfw.json.gz", "gpu-kineto/h100_bert.json.gz"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpu-pairs/resnet103.kineto.json.gz", "gpu-kineto/h100_bert.json.gz"])
 def test_hidden_launches_of_real_traces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first repeats itself in its first 30% of time."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     score, data = importlib.import_module("orphans").score, shared_trace(name).read_bytes()
     found = score(data)
     assert score(data, rocm=True) == found
     assert found.events and found.right >= 0.98 * found.paired and found.right_module >= 0.98 * found.in_module
     assert not found.certain and found.replay_change == 0
-    assert name not in REPEATS or found.paired_time >= 0.85 * found.time
+    assert "resnet" not in name or found.paired_time >= 0.85 * found.time

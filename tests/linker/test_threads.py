@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from etplus.trace.trace import Trace
 from generate import Op, Pair, Recipe, Worker, links_of, record
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Document, et_document, kineto_document, shared_trace
+from support import Document, et_document, kineto_document, read_json, shared_pair
 
 CNN = tuple(Op(f"aten::{name}") for name in ("conv2d", "relu", "pool", "conv2d", "relu", "linear"))
 MLP = tuple(Op(f"aten::{name}") for name in ("linear", "relu", "linear", "softmax"))
@@ -64,9 +63,11 @@ def test_of_threads_alike_the_order_of_calls_tells(numbers: str, swap: bool) -> 
     assert {node: event for node, (event, _) in links.items()} == pair.truth
 
 
-@pytest.mark.parametrize("numbers", ["none", "constant", "rising"])
-@pytest.mark.parametrize("steps", [False, True])
-@pytest.mark.parametrize("method", ["auto", "sequence", "shift", "tree"])
+@pytest.mark.parametrize(
+    ("numbers", "steps", "method"),
+    [("none", True, "auto"), ("constant", False, "auto"), ("rising", True, "sequence"), ("rising", False, "auto"),
+     ("none", False, "tree")],
+)  # fmt: skip
 def test_threads_alike_are_never_certain(numbers: str, steps: bool, method: str) -> None:
     """Two threads that start anew with each iteration, so that both count their numbers from 0."""
     workers = (Worker(CNN), Worker(MLP, renewed=True), Worker(MLP, renewed=True))
@@ -94,13 +95,6 @@ def test_of_threads_alike_one_is_profiled(window: tuple[tuple[int, int], ...]) -
     assert not wrong
 
 
-def test_a_thread_that_was_not_profiled_says_so() -> None:
-    pair = record(Recipe((Worker(CNN), Worker(LOADER, profiled=False)), 2))
-    result, links = linked(pair)
-    assert set(links) == set(pair.truth)
-    assert result.report.ops["unlinked"] == {"thread not profiled": 2 * len(LOADER)}
-
-
 def test_calls_that_the_two_observers_put_on_different_threads() -> None:
     """Asynchronous collectives stand on their caller's thread in the ET and on a worker's in Kineto."""
     names = [*"abcdefg", "gloo:all_reduce", *"hijkl", "gloo:all_reduce", *"mno"]
@@ -118,13 +112,10 @@ def test_calls_that_the_two_observers_put_on_different_threads() -> None:
     assert any("on different threads" in note for note in result.report.windows["notes"])
 
 
-@pytest.mark.parametrize("pair_name", ["thr_users_all", "thr_bwd_all", "thr_free_all"])
-def test_real_threads_whatever_their_ids(pair_name: str) -> None:
+def test_real_threads_whatever_their_ids() -> None:
     """Real user threads with Kineto's thread ids shuffled: the links do not change."""
-    folder = "cpu-pairs"
-    et = shared_trace(f"{folder}/{pair_name}.et.json.gz")
-    kineto = shared_trace(f"{folder}/{pair_name}.kineto.json.gz")
-    document = orjson.loads(gzip.decompress(kineto.read_bytes()))
+    et, kineto = shared_pair("cpu-pairs/thr_users_all")
+    document = read_json(kineto)
     for node in document["traceEvents"]:
         node.get("args", {}).pop("Record function id", None)
     before = links_of(link(et, orjson.dumps(document)))

@@ -75,13 +75,8 @@ def test_long_lines_are_cut() -> None:
 def test_a_large_record_is_one_screen(count: int, lines: int) -> None:
     made = make_dataclass("Wide", [(f"a{k}", Any) for k in range(count)], namespace={"__repr__": brief}, repr=False)
     shown = repr(made(*[[k, []] for k in range(count)])).splitlines()
-    assert (
-        len(shown) == lines and shown[0] == "<Wide" and shown[1] == f"  {'a0':{len(f'a{count - 1}')}}  2 × int or list"
-    )
-    if count > 23:
-        assert shown[-1] == f"  … {count - 22} more attributes>" and shown[-2].startswith("  a21 ")
-    else:
-        assert shown[-1] == f"  a{count - 1}  2 × int or list>"
+    assert len(shown) == lines and shown[0] == "<Wide" and shown[1].startswith("  a0 ")
+    assert shown[-1] == (f"  … {count - 22} more attributes>" if count > 23 else f"  a{count - 1}  2 × int or list>")
 
 
 def test_hidden_attributes_are_not_shown() -> None:

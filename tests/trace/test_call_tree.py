@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.trace.call_tree import (
-    CallTree,
-    levels,
-    name_paths,
-    nearest,
-    nesting,
-    outermost,
-    preorder,
-)
+from etplus.trace.call_tree import CallTree, levels, name_paths, nearest, nesting, outermost, preorder
 from etplus.trace.hierarchy import place_calls
 from hypothesis import given
 from hypothesis import strategies as st

@@ -21,26 +21,22 @@ DENOISE = ["embed", *["norm", "qkv", "attention", "mlp"] * 3, "unpatch", "schedu
 
 def pipeline(*parts: list[str], around: str | None = None, cat: str = "user_annotation", pause: int = 0) -> Trace:
     """Operators one after the other, each of which launches the kernel of its name; parts are a pause (µs) apart."""
-    return load(orjson.dumps(document(*parts, around=around, cat=cat, pause=pause)))
-
-
-def document(*parts: list[str], around: str | None = None, cat: str = "user_annotation", pause: int = 0) -> Any:
     events: list[dict[str, Any]] = []
-    ts, number = 100, 1
+    ts = 100
     for part in parts:
         for name in part:
-            where = {"ts": ts + 2, "dur": 2, "cat": "cuda_runtime", "args": {"correlation": number}}
-            kernel = {"ts": ts + 5, "dur": 6, "cat": "kernel", "tid": 7, "pid": 0}
+            args = {"correlation": len(events) + 1}
             events += [
                 {"ph": "X", "name": f"op::{name}", "cat": "cpu_op", "ts": ts, "dur": 8},
-                {"ph": "X", "name": "cudaLaunchKernel", **where},
-                {"ph": "X", "name": name, **kernel, "args": {"device": 0, "stream": 7, "correlation": number}},
-            ]
-            ts, number = ts + 10, number + 1
+                {"ph": "X", "name": "cudaLaunchKernel", "ts": ts + 2, "dur": 2, "cat": "cuda_runtime", "args": args},
+                {"ph": "X", "name": name, "ts": ts + 5, "dur": 6, "cat": "kernel", "tid": 7, "pid": 0,
+                 "args": {"device": 0, "stream": 7, **args}},
+            ]  # fmt: skip
+            ts += 10
         ts += pause
     if around is not None:
         events.append({"ph": "X", "name": around, "cat": cat, "ts": 90, "dur": ts, "args": {"Python id": 1}})
-    return kineto_document(events)
+    return load(orjson.dumps(kineto_document(events)))
 
 
 @given(

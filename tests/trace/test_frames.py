@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from etplus.trace.errors import UsageError
 from etplus.trace.frames import to_networkx, to_pandas
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.trace import Trace
-from support import fixture_pair
 
 
 def made() -> Trace:
@@ -47,16 +44,3 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match=r"needs pandas; try: pip install 'etplus\[frames\]'"):
         to_pandas({})
-
-
-def test_columns_are_written_and_queried_without_pandas(tmp_path: Path) -> None:
-    """It takes longer to import than most queries."""
-    pytest.importorskip("duckdb")
-    script = (
-        "import sys; from etplus.cli.main import main\n"
-        "assert not main(['link', *sys.argv[1:3], '-o', sys.argv[3]])\n"
-        "assert not main(['sql', sys.argv[3], 'select count(*) from device, calls'])\n"
-        "assert 'pandas' not in sys.modules"
-    )
-    pair = fixture_pair("pairs/gpu_shaped_from_cpu")
-    subprocess.run([sys.executable, "-c", script, *map(str, pair), str(tmp_path / "x.parquet")], check=True)

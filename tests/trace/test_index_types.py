@@ -22,37 +22,23 @@ def of_columns(trace: Trace) -> None:
     calls.ts[gpu.runtime].max()  # wrong: positions in the runtime calls
     calls.ts[gpu.call[launched]].max()
     calls.ts[gpu.runtime[launched]].max()  # wrong: some of them
-    runtime.ts[gpu.runtime].max()
-    runtime.ts[gpu.call].max()  # wrong
-    calls.end[calls.parent] - calls.ts
     runtime.end[calls.parent] - runtime.ts  # wrong
     trace.nodes.ts[calls.source].min()
     trace.nodes.ts[gpu.call].min()  # wrong: positions in the calls, not rows
     calls.name[calls.source].min()  # wrong: rows, not positions in the calls
-    trace.nodes.parent_row[calls.source[gpu.call]].max()
-    trace.nodes.parent_row[gpu.runtime].max()  # wrong
-    calls.kind[np.flatnonzero(calls.ts > 0)].max()
     trace.self_ns[gpu.call].sum()
     trace.self_ns[gpu.source].sum()  # wrong
-    trace.step_of_event[launched].max()
 
 def of_indices(trace: Trace, call: CallIndex, event: GpuIndex, launch: RuntimeIndex, row: Row) -> None:
     trace.signature_of(call)
     trace.signature_of(event)  # wrong
     trace.signature_of(trace.gpu.call[event])
-    trace.signature_of(trace.gpu.runtime[event])  # wrong
     trace.signature_of(trace.gpu.call[call])  # wrong
-    trace.call_tree.children(call).max()
     trace.call_tree.children(row)  # wrong
     trace.name_of(trace.calls.source[call])
-    trace.name_of(call)  # wrong
-    trace.name_of(row)
     trace.name_of(launch)  # wrong
     Op(trace, call)
-    Op(trace, event)  # wrong
-    DeviceEvent(trace, event)
     DeviceEvent(trace, call)  # wrong
-    [trace.signature_of(one) for one in trace.gpu.call.tolist()]
     [trace.signature_of(one) for one in trace.gpu.runtime.tolist()]  # wrong
 
 def of_computed(trace: Trace) -> None:

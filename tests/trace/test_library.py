@@ -41,12 +41,3 @@ def test_the_format_follows_from_the_extension(name: str, by: str, monkeypatch: 
     monkeypatch.setattr("etplus.converters.conversion.convert", lambda trace, path: used.append(("convert", path)))
     made_trace().save(Path(name))
     assert used == [(by, Path(name))] and conversions
-
-
-def test_a_report_of_a_part_is_written(tmp_path: Path) -> None:
-    trace = made_trace({"kineto": {"device_properties": [{"id": 0, "name": "a"}]}})
-    trace.write_report(tmp_path / "page.html", title="a title of mine")
-    trace.write_report(tmp_path / "part.html", steps="0")
-    page, part = ((tmp_path / name).read_text() for name in ("page.html", "part.html"))
-    assert "a title of mine" in page and page.rstrip().endswith("</html>") and "a title of mine" not in part
-    assert "aten::mm" in page and "aten::mm" not in part and "aten::addmm" in part

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from etplus.schemas.communications import comm_rows
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.columns import matching
@@ -13,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import linked
 
-PAIRS = ("pairs/gpu_shaped_from_cpu", "gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103")
-
 
 @given(st.lists(st.text("ab", max_size=2), unique=True), st.lists(st.integers(0, 50)))
 def test_matching(values: list[str], numbers: list[int]) -> None:
@@ -23,9 +20,8 @@ def test_matching(values: list[str], numbers: list[int]) -> None:
     assert found.dtype == np.bool_ and found.tolist() == [values[code].startswith("a") for code in codes]
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_communication_kernels_have_one_rule(name: str) -> None:
-    trace = linked(name)
+def test_communication_kernels_have_one_rule() -> None:
+    trace = linked("gpu-pairs/dlrm.rank1")
     rows = [
         trace.nodes.kind[row] == GPU and (row in trace.comm or is_comm_kernel(trace.name_of(row)))
         for row in range(len(trace))

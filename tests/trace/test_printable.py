@@ -49,11 +49,7 @@ def test_formulas(text: str, formula: bool) -> None:
 )  # fmt: skip
 def test_cells(text: str, cell: str) -> None:
     assert csv_cell(text) == cell and text_of_cell(cell) == text
-
-
-@pytest.mark.parametrize("cell", ["'a", "'", "''=1 ", "x'=1"])
-def test_cells_with_apostrophes_of_their_own(cell: str) -> None:
-    assert text_of_cell(cell) == cell
+    assert all(text_of_cell(own) == own for own in ("'a", "'", "''=1 ", "x'=1")), "apostrophes of its own"
 
 
 @given(st.text("=+a;\t\r\n ", max_size=8))

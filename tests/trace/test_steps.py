@@ -23,11 +23,7 @@ from made_trace import made_trace
 from support import FIXTURE_PAIRS, SHARED, Document, fixture_pair, kineto_document
 
 TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}
-for folder, pattern in (
-    ("gpu-kineto", "*.gz"), ("serving", "*.gz"), ("gpu-pairs", "*.kineto.*"), ("cpu-pairs", "*.kineto.*"),
-    ("graph-capture", "*.gz"),
-    ("parallel", "*/rank0.kineto.*"),
-):  # fmt: skip
+for folder, pattern in (("serving", "*.gz"), ("gpu-pairs", "*.kineto.*"), ("parallel", "*/rank0.kineto.*")):
     found = sorted((SHARED / "traces" / folder).glob(pattern))
     TRACES |= {path.relative_to(SHARED / "traces").as_posix(): path for path in found}
 
@@ -65,22 +61,24 @@ def marks(annotations: list[tuple[str, float, float]], calls: list[float], last:
 CALLS = [float(at) for at in range(0, 500, 10)]
 
 
-def test_marks_that_enclose_their_iterations() -> None:
+def test_marks_around_at_the_beginning_and_at_the_end_of_iterations() -> None:
+    """The last iteration ends with the last call; what follows a mark at the end of the last one is too short."""
     found = marks([(f"train {k}", 100 * k, 80) for k in range(5)], CALLS, 490)
-    assert found.encloses and found.annotation == "train #"
-    assert found.end.tolist() == [100, 200, 300, 400, 480]
-
-
-def test_marks_at_the_beginning() -> None:
-    """The last iteration ends with the last call."""
+    assert found.encloses and found.annotation == "train #" and found.end.tolist() == [100, 200, 300, 400, 480]
     found = marks([("zero_grad", 100 * k, 5) for k in range(5)], CALLS, 495)
     assert not found.encloses and found.end.tolist() == [100, 200, 300, 400, 495]
-
-
-def test_marks_at_the_end_of_iterations() -> None:
-    """What follows the last one is no iteration: it is too short."""
     found = marks([("step", 100 * k + 90, 5) for k in range(5)], CALLS, 500)
     assert found.mark.tolist() == [0, 1, 2, 3] and found.end.tolist() == [190, 290, 390, 490]
+    assert [family_of(name) for name in ("step 12", "a#3_4", "x")] == ["step #", "a#_#", "x"]
+
+
+def test_steps_of_an_optimizer_need_not_be_even_but_the_rarest_even_mark_goes_before_them() -> None:
+    uneven = [("Optimizer.step#SGD.step", at, 5.0) for at in (0, 20, 130, 140, 330, 480)]
+    assert len(marks(uneven, CALLS, 600)) == 6
+    assert not len(marks([("something else", at, dur) for _, at, dur in uneven], CALLS, 600))
+    often = [("often", 50.0 * k, 10.0) for k in range(10)]
+    rare = [("rare", 100.0 * k + 5, 10.0) for k in range(5)]
+    assert marks(sorted(uneven + often + rare, key=lambda one: one[1]), CALLS, 500).annotation == "rare"
 
 
 def test_what_recurs_in_a_small_part_of_the_trace_marks_nothing() -> None:
@@ -90,18 +88,6 @@ def test_what_recurs_in_a_small_part_of_the_trace_marks_nothing() -> None:
 def test_steps_that_take_no_time_are_none() -> None:
     assert not len(marks([("ProfilerStep#1", 100, 0)], CALLS, 500))
     assert len(marks([("ProfilerStep#1", 100, 0), ("ProfilerStep#2", 200, 0)], CALLS, 500)) == 2, "to the next one"
-
-
-def test_steps_of_an_optimizer_need_not_be_even() -> None:
-    uneven = [0, 20, 130, 140, 330, 480]
-    assert len(marks([("Optimizer.step#SGD.step", at, 5) for at in uneven], CALLS, 600)) == 6
-    assert not len(marks([("something else", at, 5) for at in uneven], CALLS, 600))
-
-
-def test_what_is_even_goes_before_an_optimizer() -> None:
-    rows = [("Optimizer.step#SGD.step", at, 5.0) for at in (0, 20, 130, 490)]
-    even = [("batch", 100.0 * k, 5.0) for k in range(5)]
-    assert marks(sorted(rows + even, key=lambda one: one[1]), CALLS, 500).annotation == "batch"
 
 
 def test_an_annotation_without_a_name_is_no_step() -> None:
@@ -117,12 +103,6 @@ def test_no_annotation_marks_no_iteration() -> None:
     for few in ([], [("once", 0.0, 5.0)], [("twice", 0.0, 5.0), ("twice", 100.0, 5.0)]):
         found = marks(few, CALLS, 500)
         assert len(found) == len(found.end) == 0 and found.annotation == "" and not found.steps and not found.encloses
-
-
-def test_the_rarest_of_several_marks() -> None:
-    often = [("often", 50.0 * k, 10.0) for k in range(10)]
-    rare = [("rare", 100.0 * k + 5, 10.0) for k in range(5)]
-    assert marks(sorted(often + rare, key=lambda one: one[1]), CALLS, 500).annotation == "rare"
 
 
 def test_steps_of_the_profiler_go_first() -> None:
@@ -150,7 +130,3 @@ def test_enclosing(spans: list[tuple[int, int]], times: list[int]) -> None:
     expected = [max((k for k, one in enumerate(spans) if one[0] <= at < sum(one)), default=-1) for at in times]
     start, dur = (np.array([one[k] for one in spans], np.int64) for k in (0, 1))
     assert enclosing(start, start + dur, np.array(times, np.int64)).tolist() == expected
-
-
-def test_families() -> None:
-    assert [family_of(name) for name in ("step 12", "a#3_4", "x")] == ["step #", "a#_#", "x"]

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from etplus.trace.tensors import (
-    Argument,
-    Signature,
-    Tensor,
-    numbers_matter,
-    read_bytes,
-    total_bytes,
-)
+from etplus.trace.tensors import Argument, Signature, Tensor, numbers_matter, read_bytes, total_bytes
 
 F32, HALF, INTS = Tensor((2, 3), "float32"), Tensor((4,), "bfloat16"), Tensor((4, 1000), "int64")
 LIST = Tensor((5,), "")

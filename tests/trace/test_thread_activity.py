@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from etplus.trace.thread_activity import MOST_RECENT, BusyTime, recently_finished, running_max
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,20 +29,6 @@ def brute(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> Pa
         chosen = [piece for thread, (end, piece) in recent if thread != own and end >= since]
         pairs += [(i, piece) for piece in chosen[:MOST_RECENT]]
     return pairs
-
-
-@pytest.mark.parametrize(
-    ("work", "pauses", "expected"),
-    [
-        ([(5, 1), (9, 2)], [(0, 7, 3)], [(0, 0)]), ([(5, 1), (9, 2)], [(0, 9, 3)], [(0, 1), (0, 0)]),
-        ([(5, 1), (9, 2)], [(5, 9, 2)], [(0, 0)]), ([(5, 1), (9, 2)], [(6, 9, 2)], []),
-        ([(5, 1), (6, 1)], [(0, 9, 2)], [(0, 1)]),
-        ([(5, 1)], [(0, 4, 2), (0, 5, 2), (6, 9, 2)], [(1, 0)]), ([], [(0, 9, 1)], []), ([(5, 1)], [], []),
-        ([(3, 1), (5, 2)], [(0, 9, 3), (4, 9, 3)], [(0, 1), (0, 0), (1, 1)]),
-    ],
-)  # fmt: skip
-def test_by_hand(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]], expected: Pairs) -> None:
-    assert found(work, pauses) == expected == brute(work, pauses)
 
 
 def test_of_many_threads_those_that_finished_last() -> None:
@@ -81,9 +66,3 @@ def test_running_maximum_against_brute_force(rows: list[tuple[int, bool]]) -> No
         expected.append(value if first or not expected else max(value, expected[-1]))
     values, first_of = np.array([value for value, _ in rows], np.int64), np.array([new for _, new in rows], np.bool_)
     assert running_max(values, first_of).tolist() == expected
-
-
-def test_running_maximum_by_hand() -> None:
-    first = np.array([True, False, False, True, True, False])
-    assert running_max(np.array([3, 1, 4, -2, 1, 0]), first).tolist() == [3, 3, 4, -2, 1, 1]
-    assert running_max(np.array([7, 7, 2, 9]), np.array([True, False, True, False])).tolist() == [7, 7, 2, 9]

@@ -52,14 +52,7 @@ def test_events_are_counted_in_order_of_start() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ts", "dur", "counted"),
-    [
-        (0, 1, True),
-        (2510, 3, False),
-        (2509, 3, True),
-        (0, 9000, True),
-        (3000, 1, False),
-    ],
+    ("ts", "dur", "counted"), [(0, 1, True), (2510, 3, False), (2509, 3, True), (0, 9000, True), (3000, 1, False)]
 )
 def test_events_count_that_ran_while_the_nodes_did(ts: int, dur: int, counted: bool) -> None:
     found = with_unattached(made_trace(unattached=events(("k", "kernel", ts, dur, 1, 1))))
