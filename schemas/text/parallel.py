@@ -10,7 +10,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import wait as futures_wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
 from copy import copy
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
 _AHEAD = 2  # Number of pieces that each worker may work ahead.
+_LOOK_S = 2  # How long to wait for a result before looking for workers that were killed.
 _SAFE_PATH = "PYTHONSAFEPATH"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -55,7 +57,9 @@ def may_fork() -> bool:
 
 
 @contextmanager
-def local_pool(workers: int, setup: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
+def local_pool(
+    workers: int, setup: Callable[..., None] | None = None, *arguments: Any
+) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of processes, which end with the block; each process first calls `setup` with the arguments.
 
     The workers also end on an error in the block or if this process ends; running tasks get a `SystemExit` to clean up.
@@ -72,6 +76,8 @@ def local_pool(workers: int, setup: Callable[..., None] | None = None, *argument
         try:
             with _signals_held_back():
                 pool.submit(int)  # forks all processes before the pool's thread starts
+            if forks:  # else the pool waits forever for the rest of a result whose worker ended in the middle of it
+                pool._result_queue._writer.close()  # type: ignore[attr-defined]
             yield pool
         except BaseException:
             alive.close()
@@ -160,7 +166,7 @@ def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, N
         yield from results
 
 
-def _shared_results(pool: Executor, work: Callable[[int], T], count: int, share: int) -> Iterator[T]:
+def _shared_results(pool: ProcessPoolExecutor, work: Callable[[int], T], count: int, share: int) -> Iterator[T]:
     pieces = (i for i in range(count) if i % share)
     submitted: deque[Future[bytes] | None] = deque()
     for i in range(count):
@@ -173,13 +179,23 @@ def _shared_results(pool: Executor, work: Callable[[int], T], count: int, share:
             yield _do_here(work, i)
             continue
         task = submitted.popleft()
-        if task is None or task.exception() is not None:
+        if task is None or _failure(task, pool) is not None:
             yield _do_here(work, i)
             continue
         succeeded, result = pickle.loads(task.result())
         if not succeeded:
             raise result
         yield result
+
+
+def _failure(task: Future[bytes], pool: ProcessPoolExecutor) -> BaseException | None:
+    """Wait for a task. A worker killed while it sends a result blocks all others, which are then ended."""
+    while not futures_wait([task], _LOOK_S).done:
+        workers = [*(pool._processes or {}).values()]
+        if wait([worker.sentinel for worker in workers], 0):
+            for worker in workers:
+                worker.kill()
+    return task.exception()
 
 
 def _do_here(work: Callable[[int], T], i: int) -> T:

@@ -21,7 +21,7 @@ from etplus.schemas.execution_trace.arguments import (
     whole_sides,
 )
 from etplus.schemas.execution_trace.tensors import Signatures, tensor_uses
-from etplus.schemas.kineto.input_args import input_args, input_shapes
+from etplus.schemas.kineto.input_args import input_args
 from etplus.trace.build import TraceBuilder
 from etplus.trace.columns import IntColumn
 from etplus.trace.tensors import Argument, Signature, Tensor
@@ -106,20 +106,6 @@ def test_a_made_node_is_read_again(flat: bool) -> None:
     said = node if flat else {one["name"]: one["value"] for one in node["attrs"]}
     assert (said["made_of"], said["op_schema"], said["seq_id"], said["scope"]) == ("a call", "", -1, 7)
     assert decode_call(made_node("x", numbers, [], flat=flat)).inputs == DecodedSide([], [], [], None, True)
-
-
-def test_kineto_has_values_as_texts() -> None:
-    kinds = ["Tensor(float)", "GenericList[Int,Int]", "GenericList[Tensor(float)]", "Int", "Bool", "Double", "None"]
-    values = [[1, 2, 0, 3, 4, "cpu"], [1, 2], [[1, 2, 0, 3, 4, "cpu"]], 3, True, 2.0, "<None>"]
-    side = DecodedSide(values, [[3], [[], []], [[3]], [], [], [], []], kinds, None, True)
-    assert input_args(side, from_et=True) == {
-        "Input Dims": side.shapes,
-        "Input type": ["float", "ScalarList", "TensorList", "Scalar", "Scalar", "Scalar", ""],
-        "Concrete Inputs": ["", "[1, 2]", "", "3", "True", "2.", ""],
-    }
-    assert input_args(side, from_et=False)["Input type"][1] == "TensorList"
-    assert input_shapes(b'{"args": {"Input Dims": [[3], [], [[1], [2]]]}}') == [[3], [[1], [2]]]
-    assert input_shapes(b'{"args": 3}') == input_shapes(b'{"args": {"Input Dims": 3}}') == input_shapes(b"{}") == []
 
 
 def coded(*nodes: dict[str, Any], wanted: bool = False, **more: Any) -> tuple[list[int], list[Signature]]:
@@ -214,23 +200,6 @@ def test_process_groups() -> None:
     text = json.dumps(listed)
     assert process_groups(text) == listed == process_groups(json.dumps(text), quoted=True)
     assert process_groups("{}") is None and process_groups("no") is None and process_groups(text, quoted=True) is None
-
-
-@pytest.mark.parametrize("flat", [True, False])
-def test_made_nodes_are_read_as_they_were_made(flat: bool) -> None:
-    numbers = {"id": 3, "parent": 1, "rf_id": 4, "seq_id": 5, "tid": 6}
-    text = made_node("aten::mm", numbers, list(zip(VALUES, SHAPES, TYPES, strict=True)), flat=flat, pg="x")
-    node, found = json.loads(text), decode_call(text)
-    assert found.inputs == DecodedSide(VALUES, SHAPES, TYPES, None, True) and found.outputs.whole
-    assert node["name"] == "aten::mm" and node["id"] == 3 and node["parent" if flat else "ctrl_deps"] == 1
-    if flat:
-        assert node["rf_id"] == 4 and node["pg"] == "x" and node["op_schema"] == ""
-    else:
-        names = ["rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "pg"]
-        assert [(attr["name"], attr["value"]) for attr in node["attrs"]] == list(
-            zip(names, [4, 0, 5, 0, 6, 0, "", "x"], strict=True)
-        )
-    assert decode_call(made_node("x", numbers, [], flat=flat)).inputs == DecodedSide([], [], [], None, True)
 
 
 def test_records_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:

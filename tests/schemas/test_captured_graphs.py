@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         same(trace, load(tmp_path / name))
 
 
-def test_a_chakra_file_gets_the_same_graphs(tmp_path: Path) -> None:
-    at_once = link(None, replay(), graph_captures=[capture()])
-    link(None, replay()).save(tmp_path / "x.et")
-    later = link_captured_graphs(load(tmp_path / "x.et"), read_captures([capture()]))
-    same(later, read_etplus(b"".join(later.chunks())))
-    assert at_once.captured is not None and later.captured is not None
-    assert later.captured.counts == at_once.captured.counts and later.captured.counts["certain"]
-
-
 def test_a_file_that_was_linked_before_gets_the_same_graphs() -> None:
     """Linked at once, and in the text of an ET+ file that is there already."""
     at_once = link(None, replay(), graph_captures=[capture()])
@@ -134,27 +126,15 @@ def test_the_schema_has_the_closed_lists() -> None:
     assert tuple(replay_schema["reason"]["enum"]) == ("", *GRAPH_REASONS)
 
 
+@cache
+def sound() -> bytes:
+    return orjson.dumps(link(None, replay(), graph_captures=[capture()]).to_dict())
+
+
 def broken(change: Any) -> bytes:
-    document = link(None, replay(), graph_captures=[capture()]).to_dict()
+    document = orjson.loads(sound())
     change(document)
     return orjson.dumps(document)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda d: d.pop("captured_graphs"), "is missing, but device events refer to it"),
-        (lambda d: d["captured_graphs"].pop("ops"), "cannot be read"),
-        (lambda d: d["captured_graphs"]["ops"].clear(), "is not in captured_graphs"),
-        (lambda d: d["captured_graphs"]["ops"][0].update(parent=3), "its caller does not precede it"),
-        (lambda d: d["captured_graphs"]["ops"][0].update(graph=3), "its graph is unknown"),
-        (lambda d: d["captured_graphs"]["replays"][0].update(graph=7), "unknown graph 7"),
-        (lambda d: d["captured_graphs"].update(graphs=3), "cannot be read"),
-    ],
-)
-def test_broken_sections_are_refused(change: Any, message: str) -> None:
-    with pytest.raises(TraceFormatError, match=message):
-        read_etplus(broken(change))
 
 
 def test_links_of_unattached_events_are_by_their_order_of_start() -> None:
@@ -178,6 +158,9 @@ def test_links_of_unattached_events_are_by_their_order_of_start() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda d: d.pop("captured_graphs"), "is missing, but device events refer to it"),
+        (lambda d: d["captured_graphs"].pop("ops"), "cannot be read"),
+        (lambda d: d["captured_graphs"]["ops"].clear(), "is not in captured_graphs"),
         (lambda d: d["captured_graphs"]["ops"][1].update(parent=0), None),
         (lambda d: d["captured_graphs"]["ops"][1].update(parent=1), "ops[1]: its caller does not precede it"),
         (lambda d: d["captured_graphs"]["ops"][0].update(parent=0), "ops[0]: its caller does not precede it"),

@@ -14,7 +14,7 @@ from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.unattached import with_unattached
 from repeated_steps import recorded, training
-from support import assert_valid, et_document, ns, run
+from support import assert_valid, et_document, ns
 
 QUEUED = 60
 
@@ -91,11 +91,3 @@ def test_what_is_no_counterpart_is_refused(kineto: bytes) -> None:
     ):
         with pytest.raises(TraceFormatError, match=r"counterpart|node"):
             read(change)
-
-
-def test_the_commands_say_it(kineto: bytes, tmp_path: Path) -> None:
-    (tmp_path / "kineto.json").write_bytes(kineto)
-    done = run("etplus", "analyze", "kineto.json", "--full", "--csv", "tables", cwd=tmp_path)
-    text = " ".join(done.stdout.decode().split())
-    assert done.returncode == 0 and "60 of 60 GPU events that were launched before the trace" in text, text
-    assert "by repetition)" in (tmp_path / "tables" / "breakdown.csv").read_text() or "% by repetition)" in text

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import orjson
 import pytest
@@ -16,7 +15,6 @@ from etplus.trace.errors import TraceFormatError
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 from support import (
-    FIXTURE_PAIRS,
     Document,
     attr_of,
     et_document,
@@ -98,38 +96,23 @@ def check(document: Document, data: bytes) -> ExecutionTrace:
 def test_every_schema_version(version: str) -> None:
     recorded = read_json(fixture_pair("pairs/one_of_n")[0])
     document = in_version(recorded, version)
-    for options in ({"indent": 2}, {"separators": (",", ":")}, {"sort_keys": True, "indent": 1}):
-        et = check(document, json.dumps(document, **options).encode())  # type: ignore[arg-type]
-        assert len(et) == len(recorded["nodes"]) and et.rf_id.any() and (et.seq_id >= 0).any()
+    et = check(document, json.dumps(document, indent=2).encode())
+    assert len(et) == len(recorded["nodes"]) and et.rf_id.any() and (et.seq_id >= 0).any()
 
 
-@pytest.mark.parametrize("name", FIXTURE_PAIRS)
-def test_recorded_fixtures(name: str) -> None:
-    path, _ = fixture_pair(name)
+@pytest.mark.parametrize("name", ["gpu-pairs/simple_add", "et-only/pt2_triton_1.1.1"])
+def test_real_files(name: str) -> None:
+    path = shared_trace(f"{name}.et.json.gz")
     et = check(read_json(path), plain(path))
     assert plain(path).startswith(et.before) and plain(path).endswith(et.after)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gpu-pairs/linear.et.json.gz",
-        "gpu-pairs/simple_add.et.json.gz",
-        "gpu-pairs/dlrm.rank0.et.json.gz",
-        "gpu-pairs/resnet103.et.json.gz",
-        "et-only/pt2_triton_1.1.1.et.json.gz",
-        "cpu-pairs/thr_users_all.et.json.gz",
-        "cpu-pairs/raise_same.et.json.gz",
-    ],
-)
-def test_real_files(name: str) -> None:
-    path = shared_trace(name)
-    check(read_json(path), plain(path))
 
 
 def test_other_layouts_of_one_document() -> None:
     """Key order, spacing and line ends of a file are its writer's business."""
     document = read_json(fixture_pair("pairs/one_of_n")[0])
+    document["nodes"] = document["nodes"][:40]
+    check(document, json.dumps(document, separators=(",", ":")).encode())
+    check(document, json.dumps(document, sort_keys=True, indent=1).encode())
     pretty = json.dumps(document, indent=2)
     last = {key: document[key] for key in document if key != "nodes"} | {"nodes": document["nodes"]}
     extended = {**document, "tail": [{"id": 1}, {"id": 2}], "head": {"a": []}}
@@ -154,18 +137,11 @@ def test_unknown_minor_versions_are_read() -> None:
         assert check(document, json.dumps(document).encode()).schema == version
 
 
-@pytest.mark.parametrize("version", ["2.0.0", "0.9", "chakra", "10.0.1", "1", "1.", "1.0 beta"])
-def test_an_unknown_layout_is_an_error_that_names_it(version: str) -> None:
-    document = et_document([{"id": 3, "name": "aten::mm"}], schema=version)
-    with pytest.raises(TraceFormatError, match=f"schema '{version}'"):
-        read_execution_trace(json.dumps(document).encode())
-
-
-@pytest.mark.parametrize("schema", [None, 1, ["1.0.1"]])
-def test_no_version_at_all(schema: Any) -> None:
-    document = et_document([{"id": 3, "name": "aten::mm"}])
-    document["schema"] = schema
-    with pytest.raises(TraceFormatError, match='no "schema" version'):
+@pytest.mark.parametrize("version", ["2.0.0", "0.9", "chakra", "10.0.1", "1.", "1.0 beta", None, 1])
+def test_an_unknown_layout_is_an_error_that_names_it(version: str | int | None) -> None:
+    document = et_document([{"id": 3, "name": "aten::mm"}]) | {"schema": version}
+    named = f"schema '{version}'" if isinstance(version, str) else 'no "schema" version'
+    with pytest.raises(TraceFormatError, match=named):
         read_execution_trace(json.dumps(document).encode())
 
 
@@ -230,13 +206,6 @@ def test_an_et_plus_file_is_told_apart() -> None:
         read_execution_trace(json.dumps(document).encode())
 
 
-def test_a_kineto_trace_is_told_apart() -> None:
-    for _, kineto in map(fixture_pair, FIXTURE_PAIRS[:1]):
-        with pytest.raises(TraceFormatError, match="this is a Kineto trace") as caught:
-            read_execution_trace(kineto)
-        assert "--kineto-file" in str(caught.value)
-
-
 @pytest.mark.parametrize(
     "text",
     [b"no json", b"[]", b"{}", b"null", b'{"schema": "1.0.1"}', b'{"schema": "1.0.1", "nodes": {}}', b"\xff\xfe"],
@@ -278,7 +247,7 @@ def test_strict_reading_refuses_what_recovery_would_repair(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("version", VERSIONS[:2])
 @drawn(data=st.data())
-@examples(60)
+@examples(30)
 def test_callers_never_form_a_circle(version: str, data: st.DataObject) -> None:
     """Also in the texts of the nodes, which the linker copies; nodes outside of circles keep their callers."""
     calls = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=8))
@@ -312,12 +281,3 @@ def test_strict_reading_refuses_a_circle_of_callers() -> None:
     nodes = [{"id": 3, "name": "a", "parent": 4}, {"id": 4, "name": "b", "parent": 3}]
     with pytest.raises(TraceFormatError, match="call each other in a cycle: 3, 4; drop --strict"):
         read_execution_trace(orjson.dumps(et_document(nodes)), strict=True)
-
-
-@pytest.mark.slow
-def test_a_big_file_is_read_in_blocks() -> None:
-    """Over one block of nodes: ids, names and spans stay in step."""
-    count = 30_000
-    document = et_document([{"id": 3 + i, "name": f"op{i % 7}", "rf_id": 1 + i} for i in range(count)])
-    et = check(document, msgspec.json.format(orjson.dumps(document), indent=2))
-    assert et.rf_id.tolist()[2:] == list(range(1, count + 1))

@@ -65,7 +65,7 @@ def test_a_file_of_another_form_is_refused_in_one_line(tmp_path: Path, text: byt
 INSERTED = (b"null", b"{}", b"[]", b"1e400", b'"x"', b":", b"99999999999999999999", b"\\ud800")
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_damaged_file_is_read_or_refused(seed: int) -> None:
     random = Random(seed)
     text = bytearray(plain(FIXTURES / "compiled" / "twice.kernel_information.json.gz"))

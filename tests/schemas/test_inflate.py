@@ -6,7 +6,6 @@ import gzip
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -74,11 +73,11 @@ def test_a_large_text_is_put_into_a_file_without_a_name(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("kept", [1000, sys.maxsize])
 def test_a_bomb_is_refused_with_its_sizes(scarce: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before all of it is unpacked."""
-    bomb = gzip.compress(bytes(100_000_000), 1)
+    bomb = gzip.compress(bytes(30_000_000), 1)
     if scarce == "memory":
-        monkeypatch.setattr(files, "available_memory", lambda: 20_000_000)
+        monkeypatch.setattr(files, "available_memory", lambda: 5_000_000)
     elif kept == 1000:
-        usage = shutil.disk_usage(tempfile.gettempdir())._replace(free=20_000_000)
+        usage = shutil.disk_usage(tempfile.gettempdir())._replace(free=5_000_000)
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     else:
         pytest.skip("nothing is written")
@@ -89,7 +88,7 @@ def test_a_bomb_is_refused_with_its_sizes(scarce: str, kept: int, monkeypatch: p
         gunzip(bomb, "b.gz", kept=kept, done=unpacked.append)
     assert "\n" not in str(caught.value) and scarce in str(caught.value)
     assert sum(unpacked) < len(bomb)
-    assert len(gunzip(gzip.compress(bytes(9_000_000)), kept=kept)[0]) == 9_000_000
+    assert len(gunzip(gzip.compress(bytes(2_000_000)), kept=kept)[0]) == 2_000_000
 
 
 @PIECES
@@ -99,19 +98,3 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(TraceFormatError, match=r"writing it to .*nonesuch failed"):
         gunzip(gzip.compress(bytes(9_000_000)), "b.gz", kept=1000)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of the address space")
-def test_the_command_refuses_a_bomb(tmp_path: Path) -> None:
-    """Some hundred kB that unpack to 10 GB, in a process that may have 3 GB."""
-    bomb = tmp_path / "kineto.json.gz"
-    bomb.write_bytes(gzip.compress(b'{"traceEvents": [') + gzip.compress(b" " * 50_000_000) * 200)
-    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30));"
-    code += "from etplus.cli.main import trace_link; sys.exit(trace_link())"
-    arguments = ("--kineto-file", str(bomb), "--output-file", str(tmp_path / "out.json"), "--jobs", "1")
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, timeout=120, check=False)
-    message = done.stderr.decode()
-    assert done.returncode == 2 and message.count("\n") == 1, message
-    assert "unpacks to over" in message and "made to fill the memory" in message
-    assert list(tmp_path.iterdir()) == [bomb]

@@ -19,7 +19,7 @@ from nsys_files import small_export
 from support import fixture_pair, plain
 
 ET, KINETO = map(plain, fixture_pair("pairs/gpu_shaped_from_cpu"))
-STRANGE = ["1e15", "1000000000000000", "1e400", "9" * 400, "NaN", "Infinity", "-Infinity"]
+STRANGE = ["1e15", "9" * 400, "-Infinity"]
 """Numbers of µs: 31 years, what doubles cannot hold, and what is no JSON."""
 _US = re.compile(rb'"dur":\s*([\d.]+)')
 

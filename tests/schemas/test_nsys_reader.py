@@ -240,7 +240,7 @@ def test_flipped_bytes_never_raise_anything_else(small: Path, tmp_path: Path) ->
     data, rng = small.read_bytes(), random.Random(1)
     path = tmp_path / "broken.sqlite"
     refused = 0
-    for _ in range(300):
+    for _ in range(60):
         broken = bytearray(data)
         for at in rng.sample(range(len(data)), rng.choice([1, 4, 64])):
             broken[at] = rng.randrange(256)
@@ -252,7 +252,7 @@ def test_flipped_bytes_never_raise_anything_else(small: Path, tmp_path: Path) ->
         except EtplusError as error:
             refused += 1
             assert "\n" not in str(error)
-    assert refused > 50
+    assert refused > 10
 
 
 @pytest.mark.slow
@@ -268,11 +268,3 @@ def test_memory_is_that_of_the_rank_that_is_read(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True)
     events, peak = map(int, done.stdout.split())
     assert events > count and path.stat().st_size > 300e6 and peak < 250e6
-
-
-def test_what_the_package_has() -> None:
-    from etplus.schemas import nsys
-
-    assert nsys.read_nsys.__name__ == "read_nsys" and nsys.__all__[-1] == "read_nsys"
-    with pytest.raises(AttributeError, match=r"^module 'etplus\.schemas\.nsys' has no attribute 'read_nothing'$"):
-        _ = nsys.read_nothing

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.trace import Trace
+from etplus_files import step_by_hand
 from hypothesis import given
 from hypothesis import strategies as st
 from support import Document, attr_of, fixture_pair, ns, shared_pair
@@ -30,8 +32,14 @@ def as_bytes(document: Document, **options: Any) -> bytes:
     return json.dumps(document, **options).encode()
 
 
+@cache
+def linked_text(name: str, renumber: bool) -> bytes:
+    return b"".join(link(*fixture_pair(name), renumber=renumber).chunks())
+
+
 def linked(name: str = PAIR, *, renumber: bool = False) -> Document:
-    return link(*fixture_pair(name), renumber=renumber).to_dict()
+    document: Document = json.loads(linked_text(name, renumber))
+    return document
 
 
 def assert_same(document: Trace, plain: Document) -> None:
@@ -66,14 +74,13 @@ def assert_same(document: Trace, plain: Document) -> None:
     assert {row: one.members() for row, one in document.comm.items()} == comm
 
 
-@pytest.mark.parametrize("renumber", [False, True])
-@pytest.mark.parametrize("name", ["demo/train_cpu", PAIR])
+@pytest.mark.parametrize(("name", "renumber"), [("demo/train_cpu", False), (PAIR, True)])
 def test_columns_are_what_the_file_says(name: str, renumber: bool) -> None:
     plain = linked(name, renumber=renumber)
     assert_same(read_etplus(as_bytes(plain)), plain)
 
 
-@pytest.mark.parametrize("name", ["gpu-pairs/linear", "gpu-pairs/dlrm.rank0", "gpu-pairs/resnet103"])
+@pytest.mark.parametrize("name", ["gpu-pairs/linear", "gpu-pairs/dlrm.rank0"])
 def test_real_gpu_pairs(name: str) -> None:
     """Both layouts; times of over 2**43 µs, where a double is not exact any more."""
     result = link(*shared_pair(name))
@@ -85,30 +92,15 @@ def test_real_gpu_pairs(name: str) -> None:
     assert document.nodes.ts.tolist() == [round(Decimal(str(row["ts"])) * 1000) if "ts" in row else -1 for row in rows]
 
 
-def test_paths_bytes_files_and_documents_read_alike(tmp_path: Path) -> None:
-    result = link(*fixture_pair(PAIR))
-    plain = result.to_dict()
-    for name in ("et_plus.json", "et_plus.json.gz"):
-        result.write(tmp_path / name)
-    sources: list[Any] = [tmp_path / "et_plus.json", str(tmp_path / "et_plus.json.gz")]
-    with (tmp_path / "et_plus.json").open("rb") as file:
-        for source in [*sources, file]:
-            assert_same(read_etplus(source), plain)
-    assert read_etplus(tmp_path / "et_plus.json").file == str(tmp_path / "et_plus.json")
-
-
-@pytest.mark.parametrize("block", [64, 3000, 40_000])
-@pytest.mark.parametrize("layout", [{}, {"indent": 1}, {"separators": (",", ":")}])
+@pytest.mark.parametrize(("block", "layout"), [(64, {}), (3000, {"indent": 1}), (900, {"separators": (",", ":")})])
 def test_blocks_may_end_anywhere(monkeypatch: pytest.MonkeyPatch, block: int, layout: dict[str, Any]) -> None:
     monkeypatch.setattr(etplus_reader, "_BLOCK", block)
-    plain = linked()
+    plain = step_by_hand().to_dict()
     assert_same(read_etplus(as_bytes(plain, **layout)), plain)
 
 
-@pytest.mark.parametrize("name", ["demo/train_cpu", PAIR])
-def test_a_link_has_the_columns_of_its_file(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(etplus_reader, "_BLOCK", 3000)
-    trace = link(*fixture_pair(name))
+def test_a_link_has_the_columns_of_its_file() -> None:
+    trace = link(*fixture_pair("demo/train_cpu"))
     assert_same(trace, trace.to_dict())
 
 
@@ -291,15 +283,12 @@ BAD = [
     (set_node(id=2**63), r"nodes\[3\]: Expected `int` <= 9223372036854775807"),
     (set_node(name=None), r"nodes\[3\]: Expected `str`, got `null`"),
     (set_node(ts="soon"), r"nodes\[3\]: Expected `float \| null`, got `str`"),
-    (set_node(ts=-1.0), r"nodes\[3\]"),
     (set_node(ts=1e300), r"nodes\[3\]"),
-    (set_node(dur=1e300), r"nodes\[3\]"),
     (set_node(comm={"bytes": "many"}), r"nodes\[3\].*bytes|nodes\[3\]: Expected `int \| null`"),
     (set_node(sync_dep=[-4]), r"nodes\[3\]"),
     (drop("id"), r"nodes\[3\]: Object missing required field `id`"),
     (drop("name"), r"nodes\[3\]: Object missing required field `name`"),
     (repeat_id, "two nodes have it"),
-    (set_root(nodes={}), '"nodes": is not an array'),
     (set_root(nodes=None), '"nodes": is not an array'),
     (set_root(runtime="x"), '"runtime": is not an array'),
     (set_root(edges=7), '"edges": is not an array'),

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from etplus.schemas.kineto.kineto_decode import decode_any, decode_plain
-from etplus.schemas.kineto.kineto_events import EventColumns, is_runtime
+from etplus.schemas.kineto.kineto_events import is_runtime
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
+from etplus.schemas.text.records import RecordArray
 from etplus.trace.conventions import GPU_CATEGORIES
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURE_PAIRS, PID, Document, examples, fixture_pair, kineto_document, plain, shared_trace
+from support import Document, examples, fixture_pair, kineto_document, plain, shared_trace
 
 ARGS = {
     "external_id": ("External id", -1),
@@ -29,8 +28,9 @@ ARGS = {
 }
 CPU_ARGS, OTHER_ARGS = {"external_id", "rf_id", "seq"}, {"external_id", "correlation", "stream", "device"}
 """What operators and annotations can have, and what all other events can have: nothing else is read from them."""
-GPU_FILES = ["alexnet", "cuda_event_sync", "h100_bert", "mi210_gpu_only", "mi250_minitoy", "mi300_bert",
-             "sglang_decode_graph", "torch_compile_triton", "triton_example"]  # fmt: skip
+
+
+GPU_FILES = ["alexnet", "cuda_event_sync", "h100_bert", "mi250_minitoy", "torch_compile_triton"]
 
 
 def exact_ns(value: Any) -> int:
@@ -88,9 +88,8 @@ def events_of(*events: Document) -> bytes:
     return json.dumps(kineto_document(list(events))).encode()
 
 
-@pytest.mark.parametrize("name", FIXTURE_PAIRS)
-def test_recorded_fixtures(name: str) -> None:
-    trace = check(plain(fixture_pair(name)[1]))
+def test_a_recorded_fixture() -> None:
+    trace = check(plain(fixture_pair("pairs/two_threads")[1]))
     assert trace.modern and trace.base_time_ns > 10**18
 
 
@@ -98,11 +97,6 @@ def test_recorded_fixtures(name: str) -> None:
 def test_real_gpu_files(name: str) -> None:
     trace = check(plain(shared_trace(f"gpu-kineto/{name}.json.gz")))
     assert trace.modern == (name not in ("alexnet", "cuda_event_sync"))
-
-
-@pytest.mark.parametrize("name", ["simple_add", "dlrm.rank1", "resnet103"])
-def test_real_pairs(name: str) -> None:
-    check(plain(shared_trace(f"gpu-pairs/{name}.kineto.json.gz")))
 
 
 def test_time_is_wall_clock_in_either_generation() -> None:
@@ -123,30 +117,13 @@ def test_epoch_us_with_decimals_are_exact(us: str) -> None:
     check(text.encode())
 
 
-@examples(300)
+@examples(60)
 @given(st.lists(st.integers(0, 2**62 - 1), min_size=1, max_size=4), st.integers(0, 3))
 def test_any_time_to_the_ns(times: list[int], digits: int) -> None:
     times = [t - t % 10 ** (3 - digits) for t in times]
     written = [f"{t // 1000}.{t % 1000:03d}"[: None if digits == 3 else digits - 3 - (digits == 0)] for t in times]
     events = ",".join(f'{{"ph": "X", "cat": "cpu_op", "ts": {us}, "dur": 0}}' for us in written)
     assert read_kineto(f'{{"traceEvents": [{events}]}}'.encode()).events.ts.tolist() == times
-
-
-def test_events_of_every_kind_keep_their_index() -> None:
-    trace = check(
-        events_of(
-            {"ph": "M", "name": "process_name", "ts": 0, "pid": "Spans", "tid": "", "args": {"name": "python"}},
-            {"ph": "X", "cat": "python_function", "name": "f", "ts": 1, "dur": 2, "args": {"Python id": 1}},
-            {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 2, "args": {"External id": 3}},
-            {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": 2, "args": {"Bytes": 4}},
-            {"ph": "s", "cat": "fwdbwd", "id": 5, "name": "fwdbwd", "ts": 1},
-            {"ph": "X", "cat": "Trace", "name": "Span", "ts": 0, "dur": 9, "pid": "Spans", "tid": "PyTorch Profiler"},
-            {"ph": "f", "cat": "fwdbwd", "id": 5, "name": "fwdbwd", "ts": 4, "bp": "e"},
-            {"ph": "X", "cat": "kernel", "name": "k", "ts": 5.5, "dur": 0.001, "tid": 20, "args": {"correlation": 9}},
-        )
-    )
-    assert trace.events.index.tolist() == [2, 5, 7]
-    assert trace.events.threads == [(PID, 7), ("Spans", "PyTorch Profiler"), (PID, 20)]
 
 
 def test_pids_as_numbers_and_texts_are_different_threads() -> None:
@@ -171,40 +148,17 @@ def test_whole_numbers_are_exact(number: float) -> None:
         check(events_of(event, {**event, "args": {"stream": "0x1"}}))
 
 
-def test_events_of_both_kinds_in_one_file() -> None:
+def test_events_of_both_kinds_in_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts for numbers, phases that no writer of traces has, and times since the epoch change how the rest is read."""
-    plain = {"ph": "X", "cat": "kernel", "name": "k" * 900, "ts": 1.5, "dur": 2.25, "args": {"stream": 7}}
+    plain = {"ph": "X", "cat": "kernel", "name": "k" * 90, "ts": 1.5, "dur": 2.25, "args": {"stream": 7}}
     odd = [{"ph": "?", "ts": []}, {**plain, "args": {"stream": "0x0"}}, {**plain, "ts": 1_700_000_000_000_000.125}]
-    before, after = ([{**plain, "ts": ts + 0.5} for ts in range(at, at + 3000)] for at in (0, 5000))
+    before, after = ([{**plain, "ts": ts + 0.5} for ts in range(at, at + 90)] for at in (0, 5000))
+    monkeypatch.setattr(RecordArray.blocks, "__defaults__", (None, 5000))
     for one in odd[1:]:
         trace = check(events_of(*before, one, *after))
-        assert len(trace.events) == 6001
+        assert len(trace.events) == 181
     with pytest.raises(TraceFormatError):
         read_kineto(events_of(plain, odd[0]), strict=True)
-
-
-@pytest.mark.parametrize("name", [*FIXTURE_PAIRS, *GPU_FILES])
-@pytest.mark.parametrize("modules", [False, True])
-def test_both_decoders_find_the_same(name: str, modules: bool) -> None:
-    path = fixture_pair(name)[1] if name in FIXTURE_PAIRS else shared_trace(f"gpu-kineto/{name}.json.gz")
-    array = orjson.dumps(json.loads(plain(path))["traceEvents"])
-    fast, slow = EventColumns(), EventColumns()
-    plain_events = decode_plain(array, fast, modules=modules)
-    decode_any(array, slow, modules=modules)
-    if not plain_events:  # times since the epoch, or texts for numbers
-        assert name in GPU_FILES and fast.count == 0
-        return
-    assert fast.count == slow.count
-    one, other = asdict(fast.part()), asdict(slow.part())
-    for field in one:
-        assert _lists(one[field]) == _lists(other[field]), field
-
-
-def _lists(value: Any) -> Any:
-    """A value with the arrays in it as lists."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return {key: _lists(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def test_missing_args_and_fields() -> None:
@@ -246,30 +200,12 @@ def test_a_base_time_that_is_none(base: Any) -> None:
 
 def test_other_layouts_of_one_document() -> None:
     document = orjson.loads(plain(fixture_pair("pairs/gpu_shaped_from_cpu")[1]))
+    document["traceEvents"] = document["traceEvents"][::20]
     for options in ({"indent": 1}, {"separators": (",", ":")}, {"sort_keys": True}):
         check(json.dumps(document, **options).encode())  # type: ignore[arg-type]
     check(json.dumps(document, indent=2).replace("\n", "\r\n").encode())
     events = document.pop("traceEvents")
     check(json.dumps({"traceEvents": events, **document, "tail": [{"ph": "X"}, {"ph": "X"}]}).encode())
-
-
-@pytest.mark.slow
-def test_a_big_file_is_read_in_blocks() -> None:
-    """Over two blocks: indices, interned names and args stay in step."""
-    events: list[Document] = [
-        {"ph": "X", "cat": "cpu_op", "name": f"op{i % 11}", "ts": i + 0.25, "dur": 0.5, "tid": i % 3,
-         "args": {"External id": i, "Sequence number": i // 2, "text": "x" * 100}}
-        for i in range(40_000)
-    ]  # fmt: skip
-    data = json.dumps(kineto_document(events), indent=1).encode()
-    assert len(data) > 9_000_000
-    check(data)
-
-
-def test_an_et_is_told_apart() -> None:
-    with pytest.raises(TraceFormatError, match="this is an Execution Trace") as caught:
-        read_kineto(fixture_pair("demo/train_cpu")[0])
-    assert "--et-file" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", [b"no json", b"[]", b"{}", b"null", b'{"traceEvents": 1}', b'{"traceEvents": {}}'])
@@ -301,15 +237,3 @@ def test_one_bad_event_costs_only_itself_and_shifts_no_index() -> None:
         trace = read_kineto(text)
         assert trace.events.index.tolist() == [0, 1, 3], broken
         assert [loss.kind for loss in trace.losses] == ["dropped_record"] and trace.losses[0].count == 1
-
-
-def test_calls_of_modules_are_kept_on_request() -> None:
-    calls = [
-        {"ph": "X", "cat": "python_function", "name": name, "ts": ts, "dur": 2, "args": {"Python id": ts}}
-        for ts, name in enumerate(["nn.Module: Linear_0", "forward", "torch/nn/modules/linear.py(1): nn.Module: no"])
-    ]
-    data = orjson.dumps(kineto_document([*calls, {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 9, "dur": 1}]))
-    tables = [read_kineto(data, modules=modules).events for modules in (False, True)]
-    kept = [[table.names[code] for code in table.name] for table in tables]
-    assert kept == [["aten::mm"], ["nn.Module: Linear_0", "aten::mm"]]
-    assert read_kineto(data, modules=True).events.index.tolist() == [0, 3]

@@ -26,7 +26,7 @@ from pftraces import NS, Maker, graph_launch, pb
 from support import SHARED, assert_valid, call
 
 CUSPY = SHARED / "traces" / "cuspy"
-NAMES = ("alexnet", "cuda_event_sync", "dlrm.rank0", "h100_bert", "resnet103", "simple_add")
+NAMES = ("cuda_event_sync", "simple_add")
 PAGEABLE = ("cuda_event_sync", "dlrm.rank0")
 """Have copies of pageable memory, which only the JSON form calls so: their calls wait."""
 
@@ -75,10 +75,9 @@ def test_events_are_those_of_the_json(name: str) -> None:
 
 
 @real
-@pytest.mark.parametrize("name", ["dlrm.rank0", "h100_bert"])
-def test_arguments_of_operators_are_those_of_the_json(name: str) -> None:
+def test_arguments_of_operators_are_those_of_the_json() -> None:
     forms = []
-    for trace in both(name):
+    for trace in both("dlrm.rank0"):
         events = trace.events
         at = events.rows("cpu_op", "cuda_runtime", "user_annotation")
         order = np.lexsort((at, events.ts[at]))
@@ -204,7 +203,7 @@ def broken(rng: random.Random, data: bytes) -> bytes:
     return bytes(mutated)
 
 
-@pytest.mark.parametrize("seed", [*range(100), *(pytest.param(k, marks=pytest.mark.slow) for k in range(100, 400))])
+@pytest.mark.parametrize("seed", range(40))
 def test_broken_traces_are_read_or_refused(seed: int) -> None:
     data = broken(random.Random(seed), graph_launch().data())
     try:

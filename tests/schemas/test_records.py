@@ -135,7 +135,7 @@ JSON = st.recursive(
 RECORD = st.dictionaries(st.sampled_from(["id", "name", "nodes"]), JSON, max_size=3)
 
 
-@examples(300)
+@examples(60)
 @given(
     st.lists(RECORD, max_size=5),
     st.dictionaries(st.sampled_from(["a", "schema"]), JSON, max_size=2),
@@ -163,7 +163,7 @@ def first_array(data: bytes, key: str) -> int | None:
     return None
 
 
-@examples(300)
+@examples(60)
 @given(st.dictionaries(st.sampled_from(["nodes", 'x"nodes', "\\", "a"]), JSON, max_size=3), st.integers(0, 9))
 @example({'x"nodes': [], "a": {"nodes": [{"nodes": []}]}, "nodes": [1]}, 0)
 @example({"a": '"nodes": [', "\\": [{"nodes": [[]]}], "nodes": []}, 0)

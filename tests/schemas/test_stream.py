@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.et_def_pb2 import COMM_COLL_NODE, COMP_NODE, AttributeProto, GlobalMetadata, IOInfo, Node
 from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, Messages, node_heads, read_chakra, write_chakra
-from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
+from etplus.trace.errors import ConvertError, TraceFormatError
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,10 +37,10 @@ def some_nodes(count: int) -> Iterator[Node]:
 
 @pytest.mark.parametrize("name", ["x.0.et", "x.0.et.gz"])
 def test_round_trip(tmp_path: Path, name: str) -> None:
-    assert write_chakra(tmp_path / name, METADATA, some_nodes(9000)) == 9000
+    assert write_chakra(tmp_path / name, METADATA, some_nodes(900)) == 900
     metadata, nodes = read_chakra(tmp_path / name)
     assert metadata == METADATA
-    assert all(read == written for read, written in itertools.zip_longest(nodes, some_nodes(9000)))
+    assert all(read == written for read, written in itertools.zip_longest(nodes, some_nodes(900)))
     assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
 
 
@@ -73,21 +71,6 @@ def whole(path: Path) -> list[Node]:
 def trace(tmp_path: Path) -> Path:
     write_chakra(tmp_path / "x.0.et", METADATA, some_nodes(20))
     return tmp_path / "x.0.et"
-
-
-@pytest.mark.slow
-def test_every_cut_is_an_error_or_a_whole_number_of_messages(trace: Path) -> None:
-    data, good = trace.read_bytes(), 0
-    for end in range(len(data)):
-        trace.write_bytes(data[:end])
-        try:
-            read = whole(trace)
-        except TraceFormatError as error:
-            assert end == 0 or "cut off" in str(error)
-            continue
-        assert read == list(some_nodes(good))
-        good += 1
-    assert good == 20  # after the metadata, and after each node but the last
 
 
 def test_a_cut_names_the_offset_of_the_message(trace: Path) -> None:
@@ -169,19 +152,9 @@ def test_other_files_are_refused_at_once(tmp_path: Path, content: bytes) -> None
         read_chakra(path)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no such file"):
-        read_chakra(tmp_path / "x.0.et")
-    with pytest.raises(TraceFormatError, match="directory"):
-        read_chakra(tmp_path)
-    (tmp_path / "x.0.et").touch()
-    with pytest.raises(TraceFormatError, match="empty"):
-        read_chakra(tmp_path / "x.0.et")
-
-
 def test_damaged_gzip(tmp_path: Path) -> None:
     path = tmp_path / "x.0.et.gz"
-    write_chakra(path, METADATA, some_nodes(3000))
+    write_chakra(path, METADATA, some_nodes(900))
     data = path.read_bytes()
     for damaged in (data[:-20], data[:-6] + bytes(6), data[:40] + b"\xff\xff\xff\xff" + data[44:]):
         path.write_bytes(damaged)
@@ -189,41 +162,8 @@ def test_damaged_gzip(tmp_path: Path) -> None:
             whole(path)
 
 
-def test_a_failed_write_leaves_what_was_there(trace: Path) -> None:
-    def broken() -> Iterator[Node]:
-        yield from some_nodes(3)
-        raise RuntimeError("no more")
-
-    before = trace.read_bytes()
-    for name in ("x.0.et", "y.0.et.gz"):
-        with pytest.raises(RuntimeError, match="no more"):
-            write_chakra(trace.with_name(name), METADATA, broken())
-    assert trace.read_bytes() == before
-    assert [path.name for path in trace.parent.iterdir()] == ["x.0.et"]
-    with pytest.raises(UsageError, match="cannot be written"):
-        write_chakra(trace / "x.0.et", METADATA, [])
-
-
-@pytest.mark.slow
-def test_neither_side_holds_all_nodes(tmp_path: Path) -> None:
-    """100 MB of nodes go through a process that grows by much less."""
-    script = """
-import itertools, random, resource, sys
-from etplus.schemas.chakra.et_def_pb2 import GlobalMetadata, Node
-from etplus.schemas.chakra.stream import read_chakra, write_chakra
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-nodes = (Node(id=at, name=random.Random(at).randbytes(50_000).hex()) for at in range(1000))
-assert write_chakra(sys.argv[1], GlobalMetadata(version="1"), nodes) == 1000
-assert sum(1 for _ in read_chakra(sys.argv[1])[1]) == 1000
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-    command = [sys.executable, "-c", script, tmp_path / "x.0.et.gz"]
-    grown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert int(grown) < 40_000  # KiB
-
-
 @given(st.binary(max_size=60), st.integers(0, 200))
-@examples(200)
+@examples(60)
 def test_arbitrary_bytes_raise_nothing_else(tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int) -> None:
     folder = tmp_path_factory.getbasetemp()
     path = folder / "noise.0.et"
@@ -260,7 +200,7 @@ def messages(bodies: list[bytes]) -> Messages:
 
 def test_heads_of_nodes_are_those_of_the_parsed_ones() -> None:
     random = Random(1)
-    for count in (0, 1, 2, 300):
+    for count in (0, 1, 2, 100):
         nodes = [any_node(random) for _ in range(count)]
         heads = node_heads(messages([node.SerializeToString() for node in nodes]))
         assert heads is not None
@@ -276,7 +216,7 @@ def test_heads_of_nodes_are_those_of_the_parsed_ones() -> None:
 def test_nodes_that_are_none_or_wait_twice_have_to_be_parsed() -> None:
     """Cut anywhere or with a byte exchanged, a node either has the heads that protobuf finds, or none."""
     random = Random(2)
-    for _ in range(300):
+    for _ in range(100):
         good, body = any_node(random).SerializeToString(), any_node(random).SerializeToString()
         at = random.randrange(len(body))
         broken = random.choice([body[:at], body[:at] + bytes([random.randrange(256)]) + body[at + 1 :]])

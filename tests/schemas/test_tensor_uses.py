@@ -12,6 +12,7 @@ from etplus.schemas.execution_trace.tensors import tensor_uses
 from etplus.trace.tensors import MAX_STORAGE, TensorUses
 from hypothesis import given
 from hypothesis import strategies as st
+from support import examples
 
 Found = tuple[int, bool, int, int, int, int, str]
 
@@ -92,6 +93,7 @@ VALUE = st.recursive(
 SIDE = st.lists(VALUE, max_size=4)
 
 
+@examples(50)
 @given(st.lists(st.tuples(SIDE, SIDE), max_size=4))
 def test_what_is_found_is_what_decoding_finds(nodes: list[tuple[list[Any], list[Any]]]) -> None:
     assert rows(tensor_uses([node(*sides) for sides in nodes])) == list(by_decoding(nodes))
