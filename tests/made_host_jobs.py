@@ -1,8 +1,7 @@
-"""Made training jobs of CPUs: operators on the host, collectives of Gloo on a thread of the backend.
+"""Made jobs whose ranks compute on the host, with collectives of Gloo on a thread of the backend.
 
-As in `made_jobs` a program that is played on one network gives traces, on another what the job would really take there.
-A backend's thread gets a processor late, by up to `_LATE` ns, when a collective begins and when it has ended; so ranks
-leave a collective at different times, which is theirs and not the network's.
+That thread gets a processor late, by up to `_LATE` ns, when a collective begins and when it has ended; so ranks leave a
+collective at different times, which is theirs and not the network's.
 """
 
 from __future__ import annotations
@@ -99,14 +98,10 @@ class HostRank(Rank):
         return most * ((self.rank * 13 + self.calls * 7) % 11) // 10
 
 
-def _step(rank: HostRank, number: int) -> Any:
-    return rank.op(f"ProfilerStep#{number}", annotation=True)
-
-
-def ddp(rank: HostRank) -> Play:
+def _ddp(rank: HostRank) -> Play:
     """Gradients reduced while the backward pass goes on, all waited for before the update."""
     for number in range(_STEPS):
-        with _step(rank, number):
+        with rank.op(f"ProfilerStep#{number}", annotation=True):
             for layer in range(_LAYERS):
                 rank.work("aten::mm", _FORWARD, [rank.tensor(f"w{layer}")], [rank.tensor(f"x{layer}")])
             ends = []
@@ -121,20 +116,20 @@ def ddp(rank: HostRank) -> Play:
                 rank.work("aten::add_", 50_000, [weight, gradient], [weight])
 
 
-def tensor_parallel(rank: HostRank) -> Play:
+def _tensor_parallel(rank: HostRank) -> Play:
     """Activations reduced after each layer."""
     for number in range(_STEPS):
-        with _step(rank, number):
+        with rank.op(f"ProfilerStep#{number}", annotation=True):
             for layer in range(_LAYERS):
                 x, y = (rank.tensor(f"x{i % _LAYERS}", _BYTES // 4) for i in (layer, layer + 1))
                 rank.work("aten::mm", _FORWARD, [x], [y])
                 yield from rank.reduce_and_wait(y)
 
 
-def fsdp(rank: HostRank) -> Play:
+def _fsdp(rank: HostRank) -> Play:
     """Each layer's parameters gathered before it."""
     for number in range(_STEPS):
-        with _step(rank, number):
+        with rank.op(f"ProfilerStep#{number}", annotation=True):
             for layer in range(_LAYERS):
                 shard = rank.tensor(f"shard{layer}", _BYTES // 4 // rank.ranks)
                 whole = rank.tensor(f"w{layer}", _BYTES // 4)
@@ -142,11 +137,11 @@ def fsdp(rank: HostRank) -> Play:
                 rank.work("aten::mm", _FORWARD, [whole], [rank.tensor(f"x{layer}")])
 
 
-def pipeline(rank: HostRank) -> Play:
+def _pipeline(rank: HostRank) -> Play:
     """Microbatches from stage to stage, each received while the one before it is worked on."""
     x, y = ([rank.tensor(f"{name}{batch}", _BYTES // 4) for batch in range(4)] for name in "xy")
     for number in range(_STEPS):
-        with _step(rank, number):
+        with rank.op(f"ProfilerStep#{number}", annotation=True):
             arrived = [(yield from rank.message(x[0], rank.rank - 1, rank.rank))] if rank.rank else []
             for batch in range(4):
                 if rank.rank and batch < 3:
@@ -159,8 +154,8 @@ def pipeline(rank: HostRank) -> Play:
 
 
 HOST_JOBS = {
-    "ddp": Job(ddp, ranks=3, skew_ns=400_000, of=HostRank),
-    "tensor parallel": Job(tensor_parallel, ranks=4, skew_ns=400_000, of=HostRank),
-    "fsdp": Job(fsdp, ranks=2, skew_ns=400_000, of=HostRank),
-    "pipeline": Job(pipeline, ranks=3, skew_ns=400_000, of=HostRank),
+    "ddp": Job(_ddp, ranks=3, skew_ns=400_000, of=HostRank),
+    "tensor parallel": Job(_tensor_parallel, ranks=4, skew_ns=400_000, of=HostRank),
+    "fsdp": Job(_fsdp, ranks=2, skew_ns=400_000, of=HostRank),
+    "pipeline": Job(_pipeline, ranks=3, skew_ns=400_000, of=HostRank),
 }

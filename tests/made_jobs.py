@@ -1,12 +1,12 @@
 """Made training jobs: programs that run on a model of hosts, streams and a network, and the traces they leave.
 
 A program calls what PyTorch calls, in its order: operators, launches, event records, stream waits. Played on one
-network it gives each rank's Kineto trace and ET; played on another, what the job would really take there. The jobs are
-recorded on a network so fast that no kernel starts visibly late: only the calls say what waits for what.
+network it gives each rank's Kineto trace and ET; played on another, what the job would really take there. `JOBS` are
+recorded on a network so fast that no kernel starts visibly late: only the calls say what waits for what. `JOB_PAIRS`
+are jobs before and after a change, for a network whose transfers take visible time.
 
-    job = JOBS["ddp"]
-    pairs = job.write(tmp_path)                           # (ET, Kineto trace) of each rank
-    job.makespan_ns(Network(bandwidth=2.5, latency=5000))  # from the first start to the last end
+    pairs = JOBS["ddp"].write(tmp_path)                               # (ET, Kineto trace) of each rank
+    JOBS["ddp"].makespan_ns(Network(bandwidth=2.5, latency=5000))     # from the first start to the last end
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 import orjson
+from made_traces import event
 from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, MESSAGE, REDUCE_SCATTER, Network
 from support import Document, et_document, kineto_document, recorded_with
 
@@ -246,11 +248,7 @@ class Rank:
 
 
 def trace_event(category: str, name: str, track: tuple[int, int], start: int, end: int, args: Document) -> Document:
-    pid, tid = track
-    return {
-        "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": start / 1000,
-        "dur": (end - start) / 1000, "args": args,
-    }  # fmt: skip
+    return event(category, name, start / 1000, (end - start) / 1000, args, pid=track[0], tid=track[1])
 
 
 _Issue = Generator[Ready, int, Work]
@@ -271,14 +269,7 @@ def _type(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """A job of several ranks.
-
-    Attributes:
-        program: what each rank runs, as a generator.
-        ranks: how many.
-        skew_ns: by how much each rank starts later than the one before it.
-        of: what its ranks are.
-    """
+    """A job of several ranks, of which each starts `skew_ns` later than the one before it."""
 
     program: Callable[[Rank], Play]
     ranks: int
@@ -309,24 +300,13 @@ class Job:
         return ranks
 
     def texts(self, *, waits: bool = False, network: Network = RECORDED) -> list[tuple[bytes, bytes]]:
-        """ET and Kineto trace of each rank, as JSON.
-
-        Args:
-            network: that the job is recorded on.
-            waits: the profiler was asked for `cuda_sync` records, which say what each stream wait waits for.
-            network: what they are recorded on.
-        """
+        """ET and Kineto trace of each rank; with `waits` the profiler wrote `cuda_sync` records of the stream waits."""
         groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": self.of.backend, "pg_size": self.ranks,
                    "ranks": [*range(self.ranks)]}]  # fmt: skip
         texts = []
         for rank in self.play(network):
-            info = {
-                "backend": self.of.backend,
-                "rank": rank.rank,
-                "world_size": self.ranks,
-                "pg_count": 1,
-                "pg_config": groups,
-            }
+            info = {"backend": self.of.backend, "rank": rank.rank, "world_size": self.ranks, "pg_count": 1,
+                    "pg_config": groups}  # fmt: skip
             events = [*rank.events, *(rank.waits if waits else [])]
             kineto = kineto_document(sorted(events, key=lambda event: event["ts"]), distributedInfo=info)
             root = "[pytorch|profiler|execution_trace|thread]"
@@ -358,15 +338,16 @@ def _step(rank: Rank, number: int) -> contextlib.AbstractContextManager[None]:
     return rank.op(f"ProfilerStep#{number}", annotation=True)
 
 
-def _forward(rank: Rank, layer: int, batch: str = "") -> None:
+def _forward(rank: Rank, layer: int, batch: str = "", slower: float = 1.0) -> None:
     reads = [rank.tensor(f"x{layer}{batch}"), rank.tensor(f"w{layer}")]
-    rank.compute("aten::mm", _FORWARD, reads, [rank.tensor(f"x{layer + 1}{batch}")])
+    rank.compute("aten::mm", round(_FORWARD * slower), reads, [rank.tensor(f"x{layer + 1}{batch}")])
 
 
-def _backward(rank: Rank, layer: int, batch: str = "") -> None:
+def _backward(rank: Rank, layer: int, batch: str = "", slower: float = 1.0) -> None:
     reads = [rank.tensor(f"d{layer + 1}{batch}"), rank.tensor(f"w{layer}")]
     with rank.op("autograd::engine::evaluate_function: MmBackward0"), rank.op("MmBackward0"):
-        rank.compute("aten::mm", _BACKWARD, reads, [rank.tensor(f"d{layer}{batch}"), rank.tensor(f"g{layer}")])
+        writes = [rank.tensor(f"d{layer}{batch}"), rank.tensor(f"g{layer}")]
+        rank.compute("aten::mm", round(_BACKWARD * slower), reads, writes)
 
 
 def _update(rank: Rank, layers: int, gradient: Callable[[int], Tensor], weights: str = "w") -> None:
@@ -376,29 +357,45 @@ def _update(rank: Rank, layers: int, gradient: Callable[[int], Tensor], weights:
             rank.compute("aten::add_", _UPDATE, [weight, gradient(layer)], [weight])
 
 
-def ddp(rank: Rank, layers: int = _LAYERS, bucket: int = 2) -> Play:
-    """Gradients in buckets, each reduced while the backward pass goes on; all are waited for before the update."""
-    numel = _BYTES // 4
+def ddp(
+    rank: Rank, layers: int = _LAYERS, bucket: int = 2, *, overlapped: bool = True, size: int = _BYTES,
+    messages: int = 1, slower: float = 1.0,
+) -> Play:  # fmt: skip
+    """Gradients in buckets, each reduced while the backward pass goes on, or else after it; all are waited for before
+    the update.
+
+    Args:
+        size: bytes of a layer's gradients. messages: all-reduces of a bucket. slower: factor of this rank's kernels.
+    """
+    numel = size // 4
 
     def gradient(layer: int) -> Tensor:
         return rank.tensor(f"bucket{layer // bucket}", numel, layer % bucket * numel)
 
+    def reduce(layer: int) -> Generator[Ready, int, list[Work]]:
+        works, part = [], bucket * numel // messages
+        for number in range(messages):
+            tensor = rank.tensor(f"bucket{layer // bucket}", part, number * part)
+            works.append((yield from rank.collective(ALL_REDUCE, 4 * part, [tensor])))
+        return works
+
     for number in range(_STEPS):
         with _step(rank, number):
             for layer in range(layers):
-                _forward(rank, layer)
+                _forward(rank, layer, slower=slower)
             works = []
             with rank.on(thread=AUTOGRAD):
                 for layer in reversed(range(layers)):
-                    _backward(rank, layer)
+                    _backward(rank, layer, slower=slower)
                     with rank.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"):
                         name = "torch::distributed::reducer::mul_out"
                         rank.compute(name, 5000, [rank.tensor(f"g{layer}")], [gradient(layer)])
-                        if not layer % bucket:
-                            whole = rank.tensor(f"bucket{layer // bucket}", bucket * numel)
-                            works.append((yield from rank.collective(ALL_REDUCE, bucket * _BYTES, [whole])))
-                for work in works:
-                    rank.wait(work, python=False)
+                        if overlapped and not layer % bucket:
+                            works += yield from reduce(layer)
+            for layer in reversed(range(0, 0 if overlapped else layers, bucket)):
+                works += yield from reduce(layer)
+            for work in works:
+                rank.wait(work, python=not overlapped)
             _update(rank, layers, gradient)
     rank.synchronize()
 
@@ -501,3 +498,29 @@ def moe(rank: Rank, layers: int = 4) -> Play:
 
 JOBS = {"ddp": Job(ddp, 4), "fsdp": Job(fsdp, 4), "pipeline": Job(pipeline, 2), "moe": Job(moe, 4)}
 """One of each kind; `Job(ddp, 2, skew_ns=3_000_000)` and so on for others."""
+
+
+NETWORK = Network(bandwidth=50, latency=8_000)
+"""50 GB/s and 8 µs a step of the ring."""
+
+
+def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None) -> dict[bool, Job]:
+    """A job before and after a change; one rank may be slower before it."""
+
+    def program(options: dict[str, Any], slower: float, rank: Rank) -> Play:
+        return ddp(rank, bucket=1, slower=slower if rank.rank == late else 1.0, **options)
+
+    return {False: Job(partial(program, before, 1.4), 4), True: Job(partial(program, after, 1.0), 4)}
+
+
+JOB_PAIRS: dict[str, dict[bool, Job]] = {
+    # 8 MiB a layer take 0.3 ms on the network: gradients are reduced after the backward pass, or in it
+    "exposed_reduce": _pair({"overlapped": False}, {}),
+    # each message takes six steps of 8 us: a layer's gradients in 24 messages, or in one
+    "small_messages": _pair(
+        {"overlapped": False, "size": 3 << 18, "messages": 24}, {"overlapped": False, "size": 3 << 18}
+    ),
+    # all wait for rank 2, whose kernels take 1.4 times as long
+    "straggler": _pair({"size": 4 << 20}, {"size": 4 << 20}, late=2),
+}
+"""Jobs by whether the change was made."""
