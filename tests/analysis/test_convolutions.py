@@ -7,17 +7,12 @@ from typing import Any
 
 import pytest
 from etplus.analysis.convolutions import CONVOLUTIONS, GRADIENTS, Convolution, Gradient
-from etplus.trace.tensors import Argument, Signature, Tensor
+from etplus.trace.tensors import Signature
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from made_calls import signature
 
 Shape = tuple[int, ...]
-
-
-def signature(*arguments: Any, outputs: list[Shape] | None = None) -> Signature:
-    """Tuples are shapes, everything else is a value."""
-    inputs = [Argument((Tensor(one, "float32"),)) if isinstance(one, tuple) else Argument((), one) for one in arguments]
-    return Signature(tuple(inputs), None if outputs is None else tuple(Tensor(one, "float32") for one in outputs))
 
 
 def spelling(name: str, of: Any = CONVOLUTIONS) -> Any:

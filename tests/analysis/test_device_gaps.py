@@ -14,7 +14,7 @@ from etplus.trace.conventions import BETWEEN
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from made_traces import kernel, kineto_of, launch, op
-from traces import GPU_SHAPED, analysis_of, trace_of
+from traces import trace_of
 
 EVENTS = [
     op("aten::a", 0, 18), launch(1, 2, 13), launch(2, 19, 1), op("aten::b", 50, 32), launch(3, 75, 3),
@@ -54,21 +54,6 @@ def test_what_follows_at_once_or_overlaps_leaves_no_gap() -> None:
         (1, 0, 99_000, "", "d"), (0, 45_000, 59_000, "b", ""), (0, 0, 10_000, "", "a")
     ]  # fmt: skip
     assert longest_gaps(traced([op("aten::a", 0, 9)])) == []
-
-
-@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "gpu-kineto/h100_bert", "python-stacks/mi300_timesformer"])
-def test_gaps_of_a_device_are_its_idle_time(name: str) -> None:
-    """All of it, from the trace's start to its end, where they are few enough; each is as long as told."""
-    analysis = analysis_of(name)
-    gaps = longest_gaps(analysis.trace)
-    for use in analysis.device_use:
-        found = sum(gap.idle_ns for gap in gaps if gap.device == use.device)
-        assert found == use.idle_ns if len(gaps) < 50 else 0 < found <= use.idle_ns
-    assert all(0 <= gap.host_ns <= gap.idle_ns for gap in gaps)
-    for row in analysis.idle_causes:
-        causes = row.host_wait_ns + row.kernel_wait_ns + row.other_ns + row.before_first_ns + row.after_last_ns
-        (use,) = (one for one in analysis.streams if (one.device, one.stream) == (row.device, row.stream))
-        assert causes == row.idle_ns == use.idle_ns
 
 
 def filled(trace: Trace, begin: int, end: int, thread: int) -> Counter[str]:

@@ -12,7 +12,7 @@ from etplus.analysis.devices import find_device, known_devices, read_devices, wh
 from etplus.converters.open import load
 from etplus.trace.errors import TraceFormatError
 from made_traces import kernel, kineto_of
-from support import Document, assert_valid, call
+from support import Document, call
 
 NAMES = {
     "Tesla V100-SXM2-32GB": "V100 SXM2",
@@ -125,29 +125,6 @@ def test_broken_table(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(TraceFormatError, match=r"own\.json"):
         read_devices(path)
-
-
-def test_a_trace_of_mtia_through_link_and_analyze(tmp_path: Path) -> None:
-    """MTIA's device events count as device time, its counters and insights do not."""
-    args = {"correlation": 7, "stream": 3, "device": 1}
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 10, "dur": 50, "tid": 1, "args": {}},
-        {"ph": "X", "cat": "mtia_runtime", "name": "runFunction", "ts": 20, "dur": 5, "tid": 1, "args": args},
-        {"ph": "X", "cat": "mtia_ccp_events", "name": "job", "ts": 70, "dur": 20, "pid": 1, "tid": 3, "args": args},
-        {"ph": "X", "cat": "mtia_insight", "name": "DPE", "ts": 70, "dur": 9, "pid": 1, "tid": 4, "args": args},
-        {"ph": "X", "cat": "mtia_counters", "name": "HBM", "ts": 70, "dur": 9, "pid": 1, "tid": 5, "args": args},
-    ]
-    kineto, linked = tmp_path / "kineto.json", tmp_path / "linked.json"
-    kineto.write_bytes(kineto_of(events))
-    done = call("link", "--full", "--kineto-file", kineto, "--output", linked)
-    assert done.returncode == 0 and b"mtia_ccp_events: 1 of 1 attached" in done.stderr, done.stderr
-    assert_valid(json.loads(linked.read_bytes()))
-    for path in (kineto, linked):
-        done = call("analyze", path, "--json")
-        (told,) = json.loads(done.stdout)["traces"]
-        (use,), (row,) = told["device_use"], told["breakdown"]
-        assert (use["device"], use["busy_ns"], use["compute_ns"], use["copy_ns"]) == (1, 20_000, 20_000, 0)
-        assert (row["op"], row["category"], row["stream"]) == ("aten::mm", "mtia_ccp_events", 3)
 
 
 def test_copies_and_waits_of_mtia_are_no_computing() -> None:

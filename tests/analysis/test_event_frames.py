@@ -104,23 +104,6 @@ def test_launches_equal_a_brute_force(trace: Trace) -> None:
     assert grid.count(None) == sum("grid" not in args for args in records if "bytes" not in args) or not all(records)
 
 
-def test_work_sums_up_to_the_table_of_kernels(trace: Trace) -> None:
-    whole = with_unattached(trace)
-    rows, table = _rows(whole), whole.analyze().kernels
-    for kernel in table:
-        mine = [row for row in rows if (row["device"], row["name"], row["category"], row["dtype"]) == (
-            kernel.device, kernel.kernel, kernel.category, kernel.dtype)]  # fmt: skip
-        assert sum(row["duration_ns"] for row in mine) == kernel.total_ns and len(mine) == kernel.count
-        for name in ("flops", "bytes", "most_bytes"):
-            known = [row[name] for row in mine if row[name] is not None]
-            assert (sum(known) if known else None) == getattr(kernel, name)
-        if len(mine) == 1:
-            (row,) = mine
-            assert (row["flops_share"], row["bytes_share"]) == pytest.approx((kernel.flops_share, kernel.bytes_share))
-            assert row["bound"] == kernel.bound
-    assert any(row["flops"] or row["bytes"] for row in rows)
-
-
 def test_loose_events_have_their_arguments() -> None:
     trace = with_unattached(linked("pairs/gpu_shaped_from_cpu"))
     loose = [event for event in trace.kernels if trace.gpu.source[event.index] < 0]

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from functools import partial
 
+import made_calls
 import pytest
 from etplus.analysis.experts import ExpertWork, computes_experts, expert_work, split_kernels
-from etplus.trace.tensors import Argument, Signature, Tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from support import examples
 
-
-def signature(*arguments: Any, dtype: str = "bfloat16", dtypes: dict[int, str] | None = None) -> Signature:
-    """Tuples are shapes, everything else is a value."""
-    dtypes = dtypes or {}
-    return Signature(tuple(
-        Argument((Tensor(one, dtypes.get(at, dtype)),)) if isinstance(one, tuple) else Argument((), one)
-        for at, one in enumerate(arguments)
-    ))  # fmt: skip
+signature = partial(made_calls.signature, dtype="bfloat16")
 
 
 def route(tokens: int, experts: int, chosen: int, seed: int) -> list[list[int]]:

@@ -9,15 +9,10 @@ import pytest
 from etplus.analysis.attention import Corner, visible_pairs
 from etplus.analysis.flops import bytes_moved, element_flops, flops, operator, register
 from etplus.trace.tensors import Argument, Signature, Tensor
+from made_calls import signature
 
 Shape = tuple[int, ...]
 SETS = 300
-
-
-def signature(*arguments: Any, outputs: list[Shape] | None = None, dtype: str = "float32") -> Signature:
-    """Tuples are shapes, everything else is a number or a list of them."""
-    inputs = [Argument((Tensor(one, dtype),)) if isinstance(one, tuple) else Argument((), one) for one in arguments]
-    return Signature(tuple(inputs), None if outputs is None else tuple(Tensor(shape, dtype) for shape in outputs))
 
 
 @pytest.mark.parametrize(

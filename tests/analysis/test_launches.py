@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
 
-import numpy as np
 import pytest
 from etplus.analysis.breakdown import stream_use
-from etplus.analysis.launch_queues import idle_causes, queue_lengths, queue_use
+from etplus.analysis.launch_queues import idle_causes
 from etplus.converters.open import load
 from etplus.trace.trace import Trace
 from support import shared_trace
@@ -51,33 +49,6 @@ def test_idle_causes(name: str) -> None:
         assert one.idle_ns - one.before_first_ns - one.after_last_ns == reach - events[0][0] - use.busy_ns
         assert one.before_first_ns >= 0 and one.after_last_ns >= 0
     assert not found
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_queue_lengths(name: str) -> None:
-    trace = trace_of(name)
-    uses = {(one.device, one.stream): one for one in queue_use(trace, limit=3)}
-    found = {(one.device, one.stream): one for one in queue_lengths(trace)}
-    for key, events in events_of(trace).items():
-        spans = [(launched, start) for start, _, launched, _ in events if launched is not None]
-        if not spans:
-            assert key not in found
-            continue
-        queue = found[key]
-        assert queue.length[-1] == 0 and (np.diff(queue.ts) > 0).all()
-        at = np.linspace(queue.ts[0], queue.ts[-1], 50).astype(np.int64)
-        step = queue.length[np.searchsorted(queue.ts, at, side="right") - 1]
-        begins, ends = np.sort([a for a, _ in spans]), np.sort([b for _, b in spans])
-        expected = np.searchsorted(begins, at, side="right") - np.searchsorted(ends, at, side="right")
-        assert step.tolist() == expected.tolist()
-        edges = sorted({edge for span in spans for edge in span})
-        full = sum(
-            b - a
-            for a, b in itertools.pairwise(edges)
-            if np.searchsorted(begins, a, side="right") - np.searchsorted(ends, a, side="right") >= 3
-        )
-        assert uses[key].full_ns == full
-        assert uses[key].mean == pytest.approx(sum(b - a for a, b in spans) / max(uses[key].span_ns, 1))
 
 
 @pytest.mark.parametrize(

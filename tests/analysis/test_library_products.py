@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from etplus.analysis.flops import bytes_moved, flops, product
 from etplus.analysis.serving import is_library_product, library_product
-from etplus.trace.tensors import Argument, Signature, Tensor
+from etplus.trace.tensors import Signature
+from made_calls import signature
 
 M, N, K = 24, 128, 64
-
-
-def signature(*arguments: Any) -> Signature:
-    """Pairs of a shape and a type are tensors, everything else is a value."""
-    return Signature(tuple(
-        Argument((Tensor(one[0], one[1]),)) if isinstance(one, tuple) else Argument((), one) for one in arguments
-    ))  # fmt: skip
 
 
 BF, F8, U8, I32, F32 = "bfloat16", "float8_e4m3fn", "uint8", "int32", "float32"

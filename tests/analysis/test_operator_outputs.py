@@ -8,30 +8,17 @@ import pytest
 from etplus.analysis.operator_outputs import (
     _LAST_INPUT,
     REDUCTIONS,
-    SEVERAL_GRADIENTS,
     Returned,
     as_tensors,
     broadcast,
-    concatenated,
     functional,
     matmul_shape,
     plain_name,
 )
-from etplus.trace.tensors import Argument, Signature, Tensor
+from etplus.trace.tensors import Signature, Tensor
+from made_calls import signature
 
 FLOATS = "float32"
-
-
-def of(*arguments: Any, dtype: str = FLOATS) -> Signature:
-    """Tuples are tensors of these shapes, lists of tuples lists of tensors, everything else a value."""
-    inputs = []
-    for given in arguments:
-        shapes = [given] if isinstance(given, tuple) else given
-        if isinstance(shapes, list) and shapes and all(isinstance(shape, tuple) for shape in shapes):
-            inputs.append(Argument(tuple(Tensor(shape, dtype) for shape in shapes)))
-        else:
-            inputs.append(Argument((), given))
-    return Signature(tuple(inputs))
 
 
 def tensors(returned: Returned | None) -> list[tuple[tuple[int, ...], str]] | None:
@@ -47,19 +34,22 @@ def test_names_without_namespace_and_overload() -> None:
     ("last", "name"), [(last, name) for last, names in _LAST_INPUT.items() for name in names.split()]
 )
 def test_tensors_behind_the_last_input_are_what_is_written(last: int, name: str) -> None:
-    given = of(*[(2, 3)] * (last + 1), 1.5, (4,))
+    given = signature(*[(2, 3)] * (last + 1), 1.5, (4,))
     found = functional(f"aten::{name}.out", given)
     assert found.inputs == given.inputs[:-1] and found.outputs == (Tensor((4,), FLOATS),)
-    empty = of(*[(2, 3)] * (last + 1), (0,))
+    empty = signature(*[(2, 3)] * (last + 1), (0,))
     assert functional(f"aten::{name}", empty).outputs is None, "resized by the call"
-    several = of(*[(2, 3)] * (last + 1), (4,), (5,))
+    several = signature(*[(2, 3)] * (last + 1), (4,), (5,))
     assert functional(name, several).outputs == (Tensor((4,), FLOATS), Tensor((5,), FLOATS))
     recorded = Signature(given.inputs, (Tensor((9,), "int8"),))
     assert functional(name, recorded).outputs == recorded.outputs
 
 
 def test_calls_without_tensors_to_write_into_stay_as_they_are() -> None:
-    for name, given in (("aten::mm", of((2, 3), (3, 4))), ("aten::unheard_of", of((2,), (3,), (4,), (5,)))):
+    for name, given in (
+        ("aten::mm", signature((2, 3), (3, 4))),
+        ("aten::unheard_of", signature((2,), (3,), (4,), (5,))),
+    ):
         assert functional(name, given) is given
 
 
@@ -76,19 +66,9 @@ def test_shapes_of_matrix_products() -> None:
     assert matmul_shape((2, 3), (4, 3)) is None and matmul_shape((2, 2, 3), (5, 3, 4)) is None
 
 
-def test_concatenated() -> None:
-    assert tensors(concatenated(of([(2, 3), (4, 3)], 0))) == [((6, 3), FLOATS)]
-    assert tensors(concatenated(of([(2, 3), (2, 5), (2, 1)], -1))) == [((2, 9), FLOATS)]
-    assert tensors(concatenated(of([(0,), (2, 3)], 1))) == [((2, 3), FLOATS)]
-    assert concatenated(of([(2, 3), (4, 4)], 0)) is None and concatenated(of([(0,)], 0)) is None
-    assert concatenated(of([(2, 3)], None)) is None
-    mixed = Argument((Tensor((2,), "int8"), Tensor((2,), FLOATS)))
-    assert concatenated(Signature((mixed, Argument((), 0)))) is None
-
-
 def reduced(name: str, *arguments: Any, dtype: str = FLOATS) -> list[tuple[tuple[int, ...], str]] | None:
     (how,) = (how for names, how in REDUCTIONS.items() if name in names.split())
-    return tensors(how.outputs(of(*arguments, dtype=dtype)))
+    return tensors(how.outputs(signature(*arguments, dtype=dtype)))
 
 
 def test_reductions_over_all_and_over_some_dimensions() -> None:
@@ -118,32 +98,3 @@ def test_reductions_over_all_and_over_some_dimensions() -> None:
         "sum", (), [0], False, None
     ) == [((), FLOATS)]
     assert reduced("sum", [(2,), (3,)], None) is None, "several tensors"
-
-
-def test_bytes_of_reductions() -> None:
-    moved = {name: how.moved for names, how in REDUCTIONS.items() for name in names.split()}
-    assert moved["sum"](of((2, 3), [0], False, None)) == 4 * (6 + 3)
-    assert moved["max"](of((2, 3), (3,))) == 4 * (6 + 3 + 6) and moved["max"](of((2, 3), 1, False)) == 4 * (6 + 2) + 16
-    assert moved["sum"](of((2, 3), [0], None, None)) is None and moved["mean"](of((2, 3), None, dtype="")) is None
-    assert moved["amax"](Signature(of((8,), [0], False).inputs, (Tensor((2,), "int8"),))) == 4 * 8 + 2
-
-
-def test_gradients_that_are_wanted() -> None:
-    how = {name: gradients for names, gradients in SEVERAL_GRADIENTS.items() for name in names.split()}
-
-    def layer(mask: Any, weight: Any = (8,)) -> list[tuple[tuple[int, ...], str]] | None:
-        arguments = ((4, 8), (4, 9), [8], (4, 1), (4, 1), weight, (8,), mask)
-        return tensors(how["native_layer_norm_backward"].outputs(of(*arguments)))
-
-    assert layer([True, True, True]) == [((4, 9), FLOATS), ((8,), FLOATS), ((8,), FLOATS)]
-    assert layer([False, True, False]) == [((8,), FLOATS)] and layer([True, False, False], None) == [((4, 9), FLOATS)]
-    assert layer([True, True, False], None) is None and layer([True, True]) is None and layer([1, 0, 0]) is None
-    assert layer(None) is None
-    fused = how["_fused_rms_norm_backward"].outputs(of((4, 8), (4, 9), [8], (4, 1), (8,), [True, True]))
-    assert tensors(fused) == [((4, 9), FLOATS), ((8,), FLOATS)]
-    batch = how["cudnn_batch_norm_backward"].outputs(of((2, 3), (2, 4), (5,)))
-    assert tensors(batch) == [((2, 3), FLOATS), ((5,), FLOATS), ((5,), FLOATS)]
-    native = how["native_batch_norm_backward"].outputs(of((1,), (2, 3), (4,), *[None] * 6, [True, False, True]))
-    assert tensors(native) == [((2, 3), FLOATS), ((4,), FLOATS)]
-    group = how["native_group_norm_backward"].outputs(of((1,), (2, 3), (1,), (1,), (6,), *[1] * 4, [False, True, True]))
-    assert tensors(group) == [((6,), FLOATS), ((6,), FLOATS)]

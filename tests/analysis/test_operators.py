@@ -13,14 +13,13 @@ import orjson
 import pytest
 import support
 from captured import capture_events, encode, replay_events
-from etplus.analysis.modules import module_class, module_table
 from etplus.analysis.operators import operator_table
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.report.report_text import text_of
 from etplus.trace.call_tree import levels, outermost, preorder
-from etplus.trace.tables import ANNOTATION, OP
+from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,62 +87,6 @@ def test_operators(name: str, by_shape: bool) -> None:
         one: tuple(of[column] for column in numbers) for one, of in wanted.items()
     }
     assert len({(row.op, row.shapes) for row in rows}) == len(rows)
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_modules(name: str) -> None:
-    """Every region's class path by walking up; times by adding call after call and event after event.
-
-    An event is inside an annotation if it was launched meanwhile, whatever thread launched it.
-    """
-    trace = trace_of(name)
-    calls, gpu, path = trace.calls, trace.gpu, trace.hierarchy.path
-
-    def regions(call: int) -> list[int]:
-        """The regions around a call or that it is, innermost first."""
-        line = [call, *callers(trace, call)]
-        return [
-            one for one in line
-            if calls.kind[one] != OP and path[one] != (path[calls.parent[one]] if calls.parent[one] >= 0 else 0)
-        ]  # fmt: skip
-
-    def classes(line: list[int]) -> tuple[str, ...]:
-        return tuple(module_class(trace.names[calls.name[one]]) for one in reversed(line))
-
-    wanted: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    distinct, opened = defaultdict(set), list[int]()
-    for call in range(len(calls)):
-        line = regions(call)
-        if line[:1] != [call]:
-            continue
-        dur = int(calls.end[call] - calls.ts[call])
-        wanted[classes(line)].update(count=1, total_ns=dur, self_ns=dur)
-        distinct[classes(line)].add(tuple(trace.names[calls.name[one]] for one in line))
-        if len(line) > 1 and calls.thread[line[1]] == calls.thread[call]:
-            wanted[classes(line[1:])].update(self_ns=-dur)
-        if calls.kind[call] == ANNOTATION:
-            launched = (trace.launched_ns >= calls.ts[call]) & (trace.launched_ns < calls.end[call])
-            wanted[classes(line)].update(device_total_ns=int(gpu.dur[launched & trace.launch_known].sum()))
-            opened.append(call)
-    for event in np.flatnonzero(trace.launch_known).tolist():
-        line, dur = regions(int(gpu.call[event])) if gpu.call[event] >= 0 else [], int(gpu.dur[event])
-        if not line:
-            at = trace.launched_ns[event]
-            around = [call for call in opened if calls.ts[call] <= at < calls.end[call]]
-            line = regions(max(around, key=lambda call: (calls.ts[call], -calls.end[call]))) if around else []
-        for depth, one in enumerate(line):
-            total = dur if calls.kind[one] != ANNOTATION else 0
-            wanted[classes(line[depth:])].update(device_total_ns=total, device_self_ns=dur if depth == 0 else 0)
-    rows = module_table(trace)
-    numbers = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_ns")
-    assert {row.path: tuple(getattr(row, of) for of in numbers) for row in rows} == {
-        one: tuple(max(0, of[column]) for column in numbers) for one, of in wanted.items()
-    }
-    assert {row.path: row.instances for row in rows} == {one: len(of) for one, of in distinct.items()}
-    seen: set[tuple[str, ...]] = {()}
-    for row in rows:
-        assert row.path[:-1] in seen, "what contains a module comes before it"
-        seen.add(row.path)
 
 
 def layers(count: int) -> list[dict[str, Any]]:

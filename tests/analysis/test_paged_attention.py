@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
+import made_calls
 import pytest
 from etplus.analysis.attention import (
     Heads,
@@ -16,10 +17,12 @@ from etplus.analysis.attention import (
     window_of,
 )
 from etplus.trace.step_annotations import NO_REQUESTS, RequestSums, StepBatch, parse_step
-from etplus.trace.tensors import Argument, Signature, Tensor
+from etplus.trace.tensors import Signature
 from hypothesis import given
 from hypothesis import strategies as st
 from support import examples
+
+signature = partial(made_calls.signature, dtype="bfloat16")
 
 Request = tuple[int, int]
 """New tokens and keys, the new ones included."""
@@ -39,15 +42,6 @@ def visible(q: int, k: int, left: int | None = None) -> list[tuple[int, int]]:
     return [
         (i, j) for i in range(q) for j in range(k) if j <= k - q + i and (left is None or j >= k - q + i - left)
     ]  # fmt: skip
-
-
-def signature(*arguments: Any, dtypes: dict[int, str] | None = None) -> Signature:
-    """Tuples are shapes, everything else is a value."""
-    dtypes = dtypes or {}
-    return Signature(tuple(
-        Argument((Tensor(one, dtypes.get(at, "bfloat16")),)) if isinstance(one, tuple) else Argument((), one)
-        for at, one in enumerate(arguments)
-    ))  # fmt: skip
 
 
 def unified(rows: int, heads: int, kv_heads: int, dim: int) -> Signature:

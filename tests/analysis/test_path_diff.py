@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
-import support
-from browser import chromium, open_page
 from etplus.analysis.place_diff import path_rows
 from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import difference, json_of_difference
@@ -16,8 +12,6 @@ from etplus.converters.open import load
 from etplus.trace.find_steps import family_of
 from etplus.trace.tables import ANNOTATION
 from made_traces import kernel, kineto_of, launch, op
-from pages import rows_of
-from support import read_json, run
 from traces import analysis_of
 
 EVIL = "</script><img src=x onerror=window.pwned=1>"
@@ -83,29 +77,3 @@ def test_what_got_slower_is_named_with_its_callers() -> None:
     assert [(row.path, row.change("launched_ns")) for row in changed] == [((EVIL, "aten::mm"), 200_000)]
     (row,) = [row for row in json_of_difference(found)["paths"] if row["change_launched_ns"]]
     assert row["path"] == f"{EVIL} / aten::mm" and row["depth"] == 1
-
-
-@pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
-def test_the_page_in_a_browser(tmp_path: Path) -> None:
-    for name, factor in (("a.json", 1), ("b.json", 3)):
-        (tmp_path / name).write_bytes(slower(factor))
-    done = run("etplus", "diff", "a.json", "b.json", "-o", "diff.html", "--json", "diff.json", cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout == b"", done.stderr
-    with open_page(tmp_path, size="390,900") as page:
-        page.goto("about:blank")
-        page.call("Page.navigate", url=(tmp_path / "diff.html").as_uri())
-        page.wait_for("document.documentElement.dataset.ready")
-        assert page.errors == [] and not page.evaluate("Boolean(window.pwned)")
-        assert page.requests == [(tmp_path / "diff.html").as_uri()]
-        assert [row[0] for row in rows_of(page, "slower")[1:]] == read_json(tmp_path / "diff.json")["losses"] == [EVIL]
-        assert [row[0] for row in rows_of(page, "paths_device")[1:]] == [f"{EVIL} / aten::mm"]
-        assert page.evaluate("document.querySelector('.paths summary code').textContent") == EVIL
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-def test_a_bad_input_writes_no_page(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": []}))
-    (tmp_path / "b.json").write_bytes(slower(1))
-    done = support.call("diff", "a.json", "b.json", "-o", "diff.html", cwd=tmp_path)
-    assert done.returncode == 2 and not (tmp_path / "diff.html").exists()
-    assert len(done.stderr.splitlines()) == 1

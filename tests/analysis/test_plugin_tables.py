@@ -2,77 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Page
 from etplus.analysis import Analysis, Row, Table, TextColumn, analyze, column, summary
 from etplus.report.report_html import rank_report, report_html
 from etplus.report.report_text import table_text
 from etplus.trace.errors import EtplusError
-from pages import data_of, rows_of, shown
-from support import PluginStub, linked, run
+from pages import data_of
+from support import PluginStub, linked
 from traces import GPU_SHAPED, analysis_of
-
-TABLE = '''
-from etplus.analysis import Row, Table, column, derived
-
-class StreamTime(Row):
-    """Kernels of a stream."""
-    stream: int = column("number", "Stream.")
-    name: str = column("name", "Name.")
-    total_ns: int = column("ns", "Sum of durations.")
-
-    title = "time by stream"
-    shown = ("name", "stream", "total_ns")
-
-    @derived("ns")
-    def half_ns(self):
-        """Half of it."""
-        return self.total_ns / 2
-
-def times(analysis):
-    rows = [StreamTime(one.stream, f"=stream {one.stream}", one.total_ns) for one in analysis.streams]
-    return Table(StreamTime, rows)
-'''
-
-
-def install(folder: Path, **points: str) -> dict[str, str]:
-    """A distribution `tiny` with one module and its tables; the environment in which it is installed."""
-    info = folder / "tiny-1.5.dist-info"
-    info.mkdir(parents=True)
-    (folder / "tiny.py").write_text(TABLE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
-    lines = [f"{name} = {value}\n" for name, value in points.items()]
-    (info / "entry_points.txt").write_text("[etplus.analysis_tables]\n" + "".join(lines))
-    return {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "80"}
-
-
-def test_a_table_of_another_package_is_in_all_outputs(tmp_path: Path) -> None:
-    env = install(tmp_path / "site", stream_times="tiny:times", streams="tiny:times")
-    linked(GPU_SHAPED).write(tmp_path / "in.json")
-    done = run("etplus", "analyze", "in.json", "--full", "--csv", "tables", "--json", "n.json", cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count(b"analysis table streams of tiny 1.5 is ignored: its name is already taken") == 1
-    expected = [
-        {"stream": one.stream, "name": f"=stream {one.stream}", "total_ns": one.total_ns, "half_ns": one.total_ns / 2}
-        for one in analysis_of(f"linked {GPU_SHAPED}").streams
-    ]
-    (numbers,) = json.loads((tmp_path / "n.json").read_text())["traces"]
-    assert numbers["stream_times"] == expected and list(numbers)[-2:] == ["stream_times", "findings"]
-    with (tmp_path / "tables" / "stream_times.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["name"], row["half_ns"]) for row in rows] == [
-        (f"'{one['name']}", str(one["half_ns"])) for one in expected
-    ]
-    text = next(part for part in done.stdout.decode().split("\n\n") if part.startswith("time by stream"))
-    heading, heads, *lines = text.splitlines()
-    assert (heading, heads.split()) == ("time by stream", ["name", "stream", "total", "ms"])
-    assert [line.split()[-1] for line in lines] == [f"{one['total_ns'] / 1e6:,.3f}" for one in expected]
 
 
 class Part(Row):
@@ -119,11 +58,6 @@ def test_the_page_has_a_table_of_another_package(with_parts: Analysis) -> None:
         "rows": [["one", 2_500_000, 0.25], ["two", 7_500_000, None]],
     }
     assert rank["analysis"]["my_parts"] == with_parts.others["my_parts"].plain()
-
-
-def test_the_browser_shows_it(with_parts: Analysis, browser: Page, tmp_path: Path) -> None:
-    shown(browser, report_html([rank_report(with_parts)]), tmp_path)
-    assert rows_of(browser, "my_parts")[1:] == [["one", "2.500", "25.0"], ["two", "7.500", "–"]]
 
 
 def test_rows_as_plain_values_and_data_frames() -> None:

@@ -6,32 +6,16 @@ import numpy as np
 import pytest
 from etplus.analysis.event_work import work_of_events
 from etplus.analysis.flops import flops
-from etplus.analysis.kernel_peaks import KernelRow, find_devices, kernel_table
+from etplus.analysis.kernel_peaks import kernel_table
 from etplus.converters.open import load as read_trace
-from etplus.trace.trace import Trace
 from made_traces import kernel, kineto_of, launch, op
 from support import Document
 from traces import GPU_SHAPED, trace_of
 
 TRACES = ("gpu-kineto/h100_bert", f"linked {GPU_SHAPED}")
 
-DEVICES = {
-    "gpu-kineto/h100_bert": {0: "H100 SXM"},
-    "gpu-kineto/mi300_bert": {2: "MI300X"},
-    "gpu-kineto/mi250_minitoy": {2: "MI210 or MI250 (one die)"},
-    "gpu-kineto/alexnet": {0: "A100 40 GB"},
-    "gpu-pairs/resnet103.kineto": {0: "A100 40 GB"},
-    "gpu-pairs/linear.kineto": {0: "RTX 2080 Ti"},
-    "graph-capture/vllm_piecewise.replay": {2: "MI300X"},
-    "gpu-pairs/dlrm.rank0.kineto": {0: "V100 SXM2"},
-}
 MM = [([8, 16], "float"), ([16, 4], "float")]
 MM_FLOPS, MM_BYTES = 2 * 8 * 16 * 4, 4 * (8 * 16 + 16 * 4 + 8 * 4)
-
-
-@pytest.mark.parametrize(("name", "devices"), DEVICES.items())
-def test_devices_of_real_traces(name: str, devices: dict[int, str]) -> None:
-    assert {number: device.name for number, device in find_devices(trace_of(name)).items()} == devices
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -79,27 +63,6 @@ def test_either_gradient_of_a_convolution_has_half() -> None:
     assert [found[name][0][0] for name in found] == [-1, total // 2, total // 2]
 
 
-def rows_of(events: list[Document]) -> dict[str, KernelRow]:
-    return {row.kernel: row for row in kernel_table(read_trace(kineto_of(events)))}
-
-
-def test_rate_of_a_convolution_over_all_its_kernels() -> None:
-    """Two of them change the layout: the operator is slower than its main kernel."""
-    shapes = [([2, 4, 12, 12], "float"), ([8, 4, 3, 3], "float"), *[([], "ScalarList")] * 3, ([], "Scalar")]
-    names = ("cudnn::nchwToNhwcKernel", "sm80_xmma_fprop_implicit_gemm", "cudnn::nhwcToNchwKernel")
-    events = [op("aten::cudnn_convolution", 0, 90, shapes)]
-    for number in range(6):  # twice
-        if number == 3:
-            events.append(op("aten::cudnn_convolution", 1000, 90, shapes))
-        at = 1000 * (number // 3) + 10 * (number % 3)
-        events += [launch(number + 1, at + 5), kernel(names[number % 3], number + 1, at + 100, 3 + number)]
-    rows = rows_of(events)
-    main, total = rows["sm80_xmma_fprop_implicit_gemm"], 2 * (2 * 2 * 100 * 8 * 4 * 9)
-    assert main.flops == total and main.flops_per_second == pytest.approx(total / ((4 + 7) * 1e-6))
-    assert main.operator_flops_per_second == pytest.approx(total / ((3 + 4 + 5 + 6 + 7 + 8) * 1e-6))
-    assert rows["cudnn::nchwToNhwcKernel"].operator_flops_per_second is None
-
-
 @pytest.mark.parametrize("name", TRACES)
 def test_time_of_operators_is_that_of_all_their_kernels(name: str) -> None:
     """Brute force: the sum over the operators that are counted of all kernels below them, each kernel once."""
@@ -120,32 +83,6 @@ def test_time_of_operators_is_that_of_all_their_kernels(name: str) -> None:
         gradients = any("backward" in one for one in row.ops)  # two main kernels of different speed share one time
         if row.operator_flops_per_second and row.flops_per_second and not gradients:
             assert row.operator_flops_per_second <= row.flops_per_second * (1 + 1e-9)
-
-
-def test_an_operator_inside_has_its_own_bytes() -> None:
-    copy = [([8, 16], "float"), ([8, 16], "float")]
-    events = [
-        op("aten::mm", 0, 50, MM), op("aten::copy_", 5, 10, copy), launch(1, 7), launch(2, 30),
-        kernel("elementwise", 1, 20, 50), kernel("gemm", 2, 70, 10),
-    ]  # fmt: skip
-    assert work_of(events) == {"elementwise": [(-1, 2 * 8 * 16 * 4)], "gemm": [(MM_FLOPS, MM_BYTES)]}
-
-
-def rates(trace: Trace) -> tuple[float | None, float | None, str]:
-    (row,) = kernel_table(trace)
-    return row.flops_share, row.bytes_share, row.bound
-
-
-def test_shares_and_bounds() -> None:
-    big = [([4096, 4096], "c10::BFloat16")] * 2
-    events = [op("aten::mm", 0, 30, big), launch(1, 5), kernel("gemm", 1, 20, 200)]
-    share, memory, bound = rates(read_trace(kineto_of(events)))
-    assert share == pytest.approx(2 * 4096**3 / 200e-6 / 989.4e12)
-    assert memory == pytest.approx(3 * 4096**2 * 2 / 200e-6 / 3350e9)
-    assert bound == "compute"
-    assert rates(read_trace(kineto_of(events, device="a new one"))) == (None, None, "")
-    lean = [op("aten::add", 0, 30, [([4096, 4096], "float")]), launch(1, 5), kernel("elementwise", 1, 20, 0)]
-    assert rates(read_trace(kineto_of(lean))) == (None, None, "memory"), "a kernel of no length has no rate"
 
 
 def test_tensor_float() -> None:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from etplus.analysis.flops import bytes_moved, flops
 from etplus.analysis.serving import memory_bound, moved_cache, moved_rotary
-from etplus.trace.tensors import Argument, Signature, Tensor
+from etplus.trace.tensors import Signature
+from made_calls import signature
 
 ROWS = (3, 4)
 """Of float32: 48 bytes."""
 WEIGHT = (4,)
 """16 bytes."""
-
-
-def signature(*arguments: Any, dtypes: dict[int, str] | None = None) -> Signature:
-    """Tuples are shapes, everything else is a value."""
-    dtypes = dtypes or {}
-    return Signature(tuple(
-        Argument((Tensor(one, dtypes.get(at, "float32")),)) if isinstance(one, tuple) else Argument((), one)
-        for at, one in enumerate(arguments)
-    ))  # fmt: skip
 
 
 @pytest.mark.parametrize(

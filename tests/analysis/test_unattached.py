@@ -118,12 +118,6 @@ def test_a_pair_without_a_link_shows_its_device_time(nothing_linked: Path) -> No
     assert "(not attached: parent not in the ET)" in text and "no GPU events" not in text
 
 
-def test_the_page_shows_them(nothing_linked: Path, tmp_path: Path) -> None:
-    done = call("report", nothing_linked, "-o", tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    assert done.returncode == 0 and "(not attached: parent not in the ET)" in page
-
-
 def test_only_what_ran_beside_the_linked_operators_counts() -> None:
     """Of events whose launch is not recorded, times are all that tells; the others are counted in a note."""
     et = orjson.dumps(et_document([{"id": 3, "name": "aten::mm", "rf_id": 5}]))

@@ -48,10 +48,3 @@ def test_a_set_without_any_duration_is_analysed(tmp_path: Path) -> None:
     prefix = write_set(tmp_path, single_collective("all_gather", 2))
     done = call("analyze", "--full", f"{prefix}.0.et")
     assert done.returncode == 0 and b"no node has a duration" in done.stdout
-
-
-@pytest.mark.parametrize("command", [["why"], ["diff"], ["report", "-o", "page.html"]])
-def test_no_command_finds_what_start_times_would_show(command: list[str], files: list[str], tmp_path: Path) -> None:
-    done = call(*command, *files[:2], cwd=tmp_path)
-    assert done.returncode == 0 and done.stderr.count(b"no start times") == 1
-    assert b"\n1. " not in done.stdout and b"takes" not in done.stdout and b"idle for" not in done.stdout

@@ -246,10 +246,3 @@ def test_host_work_gives_back_what_recording_cost() -> None:
     assert np.all(graph.edges.lag <= case.graph.edges.lag) and np.all(graph.edges.lag[graph.edges.kind == HOST] >= 0)
     assert replay(graph, case.constants).makespan_ns < case.makespan_ns
     assert np.array_equal(without_recording(case.graph, 0).edges.lag, case.graph.edges.lag)
-
-
-@pytest.mark.parametrize("name", ["pairs/one_of_n", "pairs/two_threads", "demo/train_cpu"])
-def test_gains_are_within_their_intervals(name: str) -> None:
-    for finding in found(linked(name)):
-        if finding.gain is not None:
-            assert 0 <= finding.gain.low_ns <= finding.gain.ns <= finding.gain.high_ns
