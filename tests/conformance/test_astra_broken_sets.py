@@ -87,10 +87,6 @@ BROKEN = [*((spoil, GROUPS) for spoil, *_ in (*HARD, *OTHER_READERS, *SIMULATOR_
 BROKEN += [(broken.first_of_all, GROUPS), (broken.out_of_turn, GROUPS)]
 
 
-def test_there_are_enough_of_them() -> None:
-    assert len(BROKEN) >= 60
-
-
 def test_a_clean_set_runs(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     assert check(prefix, profile="astra-sim").ok
@@ -107,30 +103,16 @@ def test_a_broken_set_does_what_check_says(at: int, tmp_path: Path) -> None:
     assert report.ok == run_astra(prefix, 2, timeout_s=20).complete, report.problems
 
 
-def _truncated(prefix: Path) -> None:
-    file = Path(f"{prefix}.1.et")
-    file.write_bytes(file.read_bytes()[:-2])
-
-
-def _empty(prefix: Path) -> None:
-    Path(f"{prefix}.1.et").write_bytes(b"")
-
-
-def _no_groups(prefix: Path) -> None:
-    Path(f"{prefix}.comm_groups.json").unlink()
-
-
-def _missing(prefix: Path) -> None:
-    Path(f"{prefix}.1.et").rename(f"{prefix}.2.et")
-
-
-@pytest.mark.parametrize("spoil", [_truncated, _empty, _no_groups, _missing])
-def test_broken_files_do_what_check_says(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoil", [
+    pytest.param(lambda prefix: Path(f"{prefix}.1.et").write_bytes(b""), id="empty"),
+    pytest.param(lambda prefix: Path(f"{prefix}.comm_groups.json").unlink(), id="no groups"),
+    pytest.param(lambda prefix: Path(f"{prefix}.1.et").rename(f"{prefix}.2.et"), id="a rank is missing"),
+])  # fmt: skip
+def test_broken_files_do_what_check_says(spoil: Callable[[Path], object], tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     spoil(prefix)
     assert not check(prefix, profile="astra-sim").ok
-    if spoil is not _truncated:  # the simulator takes a message that is cut off for what is left of it
-        assert not run_astra(prefix, 2, timeout_s=20).complete
+    assert not run_astra(prefix, 2, timeout_s=20).complete
 
 
 @pytest.mark.parametrize(("suffix", "old", "new", "words"), NETWORK_FLAWS)

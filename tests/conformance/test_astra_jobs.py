@@ -24,10 +24,8 @@ from etplus.trace.trace import Trace
 from support import shared_job, shared_pair
 
 JOBS = [
-    *(f"parallel/{job}" for job in ("block.tp2", "block.tp4", "block.ddp2", "block.ddp4", "block.fsdp2", "block.fsdp4",
-                                    "block.pp2", "block.fsdp-tp4", "mlp.tp2", "mlp.fsdp2")),
-    *(f"network/{job}/{rate}" for job in ("tp", "ddp-1mb") for rate in ("unlimited", "2gbit", "500mbit", "100mbit")),
-    "gpu-pairs/dlrm",
+    *(f"parallel/block.{job}" for job in ("tp4", "ddp4", "fsdp4", "pp2", "fsdp-tp4")),
+    *(f"network/{job}/{rate}" for job in ("tp", "ddp-1mb") for rate in ("unlimited", "100mbit")), "gpu-pairs/dlrm",
 ]  # fmt: skip
 NETWORKS = {"x10": (250, 5), "/10": (2.5, 5), "/100": (0.25, 5), "latency x100": (25, 500)}
 """GB/s and µs, against 25 GB/s and 5 µs."""

@@ -23,14 +23,13 @@ NETWORKS = {
     "nodes": NODES,
     "three levels": Network(1.0, 50_000.0, levels=(NetworkLevel(2, 20.0, 500.0), NetworkLevel(4, 5.0, 3000.0))),
     "direct in nodes": Network(1.0, 50_000.0, levels=(NetworkLevel(4, 10.0, 1000.0, "direct"),)),
-    "ring": Network(1.0, levels=(NetworkLevel(8, 1.0, 50_000.0, topology="ring"),)),
     "rings of rings": Network(
         1.0, levels=(NetworkLevel(4, 10.0, 1000.0, topology="ring"), NetworkLevel(8, 1.0, 50_000.0, topology="ring"))
     ),
     "direct": Network(1.0, 50_000.0, "direct"),
     "halving-doubling": Network(1.0, 50_000.0, "halving-doubling", levels=(NetworkLevel(4, 10.0, 1000.0, "ring"),)),
 }
-GROUPS: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3), (0, 4), (0, 2), (1, 2, 3), (0, 1, 4, 5), (0, 5))
+GROUPS: tuple[tuple[int, ...], ...] = ((0, 4), (1, 2, 3), (0, 1, 4, 5))
 
 
 def attribute(name: str, field: str, value: Any) -> pb.AttributeProto:
@@ -80,12 +79,11 @@ def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
     assert found == of_group
     links = astra_links(network, 8)
     assert found == pytest.approx(links.transfer_ns(kind, SIZE, range(8)), rel=1e-3)
-    if name != "exchanges direct" or kind != Type.ALL_TO_ALL:
-        assert found == pytest.approx(network.transfer_ns(kind, SIZE, 8), rel=1e-3)
+    assert found == pytest.approx(network.transfer_ns(kind, SIZE, 8), rel=1e-3)
 
 
 @pytest.mark.parametrize("members", GROUPS)
-@pytest.mark.parametrize("name", ["nodes", "three levels", "direct in nodes", "ring", "rings of rings"])
+@pytest.mark.parametrize("name", ["nodes", "three levels", "rings of rings"])
 def test_collectives_of_process_groups(name: str, members: tuple[int, ...], tmp_path: Path) -> None:
     """On a ring, in steps of the slowest link."""
     network = NETWORKS[name]

@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 from astra_sim import RUNNER, run_astra
 from broken_sets import GROUPS, NETWORK_FLAWS, coll, comp, spoil_network, write, write_with_network
+from chakra_sets import data_parallel, write_set
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
-from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
-from etplus.linker import link
 from etplus.timeline.network import Network
 from etplus.timeline.network_description import NetworkLevel
-from made_jobs import JOBS
-from support import ROOT, call
+from support import call, fixture_pair
 
 
 @pytest.mark.parametrize(
@@ -36,12 +34,7 @@ def test_what_the_files_say(
 ) -> None:
     """Bandwidth a link in 2^30 bytes a second."""
     files, notes = write_astra_config(str(tmp_path / "job"), network, astra_links(network, 4), groups=False)
-    assert [Path(file).name for file in files] == [
-        "job.network.yml",
-        "job.system.json",
-        "job.memory.json",
-        "job.run.sh",
-    ]
+    assert [file.rpartition("/job.")[2] for file in files] == ["network.yml", "system.json", "memory.json", "run.sh"]
     lines = dict(line.split(": ") for line in Path(files[0]).read_text().splitlines() if not line.startswith("#"))
     assert lines["topology"] == f"[ {topology} ]" and lines["npus_count"] == "[ 4 ]"
     assert float(lines["bandwidth"].strip("[ ]")) * 2**30 / 1e9 == pytest.approx(bandwidth)
@@ -55,15 +48,14 @@ def test_the_run_line_runs_the_simulator(tmp_path: Path) -> None:
     """As long as with the shared runner on the same network."""
     if not os.access(RUNNER, os.X_OK):
         pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
-    traces = [link(*pair) for pair in JOBS["moe"].write(tmp_path)]
-    done = convert(traces, tmp_path / "job", to="astra-sim", network="bandwidth=2.5,latency=5us")
-    script = next(file for file in done.files if file.endswith(".run.sh"))
+    prefix = write_set(tmp_path, data_parallel(4))
+    network = Network(2.5, 5000.0)
+    *_, script = write_astra_config(str(prefix), network, astra_links(network, 4), groups=False)[0]
     simulator = {"ASTRA_SIM": str(RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware"))}
     run = subprocess.run(["sh", script], capture_output=True, text=True, env={**os.environ, **simulator}, check=True)
-    cycles = [
-        int(word) for line in run.stdout.splitlines() if "finished" in line for word in line.split() if word.isdigit()
-    ]
-    assert max(cycles) == pytest.approx(run_astra(tmp_path / "job", 4, 2.5, 5000).makespan_ns, rel=1e-3)
+    cycles = [int(word) for line in run.stdout.splitlines() if "finished" in line for word in line.split()
+              if word.isdigit()]  # fmt: skip
+    assert max(cycles) == pytest.approx(run_astra(prefix, 4, 2.5, 5000).makespan_ns, rel=1e-3)
 
 
 def test_the_run_line_without_the_simulator_says_what_to_set(tmp_path: Path) -> None:
@@ -120,13 +112,8 @@ def test_parts_of_whole_bytes(tmp_path: Path) -> None:
     assert found == [("uneven-parts", "ALL_REDUCE of node 2: 3 bytes over 2 ranks")] * 2
 
 
-def test_check_network_in_a_shell(tmp_path: Path) -> None:
-    prefix = write_with_network(tmp_path)
-    words = ("check", prefix, "--profile", "astra-sim", "--network")
-    assert b"network-differs" in call(*words, "bandwidth=2").stdout
-    assert b"0 warnings" in call(*words, "bandwidth=25,latency=5us").stdout
-    wrong = call(*words, "bandwidth=fast")
+def test_a_network_without_a_bandwidth_is_refused_and_other_files_are_named(tmp_path: Path) -> None:
+    wrong = call("check", write_with_network(tmp_path), "--profile", "astra-sim", "--network", "bandwidth=fast")
     assert wrong.returncode == 2 and b"give a bandwidth over 0" in wrong.stderr and wrong.stderr.count(b"\n") == 1
-    timeline = ROOT / "fixtures" / "demo" / "train_cpu.kineto.json.gz"
-    wrong = call("check", timeline, "--network", "bandwidth=1")
+    wrong = call("check", fixture_pair("demo/train_cpu")[1], "--network", "bandwidth=1")
     assert wrong.returncode == 2 and b"this is a Kineto trace, not a Chakra trace" in wrong.stderr

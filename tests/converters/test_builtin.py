@@ -52,12 +52,8 @@ def test_ranks_that_do_not_communicate(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^each of the 2 ranks needs a file; pass a prefix without .et \(-o PREFIX"):
         convert(both, tmp_path / "job.et", as_prefix=False)
     simulated = convert(both, tmp_path / "sim", to="astra-sim")
-    assert [Path(file).name for file in simulated.files] == [
-        "sim.0.et",
-        "sim.1.et",
-        "sim.comm_groups.json",
-        *_config("sim"),
-    ]
+    expected = ["sim.0.et", "sim.1.et", "sim.comm_groups.json", *_config("sim")]
+    assert [Path(file).name for file in simulated.files] == expected
 
 
 def test_a_rank_that_waits_for_one_that_is_not_there(tmp_path: Path) -> None:

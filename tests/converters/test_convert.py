@@ -17,8 +17,6 @@ from etplus.converters.chakra import write_et
 from etplus.converters.conversion import convert
 from etplus.converters.open import load
 from etplus.converters.registry import exporters, format_of, suffixes
-from etplus.linker import link
-from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import UsageError
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
@@ -101,32 +99,6 @@ def test_a_file_of_chakras_linker_becomes_etplus(tmp_path: Path) -> None:
     assert new["edges"] == [[3, 4, "launch"]]
     assert new["nodes"][0]["dur"] == 9
     assert "inferred" in done.notes[0]
-
-
-@pytest.mark.parametrize(
-    ("names", "infos", "ranks"),
-    [
-        (("a.json", "b.json"), (None, None), (0, 1)),
-        (("x.rank1.json", "x.rank0.json"), (None, None), (1, 0)),
-        (("x_rank_1.json", "x_rank_0.json"), (None, None), (1, 0)),
-        (("t.1.json", "t.0.json"), (None, None), (1, 0)),
-        (("rank1/t.json", "rank0/t.json"), (None, None), (1, 0)),
-        (("a.local_rank1.json", "b.local_rank0.json"), (None, None), (0, 1)),
-        (("rank0.json", "rank1.json"), (1, 0), (1, 0)),
-        (("trace_2024.json", "trace_2025.json"), (None, None), (0, 1)),
-    ],
-)
-def test_the_rank_comes_from_the_trace_else_the_name_else_the_order(
-    tmp_path: Path, names: tuple[str, str], infos: tuple[Any, Any], ranks: tuple[int, int]
-) -> None:
-    for name, info, rank in zip(names, infos, ranks, strict=True):
-        info = {} if info is None else {"rank": info}
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        etplus([cpu(3, f"op of rank {rank}", 0)], **info).write(tmp_path / name)
-    done = convert([tmp_path / name for name in names], tmp_path / "t", to="chakra")
-    assert done.files == (str(tmp_path / "t.0.et"), str(tmp_path / "t.1.et"))
-    for rank in (0, 1):
-        assert f"op of rank {rank}" in {node.name for node in read_plain(tmp_path / f"t.{rank}.et")[1]}
 
 
 def test_one_rank_of_several(tmp_path: Path) -> None:
@@ -240,7 +212,6 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"to": "x"}, "unknown format 'x'; one of: chakra"),
         (
             {"to": "chakra", "roofline": 2},
             "chakra has no option 'roofline'; its options: memory_nodes, degrade, groups, without_times, as_prefix",
@@ -281,11 +252,3 @@ def test_standard_output_and_a_folder_without_permission(pair: tuple[Path, Path]
     done = call("convert", pair[0], "-o", locked / "t.et")
     assert done.returncode == 2
     assert b"cannot be written" in done.stderr
-
-
-def test_renumbered_documents(tmp_path: Path) -> None:
-    result = link(*fixture_pair(NAME), renumber=True)
-    convert(result, tmp_path / "t.et")
-    convert(tmp_path / "t.et", tmp_path / "back.json", to="etplus")
-    assert normal(json.loads((tmp_path / "back.json").read_bytes())) == normal(result.to_dict())
-    assert read_etplus(tmp_path / "back.json").span == document_of(NAME).span

@@ -23,7 +23,7 @@ from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, step_by_hand
 from loggop import GoalRank, LogGP, parse_goal, run_goal
 from made_jobs import JOBS
-from support import call, linked, shared_job, shared_trace
+from support import call, linked, shared_job
 
 NETWORKS = [(25.0, 5_000), (2.5, 5_000), (0.25, 5_000), (25.0, 100_000)]
 
@@ -52,13 +52,6 @@ def test_one_rank_takes_as_long_as_replayed(name: str) -> None:
     """To the ns, but for events of one stream that overlap: threads and streams are sequences."""
     trace = linked(name)
     assert end_ns(schedule([trace]), LogGP(0, 0, 0, 0)) == pytest.approx(replayed_ns([trace]), rel=5e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [DLRM[0], "gpu-kineto/alexnet"])
-def test_one_real_rank_takes_as_long_as_replayed(name: str) -> None:
-    trace = document_of(name) if name.startswith("gpu-pairs") else link(None, shared_trace(f"{name}.json.gz"))
-    assert end_ns(schedule([trace]), LogGP(0, 0, 0, 0)) == pytest.approx(replayed_ns([trace]), rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["fsdp", "pipeline", "moe"])

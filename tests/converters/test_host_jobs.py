@@ -10,7 +10,6 @@ import numpy as np
 import orjson
 import pytest
 from etplus.converters.conversion import convert
-from etplus.jobs.clocks import clock_offsets, synchronizing, transfers
 from etplus.jobs.matching import match_collectives
 from etplus.jobs.rank_communications import communications
 from etplus.linker import link
@@ -41,9 +40,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", HOST_JOBS)
 def test_a_simulator_gets_the_jobs_time_and_response(name: str, folder: Path, tmp_path: Path) -> None:
     """Recorded on a network on which no transfer shows, while each backend's thread begins and ends late by chance."""
-    convert(traces(name, folder), tmp_path / "job", to="astra-sim")
+    ranks = traces(name, folder)
+    convert(ranks, tmp_path / "job", to="astra-sim")
     job, truth = read_set(tmp_path / "job"), HOST_JOBS[name]
     assert job_makespan_ns(job) == pytest.approx(truth.makespan_ns(RECORDED), rel=0.006)
+    begin = min(trace.base_time_ns + trace.span[0] for trace in ranks)
+    for rank, times in simulate(job).items():
+        end = ranks[rank].base_time_ns + ranks[rank].span[1] - begin
+        assert max(end for _, end in times.values()) == pytest.approx(end, rel=0.006)
     before = 0
     for bandwidth in (25, 2.5, 0.25, 0.025):
         network = Network(bandwidth, latency=5000)
@@ -55,16 +59,6 @@ def test_a_simulator_gets_the_jobs_time_and_response(name: str, folder: Path, tm
         before = simulated
 
 
-@pytest.mark.parametrize("name", HOST_JOBS)
-def test_every_rank_ends_when_it_did(name: str, folder: Path, tmp_path: Path) -> None:
-    ranks = traces(name, folder)
-    convert(ranks, tmp_path / "job", to="astra-sim")
-    begin = min(trace.base_time_ns + trace.span[0] for trace in ranks)
-    for rank, times in simulate(read_set(tmp_path / "job")).items():
-        end = ranks[rank].base_time_ns + ranks[rank].span[1] - begin
-        assert max(end for _, end in times.values()) == pytest.approx(end, rel=0.006)
-
-
 def with_fast_clock(pair: tuple[bytes, bytes], times: float) -> tuple[bytes, bytes]:
     """The rank's trace, recorded by a clock that runs so many times as fast."""
     kineto = orjson.loads(pair[1])
@@ -74,9 +68,7 @@ def with_fast_clock(pair: tuple[bytes, bytes], times: float) -> tuple[bytes, byt
     return pair[0], orjson.dumps(kineto)
 
 
-@pytest.mark.parametrize(
-    ("times", "says"), [(1.0, ""), (1.05, "over 1% a change is unreliable"), (1.1, "over 5% a change means nothing")]
-)
+@pytest.mark.parametrize(("times", "says"), [(1.0, ""), (1.1, "over 5% a change means nothing")])
 def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_path: Path) -> None:
     """Clocks that drift apart contradict the order of messages, so that the replay cannot repeat the recording."""
     files = []
@@ -98,44 +90,12 @@ def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_pa
     assert refused.returncode == 0 or doubt in refused.stderr.decode()
 
 
-def test_messages_beside_work_are_not_called_collectives(tmp_path: Path) -> None:
-    """The set has no part of a message for work to wait for; a pipeline has no collectives at all."""
-    notes = [
-        one
-        for one in convert(recorded("block.pp2"), tmp_path / "job", to="astra-sim").notes
-        if "during transfers" in one
-    ]
-    assert len(notes) == 1 and "is not slowed by" in notes[0] and "collectives" not in notes[0]
-
-
 def test_an_operator_waits_for_the_collective_that_ends_in_it(folder: Path) -> None:
     trace = traces("tensor parallel", folder)[0]
     pairs = blocking_calls(trace, comm_rows(trace))
     waits = [row for row in range(len(trace)) if trace.name_of(row).endswith("wait_tensor")]
     assert pairs[:, 1].tolist() == waits
     assert pairs[:, 0].tolist() == [one.row for one in find_communications(trace)]
-
-
-def test_a_transfer_lasts_from_the_last_start_to_the_first_end(folder: Path) -> None:
-    """Brute force over the ranks; ranks on one machine need no correction of their clocks."""
-    ranks = {rank: communications(trace) for rank, trace in enumerate(traces("ddp", folder))}
-    (matched,) = synchronizing(match_collectives(ranks)[0])
-    offsets = {one.rank: one.offset_ns for one in clock_offsets([matched])}
-    assert offsets == {0: 0, 1: 0, 2: 0}
-    found = transfers(matched, offsets)
-    for k in range(len(matched.kind)):
-        come, left = max(matched.start[k].tolist()), min(matched.end[k].tolist())
-        assert (found.begin[k], found.duration[k]) == (come, left - come)
-    assert found.seen.all() and (matched.end.max(axis=1) > found.begin + found.duration).any()
-
-
-def test_clocks_that_communications_contradict_are_not_one(folder: Path) -> None:
-    """One rank's clock is ahead by 5 ms: it seems to leave collectives before others came."""
-    ranks = {rank: communications(trace) for rank, trace in enumerate(traces("fsdp", folder))}
-    ranks[1].start[:] -= 5_000_000
-    ranks[1].end[:] -= 5_000_000
-    offsets = clock_offsets(synchronizing(match_collectives(ranks)[0]))
-    assert abs(offsets[1].offset_ns + 5_000_000) < 60_000, "ends scatter by 50 us"
 
 
 def test_a_functional_collective_names_its_group_and_sizes_tell_the_others() -> None:

@@ -9,14 +9,12 @@ from pathlib import Path
 from etplus.converters.chakra import write_et
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.stream import read_chakra, write_json
-from etplus_files import document_of
+from etplus_files import step_by_hand
 from plain_chakra import read_plain
-
-NAME = "pairs/gpu_shaped_from_cpu"
 
 
 def test_an_array_and_lines_say_what_the_file_says(tmp_path: Path) -> None:
-    write_et(document_of(NAME), tmp_path / "t.0.et")
+    write_et(step_by_hand(), tmp_path / "t.0.et")
     metadata, nodes = read_plain(tmp_path / "t.0.et")
     for lines in (False, True):
         path = tmp_path / ("t.jsonl.gz" if lines else "t.json")
@@ -61,8 +59,3 @@ def test_every_kind_of_value(tmp_path: Path) -> None:
         {"name": "flags", "bool_list": [True, False]},
         {"name": 'text "\n\u2028', "string_val": "\0"},
     ]
-
-
-def test_a_trace_without_nodes(tmp_path: Path) -> None:
-    assert write_json(tmp_path / "t.json", pb.GlobalMetadata(version="1"), []) == 0
-    assert json.loads((tmp_path / "t.json").read_bytes()) == [{"version": "1", "attr": []}]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from etplus.trace.errors import EtplusError, TraceFormatError
 from etplus.trace.plugins import Plugin
 from etplus_files import cpu, document_of, etplus
 from support import call, run
+from tiny_package import install
 
 HEAD = "# kernels"
 LINES = f"{HEAD}\ngemm_kernel 1000 500\nrelu_kernel 1600 200\n"
@@ -30,19 +30,8 @@ def documented() -> str:
     return imports + "\n".join(line[4:] for line in lines if not line.startswith(">>> len("))
 
 
-def install(folder: Path, code: str, **points: str) -> dict[str, str]:
-    """A distribution `tiny` with one module and its readers; the environment in which it is installed."""
-    info = folder / "tiny-1.5.dist-info"
-    info.mkdir(parents=True)
-    (folder / "tiny.py").write_text(code)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
-    entries = "".join(f"{name} = {value}\n" for name, value in points.items())
-    (info / "entry_points.txt").write_text("[etplus.readers]\n" + entries)
-    return {**os.environ, "PYTHONPATH": str(folder)}
-
-
 def test_the_documented_reader_is_behind_all_commands(tmp_path: Path) -> None:
-    env = install(tmp_path / "site", documented(), **{"kernel-lines": "tiny:KernelLines"})
+    env = install(tmp_path / "site", documented(), "readers", **{"kernel-lines": "tiny:KernelLines"})
     (tmp_path / "in.txt").write_bytes(gzip.compress(LINES.encode()))
     done = run("etplus", "convert", "in.txt", "-o", "out.perfetto.json", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr

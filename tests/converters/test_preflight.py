@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from broken_sets import (
     cycle,
     duplicate_id_and_cycle,
     edited,
-    empty_messages,
     first_of_all,
     in_dimensions,
     node,
@@ -39,58 +37,51 @@ from broken_sets import (
     spoil_network,
     write,
     write_with_network,
-)
+)  # fmt: skip
 from etplus.cli import check as command
 from etplus.converters.preflight import check, check_written
-from etplus.converters.preflight_findings import KINDS, PreflightReport, Profile
-from etplus.jobs.job_ranks import ONE_RANK
+from etplus.converters.preflight_findings import KINDS
 from etplus.schemas.chakra import et_def_pb2 as pb
-from etplus.schemas.chakra.stream import write_chakra
 from etplus.timeline.topological_order import find_cycle, issue_order
 from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
 from support import examples
-from support import run as process
 
 
-@pytest.mark.parametrize("profile", ["chakra", "astra-sim"])
-def test_a_clean_set_passes(tmp_path: Path, profile: Profile) -> None:
-    report = check(write(tmp_path, clean(), GROUPS), profile=profile)
-    assert report.ok
-    assert report.counts == {}
-    assert report.problems == report.skipped == ()
-    assert (report.ranks, report.nodes, report.collectives, report.messages) == (2, 12, 4, 4)
-    assert report.files == (str(tmp_path / "t.0.et"), str(tmp_path / "t.1.et"))
-
-
-@pytest.mark.parametrize(("spoil", "kind", "text"), HARD)
-def test_a_defect_is_named_in_both_profiles(
-    tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, text: str
-) -> None:
+def spoiled(folder: Path, spoil: Callable[[Ranks], object], groups: Mapping[int, Sequence[int]] = GROUPS) -> Path:
+    """A clean set after a change."""
     ranks = clean()
     spoil(ranks)
-    prefix = write(tmp_path, ranks, GROUPS)
+    return write(folder, ranks, groups)
+
+
+def test_a_clean_set_passes(tmp_path: Path) -> None:
     for profile in ("chakra", "astra-sim"):
-        report = check(prefix, profile=profile)  # type: ignore[arg-type]
-        assert not report.ok
-        assert report.counts == {kind: 1}
-        (problem,) = report.problems
-        assert (problem.kind, problem.level) == (kind, "error")
-        assert text in problem.text
+        report = check(write(tmp_path, clean(), GROUPS), profile=profile)  # type: ignore[arg-type]
+        assert report.ok and report.counts == {} and report.problems == report.skipped == ()
+        assert (report.ranks, report.nodes, report.collectives, report.messages) == (2, 12, 4, 4)
+        assert report.files == (str(tmp_path / "t.0.et"), str(tmp_path / "t.1.et"))
 
 
-@pytest.mark.parametrize(("spoil", "kind", "text"), OTHER_READERS)
-def test_what_only_other_readers_do_not_take_is_a_warning_for_astra_sim(
-    tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, text: str
+@pytest.mark.parametrize(
+    ("spoil", "kind", "count", "text", "levels"),
+    [
+        *((*one[:2], 1, one[2], ("error", "error")) for one in HARD),
+        *((*one[:2], 1, one[2], ("error", "warning")) for one in OTHER_READERS),
+        *((*one, ("warning", "error")) for one in SIMULATOR_ONLY),
+    ],
+)
+def test_a_defect_is_named_at_the_level_that_it_has_for_the_reader(
+    tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, count: int, text: str, levels: tuple[str, str]
 ) -> None:
-    ranks = clean()
-    spoil(ranks)
-    prefix = write(tmp_path, ranks, GROUPS)
-    for profile, level in (("chakra", "error"), ("astra-sim", "warning")):
+    """As an error if ASTRA-sim, or for "chakra" any other reader, does not survive it."""
+    prefix = spoiled(tmp_path, spoil)
+    for profile, level in zip(("chakra", "astra-sim"), levels, strict=True):
         report = check(prefix, profile=profile)  # type: ignore[arg-type]
-        assert report.counts == {kind: 1} and report.ok == (level == "warning")
-        assert report.problems[0].level == level and text in report.problems[0].text
+        assert report.counts == {kind: count} and report.ok == (level == "warning")
+        assert {(problem.kind, problem.level) for problem in report.problems} == {(kind, level)}
+        assert text in report.problems[0].text
 
 
 def test_an_order_that_durations_make_safe_is_a_warning(tmp_path: Path) -> None:
@@ -124,7 +115,7 @@ def test_a_folder_is_a_set(tmp_path: Path) -> None:
         check(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["t.comm_groups.json", "t.json", "t.comm_group.json", "comm_group.json"])
+@pytest.mark.parametrize("name", ["t.comm_groups.json", "t.json", "comm_group.json"])
 def test_the_group_file_next_to_a_set_is_found(tmp_path: Path, name: str) -> None:
     prefix = write(tmp_path, clean())
     assert check(prefix).counts == {"group": 1}
@@ -132,26 +123,17 @@ def test_the_group_file_next_to_a_set_is_found(tmp_path: Path, name: str) -> Non
     assert check(prefix).counts == {}
 
 
-@pytest.mark.parametrize("spoil", [spoil for spoil, kind, *_ in (*HARD, *SIMULATOR_ONLY) if kind[:9] != "attribute"])
+@pytest.mark.parametrize(
+    "spoil", [spoil for spoil, kind, *_ in (*HARD, *SIMULATOR_ONLY) if kind[:9] != "attribute"][::2]
+)
 def test_the_check_after_writing_finds_the_same(tmp_path: Path, spoil: Callable[[Ranks], None]) -> None:
     """It reads many nodes at once, and does not look at attributes of nodes that compute."""
-    ranks = clean()
-    spoil(ranks)
-    prefix = write(tmp_path, ranks, GROUPS)
+    prefix = spoiled(tmp_path, spoil)
     files = list(map(str, tmp_path.iterdir()))
     for profile in ("chakra", "astra-sim"):
         found = check_written(files, profile=profile)  # type: ignore[arg-type]
         assert found is not None
         assert found.counts == check(prefix, profile=profile).counts  # type: ignore[arg-type]
-
-
-def test_a_cycle_is_found_beside_duplicate_ids(tmp_path: Path) -> None:
-    ranks = clean()
-    duplicate_id_and_cycle(ranks)
-    report = check(write(tmp_path, ranks, GROUPS))
-    assert report.counts == {"duplicate-id": 1, "cycle": 1}
-    assert report.problems[1].nodes == (8, 7)
-    assert "rank 0 has duplicate ids" in report.skipped[0]
 
 
 def test_a_cycle_is_given_whole(tmp_path: Path) -> None:
@@ -176,48 +158,11 @@ def test_a_cycle_is_given_whole(tmp_path: Path) -> None:
 def test_both_halves_of_a_wrong_message_are_named(
     tmp_path: Path, spoil: Callable[[Ranks], None], texts: list[str]
 ) -> None:
-    ranks = clean()
-    spoil(ranks)
-    report = check(write(tmp_path, ranks, GROUPS))
+    report = check(spoiled(tmp_path, spoil))
     assert report.counts == {"message": 1, "unreceived-message": 1}
     found = sorted(problem.text for problem in report.problems)
     assert all(text in problem for text, problem in zip(sorted(texts), found, strict=True))
     assert "deadlocks were not checked" in report.skipped[0]
-
-
-def test_a_group_that_one_rank_does_not_use(tmp_path: Path) -> None:
-    ranks = clean()
-    only_one_rank_of_a_group(ranks)
-    report = check(write(tmp_path, ranks, {**GROUPS, 2: [0, 1]}))
-    assert report.counts == {"collective": 1}
-    assert report.problems[0].text == (
-        "group 2, collective 0: ALL_REDUCE of 1024 bytes on rank 1 (node 7) is missing on rank 0 (it has 0 of 1)"
-    )
-
-
-@pytest.mark.parametrize(("spoil", "kind", "count", "text"), SIMULATOR_ONLY)
-def test_what_only_astra_sim_does_not_survive(
-    tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, count: int, text: str
-) -> None:
-    ranks = clean()
-    spoil(ranks)
-    prefix = write(tmp_path, ranks, GROUPS)
-    warned, failed = check(prefix), check(prefix, profile="astra-sim")
-    assert warned.ok
-    assert not failed.ok
-    assert warned.counts == failed.counts == {kind: count}
-    assert text in warned.problems[0].text
-    assert {problem.level for problem in warned.problems} == {"warning"}
-    assert {problem.level for problem in failed.problems} == {"error"}
-
-
-def test_a_broadcast_is_replayed_and_not_simulated(tmp_path: Path) -> None:
-    ranks = clean()
-    of_type(pb.BROADCAST)(ranks)
-    prefix = write(tmp_path, ranks, GROUPS)
-    assert check(prefix).counts == {}
-    report = check(prefix, profile="astra-sim")
-    assert report.ok and report.counts == {"replayed-collective": 2}
 
 
 def test_what_runs_in_astra_sim_is_no_error(tmp_path: Path) -> None:
@@ -235,33 +180,6 @@ def test_what_runs_in_astra_sim_is_no_error(tmp_path: Path) -> None:
     assert report.ok and report.counts == {"no-version": 2, "no-group": 2}
     edited(ranks[1][4], "comm_size", int64_val=2048)
     assert check(write(tmp_path, ranks, GROUPS), profile="astra-sim").counts == {"collective": 1}, "as all ranks' own"
-
-
-@pytest.mark.parametrize("op", [pb.REDUCE_SCATTER, pb.ALL_TO_ALL, pb.ALL_GATHER, pb.ALL_REDUCE])
-def test_simulated_collectives_pass(tmp_path: Path, op: int) -> None:
-    ranks = clean()
-    of_type(op, 4)(ranks)
-    assert check(write(tmp_path, ranks, GROUPS), profile="astra-sim").counts == {}
-
-
-def test_host_nodes_are_of_interest_to_the_simulator_only(tmp_path: Path) -> None:
-    ranks = clean()
-    ranks[0].append(node(7, pb.COMP_NODE, is_cpu_op=True))
-    prefix = write(tmp_path, ranks, GROUPS)
-    assert check(prefix).counts == {}
-    report = check(prefix, profile="astra-sim")
-    assert report.ok
-    assert report.counts == {"host-node": 1}
-
-
-def test_memory_nodes_are_errors_for_the_simulator(tmp_path: Path) -> None:
-    ranks = clean()
-    ranks[0] += [node(8, pb.MEM_LOAD_NODE), node(9, pb.MEM_STORE_NODE)]
-    prefix = write(tmp_path, ranks, GROUPS)
-    assert check(prefix).counts == {}
-    report = check(prefix, profile="astra-sim")
-    assert not report.ok and report.counts == {"memory-node": 2}
-    assert report.problems[1].text == "node 9 is of type MEM_STORE_NODE"
 
 
 def test_collectives_of_all_ranks_come_after_equally_many(tmp_path: Path) -> None:
@@ -290,12 +208,12 @@ def test_a_dimension_that_the_network_beside_the_set_has_is_chosen(tmp_path: Pat
     assert check(prefix, profile="astra-sim").ok
 
 
-def test_too_many_nodes_that_wait_for_nothing(tmp_path: Path) -> None:
-    prefix = write(tmp_path, [[comp(at) for at in range(20_000)], [comp(at) for at in range(19_999)]])
+def test_too_many_nodes_that_wait_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etplus.converters.preflight_rank._MANY_READY", 20)
+    prefix = write(tmp_path, [[comp(at) for at in range(20)], [comp(at) for at in range(19)]])
     assert check(prefix).counts == {}
     report = check(prefix, profile="astra-sim")
-    assert report.ok
-    assert report.problems[0].text == "20000 of 20000 nodes have no dependencies"
+    assert report.ok and report.problems[0].text == "20 of 20 nodes have no dependencies"
     assert report.counts == {"many-ready": 1, "no-collective": 1}
 
 
@@ -328,22 +246,7 @@ def test_wrong_groups(
     assert any(text in problem.text for problem in report.problems if problem.kind == "group")
 
 
-def test_a_group_of_one_rank(tmp_path: Path) -> None:
-    ranks = clean()
-    ranks[1].append(coll(7, 6, group="2"))
-    report = check(write(tmp_path, ranks, {**GROUPS, 2: [1]}))
-    assert report.counts == {"one-rank-group": 1}
-    assert report.ok
-
-
-def test_the_path_of_the_group_file(tmp_path: Path) -> None:
-    prefix = write(tmp_path, clean(), GROUPS)
-    moved = tmp_path / "not_empty.json"
-    Path(f"{prefix}.comm_groups.json").rename(moved)
-    assert check(prefix, groups=moved).counts == {"groups-path": 1}
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"1": 3}', '{"a": [0, 1]}', '{"1": [0.5]}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": [0, 1]}', '{"1": [0.5]}'])
 def test_a_group_file_that_is_none(tmp_path: Path, text: str) -> None:
     prefix = write(tmp_path, clean())
     Path(f"{prefix}.comm_groups.json").write_text(text, encoding="utf-8")
@@ -352,32 +255,18 @@ def test_a_group_file_that_is_none(tmp_path: Path, text: str) -> None:
 
 
 def test_crossed_messages_deadlock(tmp_path: Path) -> None:
-    ranks = clean()
-    crossed_messages(ranks)
-    report = check(write(tmp_path, ranks, GROUPS))
+    report = check(spoiled(tmp_path, crossed_messages))
     assert report.counts == {"deadlock": 1, "comm-order": 1}
-    for name in ("rank 0 node 7", "rank 0 node 8", "rank 1 node 7", "rank 1 node 8"):
-        assert name in report.problems[0].text
+    assert all(f"rank {rank} node {number}" in report.problems[0].text for rank in (0, 1) for number in (7, 8))
 
 
 def test_groups_in_opposite_order_deadlock(tmp_path: Path) -> None:
-    ranks = clean()
-    crossed_groups(ranks)
-    report = check(write(tmp_path, ranks, GROUPS))
+    report = check(spoiled(tmp_path, crossed_groups))
     assert report.counts == {"deadlock": 1, "comm-order": 1}
     assert report.problems[0].text.endswith("wait for each other")
     order = report.problems[1].text
     assert "rank 0 runs ALL_REDUCE of group 1 (rank 0 node 7) before ALL_REDUCE of all ranks (rank 0 node 8)" in order
     assert "rank 1 runs ALL_REDUCE of all ranks (rank 0 node 8) before ALL_REDUCE of group 1 (rank 0 node 7)" in order
-
-
-def test_the_order_within_a_group_counts_as_a_dependency(tmp_path: Path) -> None:
-    """Rank 0 waits in all ranks' collective for what rank 1 would only run after it, did group 1 not come first."""
-    ranks = clean()
-    ranks[0] += [coll(7, 6, group="0"), coll(8, 7), coll(9, 6)]
-    ranks[1] += [coll(7, 6), coll(8, 6), coll(9, 8, group="0")]
-    report = check(write(tmp_path, ranks, GROUPS))
-    assert report.counts == {"deadlock": 1, "comm-order": 1}
 
 
 def test_opposite_orders_without_dependencies_block_a_single_resource_only(tmp_path: Path) -> None:
@@ -428,11 +317,9 @@ def gets_stuck(program: list[list[tuple[int, list[int]]]], one_at_a_time: bool) 
             for rank in members:
                 left = [at for at in range(len(program[rank])) if at not in done[rank]]
                 head = next((at for at in left if program[rank][at][0] == group), None)
-                if (
-                    head is None
-                    or not done[rank].issuperset(program[rank][head][1])
-                    or (one_at_a_time and head != left[0])
-                ):
+                if head is None or not done[rank].issuperset(program[rank][head][1]):
+                    break
+                if one_at_a_time and head != left[0]:
                     break
                 heads.append((rank, head))
             else:
@@ -445,7 +332,7 @@ def gets_stuck(program: list[list[tuple[int, list[int]]]], one_at_a_time: bool) 
 
 
 @given(programs())
-@examples(80)
+@examples(50)
 def test_deadlocks_agree_with_brute_force(
     tmp_path_factory: pytest.TempPathFactory, program: list[list[tuple[int, list[int]]]]
 ) -> None:
@@ -492,20 +379,6 @@ def test_missing_ranks(tmp_path: Path) -> None:
     assert check(prefix).problems[0].text == "no file of ranks 1 to 899999999; the highest rank is 900000000"
 
 
-def test_a_rank_of_no_bytes(tmp_path: Path) -> None:
-    prefix = write(tmp_path, clean(), GROUPS)
-    (tmp_path / "t.1.et").write_bytes(b"")
-    report = check(prefix)
-    assert report.counts["no-nodes"] == 1
-    assert report.problems[0].text == "t.1.et is empty"
-
-
-def test_a_single_rank(tmp_path: Path) -> None:
-    prefix = write(tmp_path, [[comp(1), coll(2, 1, group="0")]])
-    (problem,) = check(prefix).problems
-    assert (problem.kind, problem.text) == ("single-rank", f"rank 0 is the only rank; {ONE_RANK}")
-
-
 def test_a_cut_file_and_one_without_version(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     whole = (tmp_path / "t.1.et").read_bytes()
@@ -516,15 +389,6 @@ def test_a_cut_file_and_one_without_version(tmp_path: Path) -> None:
     assert "rank 1 is damaged" in report.skipped[0]
     (tmp_path / "t.1.et").write_bytes(b"\0" + whole[1 + whole[0] :])
     assert check(prefix).counts == {"no-version": 1}
-
-
-def test_gzipped_files(tmp_path: Path) -> None:
-    for rank, nodes in enumerate(clean()):
-        write_chakra(tmp_path / f"t.{rank}.et.gz", pb.GlobalMetadata(version="1"), nodes)
-    report = check(tmp_path / "t", groups=None)
-    assert report.counts == {"group": 1, "gzip": 2}
-    write(tmp_path, clean(), GROUPS)
-    assert check(tmp_path / "t").counts == {}  # the files without .gz come first
 
 
 def test_a_gzipped_file_without_gz_in_its_name(tmp_path: Path) -> None:
@@ -581,26 +445,10 @@ def test_the_first_problems_are_kept_and_all_counted(tmp_path: Path) -> None:
     assert report.total("error") == 33
 
 
-def test_long_values_do_not_flood_the_report(tmp_path: Path) -> None:
-    ranks = clean()
-    edited(ranks[0][1], "pg_name", string_val="x{0}" * 100_000)
-    (problem,) = check(write(tmp_path, ranks, GROUPS)).problems
-    assert len(problem.text) < 500
-
-
 def run(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
     command.prepare_parser(parser)
     return command.run(parser.parse_args(arguments))
-
-
-def test_the_command_passes_a_clean_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(str(write(tmp_path, clean(), GROUPS))) == 0
-    printed = capsys.readouterr().out
-    assert printed.replace("\n", " ") == (
-        "passed: 0 errors, 0 warnings: 2 ranks, 12 nodes, 4 collectives, 4 messages, for chakra "
-        "computation waits for 2 of 4 collectives; only communication waits for 2; nothing waits for 0 "
-    )
 
 
 def test_the_command_lists_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -622,30 +470,47 @@ def test_the_command_lists_problems(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.startswith("failed: 13 errors, 1 warning: ")
 
 
-def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ranks = clean()
-    cycle(ranks)
-    assert run(f"{write(tmp_path, ranks, GROUPS)}.0.et", "--json") == 1
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["ok"] is False
-    assert printed["counts"] == {"cycle": 1}
-    assert printed["problems"][0]["nodes"] == list(check(f"{tmp_path}/t.0.et").problems[0].nodes)
-    assert set(printed) == {"ok", *PreflightReport.__dataclass_fields__}
-
-
-def test_the_command_finds_what_makes_the_simulator_hang(tmp_path: Path) -> None:
-    ranks = clean()
-    empty_messages(ranks)
-    in_dimensions(False, False)(ranks)
-    prefix = write(tmp_path, ranks, {0: [0, 1], **GROUPS})
-    (tmp_path / "t.0.et").write_bytes(gzip.compress((tmp_path / "t.0.et").read_bytes()))
-    done = process("etplus", "check", prefix, "--profile", "astra-sim", "--json", tmp_path / "report.json")
-    assert done.returncode == 1 and not done.stderr
-    counts = json.loads((tmp_path / "report.json").read_bytes())["counts"]
-    assert counts == {"empty-message": 2, "group": 1, "gzip": 1, "no-dimension": 2}
-
-
 def test_every_kind_of_problem_is_made_by_a_test() -> None:
     files = (Path(__file__), Path(__file__).with_name("test_astra_config.py"), Path(broken_sets.__file__))
     text = "".join(file.read_text("utf-8") for file in files)
     assert [kind for kind in KINDS if f'"{kind}"' not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "groups", "chakra", "simulated"),
+    [
+        (duplicate_id_and_cycle, GROUPS, {"duplicate-id": 1, "cycle": 1}, None),
+        (only_one_rank_of_a_group, {**GROUPS, 2: [0, 1]}, {"collective": 1}, None),
+        (of_type(pb.BROADCAST), GROUPS, {}, {"replayed-collective": 2}),
+        (of_type(pb.ALL_TO_ALL, 4), GROUPS, {}, {}),
+        (lambda ranks: ranks[0].append(node(7, pb.COMP_NODE, is_cpu_op=True)), GROUPS, {}, {"host-node": 1}),
+        (lambda ranks: ranks[0].append(node(9, pb.MEM_STORE_NODE)), GROUPS, {}, {"memory-node": 1}),
+        (lambda ranks: ranks[1].append(coll(7, 6, group="2")), {**GROUPS, 2: [1]}, {"one-rank-group": 1}, None),
+        (
+            lambda ranks: ranks.__setitem__(slice(None), [[comp(1), coll(2, 1, group="0")]]),
+            {},
+            {"single-rank": 1},
+            None,
+        ),
+        (lambda ranks: ranks[1].clear(), GROUPS, {"no-nodes": 1}, None),
+    ],
+)
+def test_what_each_profile_counts(
+    tmp_path: Path, spoil: Callable[[Ranks], object], groups: dict[int, list[int]], chakra: dict[str, int],
+    simulated: dict[str, int] | None,
+) -> None:  # fmt: skip
+    prefix = spoiled(tmp_path, spoil, groups)
+    assert check(prefix).counts == chakra
+    assert simulated is None or check(prefix, profile="astra-sim").counts == simulated
+
+
+def test_files_that_the_simulator_cannot_read(tmp_path: Path) -> None:
+    """Gzipped, and a group file named so that ASTRA-sim takes it for none."""
+    prefix = write(tmp_path, clean(), GROUPS)
+    (tmp_path / "t.comm_groups.json").rename(tmp_path / "not_empty.json")
+    assert check(prefix, groups=tmp_path / "not_empty.json").counts == {"groups-path": 1}
+    for rank in (0, 1):
+        path = tmp_path / f"t.{rank}.et"
+        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert check(prefix).counts == {"group": 1, "gzip": 2}

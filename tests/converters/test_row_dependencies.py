@@ -78,19 +78,6 @@ def test_edges_in_a_circle_are_refused_with_the_first_six_ids() -> None:
     assert len(ids) == 6 and {*map(int, ids)} < {*range(3, 11)} and "make the file with trace-link" in str(error.value)
 
 
-def test_a_collective_on_the_host_is_between_the_operators_around_it() -> None:
-    """It begins on the thread after a and before b, and ends while b runs: c comes after it."""
-    comm = {"collective": "allreduce", "dtype": "Float", "in_nelems": 4, "out_nelems": 4, "bytes": 16}
-    nodes = [
-        cpu(3, "a", 0, 10), cpu(4, "gloo:all_reduce", 12, 20, comm=comm, pg_name="0"), cpu(5, "b", 20, 5),
-        cpu(6, "c", 40, 5),
-    ]  # fmt: skip
-    trace = etplus(nodes, [], [], rank=0, world_size=2)
-    if not len(comm_rows(trace)):
-        pytest.skip("a node of the ET is no communication")
-    assert {(a, b) for a, b, _ in pairs_of(trace)[0]} == {(3, 5), (5, 6), (3, 4), (4, 6)}
-
-
 @pytest.mark.parametrize("seed", range(len(MADE)))
 def test_made_steps(seed: int) -> None:
     """Each row comes after all it waits for and after its caller, each pair is there once; all as ever."""

@@ -12,16 +12,15 @@ from etplus.converters.collectives import rank_recording
 from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.jobs.batch import link_many
-from etplus.jobs.job_ranks import ONE_RANK, groups_at_hand
+from etplus.jobs.job_ranks import ONE_RANK
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from etplus.schemas.comm_types import WORLD
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from etplus_files import DLRM, cpu, etplus, gpu, linked, runtime
+from etplus_files import DLRM, cpu, etplus, gpu, runtime
 from hypothesis import given
 from hypothesis import strategies as st
 from job_files import write_job
@@ -107,13 +106,10 @@ def test_ranks_that_no_collective_joins_start_together() -> None:
 
 
 def test_the_job_report_gives_the_same_skew(tmp_path: Path) -> None:
-    folder = write_job(tmp_path / "job", 3)
-    batch = link_many(folder, tmp_path / "linked", jobs=1)
+    batch = link_many(write_job(tmp_path / "job", 2), tmp_path / "linked", jobs=1)
     inputs = sorted((tmp_path / "linked").glob("rank_*.json.gz"))
-    for name, more in (("with", ["--job", f"{batch.output}/job_report.json"]), ("without", [])):
-        (tmp_path / name).mkdir()
-        done = call("convert", *inputs, "--to", "astra-sim", "-o", tmp_path / name / "t", *more)
-        assert done.returncode == 0, done.stderr
+    for name, job in (("with", f"{batch.output}/job_report.json"), ("without", None)):
+        convert(inputs, tmp_path / name / "t", to="astra-sim", job=job)
     assert files(tmp_path / "with") == files(tmp_path / "without")
 
 
@@ -165,14 +161,6 @@ def test_one_trace_for_more_ranks_than_its_job_has(tmp_path: Path) -> None:
     assert check(tmp_path / "t", profile="astra-sim").ok
 
 
-def test_the_command_replicates(tmp_path: Path) -> None:
-    linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "one.json")
-    done = call("convert", "one.json", "--to", "astra-sim", "-o", "t", "--replicate", "4", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert call("check", "t", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
-    assert sorted(simulate(read_set(tmp_path / "t"))) == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("pg_ranks", "ranks", "message"),
     [
@@ -209,11 +197,9 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
         for rank in range(first, first + 4):
             pipeline_rank(rank, first, 8).write(tmp_path / f"rank{rank}.json")
         names = [f"rank{rank}.json" for rank in range(first + 3, first - 1, -1)]
-        done = call("convert", *names, "--to", "astra-sim", "-o", f"{folder}/t", "--renumber-ranks", cwd=tmp_path)
-        assert done.returncode == 0 and b"more: --full\n" in done.stderr, done.stderr
-        out = f"{folder}/t"
-        done = call("convert", *names, "--to", "astra-sim", "-o", out, "--renumber-ranks", "--full", cwd=tmp_path)
-        assert done.returncode == 0 and b"more: --full\n" not in done.stderr, done.stderr
+        done = call("convert", *names, "--to", "astra-sim", "-o", f"{folder}/t", "--renumber-ranks", "--full",
+                    cwd=tmp_path)  # fmt: skip
+        assert done.returncode == 0, done.stderr
         assert (b"note    ranks renumbered: 4 as 0, 5 as 1, 6 as 2, 7 as 3" in done.stderr) == (folder == "high")
         assert b"note    4 messages to or from ranks that were not given" in done.stderr
     assert files(tmp_path / "high") == files(tmp_path / "low")
@@ -223,18 +209,15 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
 
 
 def test_a_single_rank_is_refused_in_one_way(tmp_path: Path) -> None:
-    """By `convert` of one file, of one rank of several and with a job report, by `check`; `link FOLDER` says so."""
-    folder = write_job(tmp_path / "job", 1)
-    batch = call("link", folder, "-o", tmp_path / "linked")
-    assert batch.returncode == 0 and ONE_RANK in " ".join(batch.stderr.decode().split())
-    one, report = tmp_path / "linked" / "rank_0.etplus.json.gz", tmp_path / "linked" / "job_report.json"
-    mesh_rank(1, 2).write(tmp_path / "rank1.json")
+    """By `convert` of one file and of one rank of several, and by `check`."""
+    for rank in (0, 1):
+        mesh_rank(rank, 2).write(tmp_path / f"rank{rank}.json")
     before = sorted(tmp_path.iterdir())
-    for arguments in ([one], [one, "--job", report], [one, tmp_path / "rank1.json", "--rank", "0"]):
-        done = call("convert", *arguments, "--to", "astra-sim", "-o", tmp_path / "t")
+    for arguments in (["rank0.json"], ["rank0.json", "rank1.json", "--rank", "0"]):
+        done = call("convert", *arguments, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
         assert done.returncode == 2 and done.stderr.decode().endswith(f"only rank 0 was given; {ONE_RANK}\n")
     assert sorted(tmp_path.iterdir()) == before
-    convert(linked("pairs/gpu_shaped_from_cpu"), tmp_path / "t", to="chakra", as_prefix=True)
+    convert(mesh_rank(0, 2), tmp_path / "t", to="chakra", as_prefix=True)
     checked = call("check", tmp_path / "t", "--profile", "astra-sim")
     assert checked.returncode == 1 and ONE_RANK in " ".join(checked.stdout.decode().split())
 
@@ -268,24 +251,3 @@ def test_ranks_of_a_part_of_a_job_get_one_answer(tmp_path: Path) -> None:
     assert sorted(len(of or range(4)) for of in members.values()) == [2, 4]
     shown = call("replay", *names, "--network", "bandwidth=10,latency=1", cwd=tmp_path)
     assert shown.returncode == 0 and told.encode() in b" ".join(shown.stdout.split())
-
-
-def test_a_whole_job_is_not_said_to_be_cut() -> None:
-    """One rank stands for a job of which the others are not at hand: its groups stay whole."""
-    traces = [rank_of(rank, ALL, {**ALL, "pg_name": "all", "pg_ranks": [0, 1]}, world=2) for rank in range(2)]
-    used = {rank: [WORLD, ("all", (0, 1))] for rank in range(2)}
-    assert groups_at_hand(used, 2) == ({("all", (0, 1)): [0, 1], WORLD: [0, 1]}, ())
-    assert groups_at_hand({0: used[0]}, 2) == ({("all", (0, 1)): [0, 1]}, ())
-    alone = on_network(build_graph(traces[0]), Network(10.0))
-    assert not [note for note in alone.notes if "cut" in note]
-
-
-def test_ranks_that_do_not_communicate_are_a_warning(tmp_path: Path) -> None:
-    rank_of(0).write(tmp_path / "rank0.json")
-    rank_of(1).write(tmp_path / "rank1.json")
-    told = "note warning: no rank communicates, so the simulated time does not depend on the network"
-    for more in (["rank0.json", "--replicate", "3"], ["rank0.json", "rank1.json"]):
-        done = call("convert", *more, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
-        assert done.returncode == 0 and told in " ".join(done.stderr.decode().split())
-    done = call("convert", "rank0.json", "-o", "one.et", cwd=tmp_path)
-    assert done.returncode == 0 and b"no rank communicates" not in done.stderr

@@ -49,11 +49,9 @@ def test_the_offset_is_the_median_distance_and_the_spread_that_of_the_rest() -> 
     group = ends([100, 107], [200, 209], [300, 311], [400, 490], [500, 508])
     assert clock_offsets([group]) == [ClockOffset(0, 0, 0, 1, 5), ClockOffset(1, 0, 9, 1, 5)]
     three = ends([10, 20, 30], [40, 50, 66], ranks=(1, 4, 6))
-    assert clock_offsets([three]) == [
-        ClockOffset(1, 1, 0, 0, 2),
-        ClockOffset(4, 1, 10, 0, 2),
-        ClockOffset(6, 1, 23, 3, 2),
-    ]
+    assert [(one.rank, one.reference, one.offset_ns, one.spread_ns) for one in clock_offsets([three])] == [
+        (1, 1, 0, 0), (4, 1, 10, 0), (6, 1, 23, 3),
+    ]  # fmt: skip
     assert clock_offsets([]) == clock_offsets([matched([], [])]) == []
 
 

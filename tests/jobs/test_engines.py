@@ -14,11 +14,10 @@ from etplus.trace.errors import UsageError
 from job_files import die_at
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_process_that_dies_takes_no_other_task_with_it(tmp_path: Path, count: int) -> None:
+def test_a_process_that_dies_takes_no_other_task_with_it(tmp_path: Path) -> None:
     """3 dies once and is done when it runs again; 5 dies always and alone is reported."""
     tasks = [(number, str(tmp_path / "died")) for number in range(9)]
-    found = {task[0]: result for task, result in run_all(engine_of("processes", count, None), die_at, tasks)}
+    found = {task[0]: result for task, result in run_all(engine_of("processes", 3, None), die_at, tasks)}
     assert isinstance(found.pop(5), BrokenExecutor)
     assert found == {number: number * number for number in (0, 1, 2, 3, 4, 6, 7, 8)}
 

@@ -34,9 +34,7 @@ def test_what_is_looked_up() -> None:
     assert (REPORT.offset_of(0), REPORT.offset_of(3), REPORT.offset_of(7)) == (0, -700, 0)
 
 
-@pytest.mark.parametrize(
-    ("version", "known"), [("1.0", True), ("1.7", True), ("1", True), ("2.0", False), ("0.1", False)]
-)
+@pytest.mark.parametrize(("version", "known"), [("1.7", True), ("2.0", False), ("0.1", False)])
 def test_versions(version: str, known: bool) -> None:
     data = REPORT.to_json().replace(b'"version": "1.0"', b'"version": "%b"' % version.encode())
     if known:

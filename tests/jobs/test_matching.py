@@ -8,7 +8,6 @@ from itertools import combinations
 import numpy as np
 import orjson
 import pytest
-from etplus.converters.collectives import survey
 from etplus.jobs.clocks import clock_offsets, synchronizing
 from etplus.jobs.job_ranks import groups_at_hand
 from etplus.jobs.job_report import Mismatch
@@ -20,7 +19,7 @@ from etplus.schemas.comm_types import RECV, SEND, WORLD, Group
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from support import et_document, examples, kineto_document, shared_pair
+from support import et_document, examples, kineto_document
 
 REDUCE, GATHER, ALL_TO_ALL = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,
@@ -49,7 +48,7 @@ def told(found: list[Mismatch]) -> list[tuple[str, int, tuple[int, ...]]]:
     return [(one.kind, one.position, one.ranks) for one in found]
 
 
-@examples(60)
+@examples(40)
 @given(st.data())
 def test_a_removed_collective_is_named_by_its_place(data: st.DataObject) -> None:
     """Equal neighbors are told apart by the times, whatever the clocks, where these leave no doubt."""
@@ -59,7 +58,8 @@ def test_a_removed_collective_is_named_by_its_place(data: st.DataObject) -> None
     gaps = draw(st.lists(st.integers(1000, 9000), min_size=length, max_size=length))
     calls = [(*kind, int(end)) for kind, end in zip(kinds, np.cumsum(gaps), strict=True)]
     lacking, at = draw(st.integers(0, 2)), draw(st.integers(0, length - 1))
-    ahead = draw(st.lists(st.integers(-40, 40), min_size=3, max_size=3))
+    far = draw(st.sampled_from([0, 7_000_000]))
+    ahead = [far, *draw(st.lists(st.integers(-40, 40), min_size=2, max_size=2))]
     whole = {rank: rank_of([(k, b, e + ahead[rank]) for k, b, e in calls]) for rank in range(3)}
     matched, groups, found = match_collectives(whole)
     assert not found and (groups[0].collectives, groups[0].matched) == (length, length)
@@ -71,16 +71,6 @@ def test_a_removed_collective_is_named_by_its_place(data: st.DataObject) -> None
     alone = {rank: one if rank == lacking else without(one, at) for rank, one in whole.items()}
     others = tuple(rank for rank in range(3) if rank != lacking)
     assert told(match_collectives(alone)[2]) == [("missing", at, others)]
-
-
-def test_clocks_far_apart_do_not_hide_which_one_is_missing() -> None:
-    ends = np.cumsum([10_000, 12_000, 31_000, 9_000, 22_000])
-    calls = [(REDUCE, 8, int(end)) for end in ends]
-    late = rank_of([(k, b, e + 7_000_000) for k, b, e in calls])
-    for at in range(5):
-        assert told(match_collectives({0: rank_of(calls), 1: rank_of(calls), 2: without(late, at)})[2]) == [
-            ("missing", at, (2,))
-        ]
 
 
 def test_other_sizes_orders_and_kinds() -> None:
@@ -179,20 +169,6 @@ def test_messages_are_paired() -> None:
     assert match_messages({0: messages(SEND, 5, [8])}) == ([], []), "the other rank is not at hand"
 
 
-@pytest.mark.parametrize("name", ["gpu-pairs/dlrm.rank0", "cpu-pairs/ddp_one.rank1", "gpu-pairs/resnet103"])
-def test_the_converters_find_the_same(name: str) -> None:
-    document = link(*shared_pair(name))
-    own, nodes = communications(document), document.nodes
-    theirs = survey(document, 0).found
-    assert len(theirs) >= 8
-    assert own.node.tolist() == nodes.id[[one.row for one in theirs]].tolist()
-    assert own.kind.tolist() == [one.kind for one in theirs]
-    assert np.maximum(own.bytes, 0).tolist() == [one.size for one in theirs]
-    assert [own.groups[group] for group in own.group] == [one.named for one in theirs]
-    assert own.peer.tolist() == [one.peer for one in theirs] and own.seq.tolist() == [one.seq for one in theirs]
-    assert (own.start - document.base_time_ns).tolist() == nodes.ts[[one.row for one in theirs]].tolist()
-
-
 Kinds = list[tuple[int, int]]
 """Kind and size of each collective."""
 
@@ -213,16 +189,13 @@ X, Y, Z, V = (REDUCE, 1), (REDUCE, 2), (GATHER, 4), (GATHER, 8)
         ([], [], [], {}, {}, []),
         ([X, Y, Z], [X, Y, Z], [0, 1, 2], {}, {}, []),
         ([X, Y, Z], [X, Z], [0, -1, 1], {}, {}, []),
-        ([X, Z], [X, Y, Z], [0, 2], {}, {}, [(1, 1)]),
         ([X, Z], [Y, X, Z], [1, 2], {}, {}, [(0, 0)]),
         ([X, Z], [X, Z, Y], [0, 1], {}, {}, [(2, 2)]),
         ([X, Y, Z], [X, V, Z], [0, -1, 2], {1: 1}, {}, []),
-        ([X, Y, Z], [V, Y, Z], [-1, 1, 2], {0: 0}, {}, []),
         ([X, Y, Z, V], [X, Z, V, Y], [0, -1, 1, 2], {}, {1: 3}, []),
         ([X, Y, Z, V], [Y], [-1, 0, -1, -1], {}, {}, []),
         ([X, Y], [V, V], [-1, -1], {0: 0, 1: 1}, {}, []),
-        ([Y, *[X] * 17], [*[X] * 17, Y], [-1, *range(17)], {}, {}, [(17, 18)]),  # too far to be the same one
-        ([Y, *[X] * 16], [*[X] * 16, Y], [-1, *range(16)], {}, {}, [(16, 17)]),
+        ([Y, *[X] * 16], [*[X] * 16, Y], [-1, *range(16)], {}, {}, [(16, 17)]),  # too far to be the same one
         ([Y, *[X] * 15], [*[X] * 15, Y], [-1, *range(15)], {}, {0: 15}, []),
     ],
 )
@@ -244,19 +217,14 @@ def test_the_nearest_times_are_those_of_all_choices(one: list[int], other: list[
     assert np.all(np.diff(left) > 0) and np.all(np.diff(right) > 0)
 
 
-@pytest.mark.parametrize(
-    ("sent", "received", "left", "right"),
-    [
+def test_numbers_pair_messages_where_both_sides_count() -> None:
+    for sent, received, left, right in (
         ([4, 5, 6], [5, 6], [1, 2], [0, 1]), ([6, 4], [4, 6], [1, 0], [0, 1]), ([1, 2], [3], [], []),
         ([-1, 5], [5, 6], [0, 1], [0, 1]), ([4, 4], [4, 5], [0, 1], [0, 1]), ([], [1], [], []), ([0, 1], [1], [1], [0]),
         ([-1, -1, -1], [-1], [0], [0]),
-    ],
-)  # fmt: skip
-def test_numbers_pair_messages_where_both_sides_count(
-    sent: list[int], received: list[int], left: list[int], right: list[int]
-) -> None:
-    found = paired(np.array(sent, np.int64), np.array(received, np.int64))
-    assert (found[0].tolist(), found[1].tolist()) == (left, right)
+    ):  # fmt: skip
+        found = paired(np.array(sent, np.int64), np.array(received, np.int64))
+        assert (found[0].tolist(), found[1].tolist()) == (left, right), (sent, received)
 
 
 def test_where_ranks_disagree_most_decide_then_the_longest_then_the_lowest() -> None:

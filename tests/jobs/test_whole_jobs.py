@@ -37,14 +37,6 @@ def dlrm(folder: Path) -> Path:
     return folder
 
 
-def without_kernel(path: Path, ordinal: int) -> None:
-    """Remove a rank's n-th communication kernel from its Kineto trace, by time."""
-    trace = read_json(path)
-    kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel" and e["name"].startswith("ncclKernel")]
-    trace["traceEvents"].remove(sorted(kernels, key=lambda event: event["ts"])[ordinal])
-    path.write_bytes(gzip.compress(orjson.dumps(trace), 1))
-
-
 def failures(batch: Batch) -> dict[int, str]:
     return {one.rank: one.reason for one in batch.report.failed}
 
@@ -52,7 +44,7 @@ def failures(batch: Batch) -> dict[int, str]:
 def test_a_real_job(tmp_path: Path) -> None:
     """All collectives of dlrm match; as the ends tell, the clocks of one machine agree, and rank 2 comes last."""
     job = dlrm(tmp_path / "job")
-    batch = link_many(job, jobs=2)
+    batch = link_many(job, jobs=1)
     report = batch.report
     assert batch.complete and (batch.now, batch.before, report.world_size, report.not_given) == (4, 0, 8, "4-7")
     (group,) = report.groups
@@ -79,36 +71,20 @@ def test_a_real_job(tmp_path: Path) -> None:
 def test_a_collective_removed_by_hand(tmp_path: Path) -> None:
     """It is named with its group and place; and the converter, told so, makes traces that fit together."""
     job = dlrm(tmp_path / "job")
-    without_kernel(job / "rank-2.kineto.json.gz", 4)
+    trace = read_json(job / "rank-2.kineto.json.gz")
+    kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel" and e["name"].startswith("ncclKernel")]
+    trace["traceEvents"].remove(sorted(kernels, key=lambda event: event["ts"])[4])
+    (job / "rank-2.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(trace), 1))
     batch = link_many(job, jobs=2)
     (missing,) = batch.report.mismatches
     assert (missing.kind, missing.group, missing.position, missing.ranks) == ("missing", "", 4, (2,))
     assert (missing.collective, missing.bytes) == ("ALL_REDUCE", 1_576_964)
-    assert "the whole job, position 4: ALL_REDUCE of 1,576,964 bytes is missing on\n        rank 2" in report_text(
-        batch.report
-    )
     files = [str(Path(batch.output) / f"rank_{rank}.etplus.json.gz") for rank in range(4)]
     with pytest.raises(ConvertError, match="rank 2 lacks ALL_REDUCE of 1,576,964 bytes"):
         convert(files, tmp_path / "odd", to="astra-sim")
     done = convert(files, tmp_path / "even", to="astra-sim", job=Path(batch.output) / "job_report.json")
     assert check([str(tmp_path / "even")], profile="astra-sim").ok
     assert done.counts["communications that differ between ranks, kept as computations of their measured duration"]
-
-
-@pytest.mark.slow
-def test_clock_offsets_of_the_report_align_the_ranks(tmp_path: Path) -> None:
-    job = dlrm(tmp_path / "job")
-    trace = read_json(job / "rank-1.kineto.json.gz")
-    for event in trace["traceEvents"]:
-        if isinstance(event.get("ts"), int):
-            event["ts"] += 2_000_000  # its clock two seconds ahead
-    (job / "rank-1.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(trace), 1))
-    shown = link_many(job, jobs=2)
-    assert abs(shown.report.offset_of(1) - 2_000_000_000) < 3000
-    files = [Path(shown.output) / f"rank_{rank}.etplus.json.gz" for rank in range(4)]
-    convert(files, tmp_path / "aligned.json", to="chrome", job=Path(shown.output) / "job_report.json")
-    times = [event["ts"] for event in read_json(tmp_path / "aligned.json")["traceEvents"] if event["ph"] == "X"]
-    assert max(times) < 1e5, "within a tenth of a second, not two"
 
 
 def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
@@ -138,25 +114,22 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
 
 
 def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
-    job = write_job(tmp_path / "job", 4)
-    out = tmp_path / "out"
+    job, out = write_job(tmp_path / "job", 3), tmp_path / "out"
     first = link_many(job, out, jobs=2)
-    assert (first.now, first.before) == (4, 0)
-    whole, stamps = outputs(out), {path: path.stat().st_mtime_ns for path in out.glob("rank_*")}
+    assert (first.now, first.before) == (3, 0)
+    whole, untouched = outputs(out), (out / "rank_0.etplus.json.gz").stat().st_mtime_ns
     (out / "rank_1.etplus.json.gz").unlink()
     with (out / "rank_2.etplus.json.gz").open("ab") as file:
         file.write(b"x")
-    again = link_many(job, out, jobs=2)
-    assert (again.now, again.before) == (2, 2) and outputs(out) == whole and again.report == first.report
-    assert [stamps[out / f"rank_{r}.etplus.json.gz"] for r in (0, 3)] == [
-        (out / f"rank_{r}.etplus.json.gz").stat().st_mtime_ns for r in (0, 3)
-    ]
-    et = job / "rank-3.et.json.gz"
+    again = link_many(job, out, jobs=1)
+    assert (again.now, again.before) == (2, 1) and outputs(out) == whole and again.report == first.report
+    assert (out / "rank_0.etplus.json.gz").stat().st_mtime_ns == untouched
+    et = job / "rank-2.et.json.gz"
     et.write_bytes(gzip.compress(gzip.decompress(et.read_bytes()) + b" ", 1))
     (out / ".etplus-batch" / "rank_0.json").write_text("{}")
-    third = link_many(job, out, jobs=2)
-    assert (third.now, third.before) == (2, 2)
-    assert link_many(job, out, jobs=2, renumber=True).now == 4, "other options"
+    third = link_many(job, out, jobs=1)
+    assert (third.now, third.before) == (2, 1)
+    assert link_many(job, out, jobs=1, renumber=True).now == 3, "other options"
 
 
 def other_process(et: Path) -> None:
@@ -168,11 +141,9 @@ def other_process(et: Path) -> None:
     "change",
     [
         lambda job: (job / "rank-1.kineto.json.gz").unlink(),
-        lambda job: shutil.copyfile(job / "rank-0.kineto.json.gz", job / "rank-1.kineto.json.gz"),
-        lambda job: (job / "rank-1.et.json.gz").write_bytes(b"broken"),
-        lambda job: other_process(job / "rank-1.et.json.gz"),
+        pytest.param(lambda job: other_process(job / "rank-1.et.json.gz"), marks=pytest.mark.slow),
     ],
-    ids=["lost", "of another rank", "broken", "of another process"],
+    ids=["lost", "of another process"],
 )
 def test_ranks_whose_own_files_stay_are_not_linked_again(tmp_path: Path, change: Callable[[Path], object]) -> None:
     """What proves a job whole is not needed for ranks that their own contents prove."""
@@ -196,31 +167,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def running(job: Path, out: Path, done: int = 1) -> subprocess.Popen[bytes]:
-    """`etplus link FOLDER` at work, with so many ranks done and more to do."""
-    process = subprocess.Popen(
-        [*command("etplus"), "link", str(job), "--output", str(out), "--jobs", "2"], stderr=subprocess.DEVNULL
-    )
-    until = time.monotonic() + 60
-    while len(outputs(out)) < done and time.monotonic() < until:
-        time.sleep(0.002)
-    return process
-
-
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="finds child processes in /proc")
-
-
-@pytest.mark.slow
-@needs_proc
-def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
-    job = write_job(tmp_path / "job", 10)
-    process = running(job, tmp_path / "out")
-    os.kill(children(process.pid)[0], signal.SIGKILL)
-    assert len(outputs(tmp_path / "out")) < 10, "it was killed in the middle"
-    assert process.wait(60) == 0
-    link_many(job, tmp_path / "undisturbed", jobs=2)
-    assert outputs(tmp_path / "out") == outputs(tmp_path / "undisturbed")
-    assert len(outputs(tmp_path / "out")) == 10
 
 
 @needs_proc
@@ -244,8 +191,7 @@ def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path
 def test_urls(tmp_path: Path) -> None:
     """Inputs and outputs in fsspec's file system in memory, in this process; the same bytes come out."""
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
-    job = write_job(tmp_path / "job", 2)
-    memory = fsspec.filesystem("memory")
+    job, memory = write_job(tmp_path / "job", 2), fsspec.filesystem("memory")
     memory.put(str(job), "/etplus-job", recursive=True)
     with ThreadPoolExecutor(1) as pool:
         batch = link_many("memory://etplus-job", engine=pool)
@@ -254,11 +200,11 @@ def test_urls(tmp_path: Path) -> None:
         for name, data in outputs(tmp_path / "out").items():
             assert memory.cat(f"/etplus-job/etplus/{name}") == data
         memory.rm("/etplus-job/etplus/rank_1.etplus.json.gz")
-        again = link_many("memory://etplus-job", engine=pool)
-        assert (again.now, again.before) == (1, 1)
         memory.pipe("/etplus-job/rank-0.et.json.gz", b"")
-        broken = link_many("memory://etplus-job", engine=pool)
-        assert failures(broken) == {0: "rank-0.et.json.gz: the file is empty; give the file that the profiler wrote"}
+        again = link_many("memory://etplus-job", engine=pool)
+        assert (again.now, failures(again)) == (
+            1, {0: "rank-0.et.json.gz: the file is empty; give the file that the profiler wrote"}
+        )  # fmt: skip
     memory.rm("/etplus-job", recursive=True)
     with pytest.raises(UsageError, match=r"nothing is there|cannot be listed"):
         link_many("memory://etplus-nothing", engine="processes")
@@ -280,12 +226,7 @@ def test_the_reason_of_a_failed_rank_is_the_damage_of_its_file(tmp_path: Path, k
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"iteration": "best"}, "unknown iteration"),
-        ({"speed": "high"}, "no option 'speed'"),
-        ({"manifest": "m.csv", "et": "*"}, "omit the patterns"),
-        ({"ranks": [9]}, "no pair"),
-    ],
+    [({"iteration": "best"}, "unknown iteration"), ({"ranks": [9]}, "no pair")],
 )
 def test_wrong_usage(tmp_path: Path, options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -323,19 +264,11 @@ def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
         ("c.host.json", "d.device.json.gz"), ("a.host.json", "c.device.json.gz"),
     ]  # fmt: skip
     assert all(one.certain == one.linked > 1000 for one in report.ranks)
-    link(job / "c.host.json", job / "d.device.json.gz").write(tmp_path / "alone.json")
-    assert read_json(tmp_path / "alone.json")["etplus"]["link"]["ops"]["certain"] == 0, "without the others"
-
-
-@pytest.mark.slow
-def test_two_files_in_a_folder_prove_nothing(tmp_path: Path) -> None:
-    """The only ET and the only Kineto trace may be of two ranks."""
-    job = unnamed_job(tmp_path / "job")
     for path in job.iterdir():
-        if path.name not in ("c.host.json", "a.device.json.gz"):
+        if path.is_file() and path.name not in ("c.host.json", "a.device.json.gz"):
             path.unlink()
-    (one,) = link_many(job, jobs=1).report.ranks
-    assert (one.status, one.certain) == ("linked", 0) and one.equivalent > 1000
+    (one,) = link_many(job, tmp_path / "alone", jobs=1).report.ranks
+    assert (one.status, one.certain) == ("linked", 0) and one.equivalent > 1000, "two files prove nothing"
     assert any("only process id and time" in warning for warning in one.warnings)
 
 
@@ -361,21 +294,20 @@ def test_the_files_of_all_ranks_prove_which_belong_together(tmp_path: Path) -> N
     job = containers(tmp_path / "job", same_pid=False)
     manifest = tmp_path / "manifest.csv"
     manifest.write_text("rank,et,kineto\n" + "".join(f"{r},rank{r}.et.json,rank{r}.kineto.json\n" for r in (0, 1)))
-    for options in ({}, {"manifest": manifest}):
-        batch = link_many(job, tmp_path / "out", jobs=1, **options)  # type: ignore[arg-type]
-        assert counts(batch) == [(1335, 0)] * 2 and not any(one.warnings for one in batch.report.ranks)
+    batch = link_many(job, tmp_path / "out", jobs=1, manifest=manifest)
+    assert counts(batch) == [(1335, 0)] * 2 and not any(one.warnings for one in batch.report.ranks)
     assert counts(link_many(job, tmp_path / "part", ranks=[1], jobs=1)) == [(1335, 0)], "the other rank is there"
-    later = link_many(job, tmp_path / "zone", jobs=1, timezone="UTC+1")
-    assert counts(later) == [(0, 1335)] * 2 and "in UTC+1" in later.report.ranks[0].warnings[0]
+    later = link_many(job, tmp_path / "zone", ranks=[1], jobs=1, timezone="UTC+1")
+    assert counts(later) == [(0, 1335)] and "in UTC+1" in later.report.ranks[0].warnings[0]
     inside = containers(tmp_path / "containers", same_pid=True)
-    batch = link_many(inside, jobs=1)
-    assert counts(batch) == [(0, 1335)] * 2
+    batch = link_many(inside, ranks=[1], jobs=1)
+    assert counts(batch) == [(0, 1335)]
     assert all(one.warnings[0].startswith("the traces do not prove their rank") for one in batch.report.ranks)
     (job / "rank0.kineto.json").unlink()
     assert counts(link_many(job, tmp_path / "less", ranks=[1], jobs=1)) == [(0, 1335)]
 
 
-@pytest.mark.parametrize("same_pid", [False, True])
+@pytest.mark.parametrize("same_pid", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_exchanged_names_in_a_job_are_never_certain(tmp_path: Path, same_pid: bool) -> None:
     job = containers(tmp_path / "job", same_pid=same_pid, renamed=True)
     assert not any(one.proved for one in find_job(job).ranks)
