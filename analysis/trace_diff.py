@@ -11,9 +11,12 @@ import numpy as np
 
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
+from ..trace.intervals import sums
+from ..trace.kinds import PHASES
 from ..trace.suggest import Suggests
+from ..trace.tables import OP
 from ..trace.trace import Trace
-from .breakdown import BreakdownRow, breakdown, launched_in
+from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
 from .kernel_peaks import KernelRow, kernel_table
 from .place_diff import LineRow, PathRow, line_rows, path_rows
 from .serving_steps import PhaseChange, phase_changes
@@ -81,6 +84,7 @@ class Difference(Suggests):
     paths: list[PathRow] = field(default_factory=list)
     phases: list[PhaseChange] = field(default_factory=list)
     lines: list[LineRow] = field(default_factory=list)
+    time_by_phase: list[DiffRow] = field(default_factory=list)
 
     __repr__ = brief
 
@@ -90,8 +94,9 @@ class Difference(Suggests):
         return flat_tables(self.sided())
 
     def sided(self) -> dict[str, Table[Any]]:
-        """Return the tables with both sides: `ops`, `kernels`, `paths`, `phases` and `lines`."""
-        kinds = {"ops": DiffRow, "kernels": DiffRow, "paths": PathRow, "phases": PhaseChange, "lines": LineRow}
+        """Return the tables with both sides: `ops`, `kernels`, `paths`, `phases`, `lines` and `time_by_phase`."""
+        kinds: dict[str, type[Row]] = {"ops": DiffRow, "kernels": DiffRow, "paths": PathRow, "phases": PhaseChange}
+        kinds |= {"lines": LineRow, "time_by_phase": DiffRow}
         return {name: Table(kind, getattr(self, name)) for name, kind in kinds.items()}
 
     @property
@@ -127,7 +132,25 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
         path_rows(a, b, per_iteration=per_iteration),
         phase_changes(a.serving_phases, b.serving_phases),
         line_rows(a, b, per_iteration=per_iteration),
+        match(*(_by_phase(each, per_iteration, bool(one.total_ns or other.total_ns)) for each in (a, b))),
     )
+
+
+def _by_phase(analysis: Analysis, per_iteration: bool, on_gpu: bool) -> dict[str, Side]:
+    """Return GPU time by phase, or CPU time of the operators without their callees."""
+    trace, steps = analysis.trace, analysis.iterations
+    if on_gpu:
+        phase, ns = np.asarray(trace.origin.gpu_phase), np.asarray(trace.gpu.dur)
+        inside = launched_in(trace, steps) >= 0
+    else:
+        ops = np.flatnonzero(trace.calls.kind == OP)
+        phase, ns = np.asarray(trace.origin.phase[ops]), np.asarray(trace.self_ns[ops])
+        inside = iteration_at(steps, trace.calls.ts[ops]) >= 0
+    kept, by = (inside, len(steps)) if per_iteration else (np.ones(len(ns), np.bool_), 1)
+    code = phase[kept].astype(np.int64)
+    count, total = np.bincount(code, minlength=len(PHASES)), sums(code, ns[kept], len(PHASES))
+    used = np.flatnonzero(count).tolist()
+    return {PHASES[at] or "not known": Side(float(count[at]) / by, float(total[at]) / by) for at in used}
 
 
 def _latency(analysis: Analysis, per_iteration: bool) -> float:
@@ -228,6 +251,6 @@ def device_names(trace: Trace) -> str:
 def json_of_difference(difference: Difference) -> dict[str, Any]:
     """Return the comparison as plain objects."""
     rows = {name: rows.plain() for name, rows in Difference.sided(difference).items()}
-    plain = asdict(replace(difference, ops=[], kernels=[], paths=[], phases=[], lines=[])) | rows
+    plain = asdict(replace(difference, ops=[], kernels=[], paths=[], phases=[], lines=[], time_by_phase=[])) | rows
     moved = {"gains": [row.name for row in difference.gains], "losses": [row.name for row in difference.losses]}
     return plain | moved

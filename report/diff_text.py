@@ -41,6 +41,10 @@ def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
     lines = [*_times(found, width), *_about(found, width)]
     titles = [f"{(finding.cost_ns or 0) / _MS:+9,.3f} ms  {_MORE.sub('', finding.title)}" for finding in causes]
     lines += [shortened(title, width) for title in titles[:_SHOWN]]
+    phases = [row for row in found.time_by_phase if abs(row.change_ns) > _WORTH * found.latency_a][:4]
+    if phases:
+        changes = ", ".join(f"{row.name} {row.change_ns / _MS:+,.1f} ms" for row in phases)
+        lines.append(shortened(f"by phase  {changes}", width))
     changed = _changed_lines(found.lines)
     key = "GPU ms" if found.total_a or found.total_b else "CPU ms"
     tables = _changes("source line", key, changed, found.latency_a, width)
@@ -86,6 +90,7 @@ def render_full(found: Difference, width: int = 80, top: int = 15) -> str:
         _table("operators, by change in time", found.ops, width, top),
         _table("kernels, by change in time", found.kernels, width, top),
         _paths(found.paths, width, top),
+        _table("phases of the step, by change in time", found.time_by_phase, width, top),
         _phases(found.phases, width),
     ]
     return "\n\n".join(filter(None, parts))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from etplus.analysis.findings import changes
 from etplus.analysis.place_diff import path_rows
 from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, regressions
 from etplus.converters.open import load as read_trace
+from etplus.report import diff_text
 from made_traces import kernel, kineto_of, launch, op
 
 
@@ -67,6 +69,30 @@ def test_iterations_are_compared_on_average() -> None:
     rows = {row.path[-1]: row for row in found.paths}
     assert "aten::early" not in rows and rows["aten::a"].a and rows["aten::a"].a.calls == 1
     assert rows["aten::a"].a.device_ns == 15_000
+
+
+def stepped(optimizer: float, steps: int, gpu: bool) -> Analysis:
+    """Steps of 1 ms with a forward operator of 50 µs and an optimizer that takes so many µs, on the CPU or the GPU."""
+    events: list[dict[str, Any]] = []
+    for at in range(steps):
+        start = 1000 * at
+        events += [op(f"ProfilerStep#{at}", start, 1000, cat="user_annotation"), op("aten::mm", start + 10, 50)]
+        events += [op("Optimizer.step#SGD.step", start + 100, 400, cat="user_annotation")]
+        events += [op("aten::add_", start + 150, 20 if gpu else optimizer)]
+        if gpu:
+            events += [launch(at + 1, start + 155), kernel("k", at + 1, start + 200, optimizer)]
+    return analyze(read_trace(kineto_of(events)))
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_time_of_a_step_is_compared_by_phase(gpu: bool) -> None:
+    found = changes(stepped(200, 2, gpu), stepped(100, 3, gpu))
+    change = {row.name: (row.a and row.a.total_ns, row.b and row.b.total_ns) for row in found.time_by_phase}
+    assert change.pop("optimizer") == ((200_000, 100_000) if gpu else (pytest.approx(200_000), pytest.approx(100_000)))
+    assert set(change.values()) == (set() if gpu else {(50_000, 50_000)})
+    assert (
+        diff_text.render(changes(stepped(200, 2, gpu), stepped(100, 3, gpu))).count("by phase  optimizer -0.1 ms") == 1
+    )
 
 
 @pytest.mark.parametrize(("limit", "names"), [(0.5, []), (0.49, ["device time"]), (0.0, ["device time"])])
