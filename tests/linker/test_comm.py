@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import orjson
@@ -12,7 +11,7 @@ from etplus.analysis.bandwidth import communication
 from etplus.analysis.breakdown import device_use
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from support import Document, assert_valid, et_document, kineto_document, shared_pair
+from support import Document, assert_valid, et_document, kineto_document
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ARGS: Document = {
@@ -138,21 +137,6 @@ def test_the_kernel_goes_before_the_et() -> None:
 def test_a_comm_node_without_inputs_tells_nothing() -> None:
     nodes = [{"id": 3, "name": "record_param_comms"}, {"id": 4, "name": "op", "rf_id": 1, "parent": 3}]
     assert comm_of(nodes, {})["collective"] == "allreduce"
-
-
-def test_dlrm_has_them_from_record_param_comms() -> None:
-    """Its Kineto trace of 2022 says nothing about collectives."""
-    et, kineto = shared_pair("gpu-pairs/dlrm.rank0")
-    document = link(et, kineto).to_dict()
-    assert_valid(document)
-    nodes = {node["id"]: node for node in document["nodes"]}
-    found = [node for node in document["nodes"] if "comm" in node]
-    for node in found:
-        comm, above = node["comm"], node
-        while above["name"] != "record_param_comms":
-            above = nodes[above["parent"]]
-        assert comm["collective"] in above["inputs"] and comm["in_nelems"] > 0 and comm["bytes"] > 0
-    assert Counter(node["comm"]["collective"] for node in found) == {"allreduce": 3, "all_to_allv": 4, "all_to_all": 1}
 
 
 @pytest.mark.parametrize(

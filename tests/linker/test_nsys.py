@@ -10,14 +10,12 @@ from pathlib import Path
 import etplus
 import numpy as np
 import pytest
-from etplus.jobs.pairing import find_pairs
 from etplus.schemas.nsys import NsysRank, find_ranks
-from etplus.schemas.text.storage import open_folder
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import UsageError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
-from nsys_files import et_of, kernel, real_export, small_export
+from nsys_files import et_of, real_export, small_export
 from support import assert_valid, read_json
 
 LAUNCHED_BEFORE = UNATTACHED_REASONS.index("launched before the recording")
@@ -85,30 +83,6 @@ def test_an_et_is_joined_by_ids(tmp_path: Path) -> None:
         assert report.ops["certain"] == 0
         refused = [note for note in report.considered if note.startswith("ids: ")]
         assert "refused" in refused[0] or "no id occurs" in refused[0]
-
-
-def test_one_export_for_each_machine(tmp_path: Path) -> None:
-    two = [kernel(20_000, 26_000, 101), kernel(20_000, 26_000, 101, pid=8)]
-    for node in range(2):
-        folder = tmp_path / f"node{node}"
-        folder.mkdir()
-        small_export(folder / "report.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=two)
-        for rank in (2 * node, 2 * node + 1):
-            (folder / f"rank{rank}.et.json").write_bytes(et_of(folder / "report.sqlite", 7))
-    found = find_pairs(open_folder(tmp_path)).ranks
-    assert [(one.rank, one.et, one.kineto, one.problem) for one in found] == [
-        (rank, f"node{rank // 2}/rank{rank}.et.json", f"node{rank // 2}/report.sqlite", "") for rank in range(4)
-    ]
-
-
-def test_one_export_of_one_rank_for_each_et(tmp_path: Path) -> None:
-    for rank in range(2):
-        small_export(tmp_path / f"run.rank{rank}.sqlite")
-        (tmp_path / f"run.rank{rank}.et.json").write_bytes(et_of(tmp_path / f"run.rank{rank}.sqlite", 7))
-        (tmp_path / f"old.rank{rank}.pftrace").write_bytes(b"")
-    found = find_pairs(open_folder(tmp_path), kineto="*.sqlite").ranks
-    assert [one.kineto for one in found] == ["run.rank0.sqlite", "run.rank1.sqlite"]
-    assert find_pairs(open_folder(tmp_path), kineto="*.pftrace").ranks[1].kineto == "old.rank1.pftrace"
 
 
 @pytest.mark.slow

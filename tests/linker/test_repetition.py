@@ -59,18 +59,6 @@ def test_every_kernel_of_a_periodic_program_has_its_repetition() -> None:
         assert kernel.counterpart is not None and kernel.phase == kernel.counterpart.phase
 
 
-def test_on_rocm_kernels_without_a_launch_have_no_grid() -> None:
-    """Their grid and block are those of the launch call. Which kernels of a name there are, the order still says."""
-    blob, truth = recorded([training()] * 4, 40)
-    document = orjson.loads(blob)
-    launched = {e["args"]["correlation"] for e in document["traceEvents"] if e.get("cat") == "cuda_runtime"}
-    for event in document["traceEvents"]:
-        if event.get("cat") == "kernel" and event["args"]["correlation"] not in launched:
-            del event["args"]["grid"], event["args"]["block"]
-    found = list(pairs(link(None, orjson.dumps(document)), truth))
-    assert len(found) == 40 and all(b is not None and alike(a, b) for a, b in found)
-
-
 def test_the_case_of_kernels_without_grid() -> None:
     report = link(None, shared_case("rocm-orphans/trace.json.gz")).report
     assert report.gpu["repetition"]["paired"] == report.gpu["repetition"]["events"] == 20

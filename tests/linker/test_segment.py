@@ -13,7 +13,7 @@ from etplus.linker.match.result import Match
 from etplus.linker.segment import Iterations, describe_windows, find_iterations
 from etplus.schemas.kineto.kineto_calls import CpuCalls, cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
-from support import Document, fixture_pair, kineto_document, ns, read_json
+from support import Document, fixture_pair, kineto_document
 
 
 def iterations_of(events: list[Document], annotation: str | None = None) -> Iterations:
@@ -84,15 +84,6 @@ def test_an_annotation_that_does_not_occur_is_told_with_those_that_do() -> None:
     (note,) = found.notes
     assert "'nonesuch'" in note and "'## forward ##'" in note and "ProfilerStep#" in note
     assert found.annotation == "ProfilerStep", "the search goes on without it"
-
-
-def test_the_fixture() -> None:
-    path = fixture_pair("pairs/one_of_n")[1]
-    kineto = read_kineto(path)
-    found = find_iterations(kineto, cpu_calls(kineto))
-    steps = [e for e in read_json(path)["traceEvents"] if e["name"].startswith("ProfilerStep#")]
-    assert found.label == [step["name"] for step in steps]
-    assert found.start.tolist() == [ns(step["ts"]) for step in steps]
 
 
 def test_a_wrong_annotation_never_spoils_the_linking() -> None:

@@ -7,14 +7,15 @@ forward it came into being; they are taken out before the trace is linked.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 import pytest
 from etplus import Trace, link
 from etplus.trace.origin import PHASES, THROUGH
 from etplus.trace.tables import OP
+from made_traces import Timeline, frame, kineto_of, op
 from support import FIXTURES, ns, read_json
 
 FOLDER = FIXTURES / "origin"
@@ -30,17 +31,6 @@ class Range(NamedTuple):
     again: bool
 
 
-class Said(NamedTuple):
-    """What the trace says of a call, its host time, and the truth."""
-
-    name: str
-    host_ns: int
-    phase: str
-    module: str
-    through: str
-    truth: Range
-
-
 def true_ranges(events: list[dict[str, Any]]) -> dict[int, list[Range]]:
     """By thread, the innermost ones first."""
     found: dict[int, list[Range]] = {}
@@ -51,32 +41,6 @@ def true_ranges(events: list[dict[str, Any]]) -> dict[int, list[Range]]:
             of = Range(begin, begin + ns(event["dur"]), module.strip(), kind == "truth again")
             found.setdefault(event["tid"], []).append(of)
     return {thread: sorted(ranges, key=lambda of: of.end - of.begin) for thread, ranges in found.items()}
-
-
-def said(path: Path, et: Path | None = None) -> list[Said]:
-    """Every call whose module is known by the hooks; with an ET, which has the annotations as nodes, they stay."""
-    document = read_json(path)
-    truth = true_ranges(document["traceEvents"])
-    if et is None:
-        document["traceEvents"] = [e for e in document["traceEvents"] if not e.get("name", "").startswith("truth")]
-    trace = link(et, orjson.dumps(document))
-    origin, calls = trace.origin, trace.calls
-    found = []
-    for call in range(len(calls)):
-        begin, end = int(calls.ts[call]), int(calls.end[call])
-        thread = int(calls.thread[call])
-        on_thread = truth.get(thread, ()) if et is None else [of for ranges in truth.values() for of in ranges]
-        range_ = next((of for of in on_thread if of.begin <= begin and end <= of.end), None)
-        if calls.kind[call] != OP or range_ is None or engine_within(trace, call, range_):
-            continue
-        modules = origin.modules[origin.module[call]] if origin.module[call] >= 0 else ("",)
-        found.append(
-            Said(
-                trace.names[calls.name[call]], int(trace.self_ns[call]), PHASES[origin.phase[call]], modules[-1],
-                THROUGH[origin.through[call]], range_,
-            )
-        )  # fmt: skip
-    return found
 
 
 def engine_within(trace: Trace, call: int, range_: Range) -> bool:
@@ -102,20 +66,47 @@ def test_there_is_a_recording_of_each_kind() -> None:
      ("checkpoint_thread", False), ("other_thread", False), ("fsdp", False), ("linear", True)],
 )  # fmt: skip
 def test_backward_work_is_at_the_module_of_its_forward(name: str, with_et: bool) -> None:
-    """Where forward runs again on a thread without frames, the module around the checkpoint is all that is known."""
-    path, et = FOLDER / f"{name}.kineto.json.gz", FOLDER / f"{name}.et.json.gz" if with_et else None
+    """With an ET, which has the annotations as nodes, they stay. Where forward runs again on a thread without frames,
+    the module around the checkpoint is all that is known."""
+    document = read_json(FOLDER / f"{name}.kineto.json.gz")
+    truth = true_ranges(document["traceEvents"])
+    if not with_et:
+        document["traceEvents"] = [e for e in document["traceEvents"] if not e.get("name", "").startswith("truth")]
+    trace = link(FOLDER / f"{name}.et.json.gz" if with_et else None, orjson.dumps(document))
+    origin, calls = trace.origin, trace.calls
     time, right, through = Counter[bool](), Counter[bool](), Counter[str]()
-    without_frames = "Checkpointed_0" if path.name.startswith("checkpoint_thread") else None
-    for call in said(path, et):
-        through[call.through] += 1
-        phase = "recomputation" if call.truth.again else "backward"
-        fits = call.module in (call.truth.module, without_frames) and call.phase == phase
-        time[call.truth.again] += call.host_ns
-        right[call.truth.again] += call.host_ns * fits
-    assert time[False] and right[False] >= 0.98 * time[False]
-    assert right[True] >= 0.98 * time[True]
-    assert bool(time[True]) == path.name.startswith("checkpoint")
+    for call in np.flatnonzero(calls.kind == OP).tolist():
+        every = [of for ranges in truth.values() for of in ranges]
+        on_thread = every if with_et else truth.get(int(calls.thread[call]), ())
+        true = next((of for of in on_thread if of.begin <= calls.ts[call] and calls.end[call] <= of.end), None)
+        if true is None or engine_within(trace, call, true):
+            continue
+        module = origin.modules[origin.module[call]][-1] if origin.module[call] >= 0 else ""
+        through[THROUGH[origin.through[call]]] += 1
+        fits = module == true.module or (module, name) == ("Checkpointed_0", "checkpoint_thread")
+        fits &= PHASES[origin.phase[call]] == ("recomputation" if true.again else "backward")
+        time[true.again] += int(trace.self_ns[call])
+        right[true.again] += int(trace.self_ns[call]) * fits
+    assert time[False] and right[False] >= 0.98 * time[False] and right[True] >= 0.98 * time[True]
+    assert bool(time[True]) == name.startswith("checkpoint")
     assert set(through) <= {"", "sequence number"} and through["sequence number"]  # nothing is said to be recorded
+
+
+def test_a_module_has_the_kernels_of_its_backward_pass() -> None:
+    """Two modules, each with an operator that has a number, and the engine, which runs their gradients in turn."""
+    made = Timeline()
+    for k in range(2):
+        grad = {"Sequence number": 7 + k, "Fwd thread id": 1}
+        made.events += [frame(f"nn.Module: Linear_{k}", 20 * k, 19, **{"Python id": k + 1})]
+        made.events += [op("aten::mm", 20 * k + 1, 9, args={"Sequence number": 7 + k})]
+        made.launch(f"forward{k}", 20 * k + 2, 1, 20 * k + 5, 5)
+        at = 200 - 20 * k
+        made.events += [op(f"{ENGINE}MmBackward0", at, 19, args=grad, tid=9), op("aten::mm", at + 2, 9, tid=9)]
+        made.events += [op("MmBackward0", at + 1, 17, args=grad, tid=9)]
+        made.gpu(f"backward{k}", 300 - 20 * k, 5, made.call("cudaLaunchKernel", at + 3, 1, tid=9))
+    trace = made.document()
+    for k in range(2):
+        assert sorted(one.name for one in trace.module(f"Linear_{k}").kernels) == [f"backward{k}", f"forward{k}"]
 
 
 @pytest.mark.parametrize(("own", "phase"), [([], "backward"), ([("aten::mul", {})], "recomputation")])
@@ -124,16 +115,8 @@ def test_numbered_operators_in_backward_are_recomputed_only_next_to_operators_wi
 ) -> None:
     """With `create_graph=True` all operators of backward have numbers; after a recomputation its own have none."""
     root = {"Sequence number": 7, "Fwd thread id": 1}
-    calls = [
-        ("aten::mm", {"Sequence number": 7}, 0, 10),
-        (f"{ENGINE}MmBackward0", root, 20, 90),
-        ("MmBackward0", root, 21, 88),
-    ]
-    inner = [("aten::mm", {"Sequence number": 9}), *own]
-    calls += [(name, args, 30 + 20 * at, 10) for at, (name, args) in enumerate(inner)]
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
-        for name, args, ts, dur in calls
-    ]
-    trace = link(None, orjson.dumps({"schemaVersion": 1, "traceEvents": events}))
+    events = [op("aten::mm", 0, 10, args={"Sequence number": 7}), op(f"{ENGINE}MmBackward0", 20, 90, args=root)]
+    events += [op("MmBackward0", 21, 88, args=root), op("aten::mm", 30, 10, args={"Sequence number": 9})]
+    events += [op(name, 50, 10, args=args) for name, args in own]
+    trace = link(None, kineto_of(events))
     assert PHASES[trace.origin.phase[3]] == phase
