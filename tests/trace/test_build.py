@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
-from etplus.trace.build import GIVEN_COLUMNS, NO_RECORDS, TraceBuilder, built_on_demand
+from etplus.trace.build import NO_RECORDS, TraceBuilder, built_on_demand
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.conventions import EDGE_KINDS, MAX_NS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.nodes import NODE_COLUMNS
-from etplus.trace.tables import UnattachedEvents
 from etplus.trace.trace import Trace
 
 
@@ -68,36 +66,13 @@ def test_edges_join_rows() -> None:
     assert trace.edges.tolist() == [[1, 2, kind], [0, 1, kind]]
 
 
-@pytest.mark.parametrize("edge", [[1, 9, 0], [9, 1, 0], [2, 2, 0]])
-def test_edges_of_other_ids_are_refused(edge: list[int]) -> None:
-    with pytest.raises(TraceFormatError, match=r"edges\[1\].*does not join two nodes"):
-        builder_of([1, 2]).build(NO_RECORDS, summary={}, edges=np.array([[1, 2, 0], edge]))
-
-
-def test_ids_are_unique() -> None:
+def test_ids_are_unique_and_durations_have_a_bound() -> None:
     with pytest.raises(TraceFormatError, match="id 5: two nodes have it"):
         builder_of([5, 1, 5]).check()
-    builder_of([5, 1]).check()
-
-
-@pytest.mark.parametrize("column", ["dur", "exclusive"])
-def test_durations_have_a_bound(column: str) -> None:
-    with pytest.raises(TraceFormatError, match="146 years"):
-        builder_of([1, 2], **{column: [MAX_NS // 2, MAX_NS // 2]}).check()
-    builder_of([1, 2], **{column: [MAX_NS // 4, MAX_NS // 4]}).check()
-
-
-def test_names_of_unattached_events_are_interned() -> None:
-    one = np.array([1])
-    events = UnattachedEvents(["k"], ["kernel"], one, one, one, one, one, one.astype(np.int8), [b"{}"])
-    trace = builder_of([1]).build(NO_RECORDS, summary={}, unattached=events)
-    assert trace.names == ["op", "k"] and trace.categories == ["", "kernel"]
-
-
-def test_an_unknown_column_is_refused() -> None:
-    with pytest.raises(AssertionError, match="color"):
-        builder_of([1], color=[1])
-    assert "color" not in GIVEN_COLUMNS
+    for column in ("dur", "exclusive"):
+        with pytest.raises(TraceFormatError, match="146 years"):
+            builder_of([1, 2], **{column: [MAX_NS // 2, MAX_NS // 2]}).check()
+        builder_of([1, 2], **{column: [MAX_NS // 4, MAX_NS // 4]}).check()
 
 
 def test_process_and_thread_nodes_are_structural() -> None:
@@ -108,22 +83,17 @@ def test_process_and_thread_nodes_are_structural() -> None:
     assert builder.build(NO_RECORDS, summary={}).nodes.structural.tolist() == [True, True, False, False]
 
 
-def test_what_a_trace_is_built_with() -> None:
-    header = {"schema": msgspec.Raw(b'"1.1"')}
-    trace = builder_of([1]).build(NO_RECORDS, summary={"a": 1}, header=header, flat=True)
-    assert trace.header == header and trace.flat and trace.summary == {"a": 1} and trace.file == "made.json"
-    bare = builder_of([1]).build(NO_RECORDS, summary={})
-    assert bare.header == {} and not bare.flat and bare.edges.shape == (0, 3)
-
-
-def test_a_refused_edge_is_told() -> None:
+def test_edges_of_other_ids_are_refused() -> None:
     kind = EDGE_KINDS.index("sync")
-    with pytest.raises(TraceFormatError) as raised:
-        edges = np.array([[1, 2, 0], [2, 7, kind], [9, 9, 0]])
-        builder_of([1, 2]).build(NO_RECORDS, summary={}, edges=edges)
-    assert str(raised.value) == (
-        "made.json: edges[1]: [2, 7, 'sync'] does not join two nodes of the file; make the file again with trace-link"
-    )
+    for edge, shown in (
+        ([2, 7, kind], "[2, 7, 'sync']"),
+        ([9, 1, kind], "[9, 1, 'sync']"),
+        ([2, 2, kind], "[2, 2, 'sync']"),
+    ):
+        with pytest.raises(TraceFormatError) as raised:
+            builder_of([1, 2]).build(NO_RECORDS, summary={}, edges=np.array([[1, 2, 0], edge]))
+        said = f"{shown} does not join two nodes of the file; make the file again with trace-link"
+        assert str(raised.value) == f"made.json: edges[1]: {said}"
 
 
 def test_a_trace_is_built_when_it_is_asked_for() -> None:

@@ -81,6 +81,10 @@ def test_nearest(parent: list[int], drawn: list[bool], starts: list[int]) -> Non
     expected = [next((at for at in above(parent, one) if good[at]), -1) for one in starts]
     found = nearest(column(starts), column(parent), np.array(good, np.bool_))
     assert found.tolist() == expected
+    deep = np.append(np.arange(-1, 999), -1)  # deeper than calls are walked up one by one
+    good = [at in (3, 500) for at in range(1001)]
+    found = nearest(np.arange(-1, 1001), deep, np.array(good)).tolist()
+    assert found == [-1, *[-1] * 3, *[3] * 497, *[500] * 500, -1]
 
 
 @given(FORESTS, st.lists(st.integers(0, 1), min_size=10, max_size=10))
@@ -135,12 +139,3 @@ def test_places(rows: list[tuple[int, str, int]], top: list[int], regions: list[
     assert [found.regions(path) for path in found.path.tolist()] == regions
     assert found.tree_parent[0] == found.tree_name[0] == -1
     assert len(found.tree_parent) == len({tuple(one) for one in [[], *regions]})
-
-
-def test_the_nearest_good_caller_of_deep_calls() -> None:
-    """Deeper than calls are walked up one by one, with a call that has no good one around it."""
-    parent = np.append(np.arange(-1, 999), -1)
-    good = np.zeros(1001, np.bool_)
-    good[[3, 500]] = True
-    found = nearest(np.arange(-1, 1001), parent, good).tolist()
-    assert found == [-1, *[-1] * 3, *[3] * 497, *[500] * 500, -1]

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from etplus.trace.captured import (
     GRAPH_REASONS,
-    CalledWith,
     CapturedGraph,
     CapturedGraphs,
-    CapturedOp,
     CaptureLinks,
     GraphReplay,
 )
@@ -79,13 +76,6 @@ def test_a_captured_call() -> None:
     loose = trace.device_events[3].captured_by
     assert loose is not None and loose.index == 0 and loose.link == "equivalent"
     assert trace.device_events[0].captured_by is None
-
-
-def test_a_captured_call_without_its_replay() -> None:
-    alone = CapturedOp(made_trace(captured=graphs()), 3, EQUIVALENT)
-    assert alone.candidates == 0 and alone.evidence == () and alone.graph is None and alone.modules == ()
-    with pytest.raises(NotImplementedError):
-        CalledWith()._signature()
 
 
 def test_what_is_communicated_above_and_names_of_links() -> None:

@@ -22,13 +22,10 @@ from etplus.trace.dtypes import UNKNOWN_DTYPE, et_spelling, itemsize, scalar_typ
      (UNKNOWN_DTYPE, None, ""), ("of another library", None, "of_another_library"), ("", None, "")],
 )  # fmt: skip
 def test_spellings(dtype: str, size: int | None, standard: str) -> None:
-    assert itemsize(dtype) == size and standard_dtype(dtype) == standard
+    assert itemsize(dtype) == size and standard_dtype(dtype) == standard and itemsize(None) is None
 
 
-def test_a_type_that_is_not_recorded() -> None:
-    assert itemsize(None) is None
-
-
+@pytest.mark.slow
 def test_every_type_of_torch_in_the_spelling_of_the_execution_trace(tmp_path: Path) -> None:
     """The sizes are those of `element_size`, and `ScalarType` numbers are in torch's order."""
     torch = pytest.importorskip("torch")

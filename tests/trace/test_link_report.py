@@ -62,6 +62,10 @@ def test_text_of_an_empty_link() -> None:
     assert empty.to_text().splitlines()[2:] == [
         "linked  0 of 0 ET ops (0.00%) by no method", "        0 certain, 0 unverified", "edges   none",
     ]  # fmt: skip
+    values = report(facts={"x": 1}).to_dict()
+    assert set(values) == set(LinkReport.__dataclass_fields__) and values["identity"] is None
+    assert values["considered"] == ["names: 3"] and values["warnings"] == ["odd"] and values["facts"] == {"x": 1}
+    assert report(identity=identity("proved")).to_dict()["identity"] == identity("proved").to_dict()
 
 
 def test_long_sentences_are_continued_below_and_made_printable() -> None:
@@ -84,10 +88,3 @@ def test_identity(verdict: Verdict, doubts: list[str], sentences: list[str]) -> 
     assert values["verdict"] == verdict and values["rank"] == 1 and values["several_ranks"] is True
     assert values["proves"] == [{"by": by, "says": f"says {by}"} for by in ("run", "pid", "rank")]
     assert isinstance(values["refutes"], list) and isinstance(values["unknown"], list)
-
-
-def test_values() -> None:
-    found = report(facts={"x": 1}).to_dict()
-    assert set(found) == set(LinkReport.__dataclass_fields__) and found["identity"] is None
-    assert found["considered"] == ["names: 3"] and found["warnings"] == ["odd"] and found["facts"] == {"x": 1}
-    assert report(identity=identity("proved")).to_dict()["identity"] == identity("proved").to_dict()

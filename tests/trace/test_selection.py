@@ -13,14 +13,12 @@ from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.derive import tables_of
 from etplus.trace.errors import UsageError
-from etplus.trace.index import CallIndex, as_positions
 from etplus.trace.intervals import Span
 from etplus.trace.selection import _paths_named, call_between, parse_window, part_of, without_enclosing
 from etplus.trace.steps import chosen_steps
-from etplus.trace.tables import MemoryEvents, UnattachedEvents
+from etplus.trace.tables import UnattachedEvents
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from etplus.trace.views import Op
 from made_trace import made_trace
 from support import fixture_pair, linked
 
@@ -212,16 +210,6 @@ def test_a_part_is_replayed_without_the_calls_around_it() -> None:
     assert without_enclosing(trace) is trace and without_enclosing(inner) is inner
 
 
-def test_memory_events_keep_their_operators() -> None:
-    trace = made_trace()
-    rows = as_positions(np.array([int(trace.calls.source[3]), int(trace.calls.source[-1]), -1]))
-    numbers = np.arange(3)
-    memory = MemoryEvents(*(numbers,) * 7, rows, numbers)
-    part = part_of(trace.with_(memory=memory), steps="1")
-    names = [part.names[part.nodes.name[row]] if row >= 0 else None for row in part.memory.row]
-    assert names == [None, trace.names[trace.calls.name[-1]], None]
-
-
 def test_a_window_that_holds_nothing_but_a_loose_event() -> None:
     numbers = np.array([700], np.int64)
     loose = UnattachedEvents(["far"], ["kernel"], numbers, numbers * 0 + 10, *(numbers * 0,) * 3,
@@ -241,13 +229,3 @@ def test_a_window_that_holds_nothing_but_a_loose_event() -> None:
 def test_modules_by_name(name: str, found: list[int]) -> None:
     paths = [("Net_0", "Linear_1"), ("Net_0", "Linear_10"), ("Other_0", "Linear_3")]
     assert _paths_named(paths, name) == found
-
-
-def test_a_region_has_its_runtime_calls() -> None:
-    """Those that launch nothing, too: by the call that each is in."""
-    trace = linked("pairs/gpu_shaped_from_cpu")
-    part = trace.module("forward")
-    inside = [at for at in range(len(trace.calls)) if any("forward" in one for one in Op(trace, CallIndex(at)).modules)]
-    in_region = np.isin(trace.runtime.call, inside)
-    wanted = {int(trace.nodes.id[row]) for row in trace.runtime.source[in_region]}
-    assert wanted and wanted <= set(part.nodes.id[part.runtime.source].tolist())

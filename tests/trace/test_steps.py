@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import orjson
 import pytest
 from etplus.analysis.breakdown import iterations
 from etplus.converters.open import load
@@ -20,36 +17,27 @@ from etplus.trace.steps import enclosing
 from hypothesis import given
 from hypothesis import strategies as st
 from made_trace import made_trace
-from support import FIXTURE_PAIRS, SHARED, Document, fixture_pair, kineto_document
-
-TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}
-for folder, pattern in (("serving", "*.gz"), ("gpu-pairs", "*.kineto.*"), ("parallel", "*/rank0.kineto.*")):
-    found = sorted((SHARED / "traces" / folder).glob(pattern))
-    TRACES |= {path.relative_to(SHARED / "traces").as_posix(): path for path in found}
+from made_traces import event, kineto_of
+from support import fixture_pair, plain
 
 
-def starts(source: Path | bytes) -> list[list[int] | None]:
-    """Starts of the iterations by the linker, by analysis (in memory, and loaded again) and by the predictor."""
+@pytest.mark.parametrize("name", ["pairs/one_of_n", "two"])
+def test_linking_analysis_and_prediction_find_the_same_steps(name: str) -> None:
+    """The predictor refuses traces with fewer than three. An annotation without a name is no step."""
+    steps = [event("user_annotation", f"ProfilerStep#{k}", 100 * k, 90) for k in range(2)]
+    made = [*steps, *(event("user_annotation", "", 100 * k + 5, 90) for k in range(3))]
+    source = kineto_of(made) if name == "two" else plain(fixture_pair(name)[1])
     kineto = read_kineto(source, modules=True)
-    document = link(None, source)
-    try:
-        predicted = document.nodes.ts[of_predictor(document).mark].tolist()
-    except ConvertError:
-        predicted = None
-    return [
-        of_linker(kineto, cpu_calls(kineto)).start.tolist(),
-        *([one.start for one in iterations(trace)] for trace in (document, load(b"".join(document.chunks())))),
-        predicted,
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", TRACES.values(), ids=TRACES)
-def test_all_routes_agree_on_real_traces(path: Path) -> None:
-    """The predictor refuses traces with fewer than three, but finds no others."""
-    linked, direct, through, predicted = starts(path)
-    assert linked == direct == through
-    assert predicted == (linked if linked is not None and len(linked) >= 3 else None)
+    trace = link(None, source)
+    expected = of_linker(kineto, cpu_calls(kineto)).start.tolist()
+    assert [one.start for one in iterations(trace)] == expected
+    assert [one.start for one in iterations(load(b"".join(trace.chunks())))] == expected
+    if name == "two":
+        assert expected == [0, 100_000]
+        with pytest.raises(ConvertError):
+            of_predictor(trace)
+    else:
+        assert trace.nodes.ts[of_predictor(trace).mark].tolist() == expected
 
 
 def marks(annotations: list[tuple[str, float, float]], calls: list[float], last: float) -> IterationMarks:
@@ -81,28 +69,13 @@ def test_steps_of_an_optimizer_need_not_be_even_but_the_rarest_even_mark_goes_be
     assert marks(sorted(uneven + often + rare, key=lambda one: one[1]), CALLS, 500).annotation == "rare"
 
 
-def test_what_recurs_in_a_small_part_of_the_trace_marks_nothing() -> None:
-    assert not len(marks([("set-up", 10 * k, 5) for k in range(5)], CALLS, 500))
-
-
-def test_steps_that_take_no_time_are_none() -> None:
-    assert not len(marks([("ProfilerStep#1", 100, 0)], CALLS, 500))
-    assert len(marks([("ProfilerStep#1", 100, 0), ("ProfilerStep#2", 200, 0)], CALLS, 500)) == 2, "to the next one"
-
-
-def test_an_annotation_without_a_name_is_no_step() -> None:
-    def event(name: str, ts: float) -> Document:
-        return {"ph": "X", "cat": "user_annotation", "name": name, "ts": ts, "dur": 90}
-
-    events = [event(f"ProfilerStep#{k}", 100 * k) for k in range(3)] + [event("", 100 * k + 5) for k in range(3)]
-    found = starts(orjson.dumps(kineto_document(events)))
-    assert found == [[0, 100_000, 200_000]] * 4
-
-
-def test_no_annotation_marks_no_iteration() -> None:
-    for few in ([], [("once", 0.0, 5.0)], [("twice", 0.0, 5.0), ("twice", 100.0, 5.0)]):
+def test_what_marks_no_iteration() -> None:
+    """What recurs in a small part of the trace, or not three times; steps that take no time, unless to the next one."""
+    for few in ([("set-up", 10 * k, 5) for k in range(5)], [], [("x", 0.0, 5.0), ("x", 100.0, 5.0)]):
         found = marks(few, CALLS, 500)
         assert len(found) == len(found.end) == 0 and found.annotation == "" and not found.steps and not found.encloses
+    assert not len(marks([("ProfilerStep#1", 100, 0)], CALLS, 500))
+    assert len(marks([("ProfilerStep#1", 100, 0), ("ProfilerStep#2", 200, 0)], CALLS, 500)) == 2
 
 
 def test_steps_of_the_profiler_go_first() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 import re
 from typing import Any
 
 import etplus
 import pytest
-from etplus.analysis.job_summary import JobAnalysis
 from etplus.trace.suggest import no_attribute
 from support import linked
 
@@ -39,23 +37,26 @@ GUESSES = {
 
 
 @pytest.mark.parametrize("thing", GUESSES)
-def test_guesses_are_answered(thing: str, things: dict[str, Any]) -> None:
+def test_guesses_are_answered_and_answers_show_themselves_in_a_notebook(thing: str, things: dict[str, Any]) -> None:
     for name in GUESSES[thing].split():
         with pytest.raises(AttributeError) as caught:
             getattr(things[thing], name)
         text = str(caught.value)
         assert name in text and "\n" not in text and len(text) < 300
         assert re.search(r"use .*`|did you mean '|dir\(\) of it", text), text
+    if thing != "gpu":
+        page, text = things[thing]._repr_html_(), repr(things[thing])
+        assert page.startswith("<") and "\x1b" not in text and len(text.splitlines()) <= 64
 
 
-def test_a_name_that_nothing_has_is_reported_with_similar_names(things: dict[str, Any]) -> None:
+def test_names_of_the_package_and_private_ones(things: dict[str, Any]) -> None:
+    for name, answer in (("TraceAnalysis", "load"), ("compare", "diff"), ("lod", "'load'"), ("traces", "Trace")):
+        with pytest.raises(AttributeError, match=re.escape(answer)):
+            getattr(etplus, name)
+    assert not hasattr(things["trace"], "_nonesuch") and not hasattr(things["trace"], "__array_interface__")
+    assert pickle.loads(pickle.dumps(things["step"])).name == things["step"].name
+    assert str(no_attribute("X", "zzz", ["ops"], {})) == "X has no attribute 'zzz'; dir() of it lists 1 names"
     assert repr(things["ops"].named("aten::addm")).startswith("0 rows: nothing is named 'aten::addm', but aten::addmm")
-
-
-@pytest.mark.parametrize("thing", sorted(set(GUESSES) - {"gpu"}))
-def test_an_answer_shows_itself_in_a_notebook(thing: str, things: dict[str, Any]) -> None:
-    page, text = things[thing]._repr_html_(), repr(things[thing])
-    assert page.startswith("<") and "\x1b" not in text and len(text.splitlines()) <= 64
 
 
 def test_dir_of_a_trace_lists_what_users_call(things: dict[str, Any]) -> None:
@@ -97,21 +98,3 @@ def _guesses(kind: type) -> dict[str, str]:
     for base in reversed(kind.__mro__):
         found |= vars(base).get("guesses", {})
     return found
-
-
-def test_of_the_package() -> None:
-    for name, answer in (("TraceAnalysis", "load"), ("compare", "diff"), ("lod", "'load'"), ("traces", "Trace")):
-        with pytest.raises(AttributeError, match=re.escape(answer)):
-            getattr(etplus, name)
-    with pytest.raises(ImportError):
-        from etplus import nonesuch  # type: ignore[attr-defined]  # noqa: F401
-
-
-def test_private_names_and_copies(things: dict[str, Any]) -> None:
-    trace = things["trace"]
-    assert not hasattr(trace, "_nonesuch") and not hasattr(trace, "__array_interface__")
-    assert copy.copy(trace).names is trace.names
-    assert pickle.loads(pickle.dumps(trace.steps[1])).name == trace.steps[1].name
-    assert str(no_attribute("X", "zzz", ["ops"], {})) == "X has no attribute 'zzz'; dir() of it lists 1 names"
-    with pytest.raises(AttributeError, match="iteration_list"):
-        JobAnalysis().iterations  # noqa: B018

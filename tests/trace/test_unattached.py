@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.tables import UnattachedEvents
 from etplus.trace.trace import Trace
@@ -64,13 +63,6 @@ def test_events_count_that_ran_while_the_nodes_did(ts: int, dur: int, counted: b
 def test_a_correlation_is_looked_up_where_there_is_one() -> None:
     rows = [("k", "kernel", 10, 1, correlation, 1) for correlation in (1, 3, 0, -1)]
     assert with_unattached(made_trace(unattached=events(*rows))).gpu.runtime.tolist()[:4] == [0, 3, -1, -1]
-
-
-def test_of_a_trace_without_times_all_count() -> None:
-    builder = TraceBuilder("made.json")
-    builder.add(0, id=[1], name=["op"])
-    trace = builder.build(NO_RECORDS, summary={}, unattached=events(("k", "kernel", 900, 1, 0, 1)))
-    assert with_unattached(trace).gpu.ts.tolist() == [900]
 
 
 def noted(counts: dict[str, int], *rows: Row) -> tuple[str, ...]:
