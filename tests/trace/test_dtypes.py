@@ -6,7 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from etplus.trace.dtypes import UNKNOWN_DTYPE, et_spelling, itemsize, scalar_type, standard_dtype, values_per_element
+from etplus.trace.dtypes import (
+    UNKNOWN_DTYPE,
+    et_spelling,
+    is_floating,
+    itemsize,
+    kineto_spelling,
+    scalar_type,
+    standard_dtype,
+    values_per_element,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +60,19 @@ def test_every_type_of_torch_in_the_spelling_of_the_execution_trace(tmp_path: Pa
     numbers = [scalar_type(number) for number in range(46)]
     assert set(dtypes) <= {f"torch.{name}" for name in numbers}
     assert numbers[15] == "bfloat16" and numbers[45] == "float4_e2m1fn_x2"
+
+
+def test_other_spellings_of_dtypes() -> None:
+    assert [is_floating(one) for one in ("c10::Half", "Float", "long", "c10::complex<float>")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert kineto_spelling("torch.bfloat16") == "BFloat16" and kineto_spelling("strange") == "strange"
+    for number in (-1, 99):
+        with pytest.raises(LookupError):
+            scalar_type(number)
 
 
 def test_only_packed_fp4_holds_several_values() -> None:

@@ -9,7 +9,7 @@ import pytest
 from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
-from etplus.trace.frames import to_networkx, to_pandas
+from etplus.trace.frames import Nullable, to_arrow, to_networkx, to_pandas
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.trace import Trace
 
@@ -38,6 +38,23 @@ def test_the_graph_has_all_rows_calls_and_edges() -> None:
     edges = sorted((a, b, data["kind"]) for a, b, data in graph.edges(data=True))
     assert edges == [(10, 11, "call"), (10, 12, "call"), (11, 20, "call"), (11, 30, "call"), (30, 20, "launch"),
                      (30, 20, "sync")]  # fmt: skip
+
+
+def test_missing_numbers_in_frames() -> None:
+    missing = np.array([False, True, False])
+    numbers = {"n": Nullable(np.array([1, 2, 3]), missing), "x": Nullable(np.array([0.5, 1, 2]), missing)}
+    columns = {**numbers, "name": ["a", "b", "c"]}
+    pandas = pytest.importorskip("pandas")
+    frame = to_pandas(columns)
+    assert frame["n"].tolist() == [1, pandas.NA, 3] and frame["x"].isna().tolist() == missing.tolist()
+    pytest.importorskip("pyarrow")
+    table = to_arrow({**columns, "none": [None] * 3}, {"n": {"about": "numbers"}})
+    assert table.to_pydict() == {"n": [1, None, 3], "x": [0.5, None, 2], "name": ["a", "b", "c"], "none": [None] * 3}
+    assert (
+        table.schema.field("n").metadata == {b"about": b"numbers"} and str(table.schema.field("none").type) == "string"
+    )
+    flags = to_arrow({"is": Nullable(np.array([True, False, True]), missing)})
+    assert flags.to_pydict() == {"is": [True, None, True]}
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

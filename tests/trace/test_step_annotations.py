@@ -8,8 +8,10 @@ import numpy as np
 import orjson
 import pytest
 from etplus.converters.open import load
+from etplus.trace.errors import UsageError
 from etplus.trace.find_steps import find_marks
 from etplus.trace.step_annotations import NO_REQUESTS, RequestSums, StepBatch, batch_size_in, parse_capture, parse_step
+from etplus.trace.steps import chosen_steps
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,3 +146,18 @@ def test_which_annotations_are_steps() -> None:
     assert marks(("ProfilerStep#1", 0, 50), (unknown, 1, 20)) == []  # the profiler's own step is one
     assert marks((unknown, 0, 50), ("forward", 1, 20)) == [(0, "unknown")]
     assert marks(("step[EXTEND bs=1 toks=9]", 0, 50), (decode, 1, 20)) == [(0, "prefill")]
+
+
+def test_steps_of_a_phase() -> None:
+    batches = [Batch(prefill=[(3, 3)]), Batch(decode=[(1, 6), (1, 2)]), Batch(decode=[(1, 9)])]
+    steps = trace_of(serve(batches)).steps
+    assert [step.number for step in steps.of_phase("decode")] == [1, 2] and steps.of_phase("mixed") == ()
+    with pytest.raises(UsageError, match="phase 'x': give one of"):
+        steps.of_phase("x")
+    assert chosen_steps("decode", 3, steps.phases, "a.json").tolist() == [1, 2]
+    for phases, said in ((steps.phases, "a.json has none; its steps are prefill, decode"), ((), "no annotation of")):
+        with pytest.raises(UsageError, match=said):
+            chosen_steps("mixed", 3, phases, "a.json")
+    columns = steps._columns()
+    assert columns["phase"] == ["prefill", "decode", "decode"] and columns["tokens"] == [3, 2, 1]
+    assert columns["prefill_pairs"] == [6, 0, 0] and columns["decode_pairs"] == [0, 8, 9]

@@ -1,0 +1,97 @@
+"""Sentences about counterparts, compiled code and parts that are not installed; times and clauses as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from etplus.trace import outer
+from etplus.trace.counterparts import repetition_sentences
+from etplus.trace.errors import EtplusError, MissingFileError, UsageError
+from etplus.trace.generated import compiled_summary
+from etplus.trace.link_report import Clue, Identity, LinkReport
+from etplus.trace.selection import ranks_of
+from etplus.trace.text_tables import change_text, first_clause, fitting, in_short
+
+
+def test_events_that_were_launched_before_the_trace() -> None:
+    report: dict[str, Any] = {"events": 6, "time_ns": 400, "paired": 3, "paired_time_ns": 300, "same_module": 2,
+                              "unpaired": {"b": 1, "a": 1, "c": 2}}  # fmt: skip
+    paired = "3 of 6 GPU events that were launched before the trace (75.0% of their time) have the operator of their"
+    assert repetition_sentences({"repetition": report}) == [
+        f"{paired} repetition in it (equivalent, by repetition), 1 of them in a different but equal layer",
+        "2 GPU events that were launched before the trace have no operator: c",
+        "1 GPU event that was launched before the trace has no operator: a",
+        "1 GPU event that was launched before the trace has no operator: b",
+    ]
+    none = {**report, "time_ns": 0, "paired": 0, "same_module": 0, "unpaired": {}}
+    assert repetition_sentences({"repetition": none}) == repetition_sentences({}) == repetition_sentences(3) == []
+    (sentence,) = repetition_sentences({"repetition": {**report, "same_module": 3, "unpaired": {}}})
+    assert sentence.endswith("(equivalent, by repetition)")
+
+
+def test_coverage_by_the_compilers_files() -> None:
+    given = {"files": ["a.json", "b.json"], "graph_calls": 1200, "kernels": 3400, "refused": {"x": 150, "y": 50},
+             "annotated": 0}  # fmt: skip
+    found = compiled_summary({"compiled": given})
+    told, rest = "of 3,400 kernels in 1,000 of 1,200 calls of compiled graphs", ", by a.json, b.json"
+    unknown = ["not of 150 calls of compiled graphs: x", "not of 50 calls of compiled graphs: y"]
+    assert found is not None and found.sentences == [told + rest, *unknown]
+    found = compiled_summary({"compiled": {**given, "annotated": 7, "refused": {}}})
+    assert found is not None
+    assert found.sentences == [told.replace("1,000", "1,200") + " and of 7 device events" + rest]
+    assert compiled_summary({}) is compiled_summary({"compiled": 3}) is None
+
+
+def test_a_part_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert outer.installed("analysis") and not outer.installed("nonesuch")
+    assert outer.outer("analysis.counters").__name__ == "etplus.analysis.counters"
+    monkeypatch.setattr(outer, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"etplus\.analysis is not installed"):
+        outer.outer("analysis.counters")
+    said = "etplus.report is not installed, but needed here; install all parts of etplus"
+    assert outer.missing_part(ModuleNotFoundError(name="etplus.report")) == said
+    for other in (ModuleNotFoundError(name="etplus.trace"), ModuleNotFoundError(), ImportError(name="etplus.report")):
+        assert outer.missing_part(other) == ""
+
+
+def test_times_and_changes_of_times() -> None:
+    assert [in_short(ns) for ns in (0, 999, 1500, 12_300, 2_500_000, 123_456_789, 5e9)] == [
+        "0 ns", "999 ns", "1.5 µs", "12 µs", "2.5 ms", "123 ms", "5.0 s",
+    ]  # fmt: skip
+    assert change_text(138e6, 84.6e6) == "138.0 -> 84.6 ms (-38.7%)" and change_text(0, 2e9) == "0.0 -> 2.0 s"
+    assert change_text(1e3, 2e3) == "1.0 -> 2.0 µs (+100.0%)" and change_text(5e6, 1e6) == "5.0 -> 1.0 ms (-80.0%)"
+
+
+def test_sentences_are_cut_after_a_clause() -> None:
+    text = "a sentence that goes on for a while (with, or; without parentheses), and then some; at last it ends"
+    assert first_clause(text, 200) == text and first_clause(text, len(text)) == text
+    assert (
+        first_clause(text, 85) == "a sentence that goes on for a while (with, or; without parentheses), and then some"
+    )
+    assert first_clause(text, 70) == "a sentence that goes on for a while (with, or; without parentheses)"
+    assert first_clause(text, 60) == "a sentence that goes on for a while"
+    assert first_clause("x" * 50, 9) == "xxxxx…xxx"
+    assert fitting("etplus analyze {}", "a.json", 30) == "etplus analyze a.json"
+    assert fitting("etplus analyze {}", "a" * 30, 30) == "etplus analyze FILE"
+
+
+def test_lists_of_ranks_and_missing_files() -> None:
+    assert ranks_of("0-3,7") == [0, 1, 2, 3, 7] and ranks_of(" 5 ,5-5") == [5, 5]
+    for text in ("", "3-1", "a", "0-99999999", "1,,2"):
+        with pytest.raises(UsageError, match="must be a list of ranks"):
+            ranks_of(text)
+    error = MissingFileError("x.json")
+    assert isinstance(error, EtplusError) and isinstance(error, FileNotFoundError)
+    assert str(error) == "x.json: no such file; check the path" and error.filename == "x.json" and error.errno == 2
+
+
+def test_a_link_reaches_shares_and_tells_its_doubts() -> None:
+    identity = Identity("stated", 1, 4, True, (), (), (Clue("names", "only names"),))
+    ops = {"total": 10, "linked": 9, "certain": 5, "equivalent": 4, "unlinked": {}}
+    report = LinkReport({}, {}, ops, "ids", (), {"notes": []}, {}, {}, ("odd",), {}, identity)
+    assert report.all_warnings(["graphs"]) == ("odd", "graphs", "only names")
+    for shares, reached in (((0.9,), True), ((0.91,), False), ((0.5, 0.5), True), ((0.5, 0.51), False)):
+        assert report.reaches(*shares) is reached
+    nothing = LinkReport({}, {}, {**ops, "linked": 0}, "", (), {}, {}, {}, (), {}, None)
+    assert not nothing.reaches(0.0) and nothing.all_warnings() == ()
