@@ -14,7 +14,7 @@ from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
-from support import examples, read_json, shared_trace
+from support import FIXTURES, examples, read_json, shared_trace
 
 PAIRS = {"sglang_decode": 544, "vllm_piecewise": 361}
 
@@ -84,6 +84,23 @@ def test_real_pairs_equal_a_brute_force(pair: str, count: int) -> None:
                 assert list(op.shapes) == shapes
             done += 1
     assert done == count == sum(op is not None for op in (kernel.captured_by for kernel in trace.kernels))
+
+
+def test_kernels_of_a_replayed_graph_have_the_module_of_their_launch_in_the_capture() -> None:
+    """Recorded on an H100, with annotations in the capture that say the module."""
+    pair, capture = (
+        tuple(FIXTURES / "gpu" / f"{name}.{kind}.json.gz" for kind in ("et", "kineto"))
+        for name in ("graphs", "graphs.capture")
+    )
+    events = link(*pair, graph_captures=[capture]).device_events
+    assert len(events) == 57
+    for event in events:
+        assert event.captured_by is not None
+        modules, truth = (
+            [name.removeprefix(prefix) for name in event.captured_by.modules if name.startswith(prefix)]
+            for prefix in ("nn.Module: ", "truth: ")
+        )
+        assert modules[-1] == truth[-1]
 
 
 @examples(40)

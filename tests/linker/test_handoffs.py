@@ -5,16 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-import etplus.linker.dependencies as dependencies
 import numpy as np
 import orjson
-import pytest
 from etplus.linker import link
 from etplus.linker.dependencies import find_handoffs
 from etplus.schemas.kineto.kineto_calls import CpuCalls
 from hypothesis import given
 from hypothesis import strategies as st
-from support import kineto_document, shared_trace
+from support import kineto_document
 
 Ops = list[tuple[int, int, int]]
 """(thread, start, end), in µs."""
@@ -89,24 +87,6 @@ def test_of_very_many_threads_those_count_that_finished_last() -> None:
     numbers finished last. The busiest of them is the first."""
     found, brute = handoffs([(k, 0, 1000 - k) for k in range(40)] + [(99, 1010, 1020)])
     assert found == brute == [(0, 40)]
-
-
-def test_a_real_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the ops that the linker hands to the search."""
-    compared = []
-
-    def both(calls: CpuCalls, top: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        source, target = find_handoffs(calls, top)
-        brute = brute_force(calls.thread[top].tolist(), calls.ts[top].tolist(), calls.end[top].tolist())
-        compared.append((list(zip(source.tolist(), target.tolist(), strict=True)), brute))
-        return source, target
-
-    monkeypatch.setattr(dependencies, "find_handoffs", both)
-    document = link(None, shared_trace("cpu-pairs/thr_users_all.kineto.json.gz"))
-    source, target, _ = document.edges_of("thread_handoff").T
-    assert np.all(document.nodes.end[source] <= document.nodes.ts[target])
-    ((found, brute),) = compared
-    assert found == brute and brute
 
 
 def test_ten_thousand_threads() -> None:

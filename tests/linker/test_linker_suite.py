@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,26 +49,17 @@ def no_successors(node: Node, device: set[int]) -> None:
     node.data_deps.extend(kept)
 
 
-def no_times(node: Node, device: set[int]) -> None:
-    """Chakra's issue 220: durations of operators alone, and nothing of the time between them."""
-    node.start_time_micros = 0
-    kept = [one for one in node.attr if one.name not in ("start_ns", "inclusive_ns", "exclusive_ns")]
-    del node.attr[:]
-    node.attr.extend(kept)
-
-
-@pytest.mark.parametrize(("spoil", "failed"), [(no_successors, "successors"), (no_times, "gaps")])
-def test_a_defect_of_a_linker_fails(spoil: Callable[[Node, set[int]], None], failed: str, tmp_path: Path) -> None:
+def test_a_defect_of_a_linker_fails(tmp_path: Path) -> None:
     name = "gpu_shaped_from_cpu"
     convert(link(*files(name)), tmp_path / "good.et")
     metadata, nodes = read_chakra(tmp_path / "good.et")
     kept = list(nodes)
     device = {node.id for node in kept if any(a.name == "is_cpu_op" and not a.bool_val for a in node.attr)}
     for node in kept:
-        spoil(node, device)
+        no_successors(node, device)
     write_chakra(tmp_path / f"{name}.0.et", metadata, kept)
     verdicts = {verdict.test: verdict for verdict in run_case(case_of(name), read_output(tmp_path / f"{name}.0.et"))}
-    assert verdicts[failed].ok is False
+    assert verdicts["successors"].ok is False
 
 
 def test_wrong_times_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,17 +75,6 @@ def test_wrong_times_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     (tmp_path / "train_cpu.json").write_text(json.dumps(document))
     assert main([str(tmp_path / "train_cpu.json")]) == 1
     assert f"first failure: node {timed[5]['id']}" in capsys.readouterr().out.replace("\n", " ")
-
-
-def test_it_gives_the_pairs_and_takes_what_is_linked(tmp_path: Path) -> None:
-    assert main(["--pairs", str(tmp_path / "pairs")]) == 0
-    index = json.loads((tmp_path / "pairs" / "conformance.json").read_bytes())
-    assert [case["name"] for case in index["cases"]] == [case.name for case in cases()]
-    et, kineto = ((tmp_path / "pairs" / f"train_cpu.{kind}.json.gz") for kind in ("et", "kineto"))
-    link(et, kineto).write(output := tmp_path / "train_cpu.json")
-    assert main([str(output), "--json", str(tmp_path / "verdicts.json")]) == 0
-    verdicts = json.loads((tmp_path / "verdicts.json").read_bytes())
-    assert list(verdicts) == [str(output)] and all(one["ok"] for one in verdicts[str(output)])
 
 
 @pytest.mark.parametrize("words", [[], ["other.json"], ["x.json", "--case", "train"], ["train_cpu.json"]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from etplus.trace.unattached import with_unattached
 from hypothesis import given
 from hypothesis import strategies as st
 from repeated_steps import PROCESS, THREAD, Step, Work, layer, recorded, training
-from support import ROOT, examples, shared_case, shared_trace
+from support import examples, shared_case
 
 
 def pairs(trace: Trace, truth: Sequence[Work]) -> Iterator[tuple[Work, Work | None]]:
@@ -187,16 +186,3 @@ def test_no_conversion_uses_it(tmp_path: Path) -> None:
         convert(of, file)
     one, other = map(np.load, files)
     assert all(np.array_equal(one[key], other[key]) for key in one.files) and one.files == other.files
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpu-pairs/resnet103.kineto.json.gz", "gpu-kineto/h100_bert.json.gz"])
-def test_hidden_launches_of_real_traces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first repeats itself in its first 30% of time."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    score, data = importlib.import_module("orphans").score, shared_trace(name).read_bytes()
-    found = score(data)
-    assert score(data, rocm=True) == found
-    assert found.events and found.right >= 0.98 * found.paired and found.right_module >= 0.98 * found.in_module
-    assert not found.certain and found.replay_change == 0
-    assert "resnet" not in name or found.paired_time >= 0.85 * found.time

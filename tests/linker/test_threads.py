@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from etplus.trace.trace import Trace
 from generate import Op, Pair, Recipe, Worker, links_of, record
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Document, et_document, kineto_document, read_json, shared_pair
+from support import Document, et_document, kineto_document
 
 CNN = tuple(Op(f"aten::{name}") for name in ("conv2d", "relu", "pool", "conv2d", "relu", "linear"))
 MLP = tuple(Op(f"aten::{name}") for name in ("linear", "relu", "linear", "softmax"))
@@ -110,20 +109,3 @@ def test_calls_that_the_two_observers_put_on_different_threads() -> None:
     assert {node: event for node, (event, _) in links.items()} == {10 + k: k for k in range(len(names))}
     assert {node for node, (_, certain) in links.items() if not certain} == {17, 23}
     assert any("on different threads" in note for note in result.report.windows["notes"])
-
-
-def test_real_threads_whatever_their_ids() -> None:
-    """Real user threads with Kineto's thread ids shuffled: the links do not change."""
-    et, kineto = shared_pair("cpu-pairs/thr_users_all")
-    document = read_json(kineto)
-    for node in document["traceEvents"]:
-        node.get("args", {}).pop("Record function id", None)
-    before = links_of(link(et, orjson.dumps(document)))
-    tids = sorted({event["tid"] for event in document["traceEvents"] if event.get("cat") == "cpu_op"})
-    others = random.Random(5).sample(tids, len(tids))
-    assert others != tids
-    for event in document["traceEvents"]:
-        event["tid"] = dict(zip(tids, others, strict=True)).get(event["tid"], event["tid"])
-    after = links_of(link(et, orjson.dumps(document)))
-    assert {n: event for n, (event, _) in before.items()} == {n: event for n, (event, _) in after.items()}
-    assert len(before) > 600
