@@ -1,13 +1,14 @@
-"""Attention: argument orders of every spelling and FLOPs of the pairs that a mask leaves; paged key-value caches.
+"""Attention: argument orders of all supported operators, FLOPs of unmasked query-key pairs, and paged key-value caches.
 
-PyTorch defines per operator which corner a causal mask is aligned to (torch/nn/attention/bias.py,
-aten/src/ATen/native/transformers/attention.cpp): the upper left for `scaled_dot_product_attention` and the efficient,
-cuDNN and CPU flash kernels, the lower right for flash attention.
+PyTorch defines per operator to which corner a causal mask is aligned (torch/nn/attention/bias.py,
+aten/src/ATen/native/transformers/attention.cpp). `scaled_dot_product_attention` and the efficient, cuDNN and CPU flash
+kernels align the mask to the upper left, flash attention to the lower right.
 
-The work of attention over a paged cache follows from the call's shapes and the lengths of the step's requests, which
-serving engines write into the step's annotation. A request with q new tokens and k keys (new ones included) attends
-causally to q·k − q(q − 1)/2 pairs, so sums over requests suffice: Σqk − (Σq² − Σq)/2. FLOPs count QKᵀ and PV over the
-pairs; bytes are Q, the result, and the keys and values of Σk tokens in the cache's dtype.
+The work of attention over a paged cache follows from the shapes of the call and the sequence lengths of the requests.
+Serving engines write these lengths into the annotation of the step. A request with q new tokens and k keys (including
+the new keys) attends causally to q·k − q(q − 1)/2 pairs. Sums over requests are therefore enough: Σqk − (Σq² − Σq)/2.
+FLOPs count QKᵀ and PV over these pairs. Bytes count Q, the result, and the keys and values of Σk tokens in the dtype
+of the cache.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _MASK_TYPES: dict[int, Corner | None] = {0: None, 1: "upper left", 2: "lower rig
 def visible_pairs(
     queries: int, keys: int, corner: Corner = "lower right", left: int | None = None, right: int | None = None
 ) -> int:
-    """Return the number of pairs of a query and a key that a mask leaves.
+    """Return the number of query-key pairs that a mask leaves.
 
-    Query i sees the keys from i + d − left to i + d + right (None: no limit; causal: right = 0). The diagonal d is 0
-    for a mask aligned to the upper left and keys − queries for the lower right.
+    Query i sees the keys from i + d − left to i + d + right. None means no limit; a causal mask has right = 0. The
+    diagonal d is 0 for a mask aligned to the upper left and keys − queries for a mask aligned to the lower right.
 
     Example:
         >>> [visible_pairs(3, 5, corner, right=0) for corner in ("upper left", "lower right")]
@@ -58,23 +59,23 @@ def _pairs_up_to(queries: int, keys: int, diagonal: int) -> int:
 
 @dataclass(frozen=True)
 class Attention:
-    """One spelling of attention: positions of its arguments, −1 for none."""
+    """Argument positions of one attention operator; −1 if the operator lacks the argument."""
 
-    causal: int  # flag `is_causal`, or `custom_mask_type`
-    # Alignment of a causal mask; "mask type" if an argument decides; None if the backend decides.
+    causal: int  # position of the flag `is_causal` or of `custom_mask_type`
+    # Alignment of a causal mask: "mask type" if an argument decides, None if the backend decides.
     corner: Corner | Literal["mask type"] | None = "upper left"
-    query: int = 0  # key and value follow it
-    heads_last: bool = False  # tensors are (batch, sequence, head, dimension), not (…, head, sequence, dimension)
-    packed: int = -1  # offsets of sequences packed into one tensor; the longest lengths are two arguments later
+    query: int = 0  # key and value are the next two arguments
+    heads_last: bool = False  # layout (batch, sequence, head, dimension) instead of (…, head, sequence, dimension)
+    packed: int = -1  # offsets of packed sequences; the maximum lengths follow two arguments later
     backward: bool = False
-    window: int = -1  # left side of the window, followed by the right side
-    unknown: tuple[int, ...] = ()  # if given (a tensor, a number above 0), unrecorded data changes the count
+    window: int = -1  # left side of the window; the right side is the next argument
+    unknown: tuple[int, ...] = ()  # a tensor or a positive number here makes the count depend on unrecorded data
 
     def flops(self, signature: Signature) -> int | None:
-        """Return 2·heads·pairs·(d + dv), for backward 2·heads·pairs·(3d + 2dv), over the pairs that the mask leaves.
+        """Return 2·heads·pairs·(d + dv), or 2·heads·pairs·(3d + 2dv) for backward, over the unmasked pairs.
 
-        None if an unrecorded mask or packed lengths change the count. An explicit mask (`attn_mask`) leaves all pairs:
-        the kernels compute them.
+        None if the count depends on an unrecorded mask or on unrecorded packed lengths. An explicit mask (`attn_mask`)
+        leaves all pairs, because the kernels compute all of them.
         """
         shapes = self._shapes(signature, 2)
         if shapes is None:
@@ -85,7 +86,7 @@ class Attention:
         offsets = signature.shape(self.packed) if self.packed >= 0 else None
         if offsets is not None:
             pairs, heads = self._packed_pairs(signature, offsets[0] - 1, query[0], key[0]), query[-2]
-            if len(query) != 3 or len(key) != 3:  # keys in pages of unknown lengths
+            if len(query) != 3 or len(key) != 3:  # keys in pages, with unknown lengths
                 return None
         else:
             sequence = -3 if self.heads_last else -2
@@ -107,16 +108,16 @@ class Attention:
         return None if any(len(shape) < dimensions for shape in shapes) else shapes
 
     def _pairs(self, signature: Signature, queries: int, keys: int) -> int | None:
-        """Return the pairs of one sequence; None if the possible masks differ."""
+        """Return the number of pairs of one sequence; None if the possible masks leave different numbers of pairs."""
         masks = self._masks(signature)
         counts = {visible_pairs(queries, keys, *mask) for mask in masks}
         return counts.pop() if len(counts) == 1 else None
 
     def _packed_pairs(self, signature: Signature, batch: int, queries: int, keys: int) -> int | None:
-        """Return the pairs of all packed sequences.
+        """Return the total number of pairs of all packed sequences; None if unknown.
 
-        Only sum and maximum of their lengths are recorded. They suffice if all sequences are equally long, and without
-        a mask if the queries or the keys are.
+        Only the sum and the maximum of the lengths are recorded. They are enough if all sequences have the same length,
+        or, without a mask, if all queries or all keys have the same length.
         """
         longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]
         if batch == 1:
@@ -135,9 +136,9 @@ class Attention:
         return longest[0] * keys if same_queries else queries * longest[1]
 
     def _masks(self, signature: Signature) -> list[tuple[Corner, int | None, int | None]]:
-        """Return all masks (corner, left, right) that the call may have had; empty if unknown."""
+        """Return all masks (corner, left, right) that the call may have used; empty if unknown."""
         value = signature.inputs[self.causal].value if self.causal < len(signature.inputs) else None
-        if self.window >= 0 and type(value) is not bool:  # without recorded values the window is also unknown
+        if self.window >= 0 and type(value) is not bool:  # if values are not recorded, the window is unknown
             return []
         left = right = None
         if self.window >= 0 and self.window + 1 < len(signature.inputs):
@@ -192,7 +193,7 @@ ATTENTION = {name: how for names, how in _SPELLINGS.items() for name in names.sp
 
 # Paged key-value caches
 
-# Operators of vLLM, SGLang, FlashInfer, AITER and flash-attn.
+# Operators from vLLM, SGLang, FlashInfer, AITER and flash-attn.
 _PAGED = re.compile(
     r"(?:.*::)?(?:\w*_)?(?:"
     r"unified_attention|unified_attention_with_output|paged_attention\w*|pa_fwd\w*|pa_decode\w*|mha_batch_prefill\w*"
@@ -202,43 +203,43 @@ _PAGED = re.compile(
     r"|decode_attention\w*)"
     r"|(?:_vllm_fa\d_C|_flashmla_C|sgl_kernel|flash_attn_\d)::(?:fwd|varlen_fwd|fwd_kvcache\w*)"
 )
-_PROFILED = re.compile(r"_\d+$")  # SGLang's profiler appends a number to the name
+_PROFILED = re.compile(r"_\d+$")  # the SGLang profiler appends a number to the name
 _NOT_PAGED = re.compile(r"backward|metadata|plan|mla_attention|cache_update")
 _PREFILL, _DECODE = re.compile(r"prefill|context|extend"), re.compile(r"decode|paged_attention_(?:v1|v2|ragged|rocm)")
 
 
 def is_paged_attention(name: str) -> bool:
-    """Return whether an operator attends to a paged cache; its arguments do not show the number of keys."""
+    """Return whether an operator attends to a paged cache. Its arguments do not show the number of keys."""
     plain = _PROFILED.sub("", name) if len(name) <= LONGEST_NAME else ""
     return _PAGED.fullmatch(plain) is not None and _NOT_PAGED.search(plain) is None
 
 
 class Heads(NamedTuple):
-    """Shapes and dtypes of a call."""
+    """Dimensions and dtypes of one attention call."""
 
-    rows: int  # tokens in the tensor of queries, with padding of a captured batch
+    rows: int  # rows of the query tensor, including the padding of a captured batch
     heads: int
     kv_heads: int
-    dim: int  # of a head of queries and keys
+    dim: int  # head dimension of queries and keys
     dim_v: int
-    query: str  # dtypes
-    result: str
-    cache: str
+    query: str  # dtype of the queries
+    result: str  # dtype of the result
+    cache: str  # dtype of the key-value cache
     latent: bool = False  # keys and values are one tensor (multi-head latent attention)
 
 
 class AttentionWork(NamedTuple):
-    """FLOPs and bytes of a call; None if unknown."""
+    """FLOPs and bytes of one attention call; None if unknown."""
 
     flops: int | None
     bytes: int | None
 
 
 def heads_of(name: str, signature: Signature) -> Heads | None:
-    """Return heads and dtypes from the shapes of a call, None if unclear.
+    """Return the head counts and dtypes that the shapes of a call show; None if the shapes are ambiguous.
 
-    Queries (tokens, heads, dimension) come first, or after the result. Keys and values follow: new ones (tokens, heads,
-    dimension) or a cache (pages, page, heads, dimension).
+    The queries (tokens, heads, dimension) are the first tensor, or the second tensor after the result. The keys and
+    values come next: new ones (tokens, heads, dimension) or a cache (pages, page, heads, dimension).
     """
     tensors = [one for argument in signature.inputs if len(argument.tensors) == 1 for one in argument.tensors]
     # (tokens, heads, dimension), or (requests, tokens per request, heads, dimension)
@@ -271,22 +272,22 @@ def _floats(one: Tensor) -> bool:
 
 
 def _kv_heads(cache: Tensor, heads: int, dim: int, name: str) -> int | None:
-    """Return the heads of keys in a cache; None if no dimension fits."""
+    """Return the number of key heads in a cache; None if no dimension fits."""
     shape = cache.shape
     if len(shape) == 5 and shape[-1] * shape[2] == dim:
         kv_heads = shape[1]  # (pages, heads, dimension / x, page, x)
     elif shape[-1] != dim:
         return None
-    else:  # TensorRT-LLM has the heads before the tokens of a page
+    else:  # TensorRT-LLM stores the heads before the tokens of a page
         kv_heads = shape[-3 if "trtllm" in name and len(shape) > 3 else -2]
     return kv_heads if kv_heads and heads % kv_heads == 0 else None
 
 
 def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums) -> RequestSums | None:
-    """Return the sums of the requests that one call of a step attends for; None if unknown.
+    """Return the sums over the requests that one call of a step processes; None if unknown.
 
-    Engines issue one call for both phases or one per phase. The number of tokens decides (captured calls may have
-    more), then the operator's name.
+    Engines issue either one call for both phases or one call per phase. The number of tokens decides (captured calls
+    may contain more tokens), then the name of the operator.
     """
     both = added([prefill, decode])
     if not prefill.requests or not decode.requests:
@@ -304,17 +305,17 @@ def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums)
 
 
 def added(parts: Sequence[RequestSums]) -> RequestSums:
-    """Return the sums of several groups of requests together; None if a group's sum is unknown."""
+    """Return the sum over several groups of requests; None if any group is unknown."""
     columns = zip(*parts, strict=True)
     return RequestSums(*(None if None in column else sum(value or 0 for value in column) for column in columns))
 
 
 def lengths_in_arguments(signature: Signature, rows: int) -> RequestSums | None:
-    """Return the sums if the longest lengths among the arguments determine them: all requests are equally long, without
-    earlier keys.
+    """Return the sums if the maximum lengths among the arguments determine them; else None.
 
-    Offsets are the first one-dimensional integer tensor, with one entry more than there are requests. The longest
-    numbers of queries and keys are the first numbers above 1.
+    The lengths determine the sums if all requests have the same length and no earlier keys. The offsets are the first
+    one-dimensional integer tensor, with one more entry than there are requests. The maximum numbers of queries
+    and keys are the first numbers above 1.
     """
     offsets = next((one for one in signature.tensors if len(one.shape) == 1 and one.dtype.startswith("int")), None)
     numbers = [argument.value for argument in signature.inputs if type(argument.value) is int and argument.value > 1]
@@ -325,20 +326,20 @@ def lengths_in_arguments(signature: Signature, rows: int) -> RequestSums | None:
 
 
 class _Seen(NamedTuple):
-    """Pairs that a mask leaves, and keys that any query sees; None if sums of lengths do not determine them."""
+    """Number of unmasked pairs and of keys that any query sees; None if sums of lengths are not enough."""
 
     pairs: int | None
     keys: int | None
 
 
 def seen(requests: RequestSums, left: int | None) -> _Seen:
-    """Return what queries see: themselves and `left` earlier keys, None for all.
+    """Return what queries see if each query sees itself and `left` earlier keys (None: all earlier keys).
 
-    A window is counted for one request, or if no request can have more than `left` + 1 keys.
+    A window is supported for a single request, or if no request can have more than `left` + 1 keys.
     """
     if requests.requests is None or requests.q is None or requests.k is None:
         return _Seen(None, None)
-    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # every other request has a key
+    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # other requests have a key each
         return _Seen(requests.pairs, requests.k)
     if requests.requests != 1:
         return _Seen(None, None)
@@ -349,10 +350,10 @@ def seen(requests: RequestSums, left: int | None) -> _Seen:
 def attention_work(
     name: str, signature: Signature, prefill: RequestSums, decode: RequestSums, cache: str | None = None
 ) -> AttentionWork:
-    """Return FLOPs, 2·heads·pairs·(d + dv), and bytes of a call in a step with these requests.
+    """Return the FLOPs, 2·heads·pairs·(d + dv), and the bytes of a call in a step with these requests.
 
-    A sliding window among the arguments (`window_size_left`) reduces the pairs; an unrecorded window is unknown, and
-    all keys count. `cache` is the dtype of the cache if the arguments have only the new keys.
+    A sliding window among the arguments (`window_size_left`) reduces the pairs. If the window is not recorded, all
+    keys count. `cache` is the dtype of the cache, for calls whose arguments contain only the new keys.
     """
     heads = heads_of(name, signature)
     if heads is None:
@@ -375,9 +376,9 @@ def _bytes(heads: Heads, queries: int | None, keys: int | None, cache: str | Non
 
 
 def window_of(signature: Signature) -> int | None:
-    """Return how many earlier keys a query sees, None for all or if not recorded.
+    """Return the number of earlier keys that a query sees; None if it sees all or the number is not recorded.
 
-    The window's sides are two numbers after the flag `causal`, −1 for all (flash-attn, AITER).
+    In flash-attn and AITER, the two sides of the window follow the flag `causal`; −1 means no limit.
     """
     values = [argument.value for argument in signature.inputs]
     for index, value in enumerate(values[:-2]):

@@ -1,4 +1,4 @@
-"""Bandwidth of copies, memsets and collectives: by kind and size, and for copies over time."""
+"""Bandwidth of copies, memsets and collectives by kind and size; for copies also over time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BandwidthRow(Row):
     """Copies or memsets of one kind on a device."""
 
     device: int = column("number", "Device number.")
-    kind: str = column("text", "HtoD, DtoH, DtoD, PtoP, Memset and so on; Memcpy if the direction is unknown.")
+    kind: str = column("text", "Kind of copy, such as HtoD, DtoD or Memset; Memcpy if the direction is unknown.")
     count: int = column("count", "Number of copies with a recorded size.")
     bytes: int = column("bytes", "Sum of the recorded sizes.", "bytes")
     total_ns: int = column("ns", "Sum of the durations of copies with a recorded size.")
@@ -42,14 +42,15 @@ class BandwidthRow(Row):
 
     @derived("bytes/s", "bytes/s")
     def bytes_per_second(self) -> float | None:
-        """Sum of the recorded sizes, divided by total_ns."""
+        """Sum of the recorded sizes divided by total_ns."""
         return per_second(self.bytes, self.total_ns)
 
 
 @dataclass(frozen=True)
 class BandwidthSeries(Suggests):
-    """Bandwidth of one kind of copies, a step function: bytes/s from each time (ns, ascending) until the next, summed
-    over simultaneous copies."""
+    """Bandwidth of one kind of copies as a step function, in bytes/s, summed over simultaneous copies.
+
+    Each value holds from its time (ns, ascending) until the next time."""
 
     device: int
     kind: str
@@ -63,7 +64,7 @@ class BandwidthSeries(Suggests):
 
 
 def copy_bandwidth(trace: Trace) -> Table[BandwidthRow]:
-    """Return one row per device and kind, most bytes first."""
+    """Return one row per device and kind of copy, most bytes first."""
     gpu, rows = trace.gpu, []
     for (device, kind), events in _kinds(trace).items():
         known = events[gpu.bytes[events] >= 0]
@@ -74,7 +75,7 @@ def copy_bandwidth(trace: Trace) -> Table[BandwidthRow]:
 
 
 def bandwidth_series(trace: Trace) -> list[BandwidthSeries]:
-    """Return bandwidth over time by device and kind; a copy with duration 0 counts as 1 ns."""
+    """Return the bandwidth over time per device and kind of copy. A copy with duration 0 is assumed to take 1 ns."""
     gpu, series = trace.gpu, []
     for (device, kind), events in sorted(_kinds(trace).items()):
         events = events[gpu.bytes[events] >= 0]
@@ -106,7 +107,7 @@ _NO_COMM = Comm()
 
 
 class CommunicationRow(WithMean, Row):
-    """Communication kernels that differ only in time; a rank that arrives early waits inside its kernel."""
+    """Communication kernels that differ only in time. A rank that arrives early waits inside its kernel."""
 
     collective: str = column("name", "Collective, empty if neither the trace nor the kernel name shows it.")
     dtype: str = column("name", "Dtype, empty if not recorded.")
@@ -158,7 +159,7 @@ def _group_size(comm: Comm) -> int | None:
 
 
 def _message(comm: Comm) -> int | None:
-    """Return the bytes of the larger of input and output; `Comm.bytes` is the input's (the output's if it is empty)."""
+    """Return the larger of input and output in bytes. `Comm.bytes` is the input size, or the output size if it is 0."""
     if comm.bytes is None:
         return None
     given = comm.in_nelems or comm.out_nelems

@@ -22,7 +22,7 @@ _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
 _MODULES = "Modules and annotations around the operator, outermost first (backward: of the forward operator)."
 _GPU_SPAN = "Time from the start of the device's first GPU event to the end of its last one."
-_SPANS = "busy: share of the trace's span; of GPU: share of the GPU's span"
+_SPANS = "busy: share of the duration of the trace; of GPU: share of the GPU span"
 
 
 class BreakdownRow(WithMean, Row):
@@ -33,24 +33,24 @@ class BreakdownRow(WithMean, Row):
     modules: tuple[str, ...] = inferred("name", _MODULES, joined=" / ")
     op: str = column("name", "Topmost operator that launched the events, empty if unknown.", "operator")
     shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded.")
-    kernel: str = column("name", "Name that the GPU events share.")
-    category: str = column("name", "Kineto's category: kernel, gpu_memcpy or gpu_memset.")
+    kernel: str = column("name", "Name of the GPU events.")
+    category: str = column("name", "Kineto category: kernel, gpu_memcpy or gpu_memset.")
     count: int = column("count", "Number of GPU events.")
     total_ns: int = column("ns", "Sum of the durations of the GPU events.")
     share: float = column("share", "Share of the summed durations of all GPU events.")
     reason: str = column("text", "Reason the launching operator is unknown, empty if it is known.", default="")
-    repeated: bool = inferred("yes/no", "Launched before the trace; operator taken from a later run.", default=False)
+    repeated: bool = inferred("yes/no", "True if launched before the trace; the operator is inferred.", default=False)
 
     @property
     def label(self) -> str:
-        """The operator, or the reason in brackets why it is unknown."""
+        """The operator, or in brackets the reason why the operator is unknown."""
         if self.op and self.repeated:
             return f"{self.op} (by repetition)"
         return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
 
 
 class _Busy:
-    """Mix-in that compares busy time with the trace's span (which CPU work can extend) and the device's own span."""
+    """Mix-in: busy shares of the trace duration (which CPU work can extend) and of the GPU span of the device."""
 
     busy_ns: int | None
     window_ns: int | None
@@ -58,17 +58,17 @@ class _Busy:
 
     @derived("share", "busy")
     def busy_share(self) -> float | None:
-        """Busy share of the duration of the trace, null if the duration is 0."""
+        """Busy share of the duration of the trace; null if the duration is 0."""
         return self.busy_ns / self.window_ns if self.window_ns and self.busy_ns is not None else None
 
     @derived("share", "of GPU")
     def busy_share_of_gpu_span(self) -> float | None:
-        """Busy share of gpu_span_ns, null if gpu_span_ns is 0."""
+        """Busy share of gpu_span_ns; null if gpu_span_ns is 0."""
         return self.busy_ns / self.gpu_span_ns if self.gpu_span_ns and self.busy_ns is not None else None
 
 
 class StreamUse(_Busy, Row):
-    """One stream during the trace's span. Without recorded start times only total_ns is known."""
+    """Use of one stream during the trace. Without recorded start times, only total_ns is known."""
 
     device: int = column("number", "Device number.")
     stream: int = column("number", "Stream number.")
@@ -87,7 +87,7 @@ class StreamUse(_Busy, Row):
 
 
 class DeviceUse(_Busy, Row):
-    """One device during the trace's span."""
+    """Use of one device during the trace."""
 
     device: int = column("number", "Device number.")
     window_ns: int = column("ns", "Duration of the trace.")
@@ -95,7 +95,7 @@ class DeviceUse(_Busy, Row):
     busy_ns: int = column("ns", "Time with at least one GPU event on any stream.")
     idle_ns: int = column("ns", "Time without a GPU event.")
     overlapped_ns: int = column("ns", "Time with GPU events on two or more streams.", "overlap")
-    compute_ns: int = column("ns", "Time with a compute kernel (no communication kernels or MTIA waits).")
+    compute_ns: int = column("ns", "Time with a compute kernel, excluding communication kernels and MTIA waits.")
     copy_ns: int = column("ns", "Time with a copy or memset.")
     communication_ns: int = column("ns", "Time with a communication kernel.", "comm")
     exposed_communication_ns: int = column("ns", "Communication time without a compute kernel.", "exposed")
@@ -113,9 +113,9 @@ class HostUse:
     """Time on the host: span_ns = host_ns + loading_ns.
 
     Attributes:
-        loading_ns: from each annotation of the data loader to the next annotation named forward; only the loader's
-            own time if there is none.
-        runtime_ns: in runtime and driver calls of all threads.
+        loading_ns: time from each data loader annotation to the next annotation named "forward"; if there is none, only
+            the duration of the data loader annotations.
+        runtime_ns: time in runtime and driver calls, over all threads.
     """
 
     span_ns: int
@@ -128,9 +128,9 @@ class Iteration(Row):
     """One iteration of the program."""
 
     name: str = column("name", "Name of the annotation.", "iteration")
-    start: int = column("ns", "Start on the trace's clock.")
-    end: int = column("ns", "End on the trace's clock.")
-    gpu_ns: int = column("ns", "Time with at least one busy device.", "GPU busy")
+    start: int = column("ns", "Start time on the clock of the trace.")
+    end: int = column("ns", "End time on the clock of the trace.")
+    gpu_ns: int = column("ns", "Time during which at least one device is busy.", "GPU busy")
 
     title = "iterations"
     shown = (
@@ -145,9 +145,9 @@ class Iteration(Row):
 
 
 def breakdown(trace: Trace) -> Table[BreakdownRow]:
-    """Return device time by device, stream, modules, operator with shapes, and kernel; longest first.
+    """Return GPU time per device, stream, modules, operator with shapes, and kernel, longest first.
 
-    Kernels of replayed graphs are attributed to the operators of the capture (`Trace.attribution`).
+    Kernels of replayed CUDA graphs are attributed to the operators of the capture (`Trace.attribution`).
     """
     gpu, owner = trace.gpu, trace.attribution
     calls, tree = owner.calls, owner.hierarchy
@@ -176,13 +176,13 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
         why = UNATTACHED_REASONS[reason] if reason else ""
         event = trace.names[kernel], trace.categories[category]
         rows.append(BreakdownRow(device, stream, *operator, *event, n, ns, ns / whole, why, bool(repeated)))
-    # Equal times in an order that does not depend on the file.
+    # Break ties independently of the order in the file.
     rows.sort(key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel))
     return Table(BreakdownRow, rows)
 
 
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Return the forward modules (index into `Origin.modules`) of GPU events outside any module, else −1."""
+    """Return the forward module (index into `Origin.modules`) for each GPU event outside modules; −1 for others."""
     origin, tree = trace.origin, trace.attribution.hierarchy
     behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
@@ -192,7 +192,7 @@ def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:
-    """Return use of every stream with GPU events; busy and idle time only if start times are recorded."""
+    """Return one row per stream with GPU events. Busy and idle times require recorded start times."""
     window, gpu, spans = trace.span, trace.gpu, _gpu_spans(trace)
     rows = Table(StreamUse)
     for device, stream, events in gpu.by_stream():
@@ -207,7 +207,7 @@ def stream_use(trace: Trace) -> Table[StreamUse]:
 
 
 def device_use(trace: Trace) -> Table[DeviceUse]:
-    """Return busy, idle, overlapped and communication time of every device; empty without start times."""
+    """Return the busy, idle, overlapped and communication time per device; empty without start times."""
     if not trace.times_recorded:
         return Table(DeviceUse)
     window, gpu, kernels = trace.span, trace.gpu, trace.is_kernel
@@ -230,7 +230,7 @@ def _gpu_spans(trace: Trace) -> dict[int, int]:
 
 
 def host_use(trace: Trace) -> HostUse:
-    """Return the span of the trace and the data loader's part of it."""
+    """Return the duration of the trace and the time of the data loader."""
     calls, loaded = trace.calls, []
     rows = np.flatnonzero(calls.kind == ANNOTATION)
     rows = rows[np.argsort(calls.ts[rows], kind="stable")]
@@ -249,10 +249,10 @@ def host_use(trace: Trace) -> HostUse:
 
 
 def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
-    """Return iterations in order, as `Trace.steps` finds them; empty without start times.
+    """Return the iterations in order, as `Trace.steps` finds them; empty without start times.
 
     Args:
-        annotation: part of the names of the annotations that mark iterations, instead of `Trace.steps`.
+        annotation: part of the names of the annotations that mark iterations; replaces `Trace.steps`.
     """
     if not trace.times_recorded:
         return Table(Iteration)
@@ -271,15 +271,15 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
-    """Return for each GPU event the ordinal of the iteration that launched it, −1 for none.
+    """Return for each GPU event the index of the iteration that launched it; −1 for none.
 
-    Events with an unknown launch count by their start.
+    If the launch of an event is unknown, the start of the event decides.
     """
     return iteration_at(iterations, trace.launched_ns)
 
 
 def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
-    """Return for each time the ordinal of its iteration, −1 for none; iterations in order of start."""
+    """Return for each time the index of its iteration, −1 for none. The iterations are sorted by start."""
     start, end = (
         np.array([getattr(iteration, name) for iteration in iterations], np.int64) for name in ("start", "end")
     )
@@ -287,7 +287,7 @@ def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
 
 
 def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
-    """Return distinct labels of shapes and the label code of each signature; the last code is for signature −1."""
+    """Return the distinct shape labels and the label code per signature. The last code is for signature −1."""
     labels = StringTable([""])
     label_of = labels.codes([*(signature.label for signature in trace.signatures), ""]).astype(np.int64)
     return labels.values, label_of

@@ -1,4 +1,4 @@
-"""Convolutions: argument orders of every spelling, output shapes, FLOPs of outputs and gradients."""
+"""Convolutions: argument orders of all supported operators, output shapes, and FLOPs of outputs and gradients."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Convolution:
-    """A spelling of the forward convolution: its argument names in the order of the schema, as far as needed here;
+    """Argument names of one forward convolution operator, in schema order, up to the last argument needed here.
+
     `transposed` is None if an argument decides."""
 
     arguments: tuple[str, ...]
     transposed: bool | None = False
 
     def shapes(self, signature: Signature) -> tuple[Shape, Shape, Shape, bool]:
-        """Return the shapes of input, output and weight, and whether it is transposed.
+        """Return the shapes of input, output and weight, and whether the convolution is transposed.
 
         Raises:
             ValueError, IndexError, TypeError: the arguments do not fit a convolution.
@@ -39,8 +40,10 @@ class Convolution:
         return inputs, _output(inputs, weight, values, transposed), weight, transposed
 
     def flops(self, signature: Signature) -> int:
-        """Return 2 · batch · positions · weights: every position of the output (of the input, if transposed) meets all
-        weights once. The weight's shape includes the groups."""
+        """Return 2 · batch · positions · weights.
+
+        Each output position (or input position, if transposed) is multiplied with all weights once. The shape of the
+        weight already accounts for groups."""
         inputs, outputs, weight, transposed = self.shapes(signature)
         return 2 * inputs[0] * prod((inputs if transposed else outputs)[2:]) * prod(weight)
 
@@ -50,15 +53,16 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Gradient:
-    """A spelling of the backward convolution; "gradient" is the output's. `parts` is the number of gradients without a
-    mask among the arguments."""
+    """Argument names of one backward convolution operator. "gradient" is the gradient of the output.
+
+    `parts` is the number of computed gradients if the arguments contain no mask."""
 
     arguments: tuple[str, ...]
     parts: int = 2
     transposed: bool | None = False
 
     def flops(self, signature: Signature) -> int | None:
-        """Return the FLOPs; each gradient takes as many as the output, from the same pairs of numbers."""
+        """Return the FLOPs. Each gradient needs the same number of FLOPs as the output."""
         given, values = _arguments(self.arguments, signature)
         gradient = signature.shape(given["gradient"])
         weight = _shape(signature, given, values, "weight")
@@ -85,7 +89,7 @@ def _arguments(names: tuple[str, ...], signature: Signature) -> tuple[dict[str, 
 
 
 def _shape(signature: Signature, given: dict[str, int], values: dict[str, Any], name: str) -> Shape | None:
-    """Return the shape of a tensor argument, or of one that is given by its sizes ("input_size")."""
+    """Return the shape of a tensor argument, or the shape given by a size argument ("input_size")."""
     if name in given:
         return signature.shape(given[name])
     sizes = values.get(f"{name}_size")
@@ -93,9 +97,10 @@ def _shape(signature: Signature, given: dict[str, int], values: dict[str, Any], 
 
 
 def _output(inputs: Shape, weight: Shape, values: dict[str, Any], transposed: bool) -> Shape:
-    """Return ⌊(x + 2p − d(k−1) − 1)/s⌋ + 1 per dimension; if transposed, (x−1)s − 2p + d(k−1) + p_out + 1.
+    """Return the output shape.
 
-    Missing numbers have the defaults of a plain convolution; "same" padding keeps the size.
+    Each dimension is ⌊(x + 2p − d(k−1) − 1)/s⌋ + 1; if transposed, (x−1)s − 2p + d(k−1) + p_out + 1. Missing
+    arguments have the defaults of a plain convolution. With "same" padding, the size does not change.
     """
     count = len(weight) - 2
     stride, dilation = (_each(values.get(name), 1, count) for name in ("stride", "dilation"))
@@ -121,7 +126,7 @@ def _each(value: Any, missing: int, count: int) -> list[int]:
     return value * count if len(value) == 1 else value
 
 
-# Operators: argument names in the order of the schema.
+# Operators and their argument names in schema order.
 _FORWARD = """
 convolution _convolution: input weight bias stride padding dilation transposed output_padding groups
 convolution_overrideable: input weight bias stride padding dilation transposed output_padding groups

@@ -28,12 +28,12 @@ class Counter(NamedTuple):
     values: npt.NDArray[Any]
 
     def title(self, number: int) -> str:
-        """Name with a device number; a file of several ranks renumbers devices."""
+        """Return the name with a device number. A file with several ranks renumbers devices."""
         return f"CPU {self.name}" if self.device < 0 else f"GPU {number} {self.name}"
 
 
 def counters(trace: Trace, memory: Sequence[DeviceMemory] | None = None) -> Iterator[Counter]:
-    """Yield launch queues of streams, bandwidths of copies, and memory by device; `memory` saves computing it again."""
+    """Yield launch queues, copy bandwidths and memory per device. Pass `memory` if it is already computed."""
     for queue in queue_lengths(trace):
         name = f"queue length of stream {queue.stream}"
         yield Counter("queue", queue.device, name, "launches", queue.ts, queue.length)
@@ -45,7 +45,7 @@ def counters(trace: Trace, memory: Sequence[DeviceMemory] | None = None) -> Iter
 
 
 def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
-    """Yield allocated and reserved bytes from the trace's start; earlier allocations count there."""
+    """Yield allocated and reserved bytes from the start of the trace, including earlier allocations."""
     first = max(int(np.searchsorted(memory.ts, start, side="right")) - 1, 0)
     ts = np.maximum(memory.ts[first:], start)
     for name, values in (("allocated", memory.allocated[first:]), ("reserved", memory.reserved[first:])):
@@ -54,9 +54,9 @@ def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
 
 
 def drawn(counters: Iterable[Counter], start: int, spans: int) -> list[dict[str, Any]]:
-    """Return counters for a chart, thinned to the greatest and the last value in each of `spans` spans.
+    """Return counters for a chart, thinned to the greatest and the last value per span, for `spans` spans.
 
-    `ts` are ns after `start`; `values` are bytes, bytes/s or launches.
+    `ts` is in ns after `start`. Values are in bytes, bytes/s or launches.
     """
     rows = []
     for counter in counters:

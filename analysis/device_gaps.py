@@ -1,4 +1,4 @@
-"""Gaps of devices: when each device is idle, what ends the gap, and what the host does in it."""
+"""Idle gaps of devices: when each gap occurs, the event that ends it, and the host call during it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ MOST_GAPS = 50
 
 
 class Gap(Row):
-    """Time without GPU work on any stream of a device: between two events, or at either end of the trace."""
+    """Time without GPU work on any stream of a device, between two events or at the start or end of the trace."""
 
     device: int = column("number", "Device number.")
     start: int = column("ns", "Start of the gap, measured from the start of the trace.")
     idle_ns: int = column("ns", "Duration of the gap.")
-    before: str = column("name", "Last GPU event before the gap, empty if the gap comes first.")
-    after: str = column("name", "First GPU event after the gap, empty if the gap comes last.")
+    before: str = column("name", "Last GPU event before the gap; empty for a gap at the start.")
+    after: str = column("name", "First GPU event after the gap; empty for a gap at the end.")
     launched_by: str = column("name", "Operator that launched the next GPU event, empty if unknown.", "launched by")
-    launch_ns: int | None = column("ns", "Time from the start of the gap to the launch; negative if launched earlier.")
+    launch_ns: int | None = column("ns", "Time from gap start to launch; negative if the launch is earlier.")
     source: str = inferred("name", "Source line of the first event after the gap, empty if unknown.", default="")
     module: str = inferred("name", "Module of the first event after the gap, empty if unknown.", default="")
     phase: str = inferred("text", "Phase of the first event after the gap, empty if unknown.", default="")
-    host: str = inferred("name", "Longest call in the gap on the thread that launched the next event.", default="")
-    host_ns: int = inferred("ns", "Part of the gap that the longest call takes.", default=0)
+    host: str = inferred("name", "Longest call during the gap on the thread that launched the next event.", default="")
+    host_ns: int = inferred("ns", "Time in the gap that the longest call takes.", default=0)
 
 
 def longest_gaps(trace: Trace) -> list[Gap]:
-    """Return the `MOST_GAPS` longest gaps of all devices, longest first; empty without start times."""
+    """Return the `MOST_GAPS` longest gaps over all devices, longest first; empty without start times."""
     if not trace.times_recorded:
         return []
     gaps = [gap for _, events in grouped(trace.gpu.device) for gap in _of_device(trace, events)]
@@ -48,7 +48,7 @@ def longest_gaps(trace: Trace) -> list[Gap]:
 
 @dataclass(frozen=True)
 class HostFilling:
-    """Operators and runtime calls in order of start, as int64 columns; `reach` is the latest end so far."""
+    """Operators and runtime calls sorted by start, as int64 columns. `reach` is the running maximum of `end`."""
 
     trace: Trace
     name: IntColumn
@@ -71,10 +71,10 @@ class HostFilling:
         return cls(trace, name[order], thread[order], ts[order], end[order], np.maximum.accumulate(end[order]))
 
     def longest(self, begin: int, end: int, thread: int | None) -> tuple[str, int]:
-        """Return name and ns of the longest self time in a span, `BETWEEN` for time outside calls.
+        """Return the name and ns of the longest self time in a span. Time outside calls has the name `BETWEEN`.
 
         Args:
-            thread: None for the thread with the most calls in the span, by time.
+            thread: thread to search; None selects the thread that spends the most time in calls during the span.
         """
         low, high = np.searchsorted(self.reach, begin, side="right"), np.searchsorted(self.ts, end)
         rows = low + np.flatnonzero(self.end[low:high] > begin)
@@ -95,8 +95,9 @@ class HostFilling:
 
 
 def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn, whole: int) -> tuple[IntColumn, int]:
-    """Return the self time of nested intervals (in order of start and length) from start to stop, and the rest of the
-    whole."""
+    """Return the self times of nested intervals between start and stop, and the part of `whole` outside them.
+
+    The intervals are sorted by start, longest first."""
     caller = nesting(np.zeros(len(ts), np.int64), ts, end)
     inside = np.where(caller >= 0, np.minimum(stop, stop[caller]) - start, stop - start)
     has = caller >= 0
@@ -106,7 +107,7 @@ def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn
 
 @dataclass(frozen=True)
 class _Idle:
-    """A gap: start and length in ns, and the events that begin and end it, −1 for none."""
+    """One gap: start and length in ns, and the events before and after it (−1 for none)."""
 
     before: int
     after: int

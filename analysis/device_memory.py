@@ -1,7 +1,7 @@
-"""Device and host memory over time: allocated bytes, the peak, its holders and categories, what outlives its iteration.
+"""Device and host memory over time: allocated bytes, the peak by operator and category, and blocks that outlive a step.
 
-Sources are the allocators' own events if recorded (`profile_memory=True`), else the storages of the ET's tensors.
-docs/reference/analysis.md defines the terms.
+The data comes from allocator events if they are recorded (`profile_memory=True`), else from the tensor storages in the
+ET. docs/reference/analysis.md defines the terms.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ CATEGORIES = (UNKNOWN, "parameter", "gradient", "optimizer state", "activation",
 _UNKNOWN, _PARAMETER, _GRADIENT, _STATE, _ACTIVATION, _TEMPORARY = range(len(CATEGORIES))
 _Flags = npt.NDArray[np.bool_]
 
-_OPTIMIZER = re.compile(r"Optimizer\.\w+#.*")  # annotations of torch.optim around `step` and `zero_grad`
+_OPTIMIZER = re.compile(r"Optimizer\.\w+#.*")  # torch.optim annotates `step` and `zero_grad`
 _ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#.*")
-_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # recorded around each node of the backward pass
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # encloses each node of the backward pass
 
 EVENTS, TENSORS = "allocator events", "tensors of the ET"  # values of `DeviceMemory.source`
 _BEFORE = "(allocated before the trace)"
 _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"
-_MAX_DIGITS = 8  # more digits are not a device number
+_MAX_DIGITS = 8  # a longer number is not a device number
 _Curve = tuple[IntColumn, IntColumn, IntColumn]  # ts, allocated, reserved
-_OPERATOR = "Topmost operator that allocated the blocks; if unknown, the reason in brackets."
+_OPERATOR = "Topmost operator that allocated the blocks; the reason in brackets if unknown."
 
 
 class Blocks(NamedTuple):
-    """Blocks of memory of a device."""
+    """Memory blocks of one device."""
 
     bytes: IntColumn
-    first: IntColumn  # allocated from this position in the curve
-    last: IntColumn  # until this position; the curve's length if never freed
-    call: Positions[int, CallIndex]  # innermost call that allocated it, −1 for none
+    first: IntColumn  # position in the curve at which the block is allocated
+    last: IntColumn  # position at which it is freed; the length of the curve if never freed
+    call: Positions[int, CallIndex]  # innermost call that allocated the block; −1 for none
     category: npt.NDArray[np.int8]  # index into `CATEGORIES`
     before: npt.NDArray[np.bool_]  # allocated before the trace
 
@@ -62,7 +62,7 @@ class Blocks(NamedTuple):
 
 
 class MemoryHolder(Row):
-    """Blocks allocated at the peak, by the operator that allocated them."""
+    """Blocks that are allocated at the memory peak, grouped by the operator that allocated them."""
 
     device: str = column("name", "Device, such as cuda:0.")
     operator: str = column("name", _OPERATOR, "allocated by")
@@ -70,12 +70,12 @@ class MemoryHolder(Row):
     category: str = inferred("text", "Use of the blocks: parameter, gradient, activation and so on.")
     blocks: int = column("count", "Number of blocks.")
     bytes: int = column("bytes", "Sum of the block sizes.", "bytes")
-    source: str = inferred("name", "Line of your own code that allocated the blocks, empty if unknown.", default="")
-    phase: str = inferred("text", "forward, backward, optimizer and so on; empty if unknown.", default="")
+    source: str = inferred("name", "Line of your code that allocated the blocks; empty if unknown.", default="")
+    phase: str = inferred("text", "Phase, such as forward, backward or optimizer; empty if unknown.", default="")
 
 
 class OutlivingRow(Row):
-    """Blocks allocated in one iteration and held at its end, over all iterations."""
+    """Blocks that are still allocated when the iteration that allocated them ends, summed over all iterations."""
 
     device: str = column("name", "Device, such as cuda:0.")
     operator: str = column("name", _OPERATOR, "allocated by")
@@ -85,7 +85,7 @@ class OutlivingRow(Row):
     next_bytes: int = column("bytes", "Bytes freed in the next iteration.", "freed in next")
     kept_bytes: int = column("bytes", "Bytes not freed before the end of the trace.", "never freed")
 
-    title = "memory that outlives the iteration it was allocated in, MB"
+    title = "memory that outlives the iteration that allocated it, MB"
     shown = (
         TextColumn("allocated by", lambda row: f"{row.device} {row.operator}"),
         *("category", "blocks", "bytes", "next_bytes", "kept_bytes"),
@@ -96,22 +96,22 @@ class MemoryPoint(Row):
     """Memory of a device between two changes."""
 
     device: str = column("name", "Device, such as cuda:0.")
-    ts_ns: int = column("ns", "Time of the change on the trace's clock.", "time")
+    ts_ns: int = column("ns", "Time of the change on the clock of the trace.", "time")
     allocated: int = column("bytes", "Bytes allocated.")
     reserved: int | None = column("bytes", "Bytes reserved by the allocator, null if not recorded.")
 
 
 class DeviceMemory(Row):
-    """Memory of a device.
+    """Memory of a device over time.
 
     Attributes:
-        ts: int64 ns, ascending. allocated, reserved: bytes from that time until the next; reserved is −1 if unknown.
-        base: bytes allocated before the trace, if recorded.
-        holders: at the peak, most bytes first; they add up to `allocated[peak]`.
+        ts: times of changes, int64 ns, ascending. base: bytes allocated before the trace, if recorded.
+        allocated, reserved: bytes from each time until the next; reserved is −1 if unknown.
+        holders: blocks at the peak, most bytes first; they add up to `allocated[peak]`.
     """
 
-    device: str = column("name", "Device, as str(torch.device).")
-    source: str = column("text", "Data source: allocator events, or tensors of the ET.")
+    device: str = column("name", "Device, formatted like str(torch.device).")
+    source: str = column("text", "Data source: 'allocator events' or 'tensors of the ET'.")
     ts: IntColumn
     allocated: IntColumn
     reserved: IntColumn
@@ -122,7 +122,7 @@ class DeviceMemory(Row):
 
     @derived("number")
     def number(self) -> int:
-        """Device number, −1 for the CPU; 0 if not recorded."""
+        """Device number; −1 for the CPU, 0 if not recorded."""
         number = self.device.rpartition(":")[2]
         return -1 if self.device == "cpu" else int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else 0
 
@@ -133,12 +133,12 @@ class DeviceMemory(Row):
 
     @derived("ns", "at")
     def peak_ns(self) -> int:
-        """Time of the peak on the trace's clock."""
+        """Time of the peak on the clock of the trace."""
         return int(self.ts[self.peak])
 
     @derived("bytes", "reserved")
     def reserved_peak_bytes(self) -> int | None:
-        """Most bytes that the allocator reserved, null if not recorded."""
+        """Maximum of the bytes that the allocator reserved; null if not recorded."""
         return int(self.reserved.max()) if self.reserves else None
 
     @derived("bytes", "before")
@@ -168,7 +168,7 @@ class DeviceMemory(Row):
 
     @property
     def reserves(self) -> bool:
-        """Whether reserved bytes are recorded; the CPU's allocator reserves nothing."""
+        """Whether reserved bytes are recorded. The CPU allocator reserves no memory."""
         return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
 
     def to_pandas(self) -> Any:
@@ -176,7 +176,7 @@ class DeviceMemory(Row):
         return self.curve().to_pandas()
 
     def curve(self) -> Table[MemoryPoint]:
-        """Return a row per change."""
+        """Return one row per change."""
         points = zip(self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist(), strict=True)
         rows = (MemoryPoint(self.device, ts, held, None if size < 0 else size) for ts, held, size in points)
         return Table(MemoryPoint, rows)
@@ -191,7 +191,7 @@ class DeviceMemory(Row):
 
 
 def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) -> Records[DeviceMemory]:
-    """Return memory by device, largest peak first; `storages` saves finding them again."""
+    """Return the memory per device, largest peak first. Pass `storages` if they are already computed."""
     if len(trace.memory):
         memories = _from_events(trace)
     else:
@@ -200,7 +200,7 @@ def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) 
 
 
 def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
-    """Return the positions of a step function's greatest and last point in each of `most` spans."""
+    """Return the positions of the greatest and the last point of a step function in each of `most` spans."""
     if len(ts) <= 2 * most:
         return np.arange(len(ts))
     part = (ts - ts[0]) // (int(ts[-1] - ts[0]) // most + 1)
@@ -230,8 +230,9 @@ def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
 
 
 def _paired(address: IntColumn, size: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the positions of allocations in a device's events, and of the next event at the same address (the number
-    of events if none). Blocks without an address are ignored."""
+    """Return the positions of a device's allocations, and of the next event at each allocation's address.
+
+    Allocations without a later event get the number of events. Blocks without an address are ignored."""
     order = np.argsort(address, kind="stable")
     after = np.full(len(order), len(order), np.int64)
     same = address[order[1:]] == address[order[:-1]]
@@ -256,7 +257,7 @@ def _device_of_storages(
     begin, end, size, before = held.begin[at], until[at], held.bytes[at], held.call[at] < 0
     moments = np.concatenate([begin, end])
     step = np.concatenate([size, -size])
-    order = np.lexsort((step, moments))  # at equal times memory is freed before it is allocated
+    order = np.lexsort((step, moments))  # at equal times, frees come before allocations
     ts, running = moments[order], np.cumsum(step[order])
     last_of = np.append(np.flatnonzero(np.diff(ts)), len(ts) - 1)
     ts, allocated = ts[last_of], running[last_of]
@@ -301,8 +302,9 @@ def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
 
 
 def _operators(trace: Trace, blocks: Blocks) -> IntColumn:
-    """Return the name code of the topmost operator (else annotation) that allocated each block; −1 for none, −2 for
-    blocks from before the trace."""
+    """Return for each block the name code of the topmost operator (else annotation) that allocated it.
+
+    −1 means none; −2 means that the block was allocated before the trace."""
     top = np.append(trace.hierarchy.top, -1)[blocks.call]
     name = np.append(trace.calls.name, -1)[np.where(top >= 0, top, blocks.call)]
     return np.where(blocks.before, -2, name).astype(np.int64)
@@ -313,7 +315,7 @@ def _operator_name(trace: Trace, code: int) -> str:
 
 
 def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list[OutlivingRow]:
-    """Return the blocks that are freed after the end of their iteration, by operator and category."""
+    """Return the blocks freed after the end of the iteration that allocated them, by operator and category."""
     steps = trace.steps
     if not len(steps) or not len(blocks.bytes):
         return []
@@ -343,10 +345,10 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
 
 @dataclass(frozen=True)
 class Backward:
-    """The part of training that each call belongs to; starts of the optimizer's annotations (int64 ns, ascending)."""
+    """Optimizer step and backward node per call, and start times of optimizer annotations (int64 ns, ascending)."""
 
-    optimizer: IntColumn  # per call: the optimizer's annotation that is or encloses it, −1 for none
-    node: IntColumn  # per call outside the optimizer: the autograd engine's operator around it, −1 for none
+    optimizer: IntColumn  # per call: the optimizer annotation that encloses it (or is it); −1 for none
+    node: IntColumn  # per call outside the optimizer: the enclosing autograd node; −1 for none
     optimizer_ts: IntColumn
     zero_grad_ts: IntColumn
 
@@ -363,10 +365,10 @@ class Backward:
 
 
 def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tuple[npt.NDArray[np.int8], IntColumn]:
-    """Return storage categories, from the calls that use them, and the ns until which it is held.
+    """Return the category per storage, judged by the calls that use it, and the time (ns) until which it is held.
 
-    Storages last used by a node of the backward pass are held until the node ends; gradients until the next `zero_grad`
-    begins; parameters and optimizer state until after the trace.
+    Storages last used by a backward node are held until the node ends, gradients until the next `zero_grad` begins,
+    and parameters and optimizer state until after the trace.
     """
     calls = trace.calls
     in_optimizer, in_backward = backward.optimizer >= 0, backward.node >= 0
@@ -401,7 +403,7 @@ def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tu
 def category_of_blocks(
     trace: Trace, backward: Backward, call: Positions[int, CallIndex], begin: IntColumn, end: IntColumn
 ) -> npt.NDArray[np.int8]:
-    """Return block categories, from the calls that allocated them (−1 for none) and the times they were freed."""
+    """Return the category per block, judged by the call that allocated it (−1 for none) and by its lifetime."""
     if not len(trace.calls):
         return np.full(len(call), _UNKNOWN, np.int8)
     calls, made = trace.calls, np.maximum(call, 0)

@@ -1,6 +1,6 @@
-"""Peak FLOP/s by dtype and memory bandwidth of devices: a table that users can extend.
+"""Peak FLOP/s by dtype and memory bandwidth of devices, as a table that users can extend.
 
-Values are the vendors' dense peaks (no sparsity) of one device as PyTorch counts it, such as one die of an MI250.
+The values are dense peaks (no sparsity) published by the vendors for one PyTorch device, such as one die of an MI250.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 
 _GB = 1e9
-# Bandwidth of the last-level cache over memory bandwidth, if unknown: 3.2 to 3.6 on V100, 2.5 to 4 on later devices.
+# Default ratio of cache bandwidth to memory bandwidth; measured 3.2 to 3.6 on V100, 2.5 to 4 on later devices.
 _CACHE_SPEED = 3.0
-# Names that drivers give to devices without a name.
+# Placeholder names that drivers report for unnamed devices.
 _NO_NAMES = frozenset(
     {"", "AMD Radeon Graphics", "AMD Radeon(TM) Graphics", "Graphics Device", "NVIDIA Graphics Device"}
 )
 Positive = Annotated[float, msgspec.Meta(gt=0)]
-_REMEDY = "see the table devices.json of etplus.analysis for the form"
+_REMEDY = "see devices.json in etplus.analysis for the format"
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A device; fields of the last-level cache are None if unknown."""
+    """One device model. Fields of the last-level cache are None if unknown."""
 
     name: str
-    aliases: tuple[str, ...] = ()  # whole words, in any case, in the names that `deviceProperties` give it
-    # All must match for a device without a name in the trace; a pair of numbers is an inclusive range.
+    aliases: tuple[str, ...] = ()  # case-insensitive whole words in the name that `deviceProperties` records
+    # Used if the trace has no device name; all must match. A pair of numbers is an inclusive range.
     properties: dict[str, int | str | tuple[int, int]] = {}
-    min_memory_gb: float = 0  # range of the memory size, in 10⁹ bytes
+    min_memory_gb: float = 0  # `min_memory_gb` to `max_memory_gb`: memory size in 10⁹ bytes
     max_memory_gb: float = float("inf")
-    # 10¹² operations per second by torch dtype; "tf32" for float32 on tensor cores; "float8" and "float4" for variants.
+    # 10¹² FLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" cover all their variants.
     tflops: dict[str, Positive]
     memory_gb_s: Positive  # 10⁹ bytes per second
     multiprocessors: int | None = None  # SMs or CUs
@@ -47,7 +47,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     __repr__ = brief
 
     def peak_flops(self, dtype: str) -> float | None:
-        """Return the peak FLOP/s of a dtype, None if unknown; tf32 falls back to float32."""
+        """Return the peak FLOP/s of a dtype; None if unknown. tf32 falls back to float32."""
         for family in ("float4", "float8"):
             if dtype.startswith(family):
                 dtype = family
@@ -62,13 +62,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.memory_gb_s * _GB
 
     def least_ns(self, size: float) -> float:
-        """Return the least time to move some bytes; the last-level cache may hold a part."""
+        """Return the minimum time in ns to move `size` bytes; the last-level cache may hold part of them."""
         cached = min(size, self.l2_bytes or 0)
         speed = max(self.l2_gb_s / self.memory_gb_s, 1.0) if self.l2_gb_s else _CACHE_SPEED
         return (size - cached + cached / speed) / self.memory_gb_s
 
     def fits(self, properties: Mapping[str, Any]) -> int:
-        """Return how well a real device fits: length of the matching alias, 1 for matching `properties`, else 0."""
+        """Return a match score: length of the matching alias, 1 for matching `properties`, else 0."""
         name = str(properties.get("name", ""))
         memory = properties.get("totalGlobalMem")
         if isinstance(memory, int) and not self.min_memory_gb <= memory / _GB <= self.max_memory_gb:
@@ -80,13 +80,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def peaks(self) -> tuple[dict[str, float], float]:
-        """Peaks and bandwidth; devices with equal values need not be distinguished."""
+        """Peaks and bandwidth. Devices with equal values do not need to be distinguished."""
         return self.tflops, self.memory_gb_s
 
 
 def _has_words(name: str, alias: str) -> bool:
-    """Return whether a name contains whole words: "L4" is not in "L40S", "B200" not in "GB200"."""
-    if alias.lower() not in name.lower():  # avoids compiling a pattern for most of the table
+    """Return whether a name contains an alias as whole words: "L4" does not match "L40S", nor "B200" "GB200"."""
+    if alias.lower() not in name.lower():  # fast path: most aliases need no regular expression
         return False
     return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None
 
@@ -108,21 +108,21 @@ def known_devices() -> tuple[Device, ...]:
 
 
 def read_devices(source: Source) -> tuple[Device, ...]:
-    """Read devices from a file like the built-in table: `{"devices": [{"name": …, "aliases": […], …}]}`.
+    """Read devices from a file in the format of the built-in table: `{"devices": [{"name": …, "aliases": […], …}]}`.
 
     Raises:
-        TraceFormatError: the file does not exist or has another form.
+        TraceFormatError: the file does not exist or has a different format.
     """
-    return read_struct(source, _DeviceTable, "no table of devices", _REMEDY)[0].devices
+    return read_struct(source, _DeviceTable, "not a device table", _REMEDY)[0].devices
 
 
 def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> Device | None:
-    """Return the device of an entry of Kineto's `deviceProperties`.
+    """Return the device for an entry of Kineto's `deviceProperties`.
 
-    None if it is unknown, or could be one of several devices with different peaks (`why_unknown` names them).
+    None if the device is unknown or several devices with different peaks match (`why_unknown` lists them).
 
     Args:
-        own: looked up before the built-in table. A single device without aliases applies to every device.
+        own: user-defined devices, checked before the built-in table. A single device without aliases always matches.
     """
     matches = _candidates(properties or {}, own)
     if not matches or any(device.peaks != matches[0].peaks for device in matches):
@@ -131,13 +131,13 @@ def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()
 
 
 def why_unknown(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> str:
-    """Return the reason why `find_device` returns None."""
+    """Return why `find_device` returns None."""
     matches = _candidates(properties or {}, own)
-    return f"by its properties it could be {_either(matches)}" if matches else "not in the table of devices"
+    return f"its properties match {_either(matches)}" if matches else "not in the device table"
 
 
 def _candidates(properties: Mapping[str, Any], own: Sequence[Device]) -> list[Device]:
-    """Return the best fits of the first table that has any."""
+    """Return the best matches from the first table that has a match."""
     if len(own) == 1 and not own[0].aliases and not own[0].properties:
         return [own[0]]
     for table in (own, known_devices()):

@@ -1,6 +1,6 @@
-"""Data frames of operators and of GPU events, also the SQL tables `ops` and `kernels`.
+"""Data frames of operators and of GPU events, also available as SQL tables `ops` and `kernels`.
 
-Unlike rows of other tables, one object holds all rows: a column's value is the whole column.
+Unlike in other tables, one frame object holds all rows, and the value of a column is the whole column.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from .kernel_peaks import find_devices, from_memory
 from .table import INFERRED, Column, Row, series
 
 _NO_GRID = (-1, -1, -1)
-_PHASE = "forward, backward, optimizer and so on; empty if unknown."
+_PHASE = "Phase, such as forward, backward or optimizer; empty if unknown."
 _MODULE = "Enclosing modules, outermost first; in backward, the modules of the forward operator."
-_SOURCE = "Calling line in your own code; in backward, the line that called the forward operator."
+_SOURCE = "Line of your code that called the operator; in backward, the line that called the forward operator."
 _SHAPES = "Shapes of the operator's input tensors, such as [512],[1024,256]."
 _TYPES = "Dtypes of the operator's input tensors, such as bfloat16,float32."
-_SEQUENCE = "Sequence number, shared by a backward operator and its forward operator."
+_SEQUENCE = "Autograd sequence number; a forward operator and its backward operators share it."
 _QUEUE = "Earlier launches on the same stream that had not started when this event was launched."
-_GRID = "Grid size as recorded, x,y,z: in blocks; for some AMD launches in work items."
-_CATEGORY = "Kineto's category: kernel, gpu_memcpy, gpu_memset."
-_BYTES = "Bytes moved, counting each tensor once; for a copy, its size."
+_GRID = "Grid size x,y,z as recorded: in blocks, or in work items for some AMD launches."
+_CATEGORY = "Kineto category: kernel, gpu_memcpy or gpu_memset."
+_BYTES = "Bytes moved, counting each tensor once; for a copy, the size of the copy."
 _BYTES_SHARE = "Share of the peak memory bandwidth; null if the bytes came from a cache."
 _BOUND = "Limiting resource: compute, memory or cache; empty if unknown."
 
 
 class _Frame(Row):
-    """Base class: all rows are positions in one table of the trace."""
+    """Base class of frames. `rows` are positions in one table of the trace."""
 
     trace: Trace
     rows: IntColumn
@@ -54,13 +54,13 @@ class _Frame(Row):
 
 
 class CallFrame(_Frame):
-    """Operators, annotations and modules, by positions in `Trace.calls`."""
+    """Operators, annotations and modules. `rows` are positions in `Trace.calls`."""
 
     name = series("name", "Name of the operator.", lambda f: f.texts(f.trace.names, f.calls.name))
-    kind = series("text", "operator, annotation or module.", lambda f: f.texts(CALL_KINDS, f.calls.kind))
+    kind = series("text", "Kind: operator, annotation or module.", lambda f: f.texts(CALL_KINDS, f.calls.kind))
     thread = series("number", "Thread number.", lambda f: f.calls.thread[f.rows])
-    step = series("number", "Iteration of the call, counted from 0.", lambda f: f.known(f.trace.step_of_call))
-    start_ns = series("ns", "Start time on the trace's clock.", lambda f: f.calls.ts[f.rows])
+    step = series("number", "Index of the iteration, starting at 0.", lambda f: f.known(f.trace.step_of_call))
+    start_ns = series("ns", "Start time on the clock of the trace.", lambda f: f.calls.ts[f.rows])
     duration_ns = series("ns", "CPU time, including callees.", lambda f: (f.calls.end - f.calls.ts)[f.rows])
     self_ns = series("ns", "CPU time, excluding callees.", lambda f: f.trace.self_ns[f.rows])
     device_ns = series("ns", "GPU time launched by the call and its callees.", lambda f: f.trace.device_ns[f.rows])
@@ -75,7 +75,7 @@ class CallFrame(_Frame):
     kernel_hash = series("name", "Hash of a Triton kernel.", lambda f: f.generated["kernel_hash"])
     kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda f: f.generated["kernel_kwargs"])
     id = series("number", "Id of the node in ET+.", lambda f: f.trace.nodes.id[f.node])
-    parent = series("number", "`index` of the enclosing call.", lambda f: f.known(f.calls.parent))
+    parent = series("number", "Value of `index` for the enclosing call.", lambda f: f.known(f.calls.parent))
     index = series("number", "Position among all calls (`Op.index`).", lambda f: f.rows)
 
     @property
@@ -84,7 +84,7 @@ class CallFrame(_Frame):
 
     @cached_property
     def node(self) -> IntColumn:
-        """Rows of the nodes in the trace."""
+        """Trace rows of the calls."""
         return self.trace.calls.source[self.rows]
 
     @cached_property
@@ -103,19 +103,19 @@ class CallFrame(_Frame):
 
 
 class EventFrame(_Frame):
-    """Kernels, copies and memsets, by positions in `Trace.gpu`."""
+    """Kernels, copies and memsets. `rows` are positions in `Trace.gpu`."""
 
     name = series("name", "Name of the event.", lambda f: f.texts(f.trace.names, f.gpu.name))
     category = series("name", _CATEGORY, lambda f: f.texts(f.trace.categories, f.gpu.category))
     device = series("number", "Device number.", lambda f: f.known(f.gpu.device))
     stream = series("number", "Stream number.", lambda f: f.known(f.gpu.stream))
-    step = series("number", "Iteration of the launch, counted from 0.", lambda f: f.known(f.trace.step_of_event))
-    start_ns = series("ns", "Start time on the trace's clock.", lambda f: f.gpu.ts[f.rows])
+    step = series("number", "Index of the launching iteration, from 0.", lambda f: f.known(f.trace.step_of_event))
+    start_ns = series("ns", "Start time on the clock of the trace.", lambda f: f.gpu.ts[f.rows])
     duration_ns = series("ns", "Duration on the device.", lambda f: f.gpu.dur[f.rows])
-    launch_ns = series("ns", "Start of the launching runtime call, or of the operator.", lambda f: f.launched)
+    launch_ns = series("ns", "Start of the launching call or operator.", lambda f: f.launched)
     launch_call = series("name", "Runtime call that launched the event.", lambda f: f.named(f.trace.runtime, f.runtime))
     launch_call_ns = series("ns", "Duration of the launching runtime call.", lambda f: f.launch_durations)
-    delay_ns = series("ns", "Delay from the end of the launching call to the start; never below 0.", lambda f: f.delay)
+    delay_ns = series("ns", "Delay from launch call end to event start; at least 0.", lambda f: f.delay)
     queue = series("count", _QUEUE, lambda f: f.queued)
     correlation = series("number", "Correlation ID that Kineto gave the launch.", lambda f: f.correlations)
     op_name = series("name", "Launching operator, empty if unknown.", lambda f: f.named(f.trace.calls, f.call))
@@ -136,7 +136,7 @@ class EventFrame(_Frame):
     kernel_file = series("name", "Generated file of a compiled kernel.", lambda f: f.generated["kernel_file"])
     kernel_hash = series("name", "Hash of a Triton kernel.", lambda f: f.generated["kernel_hash"])
     kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda f: f.generated["kernel_kwargs"])
-    op = series("number", "`index` of the launching operator.", lambda f: _known(f.call))
+    op = series("number", "Value of `index` for the launching operator.", lambda f: _known(f.call))
     index = series("number", "Position among all GPU events (`DeviceEvent.index`).", lambda f: f.rows)
 
     @property
@@ -188,7 +188,7 @@ class EventFrame(_Frame):
 
     @cached_property
     def working(self) -> list[Signature | None]:
-        """Signatures of the operators that the events work for."""
+        """Signature of the operator that each event works for."""
         table, codes = self.trace.signatures, np.append(self.trace.attribution.calls.signature, -1)
         return [table[code] if code >= 0 else None for code in codes[self.work.call[self.rows]].tolist()]
 
@@ -201,7 +201,7 @@ class EventFrame(_Frame):
         for row, code in zip(rows.tolist(), which.tolist(), strict=True):
             args[row] = texts[code]
         if len(rows) < len(source):
-            loose = counted_events(trace)  # in the order of the table
+            loose = counted_events(trace)  # in table order
             ordinal = np.cumsum(self.gpu.source < 0) - 1
             for row in np.flatnonzero(source < 0).tolist():
                 args[row] = trace.unattached.args[loose[ordinal[self.rows[row]]]]
@@ -210,7 +210,7 @@ class EventFrame(_Frame):
 
     @cached_property
     def queued(self) -> Nullable:
-        """Queue length of its stream at each launch."""
+        """Queue length of the stream at each launch."""
         gpu, launched = self.gpu, np.append(self.trace.runtime.ts, -1)[self.gpu.runtime]
         length = np.zeros(len(gpu), np.int64)
         for _, _, events in gpu.by_stream():
@@ -223,7 +223,7 @@ class EventFrame(_Frame):
 
     @cached_property
     def against_peaks(self) -> tuple[Nullable, Nullable, list[str]]:
-        """Shares of peak and bandwidth, and the bound, as in the table of kernels."""
+        """Shares of the peaks and the bound, as in the kernel table."""
         work, gpu, rows = self.work, self.gpu, self.rows
         devices = find_devices(self.trace)
         peak, rate = np.zeros(len(rows)), np.zeros(len(rows))
@@ -266,18 +266,18 @@ def _types(signatures: Sequence[Signature | None]) -> list[str]:
 
 
 def op_frame(trace: Trace, rows: IntColumn) -> Frame:
-    """Return the columns of some calls, given by positions in `trace.calls`."""
+    """Return the columns of some calls. `rows` are positions in `trace.calls`."""
     frame = CallFrame(trace, rows)
     return {name: getattr(frame, name) for name in CallFrame.names()}
 
 
 def event_frame(trace: Trace, rows: IntColumn, only: str | None = None) -> Frame:
-    """Return the columns (or only one) of some GPU events, given by positions in `trace.gpu`."""
+    """Return the columns of some GPU events, or one column. `rows` are positions in `trace.gpu`."""
     frame = EventFrame(trace, rows)
     return {name: getattr(frame, name) for name in EventFrame.names() if only in (None, name)}
 
 
 def described_columns(kind: str) -> dict[str, dict[str, str]]:
-    """Return unit and meaning of the columns of "ops" or "kernels", for Arrow's metadata."""
+    """Return the unit and meaning of all columns of "ops" or "kernels", for Arrow metadata."""
     columns: tuple[Column, ...] = (CallFrame if kind == "ops" else EventFrame).columns()
     return {column.name: {"about": column.doc, "unit": column.unit} for column in columns}

@@ -1,4 +1,4 @@
-"""Relations between the events of a trace: caller, launch, wait, forward and backward."""
+"""Relations between events of a trace, such as caller, launch, wait, and forward-backward."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
-# Kinds: edges of ET+; the call around a call; the innermost call that launched a device event; the forward operator.
+# ET+ edge kinds; enclosing call of a call; innermost launching call of a GPU event; forward operator of a backward.
 RELATIONS = (*EDGE_KINDS, "caller", "operator", "forward")
 _CALLER, _OPERATOR, _FORWARD, _LAUNCH = (RELATIONS.index(kind) for kind in ("caller", "operator", "forward", "launch"))
-# Autograd's engine records such a call around each backward operator, with the same sequence number.
+# The autograd engine records this call around each backward operator, with the same sequence number.
 _AROUND = re.compile(r"autograd::engine::evaluate_function: ")
 _BACKWARD = re.compile(r".*Backward\d*\Z")
 
 
 def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return source, target and kind (index into `RELATIONS`) of all relations, int64 arrays of one length.
+    """Return source, target and kind (index into `RELATIONS`) of all relations, as int64 arrays of equal length.
 
-    Events are numbered: GPU events, then calls, then runtime calls; −1 is a node without an event.
+    Events are numbered in this order: GPU events, calls, runtime calls. Nodes without an event have −1.
     """
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     first_call, first_runtime = len(gpu), len(gpu) + len(calls)
@@ -34,7 +34,7 @@ def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
         (_CALLER, calls.parent, first_call, first_call + np.arange(len(calls))),
         (_CALLER, runtime.call, first_call, first_runtime + np.arange(len(runtime))),
         (_OPERATOR, gpu.call, first_call, np.arange(len(gpu))),
-        (_LAUNCH, np.where(gpu.source < 0, gpu.runtime, -1), first_runtime, np.arange(len(gpu))),  # without a row
+        (_LAUNCH, np.where(gpu.source < 0, gpu.runtime, -1), first_runtime, np.arange(len(gpu))),  # no trace row
         (_FORWARD, forward, first_call, first_call + backward),
     ):
         known = source >= 0
@@ -45,7 +45,7 @@ def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def event_of_rows(trace: Trace) -> IntColumn:
-    """Return the event (int64) of each row of a trace, −1 for none, with a last entry −1 for row −1."""
+    """Return the event (int64) for each trace row; −1 for none. An extra last entry −1 serves row −1."""
     event, first = np.full(len(trace) + 1, -1, np.int64), 0
     for table in (trace.gpu, trace.calls, trace.runtime):
         event[table.source] = np.arange(first, first + len(table))
@@ -57,10 +57,10 @@ def event_of_rows(trace: Trace) -> IntColumn:
 def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     """Return pairs of a forward and a backward operator, as int64 positions in `trace.calls`.
 
-    Autograd numbers the nodes of its graph per thread. An operator records the number of the next node; a backward
-    operator records the number and forward thread of its node. As in Kineto's "fwdbwd" flows, the forward operator is
-    the innermost operator with the number. Kineto's own operators lack the forward thread: numbers used on several
-    threads are ambiguous and left out.
+    Autograd numbers the nodes of its graph per thread. A forward operator records the number of the next node. A
+    backward operator records the number and the forward thread of its node. As in the "fwdbwd" flows of Kineto, the
+    forward operator is the innermost operator with that number. Operators recorded by Kineto alone lack the forward
+    thread; numbers that occur on several threads are then ambiguous and skipped.
     """
     calls, row = trace.calls, trace.calls.source
     around = matching(calls.name, trace.names, _AROUND.match)
@@ -78,10 +78,10 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     known[known] &= group[last[known]] == group[known]
     if not recorded:
         pairs = distinct_rows(group[~back], calls.thread[numbered[order[~back]]])[0]
-        threads = np.bincount(pairs[:, 0], minlength=len(order))  # of the forward operators in each group
+        threads = np.bincount(pairs[:, 0], minlength=len(order))  # forward threads per group
         known &= threads[group] < 2
     backward, forward = numbered[order[known]], numbered[order[last[known]]]
     forward_of = np.full(len(calls) + 1, -2, np.int64)
     forward_of[backward] = forward
-    outermost = forward_of[calls.parent[backward]] != forward  # not inside a backward operator of the same forward
+    outermost = forward_of[calls.parent[backward]] != forward  # skip callees with the same forward
     return forward[outermost], backward[outermost]

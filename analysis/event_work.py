@@ -1,7 +1,7 @@
-"""FLOPs and bytes of GPU events: the work of each operator is given to the kernels that do it.
+"""FLOPs and bytes of GPU events: the work of an operator is assigned to its main kernels.
 
-Most work follows from shapes (`flops.py`). Attention over a paged cache also needs the lengths of the step's requests
-(`attention.py`), experts need the calls inside (`experts.py`).
+Most work follows from shapes (`flops.py`). Attention over a paged cache also needs the sequence lengths of the requests
+(`attention.py`). Mixtures of experts also need the nested calls (`experts.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .flops import MOST_WORK, bytes_moved, computed_in, element_flops, flops, op
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 _CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
-# Kernels that join partial results of attention over parts of the keys.
+# Kernels that combine partial attention results over parts of the keys.
 _JOINS_PARTS = re.compile(r"reduce|combine|merge|metadata|prepare", re.IGNORECASE)
 
 Mask = npt.NDArray[np.bool_]
@@ -48,24 +48,24 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Work:
-    """FLOPs and bytes of GPU events, one entry per event of `Trace.gpu`.
+    """FLOPs and bytes of GPU events, with one entry per event of `Trace.gpu`.
 
-    The work of an operator is given to its main kernel: the longest one with the name of a GEMM, convolution or
-    attention, else the longest. A convolution's backward splits it between two kernels; experts give it to the kernels
-    that compute their GEMMs. The sum over an operator's events is the operator's work.
+    The work of an operator is assigned to its main kernel: the longest kernel named like a GEMM, convolution or
+    attention, else the longest kernel. The work of a convolution's backward is split between two kernels, and the work
+    of experts between the kernels that compute their GEMMs. The events of an operator add up to its work.
     """
 
-    flops: IntColumn  # −1 if unknown or given to another kernel
-    bytes: IntColumn  # the same; a lower bound if it depends on data that is not recorded
-    most_bytes: IntColumn
-    dtype: npt.NDArray[np.int32]  # code into `dtypes` for the peak that applies; 0 ("") if unknown
+    flops: IntColumn  # −1 if unknown or assigned to a different kernel
+    bytes: IntColumn  # −1 in the same cases; lower bound if unrecorded data matters
+    most_bytes: IntColumn  # upper bound of `bytes`
+    dtype: npt.NDArray[np.int32]  # code into `dtypes`, selects the peak FLOP/s; 0 ("") if unknown
     dtypes: list[str]
-    call: IntColumn  # call of `Trace.attribution` that the FLOPs belong to, else the launching call; −1 for none
-    operator_ns: IntColumn  # of all kernels of the operator, shared like its FLOPs; 0 if these are unknown
-    counted: Mask  # the event's operator has known FLOPs or bytes, at this or another kernel
-    elements: IntColumn  # `element_flops` at the longest kernel of the launching call; −1 for none
-    elements_ns: IntColumn  # of all kernels of that call; 0 for none
-    notes: tuple[str, ...] = ()  # unknown work, in sentences
+    call: IntColumn  # call in `Trace.attribution` that owns the FLOPs, else the launching call; −1 for none
+    operator_ns: IntColumn  # kernel time of the operator, split like its FLOPs; 0 if the FLOPs are unknown
+    counted: Mask  # True if the operator of the event has known FLOPs or bytes
+    elements: IntColumn  # `element_flops`, at the longest kernel of the launching call; −1 elsewhere
+    elements_ns: IntColumn  # kernel time of the launching call; 0 elsewhere
+    notes: tuple[str, ...] = ()  # sentences about unknown work
 
     __repr__ = brief
 
@@ -76,11 +76,11 @@ class Work:
 
     @property
     def all_flops(self) -> IntColumn:
-        """int64, `flops` or else `elements`."""
+        """`flops` if known, else `elements`; int64."""
         return np.where(self.flops >= 0, self.flops, self.elements)
 
     def coverage(self, durations: IntColumn) -> float | None:
-        """Return the share of GPU time in operators with known FLOPs; None without GPU time."""
+        """Return the share of GPU time spent in operators with known FLOPs; None without GPU time."""
         known, total = int(self.operator_ns.sum() + self.elements_ns.sum()), int(durations.sum())
         return min(known / total, 1.0) if total else None
 
@@ -88,8 +88,8 @@ class Work:
 def work_of_events(trace: Trace) -> Work:
     """Return FLOPs, bytes and dtypes of all GPU events.
 
-    FLOPs are counted for the innermost known operator (`mm` inside `matmul` inside `linear`). Bytes too, unless the
-    event was launched by another operator inside with known bytes.
+    FLOPs are counted for the innermost known operator (`mm` inside `matmul` inside `linear`). The same holds for bytes,
+    unless a nested operator with known bytes launched the event.
     """
     gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     of_data = _WorkOfData(trace)
@@ -134,12 +134,12 @@ def work_of_events(trace: Trace) -> Work:
     _count_elements(trace, work, launched)
     np.maximum(work.most_bytes, work.bytes, out=work.most_bytes)
     _set_dtypes(trace, work)
-    notes = tuple(f"calls without FLOPs: {count:,}; {why}" for why, count in of_data.notes.items())
+    notes = tuple(f"calls without FLOPs: {count:,} ({why})" for why, count in of_data.notes.items())
     return replace(work, notes=notes)
 
 
 def _count_elements(trace: Trace, work: Work, launched: IntColumn) -> None:
-    """Count elementwise operators and reductions at the longest kernel of the call that launched it."""
+    """Assign the work of elementwise operators and reductions to the longest kernel of the launching call."""
     calls, caller = trace.attribution.calls, trace.attribution.call
     events = launched[(work.flops[launched] < 0) & (work.operator_ns[launched] == 0)]
     count = np.full(len(calls), -1, np.int64)
@@ -155,7 +155,7 @@ def _count_elements(trace: Trace, work: Work, launched: IntColumn) -> None:
 def _give_whole(
     trace: Trace, work: Work, groups: _EventGroups, caller: IntColumn, count: IntColumn, size: IntColumn
 ) -> None:
-    """Give all work of a call to the first event of a group that does all of it."""
+    """Assign all work of a call to the first event of a group that does all of the work."""
     event, call = groups.first[groups.whole], groups.call[groups.whole]
     work.flops[event] = np.where(count[call] >= 0, count[call], work.flops[event])
     work.operator_ns[event] = np.maximum(groups.total(trace.gpu.dur)[groups.whole], 0)
@@ -188,7 +188,7 @@ _Amount = tuple[int, ByteRange | None]  # FLOPs (−1 if unknown) and bytes of s
 
 
 def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
-    """Return whether kernels can do this work in their time; True for unknown devices."""
+    """Return whether the kernels can do this work in their recorded time; True for unknown devices."""
     device = find_device(trace.properties.get(int(trace.gpu.device[kernels[0]])))
     if device is None:
         return True
@@ -198,10 +198,10 @@ def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, m
 
 
 class _WorkOfData:
-    """Work that depends on the contents of tensors: lengths of requests, experts of tokens.
+    """Work that depends on tensor contents: sequence lengths of requests, expert assignment of tokens.
 
-    `attention` and `experts` mark the calls of `Trace.attribution` that are counted here. `notes` counts why calls
-    were not counted.
+    `attention` and `experts` mark the calls of `Trace.attribution` that this class counts. `notes` counts the reasons
+    why calls could not be counted.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -216,7 +216,7 @@ class _WorkOfData:
 
     @cached_property
     def joining(self) -> Mask:
-        """Marks GPU events that only join results of attention kernels."""
+        """Mask of GPU events that only combine results of attention kernels."""
         return matching(self._trace.gpu.name, self._trace.names, _JOINS_PARTS.search)
 
     @cached_property
@@ -224,7 +224,7 @@ class _WorkOfData:
         return CallTree.of(self._trace.attribution.calls.parent)
 
     def of_attention(self, call: int, kernels: IntColumn) -> _Amount | None:
-        """Return the work of kernels of one call in one step."""
+        """Return the work of the kernels that one call launched in one step."""
         calls, names = self._trace.attribution.calls, self._trace.names
         signature = self._trace.signatures[calls.signature[call]]
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
@@ -249,7 +249,7 @@ class _WorkOfData:
         return amount[0], None if done.bytes is None else ByteRange(done.bytes, done.bytes)
 
     def of_experts(self, call: int, events: IntColumn) -> list[tuple[IntColumn, _Amount]]:
-        """Return the kernels of one call in one replay, in order of start, with their work."""
+        """Return the kernels of one call in one replay, sorted by start, with their work."""
         trace, calls = self._trace, self._trace.attribution.calls
         kernels = tuple(trace.names[code] for code in trace.gpu.name[events].tolist())
         computing = product_kernels(kernels)
@@ -275,20 +275,20 @@ class _WorkOfData:
         return [*given, (events[finishing], (-1, total.gathered))] if finishing.any() else given
 
     def _signatures_inside(self, call: int) -> tuple[int, ...]:
-        """Return the codes of the distinct signatures of the calls below a call, in order."""
+        """Return the distinct signature codes of all calls nested in a call, in order."""
         codes = self._trace.attribution.calls.signature[np.sort(self._tree.below(CallIndex(call)))[1:]]
         return tuple(dict.fromkeys(codes[codes >= 0].tolist()))
 
 
-_CLOCK_NS = 1000  # some traces have times in whole µs
-_NO_SUMS = "the annotation of the step has no sums of lengths"
-_NO_FIT = "the shapes do not fit the sums of lengths of the step"
-_TOO_MUCH = "the step's sums of lengths are more than the device can do in the time, so only a part of the keys is seen"
-_NO_EXPERTS = "neither the weights nor the experts of each token are recorded"
+_CLOCK_NS = 1000  # resolution of traces with times in whole µs
+_NO_SUMS = "the step annotation has no sums of sequence lengths"
+_NO_FIT = "the shapes do not match the sums of sequence lengths of the step"
+_TOO_MUCH = "the device cannot process all keys in the recorded time, so queries probably see only some keys"
+_NO_EXPERTS = "neither the weights nor the experts per token are recorded"
 
 
 def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]:
-    """Return FLOPs and bytes of every call, −1 if unknown; calls with work that depends on data are marked instead."""
+    """Return FLOPs and bytes of every call, −1 if unknown. Calls that depend on tensor contents are marked instead."""
     calls = trace.attribution.calls
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
@@ -316,9 +316,9 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
 
 
 def _count_triton(trace: Trace, size: IntColumn) -> None:
-    """Count bytes of Triton kernels (operators of the kernel's name): each pointer's tensor once.
+    """Count the bytes of Triton kernels (operators named like the kernel), counting every pointer's tensor once.
 
-    Skip calls with more bytes than the kernel can move in its time: it reads only a part of a lookup table.
+    Skip calls with more bytes than the kernel can move in its time: such a kernel reads only part of a lookup table.
     """
     calls, caller, gpu = trace.attribution.calls, trace.attribution.call, trace.gpu
     if not len(calls):
@@ -342,14 +342,15 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 
 
 class _EventGroups(NamedTuple):
-    """GPU events by call, replay and repetition; in each group kernels with the name of a main kernel come first, then
-    longer ones."""
+    """GPU events by call, replay and repetition.
 
-    events: IntColumn  # group after group
-    begin: IntColumn  # per group, into `events`
-    end: IntColumn
-    call: IntColumn  # per group
-    whole: Mask  # per group: its first event does all of the call's work
+    In each group, kernels with the name of a main kernel come first, then longer kernels."""
+
+    events: IntColumn  # sorted by group
+    begin: IntColumn  # first position per group in `events`
+    end: IntColumn  # end position per group in `events`
+    call: IntColumn  # call per group
+    whole: Mask  # True for groups with a first event that does all work of the call
 
     @property
     def first(self) -> IntColumn:
@@ -364,7 +365,7 @@ class _EventGroups(NamedTuple):
             yield self.events[begin:end]
 
     def total(self, values: IntColumn) -> IntColumn:
-        """Return the sum of values over the events of each group."""
+        """Return the sum of `values` per group of events."""
         return np.add.reduceat(values[self.events], self.begin) if len(self.begin) else self.begin
 
     def most(self, values: IntColumn) -> IntColumn:
@@ -372,7 +373,7 @@ class _EventGroups(NamedTuple):
 
 
 def _parts(trace: Trace) -> IntColumn:
-    """Return by name code how many kernels share the work of an operator of that name."""
+    """Return for each name code the number of kernels that share the work of an operator with that name."""
     found, names = np.ones(len(trace.names), np.int64), trace.names
     for code in distinct(trace.attribution.calls.name).tolist():
         entry = operator(names[code])
@@ -381,7 +382,7 @@ def _parts(trace: Trace) -> IntColumn:
 
 
 def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts: IntColumn) -> _EventGroups:
-    """Group some events by call; `parts` has the number of kernels that share a call's work, 0 for any number."""
+    """Group events by call. `parts` is the number of kernels that share the work of a call; 0 for any number."""
     replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
     order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
     events = events[order]
@@ -394,9 +395,9 @@ def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
-    """Return the main kernels of a group by name, for the first names up to the operator's number of parts.
+    """Return the main kernels of a group, grouped by name, one name per part of the operator's work.
 
-    An operator may launch one kernel several times, each for a chunk of its tensors.
+    An operator may launch the same kernel several times, once per chunk of its tensors.
     """
     name, entry = trace.gpu.name[events], operator(op)
     first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))
@@ -404,7 +405,7 @@ def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColu
 
 
 def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
-    """Divide a total equally between main kernels, and each part between the events of that name by duration."""
+    """Divide a total equally among the names of main kernels, then among events with the same name by duration."""
     if total < 0:
         return
     for part, kernels in enumerate(main):

@@ -1,8 +1,8 @@
-"""Mixtures of experts: FLOPs and byte bounds of operators that send each token through some of their experts.
+"""Mixtures of experts: FLOPs and byte bounds of operators that route each token through some of the experts.
 
-FLOPs follow from shapes: every token meets the weights of its k experts, 2·tokens·k·(K·N) per GEMM. Bytes depend on the
-unrecorded routing: at least the weights of the k experts of one token are read, at most min(E, tokens·k)
-experts. Quantized weights count as stored, with the scales of their blocks.
+The FLOPs follow from shapes: every token is multiplied with the weights of k experts, 2·tokens·k·(K·N) per GEMM. The
+bytes depend on the routing, which is not recorded. At least the weights of the k experts of one token are read, at most
+the weights of min(E, tokens·k) experts. Quantized weights count with their stored size, including block scales.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _EXPERT_KERNEL = re.compile(
     r"|marlin_moe|grouped_gemm|group_gemm|moe_mxgemm|bmm_\w*(?:bf16|e4m3|e2m1|fp8)|cutlass.*(?:moe|ptr_array|group)",
     re.IGNORECASE,
 )
-# Kernels that sum up the results of a token's experts.
+# Kernels that add up the expert results per token.
 FINISHING_KERNEL = re.compile(r"finalize|moe_sum|moe_reduce|reduce_grouped|combine_expert", re.IGNORECASE)
 _GATED = re.compile(r"swiglu|silu_and_mul|gelu_and_mul|geglu|act_and_mul|silu_mul", re.IGNORECASE)
 _MXFP4 = re.compile(r"mxfp4|mxf4", re.IGNORECASE)
-_MX_BLOCK = 32  # elements that share a scale of one byte (OCP Microscaling Formats, 2023)
-_NV_BLOCK = 16  # the same in NVFP4, the smallest block in use
-_TILE = 16  # rows that Marlin's format stores together
-_SUMMED = 4  # bytes of an element of results summed up in float32
+_MX_BLOCK = 32  # elements per one-byte scale (OCP Microscaling Formats, 2023)
+_NV_BLOCK = 16  # elements per one-byte scale in NVFP4, the smallest block in use
+_TILE = 16  # rows that the Marlin format stores together
+_SUMMED = 4  # bytes per element of results that are added up in float32
 
 
 class ByteRange(NamedTuple):
-    """Lower and upper bound of bytes."""
+    """Lower and upper bound of a number of bytes."""
 
     least: int
     most: int
@@ -54,15 +54,15 @@ class ByteRange(NamedTuple):
 
 
 class ExpertProduct(NamedTuple):
-    """A GEMM of one layer of experts: rows (rows, k) by one matrix (k, n) per expert; bytes as bounds."""
+    """One GEMM of an expert layer: (rows, k) times one (k, n) matrix per expert."""
 
     rows: int  # tokens × experts per token
     k: int
     n: int
-    weight: ByteRange  # of one expert's matrix, with scales
+    weight: ByteRange  # bytes of one expert matrix, with scales
     experts: ByteRange  # number of experts read
-    read: ByteRange
-    written: ByteRange
+    read: ByteRange  # bytes of the rows
+    written: ByteRange  # bytes of the result
 
     @property
     def flops(self) -> int:
@@ -74,19 +74,19 @@ class ExpertProduct(NamedTuple):
 
     @property
     def bytes(self) -> ByteRange:
-        """Weights, rows and result."""
+        """Bytes of weights, rows and result."""
         return self.weights + self.read + self.written
 
 
 class ExpertWork(NamedTuple):
-    """GEMMs of experts: one, or gate and up together, then down; and the dtype of the rows."""
+    """Work of one call: a single GEMM, or the fused gate and up GEMM followed by the down GEMM."""
 
     products: tuple[ExpertProduct, ...]
-    dtype: str
+    dtype: str  # dtype of the rows
 
     @property
     def gathered(self) -> ByteRange:
-        """Bytes of a finishing kernel: it reads the results of a token's experts and writes their sum."""
+        """Bytes of a finishing kernel. The kernel reads the expert results per token and writes their sum."""
         last, size = self.products[-1], itemsize(self.dtype) or 0
         moved = last.rows * last.n * size + last.written.least
         return ByteRange(moved, moved)
@@ -97,7 +97,7 @@ class ExpertWork(NamedTuple):
 
     @property
     def bytes(self) -> ByteRange:
-        """Bytes of all GEMMs; the lower bound omits states that one kernel may keep on chip between GEMMs."""
+        """Bytes of all GEMMs. The lower bound omits intermediate states that a kernel may keep on chip."""
         total = ByteRange(0, 0)
         for product in self.products:
             total += product.bytes
@@ -106,7 +106,7 @@ class ExpertWork(NamedTuple):
 
 
 class _Layers(NamedTuple):
-    """Dimensions of the two GEMMs: rows (·, k) by (k, n), then (·, inner) by (inner, m)."""
+    """Dimensions of the two GEMMs: (·, k) times (k, n), then (·, inner) times (inner, m)."""
 
     k: int
     n: int
@@ -116,7 +116,7 @@ class _Layers(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def computes_experts(name: str) -> bool:
-    """Return whether an operator of experts may be counted by its arguments or the calls inside."""
+    """Return whether the work of an expert operator may follow from its arguments or nested calls."""
     return inside_matters(name) or (
         len(name) <= LONGEST_NAME
         and any(form.fullmatch(name) for form in (_BOTH, _FIRST, _SECOND, _ONE))
@@ -129,11 +129,11 @@ def expert_work(
 ) -> ExpertWork | None:
     """Return FLOPs and bytes of a call; None if shapes do not determine the FLOPs.
 
-    Also None for experts spread over ranks (a map of experts among the arguments): the number of tokens that reach this
-    rank's experts is not recorded.
+    Also None for experts spread over ranks (the arguments contain an expert map): the trace does not record the number
+    of tokens that reach the experts of this rank.
 
     Args:
-        inside: signatures of the calls inside, in order, if `inside_matters`. kernels: names of the launched kernels.
+        inside: signatures of the nested calls in order, if `inside_matters`. kernels: names of the launched kernels.
     """
     if inside_matters(name):
         return _enclosed(signature, inside, kernels)
@@ -148,7 +148,7 @@ def expert_work(
 
 
 def expert_dtype(signature: Signature) -> str | None:
-    """Return the dtype that experts with weights of at most eight bits compute in; None for other weights."""
+    """Return the compute dtype of experts with weights of at most eight bits; None for other weights."""
     narrow = (one for one in signature.tensors if len(one.shape) == 3 and one.dtype.startswith(("float8", "float4")))
     return next((one.dtype for one in narrow), None)
 
@@ -162,10 +162,10 @@ def _packings(dtype: str) -> tuple[int, ...]:
 
 
 def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
-    """Return the dimensions of two layers of weights that fit rows of a width; None if none or several fit.
+    """Return the dimensions of two weight layers that fit rows of the given width; None if none or several fit.
 
-    Weights are (experts, n, k), or (experts, k, n) in `triton_kernels`, packed along k. The first layer has the columns
-    that the second has rows, or twice as many if it is gated.
+    Weights are (experts, n, k), or (experts, k, n) in `triton_kernels`, packed along k. The number of columns of the
+    first layer equals the number of rows of the second layer, or twice that number if the layer is gated.
     """
     fits = set()
     for (k, n), (inner, m) in zip(_extents(first), _extents(second), strict=True):
@@ -175,7 +175,7 @@ def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
 
 
 def _extents(weights: Tensor) -> list[tuple[int, int]]:
-    """Return the possible k and n of stored weights; Marlin has (experts, k / 16, n · 16 / elements in 32 bits)."""
+    """Return the possible (k, n) of stored weights. Marlin stores (experts, k / 16, n · 16 / elements per 32 bits)."""
     _, first, second = weights.shape
     packings = _packings(weights.dtype)
     pairs = [(second * packed, first) for packed in packings] + [(first * packed, second) for packed in packings]
@@ -188,17 +188,17 @@ def _rows(one: Tensor) -> int:
 
 
 def _per_token(tensors: Sequence[Tensor], tokens: int, experts: int) -> int | None:
-    """Return the experts per token from an integer tensor (tokens, k); None without one, or if several differ."""
+    """Return the number of experts per token from integer tensors (tokens, k); None if there is none or they differ."""
     pairs = [one for one in tensors if len(one.shape) == 2 and one.shape[0] == tokens and "int" in one.dtype]
     chosen = {one.shape[1] for one in pairs if 0 < one.shape[1] <= experts}
     return chosen.pop() if len(chosen) == 1 else None
 
 
 def _with_weights(signature: Signature) -> ExpertWork | None:
-    """Return the work of an operator with the weights of both layers, two tensors (experts, …, …) after its rows.
+    """Return the work of an operator that takes the weights of both layers, two tensors (experts, …, …) after its rows.
 
-    The experts per token come from an integer tensor (tokens, k); for kernels with tokens sorted by expert (AITER) from
-    states (tokens, k, inner); else from the first number below the number of experts.
+    The number of experts per token comes from an integer tensor (tokens, k). For kernels with tokens sorted by expert
+    (AITER), it comes from states (tokens, k, inner); otherwise from the first number below the number of experts.
     """
     tensors = signature.tensors
     works: dict[tuple[int, int], ExpertWork] = {}
@@ -220,7 +220,7 @@ def _of_rows(signature: Signature, rows: Tensor, first: Tensor, second: Tensor) 
     chosen = _per_token(others, tokens, experts)
     if chosen is not None:
         if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in others):
-            return None  # a map of experts
+            return None  # expert map
     elif states := next((one for one in cubes if _floats(one) and one.shape[0] != experts), None):
         tokens, chosen = states.shape[:2]
         width = second.shape[1] if states is rows else width
@@ -246,7 +246,7 @@ def _floats(one: Tensor) -> bool:
 
 
 def _narrow(rows: Tensor, weights: Tensor) -> int:
-    """Return the least bytes of an element of rows: with quantized weights, rows may be converted to one byte each."""
+    """Return the minimum bytes per row element. With quantized weights, kernels may convert elements to one byte."""
     return min(itemsize(rows.dtype) or 1, itemsize(weights.dtype) or 1) if _floats(weights) else 1
 
 
@@ -263,8 +263,9 @@ def _weight(weights: Tensor, others: Tensor, scales: Sequence[Tensor]) -> ByteRa
 
 
 def _without_scales(weights: Tensor, stored: int, kernels: Sequence[str]) -> ByteRange:
-    """Return the bytes of one expert's weights without recorded scales: no scales, or those of a four-bit format, which
-    names of kernels may show."""
+    """Return the bytes of one expert's weights if no scales are recorded.
+
+    Either there are no scales, or kernel names may reveal a four-bit format with scales."""
     if itemsize(weights.dtype) != 1:
         return ByteRange(stored, stored)
     if any(_MXFP4.search(name) for name in kernels):
@@ -275,10 +276,10 @@ def _without_scales(weights: Tensor, stored: int, kernels: Sequence[str]) -> Byt
 def _of_layers(
     layers: _Layers, tokens: int, chosen: int, experts: int, weights: Sequence[ByteRange], dtype: str, *, narrow: int
 ) -> ExpertWork | None:
-    """Return the work of both layers; `narrow` is the least bytes of an element of rows and states.
+    """Return the work of both layers.
 
-    Rows are read once, or once per expert; states are written with or without the gate applied; the result is written
-    per expert or summed up.
+    Rows are read once, or once per expert. States are written before or after the gate is applied. The result is
+    written per expert or as a sum. `narrow` is the minimum number of bytes per element of rows and states.
     """
     size = itemsize(dtype)
     if size is None or not tokens:
@@ -293,10 +294,10 @@ def _of_layers(
 
 
 def _one_product(signature: Signature) -> ExpertWork | None:
-    """Return the work of a kernel of one GEMM: rows, weights (experts, n, k), and a result after them.
+    """Return the work of a kernel with one GEMM: rows, weights (experts, n, k), then the result.
 
-    Rows are (tokens, k) and the result (tokens, chosen, n), with half the columns if a gate is applied; or rows are the
-    states of each token's experts, (tokens, chosen, k) or stacked.
+    Either the rows are (tokens, k) and the result is (tokens, chosen, n), with half the columns if a gate is applied.
+    Or the rows are the expert states per token, (tokens, chosen, k) or stacked.
     """
     tensors = signature.tensors
     index = next((i for i, one in enumerate(tensors) if i and len(one.shape) == 3), None)
@@ -323,10 +324,10 @@ def _one_product(signature: Signature) -> ExpertWork | None:
 
 
 def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequence[str]) -> ExpertWork | None:
-    """Return the work of `moe_forward(hidden states, scores of the experts, …)` from the calls inside.
+    """Return the work of `moe_forward(hidden states, scores of the experts, …)` from the nested calls.
 
-    The calls show the experts per token (an integer tensor), and either the weights (three-dimensional views, experts
-    first) or the states between the GEMMs (a row per token and expert).
+    The nested calls show the number of experts per token (an integer tensor). They also show either the weights
+    (three-dimensional views, experts first) or the states between the GEMMs (one row per token and expert).
     """
     rows, scores = (signature.inputs[position].tensors[0] for position in (0, 1))
     tokens, experts = _rows(rows), scores.shape[-1]
@@ -344,16 +345,16 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
         return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, pair[0]))
     parts = [one for one in tensors if len(one.shape) == 3 and itemsize(one.dtype) == 1 and 1 < one.shape[0] < experts]
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
-    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the others belong to other ranks
+    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the remaining experts are on other ranks
         return None
-    # Weights of unknown dtype have at least four bits each, and are at most as wide as the rows.
+    # Weights of unknown dtype have at least four bits per element and are at most as wide as the rows.
     sizes, width = (states.k * states.n, states.inner * states.m), itemsize(rows.dtype) or _SUMMED
     weights = [ByteRange(size // 2, size * width) for size in sizes]
     return _of_layers(states, tokens, chosen, experts, weights, rows.dtype, narrow=1)
 
 
 def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[str]) -> _Layers | None:
-    """Return the dimensions of the layers from the states between them: tensors with a row per token and expert."""
+    """Return the layer dimensions from the states between the layers: tensors with one row per token and expert."""
     widths = [one.shape[-1] for one in tensors if _floats(one) and len(one.shape) > 1 and _rows(one) == rows]
     gated = {one for one in widths if 2 * one in widths}
     if len(gated) == 1:
@@ -366,13 +367,13 @@ def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[
 
 
 def product_kernels(names: Sequence[str]) -> list[str]:
-    """Return the kernels that compute GEMMs of experts, else the kernels that compute any GEMMs."""
+    """Return the kernels that compute expert GEMMs; if there are none, all GEMM kernels."""
     own = [name for name in names if _EXPERT_KERNEL.search(name, 0, MAX_NAME)]
     return own or [name for name in names if computes_products(name)]
 
 
 def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
-    """Yield which GEMM each of an operator's kernels computes, in order of launch; −1 for none."""
+    """Yield for each kernel of an operator, in launch order, the index of the GEMM that it computes; −1 for none."""
     products_of = set(product_kernels(names))
     computing = [name in products_of for name in names]
     each = sum(computing) % products == 0

@@ -1,11 +1,11 @@
-"""FLOPs and bytes of operators from their shapes, by one table of operators.
+"""FLOPs and bytes of operators, computed from shapes with one table of operators.
 
-A multiply-add counts as two operations. FLOPs of GEMMs, convolutions and attention are those of
-`torch.utils.flop_counter`, corrected where torch is wrong: the weight gradient of grouped convolutions (counted once
-per group), `cudnn_convolution` and `_slow_conv2d_forward` (argument order), `_flash_attention_forward` and related
-operators (their tensors are (batch, sequence, head, dimension)).
+A multiply-add counts as two operations. FLOPs of GEMMs, convolutions and attention match `torch.utils.flop_counter`,
+except if torch is wrong: the weight gradient of grouped convolutions (torch counts it once per group),
+`cudnn_convolution` and `_slow_conv2d_forward` (argument order), and `_flash_attention_forward` and related operators
+(their tensors are (batch, sequence, head, dimension)).
 
-Elementwise operators and reductions have one FLOP per element, unlike in torch (`element_flops`).
+Elementwise operators and reductions have one FLOP per element (`element_flops`); torch does not count them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .serving import is_library_product, library_product, moved_by_product
 
 _T = TypeVar("_T")
 _Outputs = Callable[[Signature], Returned | None]
-MOST_WORK = 2**62  # larger counts are discarded, so that sums fit 64 bits
+MOST_WORK = 2**62  # larger counts are discarded to keep sums within 64 bits
 
 
 class Product(NamedTuple):
@@ -42,12 +42,12 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True)
 class Operator:
-    """How to count one operator; functions return None if the shapes do not determine the result."""
+    """How to count one operator. Functions return None if the shapes do not determine the result."""
 
     flops: Callable[[Signature], int | None] | None = None
-    outputs: _Outputs | None = None  # for traces that do not record them: shapes (of the call's dtype) or tensors
+    outputs: _Outputs | None = None  # used if outputs are not recorded: shapes (with the dtype of the call) or tensors
     moved: Callable[[Signature], int | None] | None = None  # bytes, if not the sum of inputs and outputs
-    parts: int = 1  # number of kernels that share the FLOPs: two in a convolution's backward
+    parts: int = 1  # number of kernels that share the FLOPs, such as two for a convolution's backward
     product: Callable[[Signature], Product | None] | None = None
     elements: Literal["", "input", "output", "rotated"] = ""  # tensors that `element_flops` counts
 
@@ -56,16 +56,16 @@ _OPERATORS: dict[str, Operator] = {}
 
 
 def register(names: str, entry: Operator) -> None:
-    """Register operators, given by names separated by spaces; names of "aten::" without the namespace."""
+    """Register operators by space-separated names. Names in the namespace "aten::" omit the namespace."""
     for name in names.split():
         _OPERATORS[name] = entry
 
 
 def operator(name: str) -> Operator | None:
-    """Return how an operator is counted, None if unknown; "add_", "add" and "add.out" count like "add".
+    """Return the entry of an operator; None if unknown. "add_", "add" and "add.out" have the same entry.
 
-    Inductor's kernels are operators of the same name in the trace, with all their buffers as inputs. FBGEMM's embedding
-    tables are not counted: their bytes depend on indices that are not recorded.
+    In a trace, Inductor kernels are operators with the name of the kernel and all buffers as inputs. FBGEMM embedding
+    tables are not counted, because their bytes depend on indices that are not recorded.
     """
     if name.startswith(_TRITON):
         return Operator(moved=partial(_moved_by_triton, name))
@@ -77,7 +77,7 @@ def operator(name: str) -> Operator | None:
 
 @once
 def product(name: str, signature: Signature) -> Product | None:
-    """Return the dimensions of the GEMM that a call computes; None for other operators or insufficient shapes."""
+    """Return the dimensions of the GEMM that a call computes; None for other operators or missing shapes."""
     entry = operator(name)
     return tried(entry.product, signature) if entry is not None else None
 
@@ -91,9 +91,9 @@ def flops(name: str, signature: Signature) -> int | None:
 
 @once
 def element_flops(name: str, signature: Signature) -> int | None:
-    """Return one FLOP per output element, for reductions per input element; None for other operators and dtypes.
+    """Return one FLOP per output element, or per input element for reductions; None for other operators and dtypes.
 
-    Rotary embeddings count queries and keys, operators on lists the first list.
+    Rotary embeddings count queries and keys. For operators on lists, the first list counts.
     """
     plain = plain_name(name).removesuffix("_")
     entry = operator(plain.removeprefix("_foreach_") if plain.startswith("_foreach_") else name)
@@ -111,9 +111,9 @@ def element_flops(name: str, signature: Signature) -> int | None:
 
 @once
 def bytes_moved(name: str, signature: Signature) -> int | None:
-    """Return the bytes that a call must read and write: inputs and outputs once, `out` tensors only written.
+    """Return the bytes that a call must read and write: each input and output once; `out` tensors are only written.
 
-    None if dtypes or outputs are neither recorded nor known.
+    None if dtypes or outputs are neither recorded nor derivable.
     """
     entry, signature = operator(name), functional(name, signature)
     if entry is not None and entry.moved is not None:
@@ -123,14 +123,14 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
 
 @once
 def returned(name: str, signature: Signature) -> tuple[Tensor, ...] | None:
-    """Return the outputs of a call, recorded or derived from its inputs; None if unknown."""
+    """Return the outputs of a call, either recorded or derived from the inputs; None if unknown."""
     entry, called = operator(name), functional(name, signature)
     return tried(partial(_outputs, name, entry), called)
 
 
 @once
 def computed_in(name: str, signature: Signature) -> str:
-    """Return the dtype for the peak: the call's dtype, or for quantized operands the dtype of the multiplication."""
+    """Return the dtype that selects the peak: the dtype of the call, or of the multiplication for quantized inputs."""
     if computes_experts(name):
         return expert_dtype(signature) or signature.dtype
     gemm = tried(partial(library_product, name), signature) if is_library_product(name) else None
@@ -138,7 +138,7 @@ def computed_in(name: str, signature: Signature) -> str:
 
 
 def tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
-    """Return a count of a call; None if its arguments do not fit the schema."""
+    """Return the count for a call; None if the arguments do not fit the schema."""
     try:
         return None if count is None else count(signature)
     except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -168,7 +168,7 @@ def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[T
     return None if returned is None else as_tensors(returned, signature.dtype)
 
 
-# Matrix products
+# GEMMs
 
 
 def _matmul(first: int, signature: Signature) -> Product | None:
@@ -184,7 +184,7 @@ def _matmul(first: int, signature: Signature) -> Product | None:
 
 
 def _values_along_k(signature: Signature, first: int) -> int:
-    """Return how many values an element of both operands holds along k; 0 if the operands differ."""
+    """Return the number of values that one stored element packs along k; 0 if the operands differ."""
     held = {values_per_element(signature.inputs[at].tensors[0].dtype) for at in (first, first + 1)}
     return held.pop() if len(held) == 1 else 0
 
@@ -221,7 +221,7 @@ def _linear_outputs(signature: Signature) -> Returned | None:
 
 
 register("mm bmm matmul mv dot vdot _int_mm", _multiplies(partial(_matmul, 0), partial(_matmul_outputs, 0)))
-register("_scaled_mm _scaled_mm_v2", _multiplies(partial(_matmul, 0), lambda signature: None))  # returns any type
+register("_scaled_mm _scaled_mm_v2", _multiplies(partial(_matmul, 0), lambda signature: None))  # can return any dtype
 register("addmm baddbmm addmv _addmm_activation", _multiplies(partial(_matmul, 1), partial(_matmul_outputs, 1)))
 register("addbmm", _multiplies(partial(_matmul, 1), _like_first))
 register("linear", _multiplies(_linear, _linear_outputs))
@@ -234,7 +234,7 @@ for _name, _attention in ATTENTION.items():
 
 
 def _convolved(convolution: Convolution, signature: Signature) -> int | None:
-    """Return the bytes: of the input only what the weights meet (a 1 × 1 convolution of stride 2 reads a quarter)."""
+    """Return the bytes. Only the needed part of the input counts: a 1 × 1 convolution with stride 2 reads a quarter."""
     inputs, outputs, weight, transposed = convolution.shapes(signature)
     first = signature.inputs[0].tensors[0]
     read = tuple(min(x, y * k) for x, y, k in zip(inputs[2:], outputs[2:], weight[2:], strict=True))
@@ -252,7 +252,7 @@ for _name, _gradient in GRADIENTS.items():
 # Memory-bound operators
 
 _UNCOUNTED = Operator(moved=lambda signature: None)
-_BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))  # outputs are among the inputs
+_BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))  # inputs include the outputs
 
 
 def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Returned | None:
@@ -307,13 +307,13 @@ def _library_product(name: str, signature: Signature) -> Product | None:
     return None if gemm is None else Product(*gemm[:4])
 
 
-# The trace has shape and dtype of the buffers of Inductor's Triton kernels, not which are read or written. Inductor
-# orders them: read and written (`in_out_ptr`), read (`in_ptr`), written (`out_ptr`); see `KernelArgs.python_argdefs` in
-# torch/_inductor/codegen/common.py. If the last buffer cannot be an output, the first one is read and written.
+# Inductor's Triton kernels record shape and dtype of their buffers, but not which buffers are read or written. Inductor
+# orders the buffers: read and written (`in_out_ptr`), read (`in_ptr`), written (`out_ptr`); see
+# `KernelArgs.python_argdefs` in torch/_inductor/codegen/common.py. If the last cannot be an output, the first is both.
 _TRITON = "triton_"
 _POINTWISE = "triton_poi_"
 _LOOKS_UP = re.compile(r"embedding|index|gather|select")
-# A kernel that computes nothing from tensors.
+# Kernels that only create tensors.
 _CREATES = re.compile(
     r"triton_[a-z]+_fused_(?:_|\d|arange|bernoulli|constant_pad_nd|empty|exponential|eye|fill|full|like|lift_fresh|new"
     r"|normal|ones|rand|randint|randn|scalar_tensor|to_copy|uniform|zero|zeros)*"
@@ -321,9 +321,9 @@ _CREATES = re.compile(
 
 
 def _moved_by_triton(name: str, signature: Signature) -> int | None:
-    """Return the bytes: every buffer once, in-place buffers twice.
+    """Return the bytes: each buffer once, in-place buffers twice.
 
-    A pointwise kernel reads at most one element of each buffer per written element: only a part of a larger table.
+    A pointwise kernel reads at most one element per buffer and written element, so only part of a larger table.
     """
     buffers = signature.tensors
     if not buffers:
@@ -341,10 +341,10 @@ def _part(buffer: Tensor, buffers: tuple[Tensor, ...], index: int) -> Tensor:
 
 
 def _in_place(name: str, buffers: tuple[Tensor, ...]) -> bool:
-    """Return whether the shapes show that the first buffer is read and written.
+    """Return whether the shapes show that the first buffer is both read and written.
 
-    A pointwise kernel writes a buffer of its full shape. The last buffer is only read if it is a bias along the last
-    dimension or the channels, or the flat form of the first one (a GEMM's result).
+    A pointwise kernel writes a full-size buffer. The last buffer is only read if it is a bias along the last dimension
+    or the channels, or the flattened form of the first buffer (the result of a GEMM).
     """
     first, last = buffers[0], buffers[-1]
     if len(buffers) == 1:

@@ -1,4 +1,4 @@
-"""Two jobs compared, rank by rank and together."""
+"""Comparison of two jobs, per rank and over all ranks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMED = ("ops", "kernels", "host_ops")
 
 @dataclass(frozen=True)
 class PartTotals:
-    """Times of a rank, of a whole trace or of a mean iteration; by name the GPU time, and CPU time in `host_ops`."""
+    """Times of one rank, for the whole trace or a mean iteration: GPU time by name, and CPU time in `host_ops`."""
 
     latency_ns: float
     device_ns: float
@@ -41,20 +41,20 @@ class PartTotals:
 
 @dataclass(frozen=True)
 class ComparedRank:
-    """The contribution of a rank to the comparison of two jobs: a few KB for traces of any length."""
+    """Data of one rank for the comparison of two jobs. It takes a few KB, however long the trace is."""
 
-    devices: str  # their names
+    devices: str  # device names
     iterations: int
     whole: PartTotals
-    iteration: PartTotals | None  # a mean one; None without iterations
-    outside: tuple[int, int]  # number and ns of device events launched outside iterations
+    iteration: PartTotals | None  # mean iteration; None without iterations
+    outside: tuple[int, int]  # number and total ns of GPU events launched outside iterations
     damage: tuple[str, ...]
 
     __repr__ = brief
 
 
 def compared_rank(trace: Trace, *, annotation: str | None = None, by_shape: bool = False) -> ComparedRank:
-    """Return the contribution of a rank; `annotation` is part of the names of iterations."""
+    """Return the data of one rank; `annotation` is part of the names of iterations."""
     trace = with_unattached(trace)
     steps = iterations(trace, annotation)
     everything = np.ones(len(trace.gpu), np.bool_), np.ones(len(trace.calls), np.bool_)
@@ -94,7 +94,7 @@ def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: 
 
 
 class RankChange(Row):
-    """A rank in both jobs: a mean iteration if iterations are compared, otherwise the whole traces."""
+    """One rank in both jobs, for a mean iteration if iterations are compared, else for the whole traces."""
 
     rank: int = column("number", "Rank number.")
     a_ns: float = column("ns", "Duration of the rank in A.", "A")
@@ -104,7 +104,7 @@ class RankChange(Row):
     a_communication_ns: float = column("ns", "Sum of the durations of communication kernels in A.", "comm A")
     b_communication_ns: float = column("ns", "Sum of the durations of communication kernels in B.", "comm B")
 
-    title = "ranks, by the change in time, ms"
+    title = "ranks by change in time, ms"
     shown = (
         *("rank", "a_ns", "b_ns", "change_ns"),
         TextColumn("B/A", lambda row: number(row.ratio, 2)),
@@ -118,12 +118,12 @@ class RankChange(Row):
 
     @derived("share", "B/A")
     def ratio(self) -> float | None:
-        """Duration in B divided by duration in A; null if A's duration is 0."""
+        """Duration in B divided by duration in A; null if the duration in A is 0."""
         return self.b_ns / self.a_ns if self.a_ns else None
 
 
 class JobDiffRow(DiffRow):
-    """An operator or a kernel on all ranks in both jobs."""
+    """One operator or kernel over all ranks in both jobs."""
 
     rank: int = column("number", "Rank with the largest change.")
     rank_change_ns: float = column("ns", "Change on the rank with the largest change.")
@@ -131,10 +131,10 @@ class JobDiffRow(DiffRow):
 
 @dataclass(frozen=True)
 class JobDifference(Difference):
-    """Two jobs compared, by the ranks that both have.
+    """Comparison of two jobs, over the ranks that occur in both.
 
-    Times and counts are sums over these ranks, per iteration if iterations are compared; `latency_a` and `latency_b`
-    belong to the slowest rank. Ranks with the greatest change come first; ranks of one job only are left out.
+    Times and counts are sums over these ranks, per iteration if iterations are compared. `latency_a` and `latency_b`
+    are the values of the slowest rank. Ranks with the greatest change come first.
     """
 
     ranks: list[RankChange] = field(default_factory=list)
@@ -147,16 +147,16 @@ class JobDifference(Difference):
 
     @property
     def tables(self) -> NamedTables:
-        """`ranks`, `ops`, `kernels` and `host_ops`, each with `to_pandas()`."""
+        """The tables `ranks`, `ops`, `kernels` and `host_ops`, each with `to_pandas()`."""
         return flat_tables({name: getattr(self, name) for name in ("ranks", *_NAMED)})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain objects."""
+        """Return the comparison as JSON-ready data."""
         further = {"ranks": [row.plain() for row in self.ranks], "host_ops": [row.plain() for row in self.host_ops]}
         return json_of_difference(self) | further
 
     def to_text(self, width: int = 80) -> str:
-        """Return one screen of at most `width` columns."""
+        """Return one screen of text, at most `width` columns wide."""
         text: str = outer("report.diff_text").render_job(self, width)
         return text
 
@@ -164,18 +164,18 @@ class JobDifference(Difference):
 def job_difference(
     a: Mapping[int, ComparedRank], b: Mapping[int, ComparedRank], *, names: tuple[str, str], total: bool = False
 ) -> JobDifference:
-    """Compare two jobs by the contributions of their ranks; per iteration if every rank has iterations.
+    """Compare two jobs by the data of their ranks, per iteration if every rank has iterations.
 
     Args:
-        names: of the jobs, for messages. total: compare the whole traces in any case.
+        names: names of the jobs, for messages. total: compare the whole traces even if all ranks have iterations.
 
     Raises:
-        UsageError: no rank is in both.
+        UsageError: no rank occurs in both jobs.
     """
     ranks = sorted({*a} & {*b})
     if not ranks:
         has = [f"{name} has {ranges(sorted(side))}" for name, side in zip(names, (a, b), strict=True)]
-        raise UsageError(f"no rank is in both jobs: {', '.join(has)}")
+        raise UsageError(f"no rank occurs in both jobs: {', '.join(has)}")
     sides = [[side[rank] for rank in ranks] for side in (a, b)]
     per_iteration = not total and all(rank.iteration is not None for side in sides for rank in side)
     parts = [[rank.iteration if per_iteration and rank.iteration else rank.whole for rank in side] for side in sides]
@@ -209,7 +209,7 @@ def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
 def _changes(
     ranks: Sequence[int], parts: Sequence[Sequence[PartTotals]], table: Callable[[PartTotals], Mapping[str, Side]]
 ) -> list[DiffRow]:
-    """Return a table of all ranks together, with the rank on which each row changes most."""
+    """Return one table over all ranks, with the rank on which each row changes most."""
     change: dict[str, tuple[float, int]] = {}
     for rank, *both in zip(ranks, *parts, strict=True):
         one, other = map(table, both)

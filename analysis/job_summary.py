@@ -1,4 +1,4 @@
-"""A job of many ranks: a summary that does not grow with its traces, its collectives and stragglers, and all tables."""
+"""Summary of a job with many ranks: a compact summary, collectives and stragglers, and the tables of all ranks."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from .breakdown import device_use, iterations
 from .summary import host_ops
 from .table import PlainRows, Row, Table, column, inferred, listed
 
-_FEWEST = 4  # ranks for an outlier to exist
-_LEAST_LAG = 0.01  # least lag of a straggler, as a share of the time from the first to the last collective
-_LEAST_SHARE = 0.02  # of the median: least excess of an outlier
+_FEWEST = 4  # minimum number of ranks for outlier detection
+_LEAST_LAG = 0.01  # minimum lag of a straggler, as a share of the time from the first to the last collective
+_LEAST_SHARE = 0.02  # minimum excess of an outlier over the median, as a share of the median
 
 
 class RankNumbers(Row):
-    """A rank in numbers. Without start times busy, exposed and idle time are null; others are sums of durations."""
+    """Key figures of one rank. Without start times, busy, exposed and idle times are null and others are sums."""
 
     rank: int = column("number", "Rank number.")
     file: str = column("name", "File of the trace.")
-    span_ns: int = column("ns", "Time from the start of the first event to the end of the last one.", "length")
+    span_ns: int = column("ns", "Time from the start of the first event to the end of the last event.", "length")
     steps: int = column("count", "Number of iterations.")
     step_ns: float | None = column("ns", "Mean duration of an iteration.", "mean step")
     device_events: int = column("count", "Number of kernels, copies and memsets.")
     busy_ns: int | None = column("ns", "Time with at least one GPU event, summed over all devices.")
     compute_ns: int = column("ns", "Time with a compute kernel.", "computing")
-    communication_ns: int = column("ns", "Time in collectives and messages (CPU time if no GPU).", "communicating")
+    communication_ns: int = column("ns", "Communication time (CPU time without a GPU).", "communicating")
     exposed_ns: int | None = column("ns", "Communication time without a compute kernel.")
     idle_ns: int | None = column("ns", "Idle time, summed over all devices.")
     host_ns: int = column("ns", "CPU time of the topmost operators.")
@@ -54,7 +54,7 @@ class RankNumbers(Row):
 
 
 class RankSpread(Row):
-    """A quantity over all ranks; null if no rank has it."""
+    """Distribution of one quantity over all ranks; values are null if no rank has the quantity."""
 
     quantity: str = column("text", "Name of the compared quantity.")
     least: float | None = column("ns", "Smallest value of any rank.")
@@ -65,11 +65,11 @@ class RankSpread(Row):
     lowest_rank: int | None = column("number", "First rank with the smallest value.", "least on")
     highest_rank: int | None = column("number", "First rank with the largest value.", "greatest on")
 
-    title = "quantities that differ over the ranks, ms"
+    title = "quantities that differ between ranks, ms"
 
 
 class RankOutlier(Row):
-    """A rank that stands out in a quantity."""
+    """A rank that stands out in one quantity."""
 
     rank: int = column("number", "Rank number.")
     quantity: str = column("text", "Name of the compared quantity.")
@@ -91,20 +91,20 @@ class _SharedWork(Row):
 
 
 class JobKernel(_SharedWork):
-    """A kernel on all ranks, by name."""
+    """All events of one kernel on all ranks."""
 
-    title = "kernels of all ranks: total, and the least, median and greatest total of a rank, ms"
+    title = "kernels of all ranks: total, and minimum, median and maximum total per rank, ms"
 
 
 class JobOperator(_SharedWork):
-    """A topmost operator on all ranks, by name."""
+    """All calls of one topmost operator on all ranks."""
 
-    title = "operators of all ranks: total host time, and the least, median and greatest total of a rank, ms"
+    title = "operators of all ranks: total CPU time, and minimum, median and maximum total per rank, ms"
 
 
 @dataclass(frozen=True)
 class NamedTotals:
-    """Totals of a rank by name."""
+    """Counts and total times of one rank by name."""
 
     names: tuple[str, ...]
     count: IntColumn
@@ -113,7 +113,7 @@ class NamedTotals:
 
 @dataclass(frozen=True)
 class RankContribution:
-    """The contribution of a rank to the tables of its job: a few KB for traces of any length."""
+    """Data of one rank for the tables of its job. It takes a few KB, however long the trace is."""
 
     numbers: RankNumbers
     kernels: NamedTotals
@@ -126,7 +126,7 @@ class RankContribution:
 
 
 def rank_contribution(trace: Trace, annotation: str | None = None) -> RankContribution:
-    """Return the contribution of a rank; job_summary sets its rank. `annotation` is part of the names of iterations."""
+    """Return the data of one rank, without its number. `annotation` is part of the names of iterations."""
     trace = with_unattached(trace)
     uses, steps, host = device_use(trace), iterations(trace, annotation), host_ops(trace)
     own = communications(trace)
@@ -155,7 +155,7 @@ def rank_contribution(trace: Trace, annotation: str | None = None) -> RankContri
 
 @dataclass(frozen=True)
 class JobSummary:
-    """The ranks of a job together; rows of kernels and operators with the longest total first."""
+    """Summary over all ranks of a job. Kernels and operators are sorted by total time, longest first."""
 
     ranks: Table[RankNumbers]
     spread: Table[RankSpread]
@@ -180,7 +180,7 @@ class JobSummary:
         return [row.rank for row in sorted(late, key=lambda row: (-row.behind_ns, row.rank))]
 
 
-# Names of quantities to fields of `RankNumbers`.
+# Maps names of quantities to fields of `RankNumbers`.
 QUANTITIES = {
     **{"length": "span_ns", "mean step": "step_ns", "computing": "compute_ns", "communicating": "communication_ns"},
     **{"exposed communication": "exposed_ns", "idle": "idle_ns", "host": "host_ns"},
@@ -188,7 +188,7 @@ QUANTITIES = {
 
 
 def job_summary(ranks: Mapping[int, RankContribution]) -> JobSummary:
-    """Combine the ranks of a job; UsageError if they do not belong to one job."""
+    """Combine the ranks of a job. Raises UsageError if the ranks do not belong to one job."""
     notes = check_job([part.facts for part in ranks.values()])
     notes += cut_off_note(group for part in ranks.values() for group in part.communications.groups)
     collectives, late = job_collectives({rank: part.communications for rank, part in ranks.items()})
@@ -232,7 +232,7 @@ def _shared(kind: type[_SharedWork], ranks: Mapping[int, NamedTotals]) -> list[A
 
 
 def ranks_to_show(summary: JobSummary, most: int) -> list[int]:
-    """Return at most `most` ranks to look at, ascending: the lowest, the middle one, stragglers and outliers."""
+    """Return at most `most` interesting ranks, ascending: the lowest and the middle rank, stragglers and outliers."""
     numbers = sorted(summary.ranks, key=lambda row: (row.span_ns, row.rank))
     first: Sequence[int] = [summary.ranks[0].rank, numbers[len(numbers) // 2].rank]
     outliers = sorted(summary.outliers, key=lambda row: (-row.value / (row.median or 1), row.rank))
@@ -241,7 +241,7 @@ def ranks_to_show(summary: JobSummary, most: int) -> list[int]:
 
 
 class RankRows(PlainRows):
-    """The rows of one table of several ranks, as plain values with `rank` first."""
+    """Rows of one table over several ranks, as plain values with the column `rank` first."""
 
     def add(self, rank: int, rows: Iterable[Mapping[str, Any]]) -> None:
         self.rows += [{"rank": rank, **row} for row in rows]
@@ -252,7 +252,7 @@ class RankRows(PlainRows):
 
 
 class JobCollective(Row):
-    """A collective that all ranks of its group recorded, on one clock."""
+    """One collective that all ranks of its group recorded, with times on a common clock."""
 
     collective: str = column("name", "Name of the collective.")
     group: str = column("name", "Process group, empty if it contains all ranks.")
@@ -260,35 +260,35 @@ class JobCollective(Row):
     ranks: int = column("count", "Number of ranks in the process group.")
     bytes: int = column("bytes", "Message size on the lowest rank, −1 if unknown.", "bytes")
     start_ns: int = inferred("ns", "Wall-clock time at which the last rank arrived.")
-    duration_ns: int = inferred("ns", "Time from the arrival of the last rank to the end on that rank.", "took")
+    duration_ns: int = inferred("ns", "Time from the arrival of the last rank to the end on this rank.", "took")
     last_rank: int = inferred("number", "Rank that arrived last.", "last rank")
     wait_ns: int = inferred("ns", "Sum of the waiting times of all other ranks.", "waited")
     longest_wait_ns: int = inferred("ns", "Longest waiting time of any rank.")
 
-    title = "collectives: which rank was last, and how long the others waited together, ms"
+    title = "collectives: last rank, and total waiting time of the other ranks, ms"
     shown = ("collective", "group", "last_rank", "wait_ns", "duration_ns", "bytes")
 
 
 class RankLateness(Row):
-    """How often a rank arrived last at collectives."""
+    """Lateness of one rank: how often it arrived last at collectives, and how long other ranks waited."""
 
     rank: int = column("number", "Rank number.")
-    collectives: int = column("count", "Number of collectives with two or more ranks that the rank took part in.")
+    collectives: int = column("count", "Number of collectives of the rank that have two or more ranks.")
     last: int = inferred("count", "Number of collectives at which the rank arrived last.")
     caused_ns: int = inferred("ns", "Sum of the times that other ranks waited for this rank.", "caused")
     waited_ns: int = inferred("ns", "Time that this rank waited for ranks that arrived last.", "waited")
-    clock_offset_ns: int = inferred("ns", "Lead of the rank's clock over the lowest rank's clock; 0 if unknown.")
+    clock_offset_ns: int = inferred("ns", "Lead of the clock over that of the lowest rank; 0 if unknown.")
     behind_ns: int = inferred("ns", "Total lag behind the median rank; negative if early.", "behind")
-    straggler: bool = inferred("yes/no", "The rank is later than chance explains.")
+    straggler: bool = inferred("yes/no", "True if chance cannot explain the lateness of the rank.")
 
-    title = "ranks: how often each was last at a collective, and how long others waited for it, ms"
+    title = "ranks: how often each rank was last at a collective, and how long other ranks waited for it, ms"
     shown = ("rank", "collectives", "last", "caused_ns", "waited_ns", "behind_ns", "straggler")
 
 
 def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
-    """Return which values exceed the median by six standard deviations and at least `least`.
+    """Return which values exceed the median by six standard deviations and by at least `least`.
 
-    The standard deviation is that of a normal distribution with the same median absolute deviation.
+    The standard deviation is estimated from the median absolute deviation, assuming a normal distribution.
     """
     if len(values) < _FEWEST:
         return np.zeros(len(values), np.bool_)
@@ -300,10 +300,10 @@ def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
 def job_collectives(
     ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
 ) -> tuple[Table[JobCollective], Table[RankLateness]]:
-    """Return collectives in order of time and the lateness of ranks, most harmful first; empty without start times.
+    """Return collectives by time and lateness of ranks, most harmful first; both empty without start times.
 
     Args:
-        offsets: by rank, the ns that its clock is ahead; None to derive them from the collectives (`jobs.clocks`).
+        offsets: ns by which the clock of each rank is ahead; None derives them from the collectives (`jobs.clocks`).
     """
     if not all(rank.times_recorded for rank in ranks.values()):
         return Table(JobCollective), Table(RankLateness)
@@ -342,10 +342,10 @@ _GUESSES = {
 
 
 class JobAnalysis(dict[str, RankRows]):
-    """The analysis tables of all ranks, by name: `tables.kernels` or `tables["kernels"]`."""
+    """Analysis tables over all ranks, by name: `tables.kernels` or `tables["kernels"]`."""
 
     def add(self, rank: int, tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
-        """Add the tables of a rank, from `tables_of`."""
+        """Add the tables of one rank, as returned by `tables_of`."""
         for name, rows in tables.items():
             self.setdefault(name, RankRows()).add(rank, rows)
 

@@ -1,4 +1,4 @@
-"""FLOPs and bytes of GPU events, their shares of the peaks, and which peak bounds them; by kernel and by GEMM size."""
+"""FLOPs and bytes of GPU events, their shares of the peaks, and the limiting peak, by kernel and by GEMM size."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ Mask = npt.NDArray[np.bool_]
 
 
 class KernelRow(WithMean, Row):
-    """All events of one kernel with one dtype on one device."""
+    """All events of one kernel with the same dtype on one device."""
 
     device: int = column("number", "Device number.")
     kernel: str = column("name", "Name of the kernel.")
-    category: str = column("name", "Kineto's category: kernel, gpu_memcpy or gpu_memset.")
-    dtype: str = inferred("name", "Dtype that the kernel computes in, empty if unknown.")
+    category: str = column("name", "Kineto category: kernel, gpu_memcpy or gpu_memset.")
+    dtype: str = inferred("name", "Dtype of the computation; empty if unknown.")
     ops: tuple[str, ...] = column("name", "Operators that launched the kernel, most frequent first.", joined=" ")
     count: int = column("count", "Number of runs of the kernel.")
     total_ns: int = column("ns", "Sum of the durations of all runs.")
     flops: int | None = inferred("flop", "Floating-point operations, summed over runs with a known number.")
     flops_ns: int
-    bytes: int | None = inferred("bytes", "Bytes moved, summed over runs with a known size; a lower bound.")
-    most_bytes: int | None = inferred("bytes", "Upper bound for `bytes`; they can depend on tensor values.")
+    bytes: int | None = inferred("bytes", "Bytes moved (lower bound), summed over runs with a known size.")
+    most_bytes: int | None = inferred("bytes", "Upper bound for `bytes`, which may depend on tensor values.")
     bytes_ns: int
     operator_ns: int
     peak_flops_per_second: float | None = inferred("flop/s", "Peak FLOP/s of the device for the dtype.", "peak")
-    flops_share: float | None = inferred("share", "Share of the device's peak FLOP/s.", "FLOPs")
-    bytes_share: float | None = inferred("share", "Share of the peak memory bandwidth; without cache hits.", "memory")
+    flops_share: float | None = inferred("share", "Share of the peak FLOP/s of the device.", "FLOPs")
+    bytes_share: float | None = inferred("share", "Share of the peak memory bandwidth, excluding cache hits.", "memory")
     bound: str = inferred("text", "Limiting resource: compute, memory or cache; empty if unknown.")
     repeated_ns: int = inferred("ns", "Part of total_ns from runs launched before the trace.", default=0)
 
-    title = "kernels, and their share of the device's peaks"
+    title = "kernels, and their share of the device peaks"
     shown = (
         TextColumn("type", lambda row: f"  {row.dtype or '-'}"),
         *("count", "mean_ns µs", "flops_per_second", "operator_flops_per_second"),
@@ -62,7 +62,7 @@ class KernelRow(WithMean, Row):
 
     @derived("flop/s", "of op", INFERRED)
     def operator_flops_per_second(self) -> float | None:
-        """FLOPs of the launching operators, divided by the time of all their kernels."""
+        """FLOPs of the launching operators divided by the time of all kernels that the operators launched."""
         return per_second(self.flops, self.operator_ns)
 
     @derived("bytes/s", "bytes/s", INFERRED)
@@ -77,7 +77,7 @@ class KernelRow(WithMean, Row):
 
     @property
     def bandwidth(self) -> str | None:
-        """The rate in GB/s as text, such as "120.5–988.0" if only bounds are known."""
+        """The rate in GB/s as text; a range such as "120.5–988.0" if only bounds are known."""
         if self.bytes_per_second is None or self.most_bytes_per_second is None:
             return None
         least, most = (f"{rate / 1e9:,.1f}" for rate in (self.bytes_per_second, self.most_bytes_per_second))
@@ -90,7 +90,7 @@ class KernelRow(WithMean, Row):
 
 
 def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
-    """Return the known devices by number; `own` are looked up before the built-in table."""
+    """Return the known devices by number. User-defined devices (`own`) are checked before the built-in table."""
     numbers = distinct(trace.gpu.device).tolist()
     found = {number: find_device(trace.properties.get(number), own) for number in numbers}
     return {number: device for number, device in found.items() if device is not None}
@@ -99,12 +99,12 @@ def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
 def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
     """Return which GPU events moved their bytes to and from device memory.
 
-    Data that fits the last-level cache may stay there. An event faster than memory also counts as cached if the cache
-    explains it: the cache may hold its size of inputs before and of outputs after the event. Events of devices that
-    are not in `devices` (from `find_devices`) are False.
+    Data that fits in the last-level cache may stay there. An event faster than memory is considered cached if the cache
+    explains its speed: the cache may hold inputs up to its size before the event and outputs up to its size after the
+    event. Events of devices that are not in `devices` (from `find_devices`) are False.
 
     Args:
-        size: int64, bytes of each event, −1 if unknown.
+        size: bytes per event, int64; −1 if unknown.
     """
     gpu, found = trace.gpu, np.zeros(len(trace.gpu), np.bool_)
     for number, device in devices.items():
@@ -117,7 +117,7 @@ def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) ->
 def kernel_table(
     trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None
 ) -> Table[KernelRow]:
-    """Return one row per device, kernel and dtype, longest in total first; `work` and `devices` save finding them."""
+    """Return one row per device, kernel and dtype, longest total first. Pass `work` and `devices` if computed."""
     gpu, work, devices = trace.gpu, work or work_of_events(trace), find_devices(trace) if devices is None else devices
     if not len(gpu):
         return Table(KernelRow)
@@ -134,7 +134,7 @@ def kernel_table(
         number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        # Without a peak for the dtype, FLOPs of elementwise kernels must not hide that memory bounds them.
+        # Without a peak for the dtype, FLOPs of elementwise kernels must not hide that memory is their limit.
         bounds = against_peaks(device, peak, done[row] if peak else products[row], moved[row], passed[row])
         kernel = number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row]
         (flops, flops_ns), (size, size_ns) = done[row], moved[row]
@@ -143,16 +143,16 @@ def kernel_table(
     return rows
 
 
-_Amount = tuple[int | None, int]  # a sum, and the ns of the events it is known for; (None, 0) if unknown
+_Amount = tuple[int | None, int]  # a sum and the total ns of events with known values; (None, 0) if unknown
 
 
 def against_peaks(
     device: Device | None, peak: float | None, done: _Amount, moved: _Amount, passed: _Amount
 ) -> tuple[float | None, float | None, str]:
-    """Return the shares of peak FLOPs and bandwidth, and which peak bounds.
+    """Return the share of peak FLOP/s, the share of peak bandwidth, and the limiting resource.
 
     Args:
-        done, moved: FLOPs and bytes. passed: bytes that came from memory, see `from_memory`.
+        done, moved: FLOPs and bytes. passed: bytes that came from memory; see `from_memory`.
     """
     if device is None:
         return None, None, ""
@@ -170,7 +170,7 @@ def against_peaks(
 
 
 def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...]]:
-    """Return by row the names of the launching operators, most frequent first."""
+    """Return for each row the names of the launching operators, most frequent first."""
     calls = trace.attribution.calls
     if not len(calls):
         return [()] * count
@@ -184,7 +184,7 @@ def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...
 
 
 def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int) -> list[_Amount]:
-    """Return by group the sum and the durations of the events with a known value (not −1)."""
+    """Return for each group the sum and the total duration of events with a known value (not −1)."""
     known = values >= 0
     total: list[int] = [0] * count
     for index, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may not fit 64 bits
@@ -194,7 +194,7 @@ def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int)
 
 
 class GemmRow(WithMean, Row):
-    """All calls of one operator that are GEMMs of one size and dtype on one device."""
+    """All calls of one operator that compute GEMMs of the same size and dtype on one device."""
 
     device: int = column("number", "Device number.")
     op: str = column("name", "Name of the operator.", "operator")
@@ -203,16 +203,16 @@ class GemmRow(WithMean, Row):
     m: int = column("number", "Rows of the first matrix.")
     n: int = column("number", "Columns of the second matrix.")
     k: int = column("number", "Columns of the first matrix.")
-    count: int = column("count", "Number of calls; in a replayed graph, number of replays.")
+    count: int = column("count", "Number of calls; in a replayed CUDA graph, number of replays.")
     total_ns: int = column("ns", "Sum of the durations of all kernels that the calls launched.")
     kernels: tuple[str, ...] = column("name", "Kernels that compute the GEMMs, most frequent first.", joined=" | ")
     flops: int = inferred("flop", "2·batch·m·n·k, summed over all calls.")
     bytes: int | None = inferred("bytes", "Inputs and outputs, each counted once.")
-    flops_share: float | None = inferred("share", "Share of the device's peak FLOP/s.", "of peak")
+    flops_share: float | None = inferred("share", "Share of the peak FLOP/s of the device.", "of peak")
     bytes_share: float | None = inferred("share", "Share of the peak memory bandwidth.", "memory")
     bound: str = inferred("text", "Limiting resource: compute, memory or cache; empty if unknown.")
 
-    title = "GEMMs, over the time of all kernels of their operator"
+    title = "GEMMs; rates refer to the time of all kernels of the operator"
     shown = (
         TextColumn("type", lambda row: f"  {row.dtype or '-'}"),
         *("count", "mean_ns µs", "flops_per_second", "flops_share", "bytes_per_second", "bytes_share", "bound"),
@@ -233,7 +233,7 @@ class GemmRow(WithMean, Row):
 
 
 def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> Table[GemmRow]:
-    """Return one row per device, operator, dtype and GEMM size, longest in total first."""
+    """Return one row per device, operator, dtype and GEMM size, longest total first."""
     gpu, work, devices = trace.gpu, work or work_of_events(trace), find_devices(trace) if devices is None else devices
     events, repetition = np.flatnonzero((work.flops >= 0) & (work.call >= 0)), trace.attribution.repetition
     size, products = _products(trace, work.call[events])
@@ -257,7 +257,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:
-    """Return the GEMM codes of calls, −1 for none, and by code the operator and its dimensions."""
+    """Return the GEMM code per call (−1 for none), and the operator and dimensions per code."""
     calls = trace.attribution.calls
     known: dict[tuple[str, Product], int] = {}
     codes = np.full(len(call), -1, np.int64)
@@ -269,9 +269,9 @@ def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str,
 
 
 def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> IntColumn:
-    """Return ns by GPU event: the longer of its FLOPs and its bytes at the device's peaks, at most its duration.
+    """Return the minimum ns per GPU event: the longer of the times for its FLOPs and its bytes at the device peaks.
 
-    −1 if unknown: no FLOPs or bytes, no known peak, data that may have come from the cache, or a copy over a bus.
+    The minimum is at most the duration; −1 if FLOPs, bytes or peak are unknown, or for cached data and bus copies.
     """
     work, devices = work or work_of_events(trace), find_devices(trace) if devices is None else devices
     gpu, bounds = trace.gpu, np.full(len(trace.gpu), -1, np.int64)
@@ -292,7 +292,7 @@ def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, D
 
 
 def row_bounds(traces: Sequence[Trace], own: Sequence[Device] = ()) -> IntColumn:
-    """Return `event_bounds` by row through all traces; −1 for rows of other kinds."""
+    """Return `event_bounds` per row, over the rows of all traces; −1 for rows that are not GPU events."""
     parts = [np.full(len(trace), -1, np.int64) for trace in traces]
     for part, trace in zip(parts, traces, strict=True):
         source = trace.gpu.source

@@ -1,4 +1,4 @@
-"""How well the host feeds the device: causes of idle time, launch statistics and lengths of launch queues.
+"""Launches: causes of idle time on the device, launch statistics and lengths of launch queues.
 
 Definitions follow Holistic Trace Analysis (HTA, https://hta.readthedocs.io) unless a docstring says otherwise.
 """
@@ -19,28 +19,28 @@ from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .table import Row, Table, column, derived
 
-# Shorter gaps are the device's own delay between two kernels. HTA documents its `consecutive_kernel_delay` of 30 as ns,
-# but compares it with µs (`_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py).
+# Maximum delay of the device itself between two kernels. HTA documents its `consecutive_kernel_delay` of 30 as ns but
+# compares it with µs (`_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py).
 KERNEL_DELAY_NS = 30_000
-QUEUE_LIMIT = 1024  # launches that a stream's queue holds (HTA's `max_queue_length`)
-LONG_CALL_NS = 50_000  # longer launch calls are outliers (HTA's `runtime_cutoff`)
-LONG_DELAY_NS = 100_000  # longer launch delays are outliers (HTA's `launch_delay_cutoff`)
+QUEUE_LIMIT = 1024  # maximum number of queued launches per stream (`max_queue_length` in HTA)
+LONG_CALL_NS = 50_000  # longer launch calls are outliers (`runtime_cutoff` in HTA)
+LONG_DELAY_NS = 100_000  # longer launch delays are outliers (`launch_delay_cutoff` in HTA)
 
 
 class IdleCauses(Row):
-    """Idle time of one stream in the trace's span by cause; the five times add up to idle_ns.
+    """Idle time of one stream during the trace, by cause. The five times add up to idle_ns.
 
-    A gap between two events of a stream has one cause. It begins at the end of all earlier events (HTA: of the previous
-    event). HTA omits the time before the first and after the last event.
+    Each gap between two events of a stream has one cause. A gap begins at the end of all earlier events (in HTA, at the
+    end of the previous event). HTA omits the time before the first and after the last event.
     """
 
     device: int = column("number", "Device number.")
     stream: int = column("number", "Stream number.")
     host_wait_ns: int = column("ns", "Idle time in gaps that began before the next event was launched.", "host")
     host_waits: int = column("count", "Number of gaps that host_wait_ns covers.")
-    kernel_wait_ns: int = column("ns", "Idle time in other gaps, up to the usual delay between kernels.", "kernel")
+    kernel_wait_ns: int = column("ns", "Idle time in other gaps that are no longer than the usual delay.", "kernel")
     kernel_waits: int = column("count", "Number of gaps that kernel_wait_ns covers.")
-    other_ns: int = column("ns", "Idle time in all other gaps, for example while waiting for other streams.")
+    other_ns: int = column("ns", "Idle time in all other gaps, for example waits for other streams.")
     others: int = column("count", "Number of gaps that other_ns covers.")
     before_first_ns: int = column("ns", "Idle time before the first event.", "before")
     after_last_ns: int = column("ns", "Idle time after the last event.", "after")
@@ -52,10 +52,10 @@ class IdleCauses(Row):
 
 
 class LaunchRow(Row):
-    """GPU events launched by runtime calls of one name.
+    """GPU events launched by runtime calls with the same name.
 
-    The launch delay lasts from the end of the call to the start of the event, 0 if the event began before. (HTA 0.5
-    adds the call's duration to the time between the starts; its documentation subtracts it.)
+    The launch delay lasts from the end of the call to the start of the event; it is 0 if the event starts earlier. HTA
+    0.5 adds the duration of the call to the time between the starts, but its documentation subtracts it.
     """
 
     call: str = column("name", "Name of the runtime call.", "launch call")
@@ -66,7 +66,7 @@ class LaunchRow(Row):
     median_call_ns: float = column("ns", "Median duration of a runtime call.", "call")
     median_delay_ns: float = column("ns", "Median launch delay.", "delay")
     max_delay_ns: int = column("ns", "Longest launch delay.", "max")
-    short: int = column("count", "Number of GPU events shorter than their launch call.", "shorter")
+    short: int = column("count", "Number of GPU events that are shorter than the call that launched them.", "shorter")
     long_calls: int = column("count", "Number of runtime calls longer than 50 µs.", "> 50 µs")
     long_delays: int = column("count", "Number of launch delays longer than 100 µs.", "late")
 
@@ -79,7 +79,7 @@ class LaunchRow(Row):
 
 @dataclass(frozen=True)
 class QueueLength(Suggests):
-    """Number of launched but not started events of a stream: a step function, each length from `ts` (ns) on."""
+    """Number of queued launches of a stream, as a step function: each length holds from its time in `ts` (ns)."""
 
     device: int
     stream: int
@@ -94,21 +94,21 @@ class QueueLength(Suggests):
 
 
 class QueueUse(Row):
-    """A stream's launch queue, from its first launch to the start of its last event."""
+    """Launch queue of one stream, from its first launch to the start of its last event."""
 
     device: int = column("number", "Device number.")
     stream: int = column("number", "Stream number.")
-    span_ns: int = column("ns", "Time from the stream's first launch to the start of its last event.")
+    span_ns: int = column("ns", "Time from the first launch on the stream to the start of its last event.")
     longest: int = column("count", "Largest number of queued launches.")
     mean: float | None = column("number", "Mean number of queued launches over time.")
     full_ns: int = column("ns", "Time with a full queue (1,024 launches), during which launches block the CPU.")
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:
-    """Return the causes of idle time by device and stream; empty without start times.
+    """Return the causes of idle time per device and stream; empty without start times.
 
     Args:
-        kernel_delay_ns: shorter gaps are the device's own delay between two kernels.
+        kernel_delay_ns: maximum delay of the device itself between two kernels.
     """
     gpu, launched, span = trace.gpu, _launch_start(trace), trace.span
     rows = Table(IdleCauses)
@@ -128,7 +128,7 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[I
 
 
 def launch_statistics(trace: Trace) -> Table[LaunchRow]:
-    """Return one row per name of launch call, most frequent first."""
+    """Return one row per launch call name, most frequent first."""
     gpu, runtime = trace.gpu, trace.runtime
     events = np.flatnonzero(gpu.runtime >= 0)
     calls = gpu.runtime[events]
@@ -144,7 +144,7 @@ def launch_statistics(trace: Trace) -> Table[LaunchRow]:
 
 
 def queue_lengths(trace: Trace) -> list[QueueLength]:
-    """Return the launch queues of streams over time: a launch counts from its call's start to its event's start."""
+    """Return the launch queues over time. A launch is queued from the start of its call to the start of its event."""
     gpu, launched = trace.gpu, _launch_start(trace)
     queues = []
     for device, stream, events in gpu.by_stream():
@@ -158,7 +158,7 @@ def queue_lengths(trace: Trace) -> list[QueueLength]:
 
 
 def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> Table[QueueUse]:
-    """Return the queue use by device and stream; `limit` launches fill a queue."""
+    """Return the queue use per device and stream. A queue is full with `limit` launches."""
     rows = Table(QueueUse)
     for queue in queue_lengths(trace):
         lasts, length = np.diff(queue.ts), queue.length[:-1]
@@ -169,5 +169,5 @@ def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> Table[QueueUse]:
 
 
 def _launch_start(trace: Trace) -> npt.NDArray[np.int64]:
-    """Return the start of the runtime call that launched each GPU event, −1 if unknown."""
+    """Return the start of the runtime call that launched each GPU event; −1 if unknown."""
     return np.append(trace.runtime.ts, -1)[trace.gpu.runtime]

@@ -1,4 +1,4 @@
-"""Time by module class: equal layers of a model form one row, below the modules that contain them."""
+"""Time per module class. Equal layers of a model form one row below the modules that contain them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ..trace.trace import Trace
 from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, derived, inferred, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
-_ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # number of one of several equal modules in a qualified name
+_ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # index of a repeated module in a qualified name
 _REPEATED = "Part of device_self_ns launched before the trace; module taken from a later repetition."
 
 
 class ModuleRow(WithMean, Row):
-    """All calls of modules of one class, or of annotations of one name, at one place of the module tree.
+    """All calls of modules of the same class, or of annotations with the same name, at one place of the module tree.
 
-    GPU events launched by any thread while an annotation is open count to it: `loss.backward()` waits while autograd's
-    threads launch. Backward work counts to the modules of its forward operator.
+    GPU events launched by any thread while an annotation is open belong to the annotation, because autograd threads
+    launch while `loss.backward()` waits. Backward work belongs to the modules of its forward operator.
     """
 
     path: tuple[str, ...] = column("name", "Enclosing classes and annotations, then the class.", joined=" / ")
     instances: int = column("count", "Number of distinct modules of the class.")
-    count: int = column("count", "Number of calls; outermost operator calls if only stacks show the module.", "calls")
+    count: int = column("count", "Number of calls; of outermost operator calls if only stacks show it.", "calls")
     self_ns: int = column("ns", "CPU time, excluding nested modules and annotations.", "host self")
     total_ns: int = column("ns", "CPU time, including nested modules.", "host")
     device_self_ns: int = column("ns", "GPU time, excluding nested modules and annotations.", "GPU self")
@@ -49,7 +49,7 @@ class ModuleRow(WithMean, Row):
 
     @derived("name")
     def module(self) -> str:
-        """Class of the module, followed by the number of modules if there are several."""
+        """Module class, followed by the number of modules if there are several."""
         return self.path[-1] + (f" ×{self.instances}" if self.instances > 1 else "")
 
     @derived("number")
@@ -59,16 +59,16 @@ class ModuleRow(WithMean, Row):
 
 
 def module_class(name: str) -> str:
-    """Return the class of a module, such as BertLayer of "nn.Module: BertLayer_23"; of other regions the name."""
+    """Return the class of a module, such as BertLayer for "nn.Module: BertLayer_23". Other regions keep their name."""
     match = _MODULE.fullmatch(name)
     return match[1] if match else name
 
 
 def module_table(trace: Trace) -> Table[ModuleRow]:
-    """Return one row per place of the module tree; parents before children, siblings by GPU time, then CPU time.
+    """Return one row per place of the module tree: parents before children, siblings by GPU time, then by CPU time.
 
-    Modules are calls of the trace (`nn.Module: …`); if it has none, the stacks of its operators name them. Kernels of
-    annotated graphs have the modules of the annotations, by qualified name.
+    Modules are calls in the trace (`nn.Module: …`). If there are none, the stacks of operators provide the modules.
+    Kernels of annotated graphs have the modules of the annotations, by qualified name.
     """
     owner = trace.attribution
     paths, of_path = _folded(trace, owner.hierarchy)
@@ -84,7 +84,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     np.subtract.at(self_ns, place[regions[inside[inside >= 0]]], host[inside >= 0])
     count = np.bincount(place[regions], minlength=len(paths))
     instances = np.bincount(of_path[distinct(path[regions])], minlength=len(paths))
-    by_stacks = np.flatnonzero(instances == 0)[1:]  # without the empty path
+    by_stacks = np.flatnonzero(instances == 0)[1:]  # skip the empty path
     if len(by_stacks):
         ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))
         own_host = sums(place[ops], (calls.end - calls.ts)[ops], len(paths))
@@ -95,12 +95,12 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
         instances[row], count[row] = len(names), np.count_nonzero(annotated_at == row)
     from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
     region = nearest(owner.call, calls.parent, is_region)
-    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # launched before the trace, so not inside
+    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # none was open before the trace
     within = np.flatnonzero(from_call & ~(by_annotation & (owner.repetition > 0)))
     within_place, dur = place[owner.call[within]], trace.gpu.dur[within]
     own, again = (sums(within_place, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
     own += sums(annotated_at, trace.gpu.dur[annotated], len(paths))
-    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # captured: no time
+    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # skip captured calls
     placed = np.append(place, 0)[owner.call] > 0
     loose = np.flatnonzero(trace.launch_known & ~placed & ~mask_at(len(trace.gpu), annotated))
     around = _open_at(trace, annotations, trace.launched_ns[loose])
@@ -118,7 +118,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
 
 
 def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
-    """Return the durations of the GPU events launched while each annotation was open, like `--between`."""
+    """Return the total duration of GPU events launched while each annotation was open, as `--between` selects them."""
     known = np.flatnonzero(trace.launch_known)
     known = known[np.argsort(trace.launched_ns[known], kind="stable")]
     launched, until = trace.launched_ns[known], np.append(0, np.cumsum(trace.gpu.dur[known]))
@@ -128,10 +128,10 @@ def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
 
 
 def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColumn:
-    """Return for each time the last opened annotation of any thread, −1 for none."""
+    """Return for each time the most recently opened annotation on any thread; −1 for none."""
     calls, points = trace.calls, np.arange(len(times)) + len(annotations)
     ts, end = np.append(calls.ts[annotations], times), np.append(calls.end[annotations], times)
-    order = np.lexsort((np.arange(len(ts)), -end, ts))  # longest first: an annotation before what it launches
+    order = np.lexsort((np.arange(len(ts)), -end, ts))  # longest first, so that an annotation precedes its launches
     around = np.full(len(ts), -1, np.int64)
     inside = nesting(np.zeros(len(ts), np.int64), ts[order], end[order])
     around[order] = np.where(inside >= 0, order[inside], -1)
@@ -146,8 +146,7 @@ def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> Int
 
 
 def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, ...]]], IntColumn]:
-    """Return distinct paths of classes with the row of their parent, the empty path first; and the row of each path of
-    the hierarchy."""
+    """Return the class paths with their parent rows (empty path first), and the row per hierarchy path."""
     paths: list[tuple[int, tuple[str, ...]]] = [(-1, ())]
     known: dict[tuple[int, str], int] = {}
     of_path = np.zeros(len(tree.tree_parent), np.int64)
@@ -165,9 +164,9 @@ def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, .
 def _annotated(
     trace: Trace, paths: list[tuple[int, tuple[str, ...]]]
 ) -> tuple[IntColumn, IntColumn, dict[int, set[str]]]:
-    """Return GPU events with a module from an annotation of their graph, the row of each, and the modules by row.
+    """Return GPU events with a module from an annotation of their graph, their rows, and the modules per row.
 
-    Adds rows to `paths`, one per part of the qualified name: "layers.0.mlp" is in "layers[*]", "mlp".
+    Adds rows to `paths`, one per part of the qualified name. For example, "layers.0.mlp" becomes "layers[*]", "mlp".
     """
     source, codes = trace.gpu.source, trace.origin.gpu_module
     stated = trace.stacks.first_evidence(source) == GRAPH_ANNOTATION
@@ -188,7 +187,7 @@ def _annotated(
 
 
 def _inside(parent: IntColumn, thread: IntColumn, regions: IntColumn, is_region: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return for each region the index in `regions` of the region around it on the same thread, −1 for none."""
+    """Return for each region the index in `regions` of the enclosing region on the same thread; −1 for none."""
     around = nearest(parent[regions], parent, is_region)
     around = np.where((around >= 0) & (thread[around] == thread[regions]), around, -1)
     return np.where(around >= 0, np.searchsorted(regions, around), -1)

@@ -1,4 +1,4 @@
-"""Outputs of operators, for traces that record only inputs, and bytes of operators that use indices."""
+"""Outputs of operators for traces that record only inputs, and bytes of operators that use indices."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..trace.dtypes import itemsize, scalar_type
 from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 
 Shape = tuple[int, ...]
-Returned = Sequence[Shape | Tensor]  # shapes of tensors with the call's dtype (`Signature.dtype`), or whole tensors
+Returned = Sequence[Shape | Tensor]  # shapes of tensors with the dtype of the call, or tensors
 
-# Operators with one output of the broadcast shape of their inputs, and the dtype of the (floating-point) inputs.
+# Operators with an output of the broadcast shape and the dtype of the (floating-point) inputs.
 POINTWISE = (
     "abs add addcdiv addcmul bitwise_and bitwise_not bitwise_or ceil clamp clamp_max clamp_min clone contiguous cos"
     " div dropout elu elu_backward erf exp expm1 floor fmod gelu gelu_backward hardsigmoid hardswish hardtanh"
@@ -23,22 +23,22 @@ POINTWISE = (
     " sigmoid_backward sign silu silu_backward sin softplus softplus_backward sqrt square sub tanh tanh_backward"
     " threshold threshold_backward tril triu where"
 )
-# Operators with a (first) output of the first input's shape; small further outputs are left out.
+# Operators with a first output of the shape of the first input. Further outputs are small and omitted.
 NORMALIZATIONS = (
     "_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm"
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
-# Operators that pad or interpolate; their output is known only if it is recorded.
+# Operators that pad or interpolate. The output is known only if it is recorded.
 RESIZED = (
     "replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d upsample_nearest1d"
     " upsample_nearest2d upsample_nearest3d upsample_bilinear2d"
 )
 # Operators that write the first tensor without reading it.
 WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"
-# Operators with one bool output of the broadcast shape of their inputs.
+# Operators with a bool output that has the broadcast shape of the inputs.
 COMPARISONS = "eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not"
-# Operators by the position of their last input tensor; later tensors are `out`.
+# Operators by the position of the last input tensor. Later tensors are `out` arguments.
 _LAST_INPUT = {
     -1: "arange range linspace logspace full ones zeros empty eye rand randn randperm randint",
     0: (
@@ -72,14 +72,14 @@ def as_tensors(returned: Returned, dtype: str) -> tuple[Tensor, ...]:
 
 
 def plain_name(name: str) -> str:
-    """Return an operator's name without "aten::" and overload: "mm" for "aten::mm.out"."""
+    """Return the operator name without "aten::" and overload, such as "mm" for "aten::mm.out"."""
     return name.removeprefix("aten::").partition(".")[0]
 
 
 def functional(name: str, signature: Signature) -> Signature:
-    """Return a call that was given tensors to write into (`out`) as a call that returns them.
+    """Return a call with `out` tensors as a call that returns these tensors.
 
-    Unless outputs are recorded they are these tensors, except if the call had to resize them.
+    If outputs are not recorded, they are the `out` tensors, except if the call had to resize these tensors.
     """
     last = _INPUTS_UNTIL.get(plain_name(name), len(signature.inputs))
     given = tuple(tensor for argument in signature.inputs[last + 1 :] for tensor in argument.tensors)
@@ -91,7 +91,7 @@ def functional(name: str, signature: Signature) -> Signature:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """Return the broadcast shape; None if there are no shapes or they do not fit."""
+    """Return the broadcast shape; None for no shapes or incompatible shapes."""
     if not shapes:
         return None
     rank = max(map(len, shapes))
@@ -105,7 +105,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape | None:
 
 
 def matmul_shape(left: Shape, right: Shape) -> Shape | None:
-    """Return the shape of a GEMM as torch.matmul broadcasts it; None if the shapes do not fit."""
+    """Return the output shape of a GEMM, broadcast like torch.matmul; None for incompatible shapes."""
     rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
     inner = right[-2] if len(right) > 1 else right[0]
     if left[-1] != inner:
@@ -115,7 +115,7 @@ def matmul_shape(left: Shape, right: Shape) -> Shape | None:
 
 
 def concatenated(signature: Signature) -> Returned | None:
-    """Return the output of `cat(tensors, dim)`; like torch it ignores tensors of shape (0,)."""
+    """Return the output of `cat(tensors, dim)`. Tensors of shape (0,) are ignored, as in torch."""
     dim = signature.inputs[1].value
     tensors = [tensor for tensor in signature.inputs[0].tensors if tensor.shape != (0,)]
     if type(dim) is not int or not tensors or len({tensor.dtype for tensor in tensors}) > 1:
@@ -136,15 +136,15 @@ def _without(shape: Shape, dim: int) -> Shape:
 class Reduction:
     """An operator that reduces its first tensor over some or all dimensions.
 
-    Overloads differ in their arguments: `keepdim`, a bool, follows the dimensions. Without it, and with at most `whole`
-    arguments, all dimensions are reduced.
+    Overloads differ in their arguments. The bool `keepdim` follows the dimensions. All dimensions are reduced if
+    `keepdim` is missing and there are at most `whole` arguments.
     """
 
-    dim: int = 1  # position of the dimensions (a number, a list, or None for all)
-    whole: int = 1
+    dim: int = 1  # argument position of the dimensions (a number, a list, or None for all)
+    whole: int = 1  # maximum number of arguments of the overload that reduces all dimensions
     dtype: str = ""  # "" keeps the dtype of the input, "sum" turns integers into int64
     indices: bool = False  # the overload with dimensions also returns indices (int64)
-    given: int = 0  # offset of the argument `dtype` from `keepdim` (without dimensions: its position), 0 for none
+    given: int = 0  # position of `dtype` relative to `keepdim` (absolute without dimensions); 0 for none
 
     def outputs(self, signature: Signature) -> Returned | None:
         """Return the outputs; None if dimensions or dtypes are not recorded."""
@@ -165,7 +165,7 @@ class Reduction:
         return [*returned, Tensor(shape, "int64")] if self.indices and not over_all else returned
 
     def moved(self, signature: Signature) -> int | None:
-        """Return the bytes: input and output once."""
+        """Return the bytes of input and output, each once."""
         returned = signature.outputs or self.outputs(signature)
         if returned is None:
             return None
@@ -193,7 +193,7 @@ def _reduced(shape: Shape, dim: object, keep: object) -> Shape | None:
     return tuple(1 if index in gone else size for index, size in enumerate(shape) if keep or index not in gone)
 
 
-# Names, separated by spaces, to how they reduce.
+# Maps space-separated operator names to their reduction.
 REDUCTIONS = {
     "sum nansum prod": Reduction(dim=1, whole=2, dtype="sum", given=1),
     "mean": Reduction(dim=1, whole=2, given=1),
@@ -209,10 +209,10 @@ REDUCTIONS = {
 
 @dataclass(frozen=True)
 class GradientPlaces:
-    """Argument positions of a normalization's backward; it returns gradients of input, weight and bias.
+    """Argument positions of a normalization's backward, returning gradients of input, weight and bias.
 
     Attributes:
-        mask: position of the flags for the wanted gradients; −1 if all are returned.
+        mask: position of the flags that select gradients; −1 if all gradients are returned.
         count: number of gradients, 2 without a bias.
     """
 
@@ -222,7 +222,7 @@ class GradientPlaces:
     count: Literal[2, 3] = 3
 
     def outputs(self, signature: Signature) -> Returned | None:
-        """Return the wanted gradients; None if the flags are not recorded."""
+        """Return the selected gradients; None if the flags are not recorded."""
         wanted = signature.inputs[self.mask].value if self.mask >= 0 else [True] * self.count
         if not isinstance(wanted, list) or len(wanted) != self.count or not all(type(want) is bool for want in wanted):
             return None
@@ -233,7 +233,7 @@ class GradientPlaces:
         return [tensor for tensor, wants in zip(every, wanted, strict=bool(weight)) if wants]
 
 
-# Names, separated by spaces, to how their gradients follow from the arguments.
+# Maps space-separated operator names to the positions that determine their gradients.
 SEVERAL_GRADIENTS = {
     "native_layer_norm_backward": GradientPlaces(input=1, weight=5, mask=7),
     "native_batch_norm_backward": GradientPlaces(input=1, weight=2, mask=9),
@@ -243,11 +243,11 @@ SEVERAL_GRADIENTS = {
 }
 
 
-# Bytes of operators that touch only the elements that indices choose
+# Bytes of operators that access only elements selected by indices
 
 
 def _selected(signature: Signature) -> int | None:
-    """Count `index_select(self, dim, index)`: rows of the table are read and written."""
+    """Return the bytes of `index_select(self, dim, index)`: the selected rows, read and written."""
     table, indices, axis = signature.shape(0), signature.shape(2), signature.inputs[1].value
     if table is None or indices is None or axis not in (0, "0"):
         return _read(signature, None)
@@ -255,13 +255,13 @@ def _selected(signature: Signature) -> int | None:
 
 
 def _looked_up(signature: Signature) -> int | None:
-    """Count `embedding(weight, indices)`: a row per index."""
+    """Return the bytes of `embedding(weight, indices)`: one row per index."""
     weight, indices = signature.shape(0), signature.shape(1)
     return _read(signature, None if weight is None or indices is None else indices + weight[1:])
 
 
 def _read(signature: Signature, shape: tuple[int, ...] | None) -> int | None:
-    """Count the indices, the chosen elements (at most all: repeated elements are cached), and the result of a shape."""
+    """Return the bytes of indices, selected elements (each at most once; repeats are cached) and result."""
     table = signature.inputs[0].tensors[0]
     outputs = signature.outputs or (None if shape is None else (Tensor(shape, table.dtype),))
     written = None if outputs is None else total_bytes(outputs)
@@ -270,14 +270,14 @@ def _read(signature: Signature, shape: tuple[int, ...] | None) -> int | None:
 
 
 def _put(source: int, signature: Signature) -> int | None:
-    """Count what is written to the first tensor, and the indices and the source, an argument after the indices."""
+    """Return the bytes of the indices, of the source after them, and of the part written to the first tensor."""
     read, whole = read_bytes(signature.inputs[1:]), read_bytes(signature.inputs[:1])
     written = total_bytes(signature.inputs[source].tensors)
     return None if read is None or written is None or whole is None else read + min(written, whole)
 
 
 def _scattered(signature: Signature) -> int | None:
-    """Count `scatter_(self, dim, index, src)`: one element of source and result per index."""
+    """Return the bytes of `scatter_(self, dim, index, src)`: one element of source and result per index."""
     indices, size = signature.inputs[2].tensors[0], itemsize(signature.inputs[0].tensors[0].dtype)
     sources = 1 + bool(len(signature.inputs) > 3 and signature.inputs[3].tensors)
     index = read_bytes(signature.inputs[2:3])
@@ -285,24 +285,24 @@ def _scattered(signature: Signature) -> int | None:
 
 
 def _of_targets(signature: Signature) -> int | None:
-    """Count `nll_loss_forward(self, target, …)` and its backward kernel: one element per row, that of the class."""
+    """Return the bytes of `nll_loss_forward(self, target, …)` or its backward: the element of the class in each row."""
     target = next((tensor for tensor in signature.tensors if tensor.dtype.startswith(("int", "uint"))), None)
     size = itemsize(signature.dtype)
     return None if target is None or size is None else (target.nbytes or 0) + prod(target.shape) * size
 
 
 _LOSSES = "nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward"
-# Names, separated by spaces, to the bytes of a call.
+# Maps space-separated operator names to functions that return the bytes of a call.
 MOVED_BY_INDEX: dict[str, Callable[[Signature], int | None]] = {
     "index_select": _selected,
     "gather": lambda signature: _read(signature, signature.shape(2)),  # one element per index
     "take": lambda signature: _read(signature, signature.shape(1)),
-    "index": lambda signature: _read(signature, None),  # the size of the result is unknown unless recorded
+    "index": lambda signature: _read(signature, None),  # the result size is unknown unless it is recorded
     "embedding": _looked_up,
     "index_put _index_put_impl": partial(_put, 2),
     "index_add index_copy": partial(_put, 3),
     "scatter scatter_add scatter_reduce": _scattered,
     _LOSSES: _of_targets,
-    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # its rows depend on indices
+    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # row count depends on indices
     "embedding_bag _embedding_bag _embedding_bag_forward_only": lambda signature: None,
 }

@@ -1,4 +1,4 @@
-"""Operators by name: number of calls, CPU and GPU time with and without the calls inside."""
+"""Operators by name: number of calls, and CPU and GPU time with and without callees."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _REPEATED = "Part of device_self_ns launched before the trace; operator taken fr
 
 
 class OperatorRow(WithMean, Row):
-    """All calls of an operator, on any thread and at any depth.
+    """All calls of one operator, on any thread and at any depth.
 
-    `self_ns` of all rows adds up to the CPU time of operators, `device_self_ns` to the GPU events that they launched.
+    Over all rows, `self_ns` adds up to the CPU time of operators and `device_self_ns` to the GPU time they launched.
     """
 
     op: str = column("name", "Name of the operator.", "operator")
     shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded or not requested.")
     count: int = column("count", "Number of calls.", "calls")
     self_ns: int = column("ns", "CPU time, excluding callees.", "host self")
-    total_ns: int = column("ns", "CPU time, including callees; recursive calls count once.", "host")
+    total_ns: int = column("ns", "CPU time, including callees; recursive calls count only once.", "host")
     device_self_ns: int = column("ns", "GPU time that the operator launched directly.", "GPU self")
     device_total_ns: int = column("ns", "GPU time launched by the operator and its callees.", "GPU")
     launches: int = column("count", "Number of GPU events in device_self_ns.")
@@ -37,10 +37,10 @@ class OperatorRow(WithMean, Row):
 
 
 def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow]:
-    """Return one row per operator (and shapes of its inputs), longest GPU self time first, then CPU self time.
+    """Return one row per operator (and shapes of its inputs), longest GPU self time first, then longest CPU self time.
 
-    GPU events of replayed graphs belong to the operators of the capture (`Trace.attribution`); captured calls count
-    once and have no CPU time. Events launched before the trace belong to the operators of their counterparts.
+    GPU events of replayed graphs belong to the operators of the capture (`Trace.attribution`). Captured calls count
+    once and have no CPU time. Events launched before the trace belong to the operators that launch their repetitions.
     """
     owner = trace.attribution
     calls = owner.calls

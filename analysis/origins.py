@@ -1,4 +1,4 @@
-"""Time by origin: by source line, with the time of the line's callees, and by phase."""
+"""Time per source line (with and without callees) and per phase."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 
 
 class SourceRow(Row):
-    """A line of the program.
+    """One source line of the program.
 
-    A line causes the calls and launches during which it is the innermost line of own code (`Op.source`); backward
-    counts to the line of its forward operator. Work without own code counts to the innermost line. Work that a compiler
+    A line causes the calls and launches that occur while it is the innermost line of your own code (`Op.source`). If
+    there is no own code, the innermost line counts. Backward work belongs to the line of its forward operator. Work
+    that a compiler fused from several lines is divided equally.
     fused from several lines is divided equally.
     """
 
@@ -38,11 +39,11 @@ class SourceRow(Row):
     device_total_ns: int = column("ns", "GPU time that the line and the lines called from it caused.", "GPU")
     backward_ns: int = inferred("ns", "Part of device_self_ns that was spent in backward.")
     launches: int = column("count", "Number of GPU events in device_self_ns.")
-    idle_ns: int = inferred("ns", "Time that the device sat idle before events of this line.", "idle caused")
+    idle_ns: int = inferred("ns", "Idle time of the device before events of this line.", "idle caused")
     fused: int = inferred("count", "Number of calls and launches that the line shares with other lines after fusion.")
     repeated_ns: int = inferred("ns", _REPEATED, default=0)
 
-    title = "source lines: host and device time of what they call, device time with what is called from them, ms"
+    title = "source lines: CPU and GPU time of their calls, and GPU time including callees, ms"
     shown = (
         *(TextColumn("", lambda row: ""), "calls", "host_ns", "device_self_ns", "device_total_ns", "backward_ns"),
         *("launches", "idle_ns", "fused"),
@@ -59,20 +60,20 @@ class SourceRow(Row):
 class PhaseRow(Row):
     """All work of one phase."""
 
-    phase: str = inferred("text", "forward, backward, optimizer and so on; not known if the phase is unknown.")
+    phase: str = inferred("text", "Phase, such as forward, backward or optimizer; not known if the phase is unknown.")
     calls: int = column("count", "Number of operators.")
     host_ns: int = column("ns", "CPU time of the operators, excluding callees.")
     device_ns: int = column("ns", "Sum of the durations of the GPU events.", "GPU")
     share: float | None = column("share", "Share of the summed durations of all GPU events.")
     launches: int = column("count", "Number of GPU events.")
-    idle_ns: int | None = inferred("ns", "Time that the device sat idle before events of this phase.", "idle caused")
+    idle_ns: int | None = inferred("ns", "Idle time of the device before events of this phase.", "idle caused")
 
     title = "phases, ms"
     shown = ("phase", "calls", "host_ns", "device_ns", "share", "launches", "idle_ns")
 
 
 def phase_table(trace: Trace) -> Table[PhaseRow]:
-    """Return one row per phase that occurs, in the order of `PHASES`, the unknown phase last."""
+    """Return one row per phase, in the order of `PHASES`, with the unknown phase last."""
     origin, ops, count = trace.origin, np.flatnonzero(trace.calls.kind == OP), len(PHASES)
     phase = origin.phase[ops].astype(np.int64)
     on_gpu = origin.gpu_phase.astype(np.int64)
@@ -126,8 +127,9 @@ def source_table(trace: Trace) -> Table[SourceRow]:
 
 
 def idle_before(trace: Trace) -> IntColumn:
-    """Return by GPU event the ns its device was idle before it; 0 if it was launched earlier, because then the device
-    did not wait for the host."""
+    """Return the ns for which the device was idle before each GPU event.
+
+    The value is 0 if the event was launched earlier, because the device then did not wait for the host."""
     gpu, idle = trace.gpu, np.zeros(len(trace.gpu), np.int64)
     launched = np.append(trace.runtime.ts, -1)[gpu.runtime]
     for _, events in grouped(gpu.device):
@@ -140,10 +142,10 @@ def idle_before(trace: Trace) -> IntColumn:
 
 
 class LineWork:
-    """Lines that caused each call and GPU event.
+    """Source lines that caused each call and GPU event.
 
-    `of_call` has the code of each call's line in `Trace.source_table`, −1 for none. `event`, `line`, `share` and
-    `entry` (of the stack) have a row per pair of a GPU event and a line that caused it.
+    `of_call` has the line code per call in `Trace.source_table`, −1 for none. `event`, `line`, `share` and
+    `entry` (of the stack) have one entry per pair of a GPU event and a line that caused the event.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -156,7 +158,7 @@ class LineWork:
         self.event, self.entry, self.line, self.share = event[has], entry[has], line[has], share[has]
 
     def outermost_calls(self) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-        """Return positions, lines and shares of operators that a line called outside other operators of that line."""
+        """Return positions, lines and shares of calls that are not nested in a call of the same line."""
         trace, calls = self.trace, self.trace.calls
         above = np.where(calls.parent >= 0, self.of_call[calls.parent], -1) if len(calls) else self.of_call
         inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)
@@ -165,8 +167,9 @@ class LineWork:
         return outer[which], _looked_up(trace.source_table.of_entry, entry), share
 
     def totals(self) -> tuple[list[SourceLine], npt.NDArray[np.float64]]:
-        """Return the lines of `Trace.source_table` with further lines of own code that called them, and by line the ns
-        of device time of the stacks with it, counted once each."""
+        """Return `Trace.source_table` plus lines of own code that called these lines, and the GPU ns per line.
+
+        Each stack with the line counts once."""
         trace, stacks, is_own = self.trace, self.trace.stacks, own_by(self.trace.own_code)
         entries, entry = np.unique(self.entry, return_inverse=True)
         time = np.bincount(entry.reshape(-1), trace.gpu.dur[self.event] * self.share, len(entries))
@@ -183,8 +186,8 @@ def _stacks_of(
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
     """Return positions, entries and shares of stacks.
 
-    An item with several stacks has one per line, in equal parts; others have their entry in `first`. Rows in `source`
-    and entries in `first` are −1 for none.
+    An item with several stacks has one entry per line, with equal shares. Other items have their entry in `first`.
+    Values of `source` (rows) and `first` (entries) are −1 for none.
     """
     stacks, of_entry = trace.stacks, trace.source_table.of_entry
     begin = np.searchsorted(stacks.row, source)

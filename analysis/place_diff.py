@@ -1,7 +1,7 @@
-"""Two traces compared by place: by source line and by call path.
+"""Comparison of two traces by place: by source line and by call path.
 
-A line that only moved is one row; lines with other operators come first. A call path has the names from the outermost
-call to each call.
+A line that only moved forms one row. Lines with different operators come first. A call path contains the names from the
+outermost call to the call itself.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MOST_PAIRS = 1_000_000  # pairs of lines of a function in A and B that are aligned by operators; beyond, by line number
-_SIMILAR = 0.5  # share of equal functions from which files of different names count as the same
-_Operators = tuple[tuple[str, int], ...]  # operators of a line, with calls per iteration
+_MOST_PAIRS = 1_000_000  # maximum pairs of lines per function to align by operators; above it, by line number
+_SIMILAR = 0.5  # minimum share of equal functions for files with different names to match
+_Operators = tuple[tuple[str, int], ...]  # operators of a line with calls per iteration
 
 
 class LineSide(Row):
-    """A line in one trace; per iteration on average if iterations are compared."""
+    """A source line in one trace. If iterations are compared, values are averages per iteration."""
 
     line: int = column("number", "Line number.")
     calls: float = column("count", "Number of outermost operators that the line called.")
@@ -44,7 +44,7 @@ class LineSide(Row):
 
 
 class LineRow(Row):
-    """A source line in both traces; None if a trace lacks it."""
+    """A source line in both traces. `a` or `b` is None if the trace lacks the line."""
 
     file: str = column("name", "File in B, or in A if B lacks the line.")
     function: str = column("name", "Function in B, or in A if B lacks the line.")
@@ -54,7 +54,7 @@ class LineRow(Row):
 
     @derived("yes/no")
     def changed(self) -> bool:
-        """True if the line calls other operators, or calls its operators a different number of times."""
+        """True if the line calls different operators, or calls them a different number of times."""
         return self.a is None or self.b is None or self.a.operators != self.b.operators
 
     @derived("ns", "B−A")
@@ -67,14 +67,14 @@ class LineRow(Row):
 
     @property
     def what_changed(self) -> str:
-        """The reason for `changed`, "" if it is not."""
+        """Description of the change; "" if `changed` is false."""
         if self.a is None or self.b is None:
             return "only in B" if self.a is None else "only in A"
         return "other operators" if self.changed else ""
 
     @property
     def lines(self) -> str:
-        """The line, as "8 → 18" if it moved."""
+        """The line number, written as "8 → 18" if the line moved."""
         numbers = [side.line for side in (self.a, self.b) if side is not None]
         return " → ".join(map(str, dict.fromkeys(numbers)))
 
@@ -90,12 +90,12 @@ class _Lines(NamedTuple):
 
 
 def line_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[LineRow]:
-    """Return the lines of own code of both traces; lines with other operators first, then by the change in time.
+    """Return the lines of own code of both traces: lines with different operators first, then by change in time.
 
-    Lines are paired in order within functions of one name, by their operators.
+    Lines are paired by operators, in order, within functions of the same name.
 
     Args:
-        per_iteration: count work that begins in an iteration, divided by the number of iterations.
+        per_iteration: count only work that begins in an iteration, divided by the number of iterations.
     """
     one, other = _lines_of(a, per_iteration), _lines_of(b, per_iteration)
     renamed = _files(one, other)
@@ -142,7 +142,7 @@ def _lines_of(analysis: Analysis, per_iteration: bool) -> _Lines:
 
 
 def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], list[int]]:
-    """Return the positions of lines by function, in order; `files` maps files of B to their names in A."""
+    """Return the positions of lines per function, in order. `files` maps files of B to their names in A."""
     functions: dict[tuple[str, str], list[int]] = {}
     for index in sorted(range(len(lines.lines)), key=lambda index: lines.lines[index][:2]):
         line = lines.lines[index]
@@ -151,7 +151,7 @@ def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], 
 
 
 def _files(one: _Lines, other: _Lines) -> list[tuple[str, str]]:
-    """Return pairs of files of A and B that are the same under another path: same name or mostly the same functions."""
+    """Return pairs of equal files with different paths in A and B: same name, or mostly the same functions."""
     files_a, files_b = ({line.file for line in side.lines} for side in (one, other))
     only_a, only_b = sorted(files_a - files_b), sorted(files_b - files_a)
     functions = [
@@ -181,7 +181,7 @@ def _shared_parts(one: str, other: str) -> int:
 def _aligned(
     one: _Lines, other: _Lines, in_a: Sequence[int], in_b: Sequence[int]
 ) -> list[tuple[int | None, int | None]]:
-    """Return pairs of lines of one function; None if a trace lacks the line."""
+    """Return pairs of lines of one function. An entry is None if its trace lacks the line."""
     if len(in_a) * len(in_b) > _MOST_PAIRS:
         by_number = {one.lines[index].line: index for index in in_a}
         pairs: list[tuple[int | None, int | None]] = [(by_number.pop(other.lines[k].line, None), k) for k in in_b]
@@ -203,7 +203,7 @@ def _aligned(
 
 
 class PathSide(Row):
-    """A call path in one trace; per iteration on average if iterations are compared."""
+    """A call path in one trace. If iterations are compared, values are averages per iteration."""
 
     calls: float = column("count", "Number of calls.")
     host_ns: float = column("ns", "CPU time, including callees.")
@@ -213,7 +213,7 @@ class PathSide(Row):
 
 
 class PathRow(Row):
-    """A call path in both traces; None if a trace lacks it."""
+    """A call path in both traces. `a` or `b` is None if the trace lacks the path."""
 
     path: tuple[str, ...] = column("name", "Names of the calls on the path, outermost first.", joined=" / ")
     a: PathSide | None = nested(PathSide, "A")
@@ -250,18 +250,18 @@ class PathRow(Row):
         return self.change("self_ns")
 
     def change(self, column: str) -> float:
-        """Return B minus A for a column of `PathSide`."""
+        """Return the difference B − A for a column of `PathSide`."""
         before, after = (0.0 if side is None else float(getattr(side, column)) for side in (self.a, self.b))
         return after - before
 
 
 def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]:
-    """Return all call paths of both traces, callers before callees, siblings by the change in time.
+    """Return all call paths of both traces: callers before callees, siblings by change in time.
 
-    The change is in GPU time, or in CPU time if neither trace has GPU events.
+    The change refers to GPU time, or to CPU time if neither trace has GPU events.
 
     Args:
-        per_iteration: count calls that begin in an iteration, divided by the number of iterations.
+        per_iteration: count only calls that begin in an iteration, divided by the number of iterations.
     """
     names = StringTable()
     codes = [_names(analysis, names) for analysis in (a, b)]
@@ -275,7 +275,7 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
 
 
 def _names(analysis: Analysis, names: StringTable) -> IntColumn:
-    """Return the name codes of calls; annotations without their running numbers."""
+    """Return the name code per call. Running numbers of annotations are removed."""
     trace = analysis.trace
     plain = names.codes(list(trace.names)).astype(np.int64)
     families = names.codes(list(map(family_of, trace.names))).astype(np.int64)
@@ -303,13 +303,13 @@ def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool)
 def _in_order(
     one: dict[str, Any], other: dict[str, Any], above: IntColumn, names: list[str], change: Any
 ) -> list[PathRow]:
-    """Return the paths that either side has, depth first, siblings by the change."""
+    """Return the paths of either trace, depth first, with siblings sorted by the change."""
     used = (one["calls"] > 0) | (other["calls"] > 0)
     order = np.lexsort((np.arange(len(above)), -change))
     below: dict[int, list[int]] = {}
     for path in order[used[order]].tolist():
         caller = int(above[path])
-        while caller >= 0 and not used[caller]:  # a caller that began before the first iteration
+        while caller >= 0 and not used[caller]:  # this caller began before the first iteration
             caller = int(above[caller])
         below.setdefault(caller, []).append(path)
     rows: list[PathRow] = []

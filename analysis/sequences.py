@@ -12,10 +12,10 @@ from .table import Row, Table, TextColumn, column
 
 
 class KernelSequence(Row):
-    """Calls of one operator with the same GPU events in the same order."""
+    """Calls of one operator that launch the same GPU events in the same order."""
 
     op: str = column("name", "Name of the topmost operator.", "operator")
-    kernels: tuple[str, ...] = column("name", "GPU events that it launched, in order of start.", joined=" | ")
+    kernels: tuple[str, ...] = column("name", "GPU events that the operator launched, in order of start.", joined=" | ")
     count: int = column("count", "Number of calls.", "calls")
     gpu_ns: int = column("ns", "Sum of the durations of the GPU events.", "GPU")
     host_ns: int = column("ns", "CPU time of the calls.")
@@ -33,7 +33,7 @@ class KernelSequence(Row):
 def kernel_sequences(trace: Trace, *, least: int = 3) -> Table[KernelSequence]:
     """Return sequences of at least `least` GPU events in one call of a topmost operator, most frequent first.
 
-    Like HTA's `get_frequent_cuda_kernel_sequences`, for all topmost operators.
+    Similar to `get_frequent_cuda_kernel_sequences` in HTA, but for all topmost operators.
     """
     gpu, calls = trace.gpu, trace.calls
     top = np.append(trace.hierarchy.top, -1)[gpu.call]

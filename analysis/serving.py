@@ -1,9 +1,9 @@
-"""Operators of serving libraries (vLLM, SGLang, AITER, FlashInfer): GEMMs, also with weights of eight or four bits, and
+"""Operators of serving libraries (vLLM, SGLang, AITER, FlashInfer): GEMMs, including weights of eight or four bits, and
 bytes of memory-bound operators.
 
-Most operators have their results among their arguments. The family's name shows which results are also read:
-`fused_add_rms_norm` adds in place, `store_cache` writes a row of the cache per token. Only the touched part of caches
-and tables counts.
+The results of most operators are among the arguments. The name of the operator family shows which results are also
+read: `fused_add_rms_norm` adds in place, `store_cache` writes one row of the cache per token. Of caches
+and tables, only the accessed part counts.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def _like_rows(tensors: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def moved_by_norm(signature: Signature) -> int | None:
-    """Count `rms_norm(result, input, weight, …)`, or a normalization that returns its result."""
+    """Return the bytes of `rms_norm(result, input, weight, …)`, or of a normalization that returns its result."""
     tensors = signature.tensors
     returned = signature.outputs or (tensors[:1] if len(_like_rows(tensors)) == 1 else ())
     return total_bytes((*tensors, *returned))
 
 
 def moved_by_norm_with_add(signature: Signature) -> int | None:
-    """Count `fused_add_rms_norm(input, residual, weight, …)`; it writes to both.
+    """Return the bytes of `fused_add_rms_norm(input, residual, weight, …)`. It writes to input and residual.
 
-    With one result before them, only the residual is written; with two, neither.
+    With one result tensor before these arguments, only the residual is written; with two, neither is written.
     """
     tensors = signature.tensors
     rows = [one for one in tensors if one.shape == tensors[0].shape]  # results may be quantized
@@ -57,14 +57,14 @@ def moved_by_norm_with_add(signature: Signature) -> int | None:
 
 
 def moved_returning_two(signature: Signature) -> int | None:
-    """Count a normalized sum `(input, residual, weight, …)` with two results: the normalized sum and the sum."""
+    """Return the bytes of `(input, residual, weight, …)` with two results: the normalized sum and the sum."""
     rows = _like_rows(signature.tensors)
     returned = signature.outputs or (rows if len(rows) == 2 else [])
     return total_bytes((*signature.tensors, *returned))
 
 
 def moved_by_activation(signature: Signature) -> int | None:
-    """Count `silu_and_mul(result, input)`, or an activation that returns its result, half of the input."""
+    """Return the bytes of `silu_and_mul(result, input)`, or of an activation that returns its result."""
     tensors = signature.tensors
     if len([one for one in tensors if len(one.shape) > 1]) > 1:
         return total_bytes(tensors)
@@ -73,9 +73,9 @@ def moved_by_activation(signature: Signature) -> int | None:
 
 
 def moved_rotary(signature: Signature) -> int | None:
-    """Count `rotary_embedding(positions, query, key, head size, cos and sin, …)`.
+    """Return the bytes of `rotary_embedding(positions, query, key, head size, cos and sin, …)`.
 
-    The rotated part of query and key is read and written, and a row of the table of cosines per position is read.
+    It reads and writes the rotated part of query and key, and reads one row of the cosine table per position.
     """
     positions, table = signature.inputs[0].tensors[0], signature.inputs[4].tensors[0]
     head_size, rotated = signature.inputs[3].value, table.shape[-1]
@@ -87,7 +87,7 @@ def moved_rotary(signature: Signature) -> int | None:
 
 
 def moved_by_rope(signature: Signature) -> int | None:
-    """Count other rotations: tensors with a row per position, rotated in place unless results are recorded."""
+    """Return the bytes of other rotations: one row per position, in place unless results are recorded."""
     positions = next((one for one in signature.tensors if "int" in one.dtype and one.numel), None)
     if positions is None:
         return None
@@ -101,21 +101,21 @@ def moved_by_rope(signature: Signature) -> int | None:
 
 
 def moved_cache(signature: Signature) -> int | None:
-    """Count `store_cache(key, value, key cache, value cache, indices, …)`: a row of the caches per index."""
+    """Return the bytes of `store_cache(key, value, key cache, value cache, indices, …)`: one row per index."""
     key, value, keys, values, indices = (signature.inputs[position].tensors[0] for position in range(5))
     written = (Tensor(key.shape, keys.dtype), Tensor(value.shape, values.dtype))
     return total_bytes((key, value, *written, indices))
 
 
 def moved_latent_cache(signature: Signature) -> int | None:
-    """Count `concat_and_cache_mla(latent, rotated key, cache, indices, …)`: both make a row of the cache."""
+    """Return the bytes of `concat_and_cache_mla(latent, rotated key, cache, indices, …)`: the written rows."""
     latent, key, cache, indices = (signature.inputs[position].tensors[0] for position in range(4))
     written = (Tensor(latent.shape, cache.dtype), Tensor(key.shape, cache.dtype))
     return total_bytes((latent, key, *written, indices))
 
 
 def moved_by_quantisation(signature: Signature) -> int | None:
-    """Count `scaled_fp8_quant(result, input, scale, …)`, or a quantization that returns bytes, without its scales."""
+    """Return the bytes of `scaled_fp8_quant(result, input, scale, …)`, or of a quantization that returns its result."""
     tensors = signature.tensors
     wide = [one for one in tensors if (itemsize(one.dtype) or 0) >= 2 and len(one.shape) > 1]
     narrow = [one for one in tensors if itemsize(one.dtype) == 1 and len(one.shape) > 1]
@@ -126,7 +126,7 @@ def moved_by_quantisation(signature: Signature) -> int | None:
 
 
 def moved_by_quantising_norm(signature: Signature) -> int | None:
-    """Count a normalization with a quantized result, with or without a residual added in place."""
+    """Return the bytes of a normalization with a quantized result, with or without a residual added in place."""
     tensors = signature.tensors
     rows = [one for one in tensors if one.shape == tensors[0].shape and (itemsize(one.dtype) or 0) > 1]
     narrow = [one for one in tensors if one.shape == tensors[0].shape and itemsize(one.dtype) == 1]
@@ -137,7 +137,7 @@ def moved_by_quantising_norm(signature: Signature) -> int | None:
 
 
 def moved_by_reduction(signature: Signature) -> int | None:
-    """Count an all-reduce in place, or with a result that is returned or among the arguments."""
+    """Return the bytes of an all-reduce, in place or with a result that is returned or among the arguments."""
     tensors = signature.tensors
     rows = _like_rows(tensors)
     return total_bytes((*tensors, *(rows if len(rows) == 1 else ())))
@@ -165,7 +165,7 @@ _BY_NAME = tuple((re.compile(names), moved) for names, moved in _FAMILIES)
 
 
 def memory_bound(name: str) -> Moved | None:
-    """Return how the bytes of an operator of a serving library are counted; None for other operators."""
+    """Return the function that counts the bytes of a serving library operator; None for other operators."""
     if len(name) > LONGEST_NAME or re.match(_LIBRARY, name) is None or _NOT_COUNTED.search(name) is not None:
         return None
     plain = name.partition("::")[2]
@@ -173,7 +173,7 @@ def memory_bound(name: str) -> Moved | None:
 
 
 def counted_elements(name: str) -> Literal["", "input", "rotated"]:
-    """Return which tensors have one FLOP per element: all of the first one, or the rotated ones."""
+    """Return which tensors have one FLOP per element: the first tensor or the rotated tensors."""
     plain = name.partition("::")[2]
     if plain == "rotary_embedding":
         return "rotated"
@@ -202,7 +202,7 @@ _FOUR_BITS = re.compile(r"a4w4|fp4|nvfp4|int4_int4")
 
 
 class LibraryProduct(NamedTuple):
-    """Dimensions of `batch` GEMMs (m, k) · (k, n), and the tensors that hold them as stored."""
+    """Dimensions of `batch` GEMMs (m, k) · (k, n), and the tensors of the GEMMs as stored."""
 
     batch: int
     m: int
@@ -214,22 +214,22 @@ class LibraryProduct(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """The dtype of the computation: the rows' dtype; weights in fewer bits are converted to it."""
+        """The dtype of the computation. It is the dtype of the rows; weights with fewer bits are converted."""
         return "float4" if self.rows.dtype == "uint8" else self.rows.dtype
 
 
 def is_library_product(name: str) -> bool:
-    """Return whether an operator is named like a GEMM of a serving library."""
+    """Return whether the name of an operator is typical for a GEMM of a serving library."""
     return len(name) <= LONGEST_NAME and _GEMM.fullmatch(name) is not None and _NOT_GEMM.search(name) is None
 
 
 def library_product(name: str, signature: Signature) -> LibraryProduct | None:
-    """Return the GEMM that a call computes; None if no or several readings of its dimensions fit.
+    """Return the GEMM that a call computes; None if no interpretation of dimensions fits, or several do.
 
-    Libraries differ in the order of arguments. Rows are (…, k). Weights are (n, k) or (k, n), with several elements
-    packed into one along k, or along n if an argument has n: the result (…, n), scales (…, n), or consecutive numbers
-    m, n, k. If several readings fit, the best evidence wins: the result, another tensor with n, weights right after
-    the rows; then the largest k, since scales also fit each other.
+    Libraries order arguments differently. Rows are (…, k). Weights are (n, k) or (k, n), with several elements packed
+    into one along k, or along n if an argument shows n: the result (…, n), scales (…, n), or numbers m, n, k. If
+    several interpretations fit, the best evidence wins: the result, then another tensor with n, then weights right
+    after the rows, then the largest k, because scales also fit each other.
     """
     tensors = [one for one in signature.tensors if len(one.shape) >= 2 and one.numel]
     numbers = [argument.value for argument in signature.inputs if type(argument.value) is int]
@@ -252,7 +252,7 @@ def library_product(name: str, signature: Signature) -> LibraryProduct | None:
 def _fitting(
     rows: Tensor, weights: Tensor, others: list[Tensor], numbers: list[int], wide: int
 ) -> Iterator[LibraryProduct]:
-    """Yield the GEMMs that two tensors may form; `wide` is the number of values in one stored element of the rows."""
+    """Yield the possible GEMMs of two tensors. `wide` is the number of values per stored element of the rows."""
     batched = len(rows.shape) == len(weights.shape) == 3 and rows.shape[0] == weights.shape[0]
     if not batched and len(weights.shape) != 2:
         return
@@ -271,7 +271,7 @@ def _fitting(
         yield LibraryProduct(batch, m, n, k, rows, weights, returned)
 
 
-_HALF, _WORD = 2, 4  # bytes of an element of results, and of an element that holds four or eight packed weights
+_HALF, _WORD = 2, 4  # bytes per result element, and per element of four or eight packed weights
 
 
 def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:
@@ -282,7 +282,7 @@ def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:
 
 
 def moved_by_product(name: str, signature: Signature) -> int | None:
-    """Return the bytes: every tensor once, and the returned result."""
+    """Return the bytes of all tensors and of the returned result, each once."""
     gemm = library_product(name, signature)
     if gemm is None:
         return None

@@ -1,4 +1,4 @@
-"""Steps of a serving engine: latency, GPU time, idle time and throughput, per step and per phase."""
+"""Latency, GPU time, idle time and throughput of serving engine steps, per step and per phase."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class _Rates:
     prefill_tokens: int | None
     decode_tokens: int | None
     time_ns: int
-    wait_ns: int | None  # waiting time summed over output tokens; None if their number is unknown
+    wait_ns: int | None  # waiting time summed over output tokens; None if the number of tokens is unknown
 
     @derived("tokens", "tokens/s")
     def tokens_per_second(self) -> float | None:
-        """New tokens per second, prefill and decode together."""
+        """New tokens per second, from prefill and decode together."""
         return per_second(self.tokens, self.time_ns)
 
     @derived("ns", "per output")
     def ns_per_output_token(self) -> float | None:
-        """Mean time that a request in decode waits for each token."""
+        """Mean time that a decode request waits for each token."""
         return self.wait_ns / self.decode_tokens if self.wait_ns is not None and self.decode_tokens else None
 
     @derived("ns", "per prefill")
     def ns_per_prefill_token(self) -> float | None:
-        """Time per prefill token; null for mixed steps, which do not separate prefill from decode."""
+        """Time per prefill token; null for mixed steps, because they combine prefill and decode."""
         return self.time_ns / self.prefill_tokens if self.phase == PREFILL and self.prefill_tokens else None
 
 
@@ -44,36 +44,36 @@ _TOKEN_RATE = TextColumn("tokens/s", lambda row: _whole(row.tokens_per_second))
 
 
 class ServingStep(_Rates, Row):
-    """One step of a serving engine; it ends with its annotation or its last GPU event, whichever is later."""
+    """One step of a serving engine. A step ends with its annotation or its last GPU event, whichever is later."""
 
     step: str = column("name", "Name of the step, as accepted by --steps.")
-    phase: str = column("text", "prefill, decode or mixed.")
+    phase: str = column("text", "Phase: prefill, decode or mixed.")
     requests: int | None = column("count", "Number of requests.")
     prefill_requests: int | None = column("count", "Number of requests in prefill.")
     decode_requests: int | None = column("count", "Number of requests in decode.")
     tokens: int | None = column("tokens", "Number of new tokens.")
     prefill_tokens: int | None = column("tokens", "Number of new tokens in prefill.")
     decode_tokens: int | None = column("tokens", "Number of new tokens in decode.")
-    keys: int | None = column("tokens", "Number of attention keys of all requests, including earlier steps.")
+    keys: int | None = column("tokens", "Number of attention keys over all requests, including earlier steps.")
     size: int | None = column("tokens", "Number of tokens after padding, if the engine pads the step.")
-    start_ns: int = column("ns", "Start of the step's annotation.")
-    host_ns: int = column("ns", "Duration of the step's annotation.")
+    start_ns: int = column("ns", "Start of the annotation of the step.")
+    host_ns: int = column("ns", "Duration of the annotation of the step.")
     host_before_ns: int | None = column(
         "ns", "CPU time since the end of the previous step; null for the first step.", "before"
     )
     latency_ns: int = column("ns", "Time from the start to the end of the step.")
-    time_ns: int = column("ns", "Part of the latency after all earlier steps have ended.")
+    time_ns: int = column("ns", "Part of the latency after the end of all earlier steps.")
     wait_ns: int | None
     device_ns: int = column("ns", "Time with at least one GPU event of the step.", "GPU")
-    device_span_ns: int = column("ns", "Time from the start of the step's first GPU event to the end of its last one.")
-    idle_ns: int = column("ns", "Part of the step's latency in which the GPU ran no event of any step.")
+    device_span_ns: int = column("ns", "Time from the start of the first GPU event to the end of the last.")
+    idle_ns: int = column("ns", "Part of the latency during which the GPU ran no event of any step.")
     events: int = column("count", "Number of GPU events of the step, including replayed graphs.")
-    flops: int = inferred("flop", "FLOPs of the step's GPU events, as far as known.")
-    bytes: int = inferred("bytes", "Bytes moved by the step's GPU events, as far as known.")
+    flops: int = inferred("flop", "Known FLOPs of the GPU events of the step.")
+    bytes: int = inferred("bytes", "Known bytes moved by the GPU events of the step.")
     known_ns: int = inferred("ns", "Sum of the durations of the GPU events with known FLOPs or bytes.")
-    events_ns: int = column("ns", "Sum of the durations of the step's GPU events.")
+    events_ns: int = column("ns", "Sum of the durations of the GPU events of the step.")
 
-    title = "serving steps: requests and tokens (prefill + decode), latency, host time before, GPU busy, idle, ms"
+    title = "serving steps: requests and tokens (prefill + decode), latency, CPU time before, GPU busy, idle, ms"
     shown = (
         TextColumn("step", lambda row: f"{row.step} {row.phase}"),
         TextColumn("requests", lambda row: _sides(row.prefill_requests, row.decode_requests)),
@@ -86,9 +86,9 @@ class ServingStep(_Rates, Row):
 class ServingPhase(_Rates, Row):
     """All steps of one phase, or of all phases."""
 
-    phase: str = column("text", "prefill, decode, mixed, or all.")
+    phase: str = column("text", "Phase: prefill, decode, mixed, or all.")
     steps: int = column("count", "Number of steps.")
-    requests: int | None = column("count", "Number of requests; a request in ten steps counts ten times.")
+    requests: int | None = column("count", "Sum of the requests per step; a request in ten steps counts ten times.")
     tokens: int | None = column("tokens", "Number of new tokens.")
     prefill_tokens: int | None = column("tokens", "Number of new tokens in prefill.")
     decode_tokens: int | None = column("tokens", "Number of new tokens in decode.")
@@ -99,11 +99,11 @@ class ServingPhase(_Rates, Row):
     p90_latency_ns: float = column("ns", "90th percentile of the step latency.", "p90")
     p99_latency_ns: float = column("ns", "99th percentile of the step latency.", "p99")
     longest_ns: int = column("ns", "Longest latency of a step.")
-    device_ns: int = column("ns", "Sum of the steps' GPU busy time.", "GPU")
-    idle_ns: int = column("ns", "Sum of the steps' idle time.")
+    device_ns: int = column("ns", "Sum of the GPU busy time of the steps.", "GPU")
+    idle_ns: int = column("ns", "Sum of the idle time of the steps.")
     host_before_ns: int = column("ns", "Sum of the CPU time before the steps.", "before")
 
-    title = "serving, by phase of the steps: latency of a step, time for an output token and for a prefill token"
+    title = "serving by phase: latency per step, time per output token and per prefill token"
     shown = (
         *("phase", "steps", "tokens", "mean_latency_ns", "p50_latency_ns", "p99_latency_ns"),
         _TOKEN_RATE,
@@ -112,7 +112,7 @@ class ServingPhase(_Rates, Row):
 
 
 def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
-    """Return the steps marked by annotations of a serving engine, in order; empty for other traces."""
+    """Return the steps that annotations of a serving engine mark, in order; empty for other traces."""
     steps, gpu, rows = trace.steps, trace.gpu, Table(ServingStep)
     if not steps.batches:
         return rows
@@ -145,7 +145,7 @@ def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
 
 
 def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
-    """Return the steps by phase in the order of `PHASES`, and all phases if there are several steps."""
+    """Return one row per phase in the order of `PHASES`, and a row for all phases if there are several steps."""
     rows = Table(ServingPhase)
     for phase in PHASES:
         if own := [step for step in steps if step.phase == phase]:
@@ -158,20 +158,20 @@ def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
 
 
 class PhaseChange(Row):
-    """A phase in two traces; None if a trace has no step of it."""
+    """One phase in two traces. `a` or `b` is None if the trace has no step of the phase."""
 
-    phase: str = column("text", "prefill, decode, mixed, or all.")
+    phase: str = column("text", "Phase: prefill, decode, mixed, or all.")
     a: ServingPhase | None = nested(ServingPhase, "A")
     b: ServingPhase | None = nested(ServingPhase, "B")
 
     @derived("share", "B/A")
     def ratio(self) -> float | None:
-        """Mean latency in B divided by that in A, null if one lacks the phase."""
+        """Mean latency in B divided by mean latency in A; null if a trace lacks the phase."""
         return self.b.mean_latency_ns / self.a.mean_latency_ns if self.a and self.b and self.a.mean_latency_ns else None
 
 
 def phase_changes(a: Sequence[ServingPhase], b: Sequence[ServingPhase]) -> Table[PhaseChange]:
-    """Return the phases that either trace has, in order."""
+    """Return one row per phase of either trace, in order."""
     sides = [{row.phase: row for row in rows} for rows in (a, b)]
     names = [name for name in (*PHASES, ALL_PHASES) if any(name in side for side in sides)]
     return Table(PhaseChange, (PhaseChange(name, *(side.get(name) for side in sides)) for name in names))
@@ -194,12 +194,12 @@ def _total(steps: Sequence[ServingStep], name: str) -> int | None:
 
 
 def _next(before: str, step: str) -> bool:
-    """Return whether no step is missing between two steps with ordinals as names."""
+    """Return whether two steps, named by ordinals, are consecutive."""
     return not (before.isdecimal() and step.isdecimal()) or int(step) == int(before) + 1
 
 
 def _busy_until(busy: tuple[Intervals, IntColumn], ts: int) -> int:
-    """Return the time before `ts` in intervals, given with the running sum of their lengths."""
+    """Return the time before `ts` that the intervals cover. `busy` includes the running sum of interval lengths."""
     spans, length = busy
     begun = int(np.searchsorted(spans.start, ts))
     return int(length[begun - 1]) - max(0, int(spans.end[begun - 1]) - ts) if begun else 0

@@ -1,4 +1,4 @@
-"""SQL over the tables of one or several ranks: DuckDB, restricted to these tables."""
+"""SQL queries over the tables of one or several ranks, in a DuckDB restricted to these tables."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _ALLOWED = ("SELECT", "EXPLAIN")
-# No files, network, Python variables, extensions or spilling to disk. DuckDB applies them in this order.
+# Forbids files, network, Python variables, extensions and spilling to disk. DuckDB applies settings in this order.
 _SANDBOX = {
     **dict.fromkeys(("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions"), "false"),
     **{"python_enable_replacements": "false", "temp_directory": "", "allow_community_extensions": "false"},
 }
-MEMORY = "2GB"  # default memory limit of queries
+MEMORY = "2GB"  # default memory limit per query
 _SHOWN = 20
-_BATCH = 100_000  # rows fetched from a query at a time
+_BATCH = 100_000  # rows fetched per batch
 _WORD = re.compile(r"[a-z_]+")
-# Types of DuckDB that Parquet or JSON cannot hold, also in lists and structs; their values become text.
+# DuckDB types that Parquet or JSON cannot represent, also in lists and structs. Their values become text.
 _NO_VALUE = re.compile(r"\b(INTERVAL|UNION|BIT|BIGNUM|VARINT)\b")
-# Types with values that Python cannot hold, such as infinite timestamps and dates after the year 9999.
+# Types with values that Python cannot represent, such as infinite timestamps and dates after the year 9999.
 _TEMPORAL = re.compile(r"DATE|TIME")
-_TEXT_CELL = 150  # bytes of a cell, without its characters, while a table is laid out as text
+_TEXT_CELL = 150  # memory per cell, without its characters, while a table is formatted as text
 FRAMES, RANKS = ("ops", "kernels"), "ranks"
-SQL_TABLES = (*FRAMES, *VIEWS, RANKS)  # data frames, stored tables, and a row per rank
+SQL_TABLES = (*FRAMES, *VIEWS, RANKS)  # data frames, stored tables, and one row per rank
 
 
 @dataclass(frozen=True, eq=False)
 class QueryResult:
-    """The rows of a query as a `pyarrow.Table`; `limit` is the most bytes that their text may take."""
+    """Result of a query as a `pyarrow.Table`. `limit` is the maximum number of bytes for formatting it as text."""
 
     arrow: Any
     limit: float | None = None
 
     @property
     def columns(self) -> list[str]:
-        """Column names; repeated names get a number, such as "ts_ns_1"."""
+        """Column names. Repeated names get a number, such as "ts_ns_1"."""
         return list(self.arrow.column_names)
 
     @property
@@ -71,7 +71,7 @@ class QueryResult:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`; UsageError if pandas is not installed."""
+        """Return a `pandas.DataFrame`. Raises UsageError if pandas is not installed."""
         library("pandas")
         return self.arrow.to_pandas()
 
@@ -79,11 +79,11 @@ class QueryResult:
         return self.arrow
 
     def to_text(self, width: int | None = None) -> str:
-        """Return the rows as a table for the terminal; UsageError if it needs more memory than queries may take."""
+        """Return the rows as text for the terminal. Raises UsageError if this exceeds the memory limit of queries."""
         cells = len(self) * len(self.columns)
         if self.limit is not None and cells * _TEXT_CELL + self.arrow.nbytes > self.limit:
-            problem = f"{len(self):,} rows as a table take more memory than queries may"
-            raise UsageError(f"SQL: {problem}; add a limit, or write .csv, .json or .parquet (-o), or give --memory")
+            problem = f"{len(self):,} rows as text exceed the memory limit"
+            raise UsageError(f"SQL: {problem}; add a limit, write .csv, .json or .parquet (-o), or raise --memory")
         rows = [[_cell(value) for value in row] for row in self]
         return render("", self.columns, rows, width or terminal_width()).removeprefix("\n")
 
@@ -96,12 +96,12 @@ class QueryResult:
 
 
 class SqlTables:
-    """The tables `SQL_TABLES` of some ranks, each with a column `rank`, made when a query names them.
+    """The tables `SQL_TABLES` of some ranks, each with a column `rank`, created when a query names them.
 
     Args:
-        traces: by rank.
-        stored: folders of Parquet files, read as far as a query needs them, with their ranks (None for all).
-        memory: limit of queries, in DuckDB's form.
+        traces: traces by rank.
+        stored: folders of Parquet files and their ranks (None for all), read as far as queries need them.
+        memory: memory limit of queries, in DuckDB notation.
 
     Raises:
         UsageError: DuckDB or pyarrow is not installed.
@@ -125,7 +125,7 @@ class SqlTables:
         try:
             self._connection = duckdb.connect(":memory:", config={**_SANDBOX, "memory_limit": memory})
         except duckdb.Error as error:
-            raise UsageError(f"memory {memory!r}: {_first_line(error)}; give a size such as 4GB") from None
+            raise UsageError(f"memory {memory!r}: {_first_line(error)}; pass a size such as 4GB") from None
         ((limit,),) = self._connection.sql("select current_setting('memory_limit')").fetchall()
         self._memory, self._limit = memory, _bytes_of(limit)
         self._traces = dict(traces)
@@ -135,14 +135,14 @@ class SqlTables:
         self._connection.execute("set lock_configuration = true")
 
     def query(self, sql: str) -> QueryResult:
-        """Run one SELECT (or EXPLAIN); UsageError for other statements, errors in it, and too much memory."""
+        """Run one SELECT or EXPLAIN. Raises UsageError for other statements, SQL errors and too much memory."""
         try:
             statements = self._connection.extract_statements(sql)
             if len(statements) != 1:
-                raise UsageError(f"{len(statements)} statements; give one SELECT")
+                raise UsageError(f"the query has {len(statements)} statements; pass one SELECT")
             kind = statements[0].type.name
             if kind not in _ALLOWED:
-                raise UsageError(f"{kind} is not allowed, traces are only read; give a SELECT")
+                raise UsageError(f"{kind} is not allowed, because traces are read-only; pass a SELECT")
             self._add_named(sql)
             rows = self._fetched(self._connection.sql(sql))
             return QueryResult(self._with_int64(rows), self._limit)
@@ -150,7 +150,7 @@ class SqlTables:
             raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join(SQL_TABLES)}") from None
 
     def _fetched(self, relation: Any) -> Any:
-        """Return the rows as Arrow with values that Python, JSON and Parquet can hold."""
+        """Return the rows as Arrow, with values that Python, JSON and Parquet can represent."""
         types = list(map(str, relation.types))
         texts = {index for index, kind in enumerate(types) if _NO_VALUE.search(kind)}
         names = _distinct(relation.columns)
@@ -162,19 +162,19 @@ class SqlTables:
         return rows.rename_columns(names)
 
     def _rows(self, relation: Any) -> Any:
-        """Return the rows as Arrow; DuckDB's limit does not count them, so they may take as much again."""
-        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older releases
+        """Return the rows as Arrow. The DuckDB limit does not include them, so they may take the same amount again."""
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # fallback for older DuckDB
         reader, batches, size = read(_BATCH), [], 0
         for batch in reader:
             batches.append(batch)
             size += batch.nbytes
             if size > self._limit:
-                reason = f"the rows that it finds take more than {self._memory}"
-                raise UsageError(f"SQL: {reason}; add a limit, or sum up; or allow more memory (--memory, memory=)")
+                reason = f"the result takes more than {self._memory}"
+                raise UsageError(f"SQL: {reason}; add a limit, aggregate, or allow more memory (--memory, memory=)")
         return self._arrow.Table.from_batches(batches, schema=reader.schema)
 
     def _with_int64(self, table: Any) -> Any:
-        """Return int64 columns for DuckDB's 128-bit sums of integers if they fit."""
+        """Convert 128-bit integer columns (DuckDB sums) to int64 if the values fit."""
         for index, field in enumerate(table.schema):
             if self._arrow.types.is_decimal(field.type) and field.type.scale == 0:
                 with contextlib.suppress(self._arrow.ArrowInvalid):
@@ -222,7 +222,7 @@ class SqlTables:
                 return rows
             return rows.filter(dataset.field("rank").isin([*ranks]))
         except (OSError, ValueError) as error:
-            raise UsageError(f"{folder}: {view} cannot be read ({_first_line(error)}); write it again") from None
+            raise UsageError(f"{folder}: cannot read {view} ({_first_line(error)}); write the file again") from None
 
     def _add(self, view: str, parts: list[Any]) -> None:
         for number, part in enumerate(parts):
@@ -238,7 +238,7 @@ class SqlTables:
 
 
 def _with_texts(relation: Any, texts: Collection[int], names: Sequence[str]) -> Any:
-    """Return a relation with text instead of the values of some columns, given by position."""
+    """Return a relation in which some columns (given by position) are converted to text."""
     if not texts:
         return relation
     columns = ", ".join(f"c{index}::varchar" if index in texts else f"c{index}" for index in range(len(names)))
@@ -247,17 +247,17 @@ def _with_texts(relation: Any, texts: Collection[int], names: Sequence[str]) -> 
 
 
 def _is_readable(column: Any) -> bool:
-    """Return whether Python can hold all values of an Arrow column."""
+    """Return whether Python can represent all values of an Arrow column."""
     try:
         for chunk in column.chunks:
             chunk.to_pylist()
-    except (OverflowError, ValueError):  # also pyarrow's errors
+    except (OverflowError, ValueError):  # includes pyarrow errors
         return False
     return True
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Number repeated names: ["a", "b", "a", "a_1"] becomes ["a", "b", "a_2", "a_1"]."""
+    """Number repeated names. For example, ["a", "b", "a", "a_1"] becomes ["a", "b", "a_2", "a_1"]."""
     names_so_far, taken = list[str](), set(names)
     for name in names:
         if name in names_so_far:
@@ -271,13 +271,13 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def _bytes_of(size: str) -> float:
-    """Parse a size as DuckDB writes it, such as "95.3 MiB"."""
+    """Parse a size in DuckDB notation, such as "95.3 MiB"."""
     number, _, unit = size.partition(" ")
     return float(number) * float(1024 ** _UNITS.index(unit))
 
 
 def _ranks_of(folder: Path, ranks: Collection[int] | None) -> list[int | None]:
-    """Return the chosen ranks of a folder, [None] for a folder with a single trace."""
+    """Return the chosen ranks of a folder; [None] for a folder with a single trace."""
     chosen: list[int | None] = [stored.rank for stored in stored_ranks(folder) if ranks is None or stored.rank in ranks]
     return chosen or [None]
 
@@ -290,12 +290,12 @@ def _cell(value: Any) -> str | int | float | None:
     return value if value is None or type(value) in (str, int, float) else str(value)
 
 
-_IN_MEMORY = 4  # ranks with tables in memory at the same time
+_IN_MEMORY = 4  # maximum number of ranks with tables in memory
 
 
 @contextlib.contextmanager
 def job_tables(job: Job, memory: str = MEMORY) -> Iterator[SqlTables]:
-    """Provide the tables of all ranks in a block; only a few ranks are in memory at a time."""
+    """Provide the tables of all ranks as a context manager. Only a few ranks are in memory at a time."""
     chosen = job._chosen
     stored: dict[str, set[int]] = {}
     others = []

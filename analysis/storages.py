@@ -1,4 +1,4 @@
-"""Lifetimes of tensor storages, by the storage ids of an ET: from the first write to the last use."""
+"""Lifetimes of tensor storages, from the first write to the last use, based on the storage ids of an ET."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..trace.tensors import MAX_STORAGE, TensorUses
 from ..trace.trace import Trace
 
 _RESIZES = re.compile(r"aten::_?resize\w*_")
-_ROUNDED = 512  # allocators of devices other than the CPU round up (kMinBlockSize in c10/core/AllocatorConfig.h)
+_ROUNDED = 512  # block size of allocators except on CPU (kMinBlockSize in c10/core/AllocatorConfig.h)
 
 
 @dataclass(frozen=True)
 class Storages:
-    """Storages, one entry per lifetime: ids are reused once a storage is gone."""
+    """Storages with one entry per lifetime, because ids are reused after a storage is freed."""
 
-    device: list[str]  # as in `str(torch.device)`
-    bytes: IntColumn  # rounded as the device's allocator does
-    begin: IntColumn  # ns, start of the call that made it (of the trace, if it existed before)
-    end: IntColumn  # ns, end of the last call that used it
-    call: Positions[int, CallIndex]  # that made it, −1 if it existed before the trace
-    first: IntColumn  # `uses[first[k]:first[k + 1]]` are the calls with storage k as input or output
+    device: list[str]  # formatted like `str(torch.device)`
+    bytes: IntColumn  # rounded up like the allocator of the device
+    begin: IntColumn  # ns, start of the creating call, or of the trace if the storage is older
+    end: IntColumn  # ns, end of the last call that uses the storage
+    call: Positions[int, CallIndex]  # creating call; −1 if the storage is older than the trace
+    first: IntColumn  # `uses[first[k]:first[k + 1]]` are the calls that use storage k as input or output
     uses: Positions[int, CallIndex]
 
     __repr__ = brief
@@ -37,17 +37,17 @@ class Storages:
         return len(self.device)
 
     def any_use(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return for each storage whether any of its uses is wanted; `wanted` has one entry per call."""
+        """Return for each storage whether any wanted call uses it. `wanted` has one entry per call."""
         before = np.concatenate([[0], np.cumsum(wanted[self.uses])])
         used: npt.NDArray[np.bool_] = before[self.first[1:]] > before[self.first[:-1]]
         return used
 
 
 def storages_of(trace: Trace) -> Storages:
-    """Return the storages of an ET's tensors; none without storage ids (a Kineto trace alone).
+    """Return the storages of the tensors in an ET; empty without storage ids (a Kineto trace alone).
 
-    A storage begins with the innermost call that returns it without having received it. Storages that no call makes
-    existed before the trace.
+    A storage begins with the innermost call that returns it without having received it. Storages that no call returns
+    this way existed before the trace.
     """
     calls = trace.calls
     ops = np.flatnonzero(calls.kind == OP) if trace.outputs_recorded else np.zeros(0, np.int64)
@@ -72,10 +72,10 @@ def storages_of(trace: Trace) -> Storages:
 
 
 def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn, IntColumn, npt.NDArray[np.bool_]]:
-    """Return the uses of storages: calls, tensors (positions in `tensors`) and flags, per storage in order of time.
+    """Return the uses of storages, ordered by storage and time: calls, tensors (positions in `tensors`) and flags.
 
-    Inputs are used at a call's start, outputs at its end. A flag marks not a use but the start of a call that returns
-    a storage which it did not receive. `call` has each tensor's call.
+    A call uses inputs at its start and outputs at its end. A flag does not mark a use, but the start of a call that
+    returns a storage without having received it. `call` contains the call per tensor.
     """
     calls, output = trace.calls, tensors.output
     key = call * MAX_STORAGE + tensors.storage
@@ -84,7 +84,7 @@ def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn
     rank = np.concatenate([np.where(output, 2, 1), np.zeros(len(fresh), np.int64)])
     call = call[tensor]
     start, end = (2 * (column[call] - trace.span.start) for column in (calls.ts, calls.end))
-    moment = np.where(rank == 2, np.maximum(end, start + 1), start + 1)  # at equal times ends come first
+    moment = np.where(rank == 2, np.maximum(end, start + 1), start + 1)  # at equal times, ends precede starts
     order = np.lexsort((np.where(rank == 2, -call, call), rank, moment, tensors.storage[tensor]))
     tensor = tensor[order]
     return call[order], tensor, rank[order] == 0

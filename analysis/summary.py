@@ -1,4 +1,4 @@
-"""The whole analysis of one trace: as a record, as JSON and as rows for CSV."""
+"""The complete analysis of one trace, as a Python object, as JSON and as rows for CSV."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ from .table import NamedTables, PlainRows, Records, Row, Table, WithMean, column
 
 _T = TypeVar("_T")
 
-_NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
+_NO_SHAPES = "the trace has no shapes (record_shapes was off), so FLOPs and bytes of kernels are unknown"
 
 
 class HostOp(WithMean, Row):
-    """All occurrences of a topmost operator."""
+    """All calls of one topmost operator."""
 
     op: str = column("name", "Name of the operator.", "operator")
     shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded or not requested.")
@@ -69,11 +69,11 @@ def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
 
 @dataclass(frozen=True)
 class Analysis(Suggests):
-    """The analysis of one trace; the functions that make the tables describe them.
+    """The analysis of one trace. The functions that create the tables describe them.
 
     Attributes:
-        devices: by device number, without devices whose peaks are unknown.
-        notes: what is missing, in sentences.
+        devices: devices with known peaks, by device number.
+        notes: sentences about missing data.
     """
 
     trace: Trace
@@ -97,7 +97,7 @@ class Analysis(Suggests):
         **dict.fromkeys(("lines", "sources_table"), "`sources`"),
         **{"ops": "`operators`", "steps": "`iterations`", "queue_length": "`queues`", "roofline": "`kernels`"},
         **{"nccl": "`communication`", "memory_timeline": "`memory`", "to_dict": "`tables`", "gemm": "`gemms`"},
-        "collectives": "`communication`, or `etplus.load([…]).collectives` of several ranks",
+        "collectives": "`communication`, or `etplus.load([…]).collectives` for several ranks",
         "to_pandas": '`kernels.to_pandas()` and so on, `tables["kernels"]` by name',
         "to_json": "`tables`, or `etplus analyze --json`",
         "summary": "`etplus analyze` prints it",
@@ -106,17 +106,17 @@ class Analysis(Suggests):
     }
 
     def to_text(self, width: int = 80) -> str:
-        """Return one screen of at most `width` columns; `etplus analyze` prints it with the problems found."""
+        """Return one screen of text, at most `width` columns wide. `etplus analyze` prints it with the findings."""
         text: str = outer("report.analysis_screen").render(self, None, width)
         return text
 
     def plot(self) -> Any:
-        """Draw what each device spends its time on; returns matplotlib's axes. UsageError without matplotlib."""
+        """Plot the time use per device and return the matplotlib axes. Raises UsageError without matplotlib."""
         return outer("report.plots").device_use_axes({f"device {use.device}": use for use in self.device_use})
 
     @cached_property
     def tables(self) -> NamedTables:
-        """All tables by name, as rows of plain values with `to_pandas()`."""
+        """All tables by name, with plain values and `to_pandas()`."""
         return NamedTables((name, PlainRows(rows)) for name, rows in tables_of(self).items())
 
     idle_causes = _of_trace(idle_causes)
@@ -148,12 +148,12 @@ class Analysis(Suggests):
 
     @cached_property
     def others(self) -> dict[str, Table[Any]]:
-        """Tables of plugins, by name."""
+        """Tables from plugins, by name."""
         return {name: _call(plugin, self) for name, plugin in _plugins().items()}
 
     @property
     def flops_coverage(self) -> float | None:
-        """Share of GPU time in operators with known FLOPs; None without GPU time."""
+        """Share of GPU time spent in operators with known FLOPs; None without GPU time."""
         return self.work.coverage(self.trace.gpu.dur)
 
     @property
@@ -161,7 +161,7 @@ class Analysis(Suggests):
         return float(np.mean([iteration.latency_ns for iteration in self.iterations])) if self.iterations else None
 
 
-# The tables of JSON and CSV. The order is that of the output.
+# The tables of JSON and CSV, in output order.
 TABLES: dict[str, type[Row]] = {
     **{"streams": StreamUse, "device_use": DeviceUse, "iteration_list": Iteration, "breakdown": BreakdownRow},
     **{"kernels": KernelRow, "gemms": GemmRow, "host_ops": HostOp, "operators": OperatorRow, "modules": ModuleRow},
@@ -173,7 +173,7 @@ TABLES: dict[str, type[Row]] = {
 
 
 def table_of(analysis: Analysis, name: str) -> Records[Any]:
-    """Return a table by its name in `TABLES`, or a plugin's table."""
+    """Return a table by its name in `TABLES`, or a table of a plugin."""
     parts: dict[str, Callable[[DeviceMemory], Iterable[Any]]] = {"memory_curve": DeviceMemory.curve}
     parts |= {"memory_holders": attrgetter("holders"), "memory_outliving": attrgetter("outliving")}
     if name in parts:
@@ -183,7 +183,7 @@ def table_of(analysis: Analysis, name: str) -> Records[Any]:
     return analysis.others[name]
 
 
-GROUP = "etplus.analysis_tables"  # of entry points: the name is the table's, the value a function `Analysis -> Table`
+GROUP = "etplus.analysis_tables"  # entry-point group; name: table name; value: function `Analysis -> Table`
 _TAKEN = (
     *(*TABLES, "file", "rank", "damage", "notes", "devices", "host", "iterations"),
     *("consecutive_kernel_delay_ns", "kernel_labels", "flops_coverage", "findings"),
@@ -208,7 +208,7 @@ def analyze(
     """Analyze a trace.
 
     Args:
-        own_devices: devices to look up before the built-in table.
+        own_devices: user-defined devices, checked before the built-in table.
         annotation: part of the names of the annotations that mark iterations.
         by_shape: separate operators with different shapes in `host_ops` and `operators`.
     """
@@ -217,7 +217,7 @@ def analyze(
     work = work_of_events(trace)
     unknown = [
         f"device {number} ({trace.properties.get(number, {}).get('name') or 'no name'}): "
-        f"{why_unknown(trace.properties.get(number), own_devices)}, so there are no shares of peaks; give --device-spec"
+        f"{why_unknown(trace.properties.get(number), own_devices)}, so shares of peaks are unknown; pass --device-spec"
         for number in distinct(trace.gpu.device).tolist()
         if number not in devices
     ]
@@ -233,19 +233,19 @@ def _missing(trace: Trace) -> list[str]:
     compiled = compiled_summary(trace.summary)
     known = [f"source lines {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
     if len(trace) and not trace.nodes.dur.any():
-        known.append("no node has a duration")
+        known.append("all nodes lack durations")
     if not len(trace.gpu):
         return ["the trace has no GPU events", *known]
     notes = [*known, *(trace.captured.sentences if trace.captured is not None else [])]
     if trace.steps.inferred:
-        notes.append(f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat")
+        notes.append(f"{len(trace.steps):,} iterations are inferred from repeated kernels, not from annotations")
     link = trace.summary.get("link")
     notes += repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)
     return notes if trace.signatures else [*notes, _NO_SHAPES]
 
 
 def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
-    """Return the CPU time of topmost operators by name (and shapes), longest first."""
+    """Return the CPU time of topmost operators by name (and by shapes), longest first."""
     calls, top = trace.calls, trace.hierarchy.top
     ops = np.flatnonzero(top == np.arange(len(calls)))
     if not len(ops):
@@ -262,7 +262,7 @@ def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
 
 
 def json_of(analysis: Analysis) -> dict[str, Any]:
-    """Return the analysis as plain objects; times in ns."""
+    """Return the analysis as JSON-ready data with times in ns."""
     trace = analysis.trace
     return {
         "file": trace.file,
@@ -298,7 +298,7 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
 
 
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
-    """Return all tables as rows of plain values, plugins' tables last."""
+    """Return all tables as rows of plain values, with tables of plugins last."""
     return {name: table_of(analysis, name).plain() for name in (*TABLES, *analysis.others)}
 
 
@@ -308,5 +308,5 @@ def row_classes(analysis: Analysis) -> dict[str, type[Row]]:
 
 
 def columns_of(analysis: Analysis) -> dict[str, Sequence[str]]:
-    """Return the columns of all tables, also of empty ones."""
+    """Return the columns of all tables, including empty tables."""
     return {name: kind.names() for name, kind in row_classes(analysis).items()}

@@ -1,6 +1,6 @@
 """Rows and tables: each column is declared once, on its row class.
 
-JSON, CSV, terminal text, data frames, the MCP server, the page and docs/reference/columns.md read this declaration.
+JSON, CSV, terminal text, data frames, the MCP server, the web page and docs/reference/columns.md use this declaration.
 
 Example:
     >>> class Copy(Row):
@@ -31,29 +31,29 @@ from ..trace.text_tables import Cell, number, share
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
-else:  # for type checkers only, and in `typing` from Python 3.11 on
+else:  # only for type checkers; in `typing` since Python 3.11
 
     def dataclass_transform(**_: Any) -> Callable[[type], type]:
         return lambda cls: cls
 
 
-# Certainty of values: recorded or computed from recorded values; derived by a rule; the result of a replay.
+# Certainty of values: recorded (or computed from recorded values), derived by a rule, or predicted by a replay.
 CONFIRMED, INFERRED, PREDICTED = "confirmed", "inferred", "predicted"
 _DTYPES = {"int": "int64", "float": "float64", "bool": "bool"}
 
 
 class Column(NamedTuple):
-    """A column of a table."""
+    """Description of one table column."""
 
     name: str
-    # ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, share (1 is 100%), count, number (such as a rank), yes/no,
-    # name (recorded text) or text
+    # Units: ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, share (1 is 100%), count, number (such as a rank),
+    # yes/no, name (recorded text) or text.
     unit: str
     dtype: str  # "int64", "float64", "bool" or "text"
     null: bool
     certainty: str
     doc: str
-    heading: str  # in the terminal and on the page, without the unit
+    heading: str  # shown in the terminal and on the page, without the unit
 
     @classmethod
     def of(cls, name: str, declared: _Declared, annotation: Any, doc: str = "") -> Column:
@@ -76,12 +76,12 @@ class _Declared(NamedTuple):
 def column(
     unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING, certainty: str = CONFIRMED
 ) -> Any:
-    """Declare a field of a row as a column; `joined` separates the names of a tuple in plain values."""
+    """Declare a field of a row as a column. `joined` is the separator of tuple items in plain values."""
     return field(default=default, metadata={"column": _Declared(unit, doc, heading, certainty, joined)})
 
 
 def inferred(unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING) -> Any:
-    """Declare a column with values that a rule derives."""
+    """Declare a column with values that are derived by a rule."""
     return column(unit, doc, heading, joined=joined, default=default, certainty=INFERRED)
 
 
@@ -94,7 +94,7 @@ T = TypeVar("T")
 
 
 class Derived(Generic[T]):
-    """A property that is a column."""
+    """A property that is also a column."""
 
     def __init__(self, declared: _Declared, make: Callable[[Any], T]) -> None:
         self.declared, self.make, self.__doc__ = declared, make, make.__doc__
@@ -114,17 +114,17 @@ class Derived(Generic[T]):
 
 
 def derived(unit: str, heading: str = "", certainty: str = CONFIRMED) -> Callable[[Callable[[Any], T]], Derived[T]]:
-    """Declare a property as a column; the first paragraph of its docstring is the column's."""
+    """Declare a property as a column. The first paragraph of the docstring describes the column."""
     return lambda make: Derived(_Declared(unit, "", heading, certainty), make)
 
 
 def series(unit: str, doc: str, make: Callable[[Any], T], certainty: str = CONFIRMED) -> Derived[T]:
-    """Declare a column of a class with many rows per object: `make` returns all values."""
+    """Declare a column of a class with many rows per object. `make` returns the values of all rows."""
     return Derived(_Declared(unit, doc, "", certainty), make)
 
 
 class Scale(NamedTuple):
-    """Unit in which the terminal prints numbers, their divisor and decimals."""
+    """Unit, divisor and number of decimals for printing numbers in the terminal."""
 
     symbol: str
     size: float
@@ -141,7 +141,7 @@ _SCALES = {
 
 
 class TextColumn(NamedTuple):
-    """A column that only the terminal and the page show, such as the label of a row."""
+    """A column that only the terminal and the page show, such as a row label."""
 
     title: str
     value: Callable[[Any], Any]
@@ -157,7 +157,7 @@ class TextColumn(NamedTuple):
 
 
 class NumberColumn(NamedTuple):
-    """A column as the terminal shows it."""
+    """A numeric column as the terminal shows it."""
 
     column: Column
     scale: Scale | None
@@ -173,7 +173,7 @@ class NumberColumn(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """Title with the unit, unless the table's title names the unit."""
+        """Title with the unit, unless the title of the table contains the unit."""
         if self.scale is None:
             return self.title
         if self.title.lower() == self.unit:
@@ -196,12 +196,12 @@ class NumberColumn(NamedTuple):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(column, inferred, nested))
 class Row(Suggests):
-    """Base class of table rows: a frozen dataclass whose declared fields and properties are columns."""
+    """Base class of table rows: a frozen dataclass; its declared fields and properties are columns."""
 
     title: ClassVar[str] = ""
-    # Columns in the terminal, all if empty. The first holds names; "mean_ns µs" prints a time in µs.
+    # Columns in the terminal; empty means all. The first column contains names. "mean_ns µs" prints a time in µs.
     shown: ClassVar[tuple[str | TextColumn, ...]] = ()
-    above: ClassVar[Callable[[Any], str] | None] = None  # text of a line above each row, for long names
+    above: ClassVar[Callable[[Any], str] | None] = None  # text of an extra line above each row, for long names
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, repr=False)(cls)
@@ -211,7 +211,7 @@ class Row(Suggests):
     @classmethod
     @cache
     def columns(cls) -> tuple[Column, ...]:
-        """All columns: fields, then properties, base classes first; columns of a nested row `a` begin with "a_"."""
+        """All columns: fields, then properties, base classes first. Columns of a nested row `a` begin with "a_"."""
         made = []
         for name, (declared, kind) in cls._declared().items():
             if declared.row is None:
@@ -243,7 +243,7 @@ class Row(Suggests):
     @classmethod
     @cache
     def text_columns(cls) -> tuple[TextColumn | NumberColumn, ...]:
-        """The columns that the terminal shows."""
+        """Columns that the terminal shows."""
         columns = {column.name: column for column in cls.columns()}
         found = list[TextColumn | NumberColumn]()
         for shown in cls.shown or columns:
@@ -256,12 +256,12 @@ class Row(Suggests):
         return tuple(found)
 
     def plain(self) -> dict[str, Any]:
-        """Return the values by column, for JSON and CSV."""
+        """Return the values by column name, for JSON and CSV."""
         found = {name: _plain(getattr(self, name), declared) for name, (declared, _) in self._declared().items()}
         return found | {member.column.name: getattr(self, member.column.name) for member in self._derived()}
 
     def flat(self) -> dict[str, Any]:
-        """Return the values by the names of `columns`; nested rows are flattened."""
+        """Return the values by column name, with nested rows flattened into columns."""
         found = dict[str, Any]()
         for name, value in self.plain().items():
             row = self._declared()[name][0].row if name in self._declared() else None
@@ -275,12 +275,12 @@ def _plain(value: Any, declared: _Declared) -> Any:
     return declared.joined.join(value) if declared.joined else value
 
 
-SELF_TIMES = ": host and device time without (self) and with what they contain, ms"
+SELF_TIMES = ": CPU and GPU time excluding (self) and including nested calls, ms"
 SELF_COLUMNS = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_ns")
 
 
 def repeated(row: Any) -> str:
-    """Return a mark for a row with GPU time that is attributed by repetition only, otherwise ""."""
+    """Return a mark for a row with GPU time that is attributed only by repetition; "" for other rows."""
     return f" ({share(row.repeated_ns / row.device_self_ns)} by repetition)" if row.repeated_ns else ""
 
 
@@ -288,7 +288,7 @@ R = TypeVar("R", bound=Row)
 
 
 class PlainRows(Suggests):
-    """Rows of plain values; rows may have different columns."""
+    """Rows of plain values. Rows may have different columns."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self.rows: list[dict[str, Any]] = [dict(row) for row in rows]
@@ -300,11 +300,11 @@ class PlainRows(Suggests):
         return iter(self.rows)
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`; UsageError if pandas is not installed."""
+        """Return a `pandas.DataFrame`. Raises UsageError if pandas is not installed."""
         return to_pandas(self._frame())
 
     def to_arrow(self) -> Any:
-        """Return a `pyarrow.Table`; UsageError if pyarrow is not installed."""
+        """Return a `pyarrow.Table`. Raises UsageError if pyarrow is not installed."""
         return to_arrow(self._frame())
 
     def _frame(self) -> Frame:
@@ -315,11 +315,11 @@ class PlainRows(Suggests):
         return shortened(f"<{len(self):,} rows: {', '.join(self._frame())}>", 79)
 
 
-_LINES, _SHOWN, _WIDTH = 24, 20, 80  # of a screen; rows of a repr
+_LINES, _SHOWN, _WIDTH = 24, 20, 80  # lines per screen; rows per repr; columns per line
 
 
 def listed(tables: Mapping[str, Sized]) -> str:
-    """Return the names and sizes of tables, the empty tables in one line."""
+    """Return the names and sizes of tables, with all empty tables in one line."""
     full = [f"{name:18} {len(rows):,} rows" for name, rows in tables.items() if len(rows)]
     if len(full) > _LINES - 2:
         full = [*full[: _LINES - 3], f"… {len(full) - _LINES + 3} more"]
@@ -341,7 +341,7 @@ class Records(Suggests, list[T]):
         **{"rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`"}
     }
 
-    if not TYPE_CHECKING:  # a list's own types are right
+    if not TYPE_CHECKING:  # keep the types of list
 
         def __getitem__(self, index: Any) -> Any:
             if isinstance(index, str):
@@ -349,7 +349,7 @@ class Records(Suggests, list[T]):
             return super().__getitem__(index)
 
     def plain(self) -> list[dict[str, Any]]:
-        """Return the rows for JSON and CSV."""
+        """Return the rows as plain values, for JSON and CSV."""
         return [row.plain() for row in self]  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
@@ -370,7 +370,7 @@ class Records(Suggests, list[T]):
 
 
 class Table(Records[R]):
-    """Rows of one class."""
+    """A list of rows of one class."""
 
     def __init__(self, kind: type[R], rows: Iterable[R] = ()) -> None:
         super().__init__(rows)
@@ -386,7 +386,7 @@ class Table(Records[R]):
 
 
 class WithMean:
-    """Mix-in for rows that sum up the durations of one or more events."""
+    """Mix-in for rows with a total_ns summed over `count` events."""
 
     guesses: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("duration", "duration_ns", "dur", "time", "cuda_time", "self_cpu_time_total"), "`total_ns` or `mean_ns`"
@@ -402,5 +402,5 @@ class WithMean:
 
 
 def per_second(amount: float | None, ns: float | None) -> float | None:
-    """Return an amount per second; None if amount or time is unknown or the time is 0."""
+    """Return an amount per second; None if the amount or the time is unknown, or the time is 0."""
     return amount / ns * 1e9 if amount is not None and ns else None

@@ -1,4 +1,4 @@
-"""Time of one trace or a job, by kernel, operator, module, line, phase, step or rank."""
+"""Time of a trace or a job by kernel, operator, module, line, phase, step or rank."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .table import Row, Table, TextColumn, column, derived
 
 
 class TopRow(Row):
-    """All work of one name in all traces."""
+    """All work with one name in all traces."""
 
     name: str = column("name", "Full name.")
     label: str = column("name", "Short name.")
-    device_ns: int = column("ns", "GPU time without what is inside; for a step and a rank, GPU busy time.", "GPU")
+    device_ns: int = column("ns", "GPU time without callees; for steps and ranks, GPU busy time.", "GPU")
     share: float | None = column("share", "Share of the sum of device_ns, or of host_ns if no GPU time is recorded.")
-    host_ns: int = column("ns", "CPU time without what is inside; for a step and a rank, its duration.", "CPU")
-    count: int = column("count", "GPU events of a kernel or rank, otherwise calls.")
+    host_ns: int = column("ns", "CPU time without callees; for steps and ranks, the duration.", "CPU")
+    count: int = column("count", "Number of GPU events of a kernel or rank; otherwise number of calls.")
 
     title = "time, ms"
     shown = (TextColumn("name", lambda row: row.label), "device_ns", "share", "host_ns", "count", "mean_ns µs")
 
     @derived("ns", "mean")
     def mean_ns(self) -> float | None:
-        """Mean GPU time, or CPU time if there is none."""
+        """Mean GPU time; mean CPU time if there is no GPU time."""
         return (self.device_ns or self.host_ns) / self.count if self.count else None
 
 
@@ -39,7 +39,7 @@ class _TopPart(NamedTuple):
 
 
 def top_table(analyses: Sequence[Analysis], by: str = "kernel") -> Table[TopRow]:
-    """Return rows by one of `TOP_BY`, most time first; equal names in several traces form one row."""
+    """Return rows grouped by one of `TOP_BY`, most time first. Equal names in several traces form one row."""
     sums: dict[str, _TopPart] = {}
     for part in (part for analysis in analyses for part in TOP_BY[by](analysis)):
         known = sums.get(part.name)

@@ -1,4 +1,4 @@
-"""Two traces compared: device time by operator and by kernel, and what one of them lacks."""
+"""Comparison of two traces: GPU time by operator and by kernel, including work that occurs in only one trace."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _BIGGEST = 5
 
 
 class Side(Row):
-    """An operator or kernel in one trace; per iteration on average if iterations are compared."""
+    """One operator or kernel in one trace. If iterations are compared, values are averages per iteration."""
 
     count: float = column("count", "Number of runs.")
     total_ns: float = column("ns", "Sum of the durations of all runs.")
-    flops_share: float | None = inferred("share", "Share of the device's peak FLOP/s.", default=None)
+    flops_share: float | None = inferred("share", "Share of the peak FLOP/s of the device.", default=None)
     bytes_share: float | None = inferred("share", "Share of the peak memory bandwidth.", default=None)
 
     guesses = WithMean.guesses
@@ -44,7 +44,7 @@ class Side(Row):
 
 
 class DiffRow(Row):
-    """An operator or a kernel in both traces; None if a trace lacks it."""
+    """One operator or kernel in both traces. `a` or `b` is None if the trace lacks it."""
 
     name: str = column("name", "Name of the operator or kernel.")
     a: Side | None = nested(Side, "A")
@@ -63,24 +63,24 @@ class DiffRow(Row):
 
 @dataclass(frozen=True)
 class Difference(Suggests):
-    """The comparison of two traces; rows with the greatest change first."""
+    """The comparison of two traces. Rows with the greatest change come first."""
 
     a: str
     b: str
     device_a: str
     device_b: str
-    per_iteration: bool  # numbers are means of an iteration; otherwise of the whole traces
+    per_iteration: bool  # True if numbers are means per iteration; otherwise they are for whole traces
     iterations_a: int
     iterations_b: int
-    outside_a: tuple[int, int]  # number and ns of GPU events launched outside iterations
+    outside_a: tuple[int, int]  # number and total ns of GPU events launched outside iterations
     outside_b: tuple[int, int]
     total_a: float  # device time, ns
     total_b: float
     ops: list[DiffRow]
     kernels: list[DiffRow]
-    latency_a: float  # ns of an iteration if iterations are compared, otherwise of the trace; 0 if unknown
+    latency_a: float  # ns per iteration if iterations are compared, else of the trace; 0 if unknown
     latency_b: float
-    damage: tuple[str, ...] = ()  # problems of the files, in sentences
+    damage: tuple[str, ...] = ()  # sentences about problems in the files
     paths: list[PathRow] = field(default_factory=list)
     phases: list[PhaseChange] = field(default_factory=list)
     lines: list[LineRow] = field(default_factory=list)
@@ -90,11 +90,11 @@ class Difference(Suggests):
 
     @property
     def tables(self) -> NamedTables:
-        """The tables of `sided` by name; columns of one trace begin with "a_" or "b_"."""
+        """The tables of `sided` by name. Columns of one trace begin with "a_" or "b_"."""
         return flat_tables(self.sided())
 
     def sided(self) -> dict[str, Table[Any]]:
-        """Return the tables with both sides: `ops`, `kernels`, `paths`, `phases`, `lines` and `time_by_phase`."""
+        """Return the tables of both traces: `ops`, `kernels`, `paths`, `phases`, `lines` and `time_by_phase`."""
         kinds: dict[str, type[Row]] = {"ops": DiffRow, "kernels": DiffRow, "paths": PathRow, "phases": PhaseChange}
         kinds |= {"lines": LineRow, "time_by_phase": DiffRow}
         return {name: Table(kind, getattr(self, name)) for name, kind in kinds.items()}
@@ -116,10 +116,10 @@ def flat_tables(tables: Mapping[str, Iterable[Row]]) -> NamedTables:
 
 
 def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> Difference:
-    """Compare two traces of any devices: a mean iteration of each if both have iterations.
+    """Compare two traces, on any devices. If both have iterations, compare their mean iterations.
 
     Args:
-        by_shape: match operators by name and shapes. total: compare the whole traces in any case.
+        by_shape: match operators by name and shapes. total: compare the whole traces even if both have iterations.
     """
     per_iteration = bool(a.iterations and b.iterations) and not total
     one, other = _ComparedPart.of(a, per_iteration), _ComparedPart.of(b, per_iteration)
@@ -161,7 +161,7 @@ def _latency(analysis: Analysis, per_iteration: bool) -> float:
 
 
 def regressions(difference: Difference, limit: float) -> list[str]:
-    """Return sentences about device time or latency that is longer in B by more than a limit (0.05 for 5%)."""
+    """Return sentences about GPU time or latency in B that exceeds A by more than a limit (0.05 is 5%)."""
     span = "time of an iteration" if difference.per_iteration else "time of the whole trace"
     device = "device time", difference.total_a, difference.total_b
     pairs = (device, (span, difference.latency_a, difference.latency_b))
@@ -176,7 +176,7 @@ def regressions(difference: Difference, limit: float) -> list[str]:
 
 @dataclass(frozen=True)
 class _ComparedPart:
-    """The compared part of a trace; `iterations` divides its numbers, `outside` has number and ns of other events."""
+    """The compared part of a trace. Means divide by `iterations`; `outside` is number and ns of other events."""
 
     breakdown: list[BreakdownRow]
     kernels: list[KernelRow]
@@ -205,7 +205,7 @@ class _ComparedPart:
 
 
 def in_iterations(trace: Trace, events: IntColumn) -> Trace:
-    """Return the trace with only some of its GPU events, by positions."""
+    """Return the trace with only the GPU events at the given positions."""
     return trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(events)))
 
 
@@ -224,7 +224,7 @@ def _ops(part: _ComparedPart, by_shape: bool) -> dict[str, Side]:
 
 
 def _kernels(part: _ComparedPart) -> dict[str, Side]:
-    """Return kernels by name; shares of peaks are means weighted by time."""
+    """Return kernels by name. Shares of peaks are means weighted by time."""
     groups = defaultdict(list)
     for row in part.kernels:
         groups[row.kernel].append(row)
@@ -243,13 +243,13 @@ def _weighted(parts: Iterable[tuple[float | None, int]]) -> float | None:
 
 
 def device_names(trace: Trace) -> str:
-    """Return the names of a trace's devices."""
+    """Return the names of the devices of a trace."""
     names = [str(device.get("name", "no name")) for device in trace.properties.values()]
     return ", ".join(dict.fromkeys(names)) or "no device"
 
 
 def json_of_difference(difference: Difference) -> dict[str, Any]:
-    """Return the comparison as plain objects."""
+    """Return the comparison as JSON-ready data."""
     rows = {name: rows.plain() for name, rows in Difference.sided(difference).items()}
     plain = asdict(replace(difference, ops=[], kernels=[], paths=[], phases=[], lines=[], time_by_phase=[])) | rows
     moved = {"gains": [row.name for row in difference.gains], "losses": [row.name for row in difference.losses]}

@@ -1,4 +1,4 @@
-"""Detect problems in a trace and estimate the gain of fixing each one by replaying the change.
+"""Detect problems in a trace, and replay each fix to estimate its gain.
 
 Every public name is imported on first access.
 """

@@ -25,7 +25,7 @@ from .small_operators import SmallOperators
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
 
-# Entry-point group of other packages: the name is the finding's id, the value a `Detector` or its class.
+# Entry-point group for plugins. The name is the id of the finding, the value a `Detector` or its class.
 GROUP = "etplus.findings"
 
 _HOST: tuple[Detector, ...] = (

@@ -1,4 +1,4 @@
-"""Input of detectors: traces with analysis, replay graph, base replay and critical path, each computed once."""
+"""Input of detectors: traces and everything derived from them, each computed once."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ class Case:
     """One trace, or the ranks of a job.
 
     Attributes:
-        traces: one per rank. GPU events that could not be attached (`trace.unattached`) are included; they have no
-            row.
+        traces: one per rank, including GPU events that could not be attached to a row (`trace.unattached`).
 
     Example:
         >>> case = Case([trace])
@@ -48,8 +47,8 @@ class Case:
         """Args:
         analyses: existing analyses of the traces.
         devices: user-defined devices; they override the device table.
-        shells: how a command line names each trace, options and quotes included, such as
-            "--steps 2-4 'my trace.json'"; by default the file name.
+        shells: for each trace, its name and options as quoted on a command line, such as "--steps 2-4 'my trace.json'";
+            the file name by default.
         replays: existing replays of the unchanged traces.
         """
         self.traces, self._devices = tuple(map(with_unattached, traces)), tuple(devices)
@@ -61,22 +60,22 @@ class Case:
             self.traces = tuple(analysis.trace for analysis in analyses)
 
     def shell(self, number: int = 0) -> str:
-        """Return the shell argument that names a trace, to go between a command and a query."""
+        """Return the command-line arguments that select one trace."""
         return self._shells[number]
 
     @property
     def shells(self) -> str:
-        """Return the shell arguments that name all traces."""
+        """Return the command-line arguments that select all traces."""
         return " ".join(self._shells)
 
     @property
     def trace(self) -> Trace:
-        """The trace; for several ranks, the trace of the first rank."""
+        """Trace of the first rank."""
         return self.traces[0]
 
     @cached_property
     def analyses(self) -> tuple[Analysis, ...]:
-        """Analysis per rank."""
+        """One analysis per rank."""
         return tuple(analyze(trace, self._devices) for trace in self.traces)
 
     @property
@@ -86,17 +85,17 @@ class Case:
 
     @cached_property
     def graphs(self) -> tuple[ReplayGraph, ...]:
-        """Replay graph per rank. Raises ConvertError if no row of a trace has a time."""
+        """One replay graph per rank. Raises ConvertError if no row of a trace has a time."""
         return tuple(of.graph for of in self._replays) or tuple(map(build_graph, self.traces))
 
     @cached_property
     def graph(self) -> ReplayGraph:
-        """Replay graph. For several ranks, communications couple the ranks and rows count through all traces."""
+        """Replay graph of all ranks. Rows are consecutive across ranks; communications connect the ranks."""
         if len(self.graphs) > 1:
             from ...timeline.rank_coupling import join_ranks
 
             return join_ranks(list(self.graphs))
-        # The rows are equal, and `self.trace` already caches its derived data.
+        # `self.trace` has the same rows and already caches derived data.
         return self.graphs[0].of_trace(self.trace)
 
     @cached_property
@@ -118,12 +117,12 @@ class Case:
 
     @cached_property
     def unrecorded(self) -> tuple[Replay, ...]:
-        """Replays without profiler overhead: usual, least and most overhead; () if the overhead is small."""
+        """Replays without the usual, the least and the most profiler overhead; () if the overhead is small."""
         return without_recording_replays(self.base, self.constants)
 
     @property
     def timelines(self) -> tuple[Replay, ...]:
-        """Timelines on which gains are estimated, the usual timeline first."""
+        """Timelines on which gains are estimated. The first one assumes the usual profiler overhead."""
         return self.unrecorded or (self.base,)
 
     @property
@@ -133,7 +132,7 @@ class Case:
 
     @cached_property
     def untraced_step(self) -> UntracedStep | None:
-        """Step time without the profiler, if `etplus record` measured it."""
+        """Step time without the profiler; None unless `etplus record` measured it."""
         return untraced_step_of(self.traces)
 
     @cached_property
@@ -148,12 +147,12 @@ class Case:
 
     @cached_property
     def all_bounds(self) -> tuple[IntColumn, ...]:
-        """`event_bounds` per rank: ns by event of `analyses[rank].trace.gpu`."""
+        """One `event_bounds` result per rank: ns per event of `analyses[rank].trace.gpu`."""
         return tuple(event_bounds(of.trace, of.work, of.devices) for of in self.analyses)
 
     @property
     def bounds(self) -> IntColumn:
-        """Least time at the device's peaks, int64 ns by GPU event of `analysis.trace.gpu`; −1 if unknown."""
+        """Minimum time at the peaks of the device, int64 ns per event of `analysis.trace.gpu`; −1 if unknown."""
         return self.all_bounds[0]
 
     def once(self, make: Callable[[Case], _Made], name: str) -> _Made:
@@ -165,7 +164,7 @@ class Case:
 
     @cached_property
     def row_bounds(self) -> IntColumn:
-        """Least time at the device's peaks, int64 ns by row of `graph`; −1 if unknown."""
+        """Minimum time at the peaks of the device, int64 ns per row of `graph`; −1 if unknown."""
         parts = []
         for trace, analysis, bounds in zip(self.traces, self.analyses, self.all_bounds, strict=True):
             part, source = np.full(len(trace), -1, np.int64), analysis.trace.gpu.source

@@ -1,4 +1,4 @@
-"""Communication findings: exposed transfers and latency-bound messages."""
+"""Findings about communication: exposed transfers and latency-bound messages."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from .places import where_of
 from .proofs import time_of_rows
 from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
 
-# Exposed share of a transfer up to which nothing is reported. With three buckets that overlap the compute that
-# produces them, the last third stays exposed; bucketing does no better.
+# Maximum exposed share of a transfer that is not reported. With three buckets that overlap the compute that produces
+# them, the last third stays exposed. Bucketing cannot do better.
 HIDDEN_AS_A_RULE = 0.4
-# Assumed number of pieces per transfer; compute hides all but the last piece. More pieces add latency and hide
-# little more.
+# Assumed number of pieces per transfer. Compute hides all pieces except the last. More pieces would add latency but
+# hide little more.
 PIECES = 4
-# Largest small message. At 1 GB/s or faster, such a message takes less time than starting a collective.
+# Maximum size of a small message. At 1 GB/s, transferring it takes less time than starting a collective.
 SMALL_BYTES = 256 << 10
-FEWEST_SMALL = 8  # fewer small messages per kind, group and step do not justify a buffer
+FEWEST_SMALL = 8  # minimum per kind, group and step; fewer small messages do not justify a buffer
 BUCKET_BYTES = 25 << 20  # Default bucket size of DDP (`bucket_cap_mb=25`)
 _ISSUES = re.compile(r"_?c10d(?:_functional)?::(?!wait_tensor)")
 _ADVICE = {
-    "all_reduce": "let the reduction run beside the backward pass: DDP with several buckets (bucket_cap_mb below the "
-    "gradients' size), gradients reduced once after accumulation (no_sync), or half the bytes (bf16_compress_hook); in "
-    "tensor parallelism work on two halves of the batch in turn",
-    "all_gather": "gather the next layer's parameters while this one computes: FSDP's forward_prefetch and "
-    "backward_prefetch, limit_all_gathers=False, fewer and larger units; reshard_after_forward=False where memory "
-    "allows",
-    "reduce_scatter": "let the reduction run beside the backward pass of the layers before: one FSDP unit a layer, "
-    "backward_prefetch=BACKWARD_PRE",
-    "all_to_all": "compute what needs no exchanged tokens meanwhile (shared experts, the other half of the batch), and "
-    "wait for the exchange only before its result is read",
+    "all_reduce": "overlap the reduction with the backward pass: use DDP with several buckets (bucket_cap_mb below the "
+    "size of the gradients), reduce once after gradient accumulation (no_sync), or halve the bytes "
+    "(bf16_compress_hook); with tensor parallelism, alternate between two halves of the batch",
+    "all_gather": "gather the parameters of the next layer while the current layer computes: set forward_prefetch and "
+    "backward_prefetch of FSDP, set limit_all_gathers=False, use fewer and larger FSDP units, or set "
+    "reshard_after_forward=False if memory allows",
+    "reduce_scatter": "overlap the reduction with the backward pass of the preceding layers: use one FSDP unit "
+    "per layer and backward_prefetch=BACKWARD_PRE",
+    "all_to_all": "during the exchange, compute parts that do not need the exchanged tokens (shared experts, the other "
+    "half of the batch), and wait for the exchange only before reading its result",
 }
 _OTHER_ADVICE = (
-    "issue it asynchronously (async_op=True) before compute that does not need its result, and wait after that"
+    "start the collective asynchronously (async_op=True) before independent compute, and wait for it after this compute"
 )
 
 
@@ -76,7 +76,7 @@ def _parts(times: TimesOfJob) -> list[_CollectivesOfGroup]:
 
 
 class ExposedCommunication:
-    """Collectives that run while the rank computes nothing, although overlapping compute exists."""
+    """Collectives during which the rank computes nothing although it has enough independent compute to overlap."""
 
     id = "exposed-communication"
 
@@ -94,19 +94,19 @@ class ExposedCommunication:
         rows = part.rows(case, times)
         rows = rows[np.concatenate([times.ranks[k].exposed[own] > 0 for k, own in part.of.items()])]
         factor = _factor(case, rows, ns.hideable * len(part.of))
-        alone = "" if several else "; waiting for ranks that come later is part of it, which only their traces show"
+        alone = "" if several else "; includes waiting for late ranks, shown only by the traces of late ranks"
         longest = at[np.argsort(-rank.exposed[at], kind="stable")]
-        told = f"{part.label} of {part.group}, {len(at):,} on a rank{alone}"
+        told = f"{part.label} of {part.group}, {len(at):,} per rank{alone}"
         return Candidate(
             self.id,
-            f"{part.label} of {part.group} ({len(at):,} on a rank) is exposed for {in_ms(ns.exposed)} of "
-            f"{in_ms(ns.transfer)}: nothing is computed meanwhile",
+            f"{part.label} of {part.group} ({len(at):,} per rank) is exposed for {in_ms(ns.exposed)} of "
+            f"{in_ms(ns.transfer)}: the rank computes nothing meanwhile",
             where_of(rank.trace, rank.row[longest], rank=rank.rank if several else None),
             (time_of_rows(rank.trace, rank.row[at], told, case.shell(k)),),
             round(ns.exposed),
             LIKELY if gradient else POSSIBLE,
             _ADVICE.get(part.label, _OTHER_ADVICE),
-            "exposed communication, as `etplus replay` prints it, falls",
+            "`etplus replay` shows less exposed communication",
             (Intervention(f"comm:name={name_of(rank, at)}*{factor:.4g}", rows),),
             low=0.6,
             high=1.3,
@@ -114,7 +114,7 @@ class ExposedCommunication:
 
 
 class _Overlap(NamedTuple):
-    """Communication times per rank, averaged, in ns."""
+    """Communication times in ns, averaged over the ranks."""
 
     transfer: float
     exposed: float
@@ -154,18 +154,19 @@ class CommunicationBound:
             k, at = next(iter(part.of.items()))
             rank, rows = times.ranks[k], part.rows(case, times)
             moved = int(rank.comms.bytes[at].clip(min=0).sum())
-            told = f"{len(at):,} of them on a rank, {moved / 1e6:,.3f} MB"
+            told = f"{len(at):,} per rank, {moved / 1e6:,.3f} MB"
             yield Candidate(
                 self.id,
-                f"{part.label} of {part.group} transfers for {in_ms(ns.transfer)}, of which {in_ms(ns.exposed)} "
-                f"exposed; only {in_ms(ns.free)} of compute is left that could hide it",
+                f"{part.label} of {part.group} transfers for {in_ms(ns.transfer)}, {in_ms(ns.exposed)} of it exposed; "
+                f"only {in_ms(ns.free)} of compute is left to hide it",
                 where_of(rank.trace, rank.row[at], rank=rank.rank if len(case.traces) > 1 else None),
                 (time_of_rows(rank.trace, rank.row[at], told, case.shell(k)),),
                 round(ns.exposed - ns.free),
                 LIKELY,
-                "move less: gradients in bfloat16 (bf16_compress_hook), several batches for each reduction (no_sync), "
-                "sharding within a node only (HYBRID_SHARD); or a faster link. The gain is that of half the bytes",
-                "fewer MB and ms in the table of communication of `etplus analyze`",
+                "transfer less: use bfloat16 gradients (bf16_compress_hook), reduce once for several batches "
+                "(no_sync), or shard only within a node (HYBRID_SHARD); or use a faster link. "
+                "The gain assumes half the bytes",
+                "the communication table of `etplus analyze` shows fewer MB and ms",
                 (Intervention(f"comm:name={name_of(rank, at)}*0.5", rows),),
                 low=0.8,
                 high=1.0,
@@ -173,7 +174,7 @@ class CommunicationBound:
 
 
 class SmallMessages:
-    """Many collectives of one kind and group that are each dominated by latency."""
+    """Many small, latency-dominated collectives of one kind and group."""
 
     id = "small-messages"
 
@@ -207,19 +208,19 @@ class SmallMessages:
         rows = part.rows(case, times)[(sizes > 0) & (sizes <= SMALL_BYTES)]
         factor = _factor(case, rows, saved * len(part.of))
         size = rank.comms.bytes[at]
-        proof = f"{len(at):,} messages of at most {SMALL_BYTES >> 10} KiB, {size.sum() / 1e6:,.3f} MB together"
+        proof = f"{len(at):,} messages of at most {SMALL_BYTES >> 10} KiB, {size.sum() / 1e6:,.3f} MB in total"
         return Candidate(
             self.id,
             f"{len(at):,} {part.label}s of {part.group} move {size.mean() / 1024:,.1f} KiB each; "
-            f"{'about' if told else 'at most'} {latency / 1e3:,.1f} µs of each is latency, {in_ms(saved)} that fewer, "
-            "larger ones would not take",
+            f"{'about' if told else 'at most'} {latency / 1e3:,.1f} µs of each is latency, so fewer, larger messages "
+            f"could save {in_ms(saved)}",
             where_of(rank.trace, rank.row[at], rank=rank.rank if several else None),
             (time_of_rows(rank.trace, rank.row[at], proof, case.shell(k)),),
             round(saved),
             LIKELY if told and _of_gradients(rank, at) else POSSIBLE,
-            "put them into one buffer: DDP's buckets (bucket_cap_mb), one FSDP unit around several small modules, "
+            "combine them in one buffer: buckets of DDP (bucket_cap_mb), one FSDP unit around several small modules, "
             "torch.distributed.all_reduce_coalesced, or torch._utils._flatten_dense_tensors",
-            "fewer rows of this collective, with more MB, in the table of communication of `etplus analyze`",
+            "the communication table of `etplus analyze` shows fewer collectives of this kind, with more MB each",
             (Intervention(f"comm:name={name_of(rank, at)}*{factor:.4g}", rows), *host),
             low=0.5 if told else 0.0,
             high=1.2,

@@ -1,4 +1,4 @@
-"""Attention that runs as several operators although a fused operator exists."""
+"""Eager attention: several operators run although a fused attention operator exists."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from .work_items import COPY_WORK, POINTWISE_WORK, PRODUCT_WORK, SOFTMAX_WORK, W
 if TYPE_CHECKING:
     from .case import Case
 
-_REACH = 8  # maximum distance in items from softmax to each GEMM: scale, mask, cast, dropout and their copies fit
-# Attention sizes that are replayed with their own factor. Each costs a pass over the replay's edges.
+_REACH = 8  # maximum distance in items from softmax to each GEMM; enough for scale, mask, cast, dropout and copies
+# Maximum attention sizes that are replayed with a factor each. Each factor costs a pass over the replay edges.
 _CLASSES = 8
 # Tile size of fused kernels in queries and keys. A partial tile costs as much as a full tile.
 _TILE = 64
-# Share of the bound (the longer of FLOPs and bytes at the peaks) that fused kernels reach: low, usual, high.
-# FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 with heads of 64 and 128,
-# FlashAttention-3 75% on an H100. ROCm kernels reach 30 to 45%.
+# Share of the bound that fused kernels reach: low, usual, high. The bound is the longer of the FLOP time and the byte
+# time at the device peaks. FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 with head
+# sizes 64 and 128, FlashAttention-3 reports 75% on an H100. ROCm kernels reach 30 to 45%.
 _SHARES = (0.3, 0.45, 0.7)
-_LAUNCH_NS = 3_000  # minimum time of any kernel
-_BACKWARD_WORK = 2.5  # A fused backward recomputes the scores: five GEMMs for two in forward
-# Fused time over the time of both GEMMs if no peak is known: most, usual, least. On a CPU small attentions gain
+_LAUNCH_NS = 3_000  # minimum duration of a kernel
+_BACKWARD_WORK = 2.5  # a fused backward recomputes the scores: five GEMMs instead of two in forward
+# Fused time divided by the time of both GEMMs if no peak is known: most, usual, least. On a CPU, small attentions gain
 # little: 12% of an untraced step that spends 65% in attention.
 _OF_PRODUCTS, _OF_PRODUCTS_CPU = (1.15, 0.95, 0.6), (2.0, 1.5, 1.0)
 
-# Fused PyTorch operators; users cannot change the operators that these call.
+# Fused PyTorch operators. Users cannot change the operators inside.
 _ONE_OPERATOR = frozenset(("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"))
 
 
 @dataclass(frozen=True)
 class AttentionGroup:
-    """One attention: its forward items, and its backward items if the trace identifies them."""
+    """One attention: its forward items, and its backward items if the trace shows them."""
 
-    items: tuple[int, ...]  # forward items in order; `softmax`, `first` and `last` are softmax and the two GEMMs
+    items: tuple[int, ...]  # forward items in order, including `softmax` and the GEMMs `first` and `last`
     softmax: int
     first: int
     last: int
@@ -119,7 +119,7 @@ def _with_backward(items: WorkItems, groups: Sequence[AttentionGroup]) -> tuple[
         mine = items.call[list(group.items)]
         mine = mine[(mine >= 0) & (mine < len(calls))]
         owner[mine] = number
-        above = calls.parent[mine]  # autograd numbers the outer one of `aten::softmax` and `aten::_softmax`
+        above = calls.parent[mine]  # autograd numbers `aten::softmax`, not the `aten::_softmax` inside
         named = [at for at in above.tolist() if at >= 0 and items.trace.names[calls.name[at]].startswith("aten::")]
         owner[named] = number
     call = np.where(items.call < len(calls), items.call, -1)
@@ -135,7 +135,7 @@ def _with_backward(items: WorkItems, groups: Sequence[AttentionGroup]) -> tuple[
 
 
 def in_attention(case: Case, rank: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which items of a rank belong to eager attention, so that other findings do not count them twice."""
+    """Return a mask of the rank's items in eager attention. Other findings skip these items."""
     items = work_items(case)[rank]
     groups = attention_groups(case)[rank]
     every = [at for group in groups for at in (*group.items, *group.backward)]
@@ -174,10 +174,10 @@ def _bound_ns(items: WorkItems, group: AttentionGroup, case: Case, rank: int) ->
 
 
 class EagerAttention(OfWorstRank):
-    """Eager attention writes the scores to memory and reads them again: GEMM, softmax, GEMM and operators between them.
+    """Eager attention (GEMM, softmax, GEMM and operators in between) writes the scores to memory and reads them again.
 
-    The gain assumes one fused operator per attention. The fused operator runs at the usual share of the device's peaks
-    (`_SHARES`) or, if no peak is known, takes the time of the two GEMMs.
+    The gain assumes one fused operator per attention. This operator reaches the usual share of the device peaks
+    (`_SHARES`) or, if no peak is known, takes about as long as the two GEMMs.
     """
 
     id = "eager-attention"
@@ -216,34 +216,33 @@ class EagerAttention(OfWorstRank):
         softmax = [group.softmax for group in groups]
         ns, total = items.time(softmax), max(items.total_ns, 1)
         evidence = [
-            time_of_work(items, f"products, softmax and what is between, {len(groups)} times", every),
-            time_of_work(items, "softmax between two batched products", softmax),
+            time_of_work(items, f"{len(groups)} attentions (GEMMs, softmax and operators in between)", every),
+            time_of_work(items, "softmax between two batched GEMMs", softmax),
         ]
         copies = [at for at in every if items.kind[at] in (POINTWISE_WORK, COPY_WORK)]
         if copies:
             names = ", ".join(sorted({items.label(at) for at in copies})[:4])
-            evidence.append(time_of_work(items, f"between and before the products: {names}", copies))
+            evidence.append(time_of_work(items, f"operators between and before the GEMMs: {names}", copies))
         inside_sdpa = any("scaled_dot_product" in name for name in _callers(items, groups[0].first))
         advice = (
-            "scaled_dot_product_attention took its math backend: see why with torch.nn.attention.sdpa_kernel("
-            "SDPBackend.FLASH_ATTENTION), which warns of masks, types and head sizes that have no fused kernel"
+            "scaled_dot_product_attention used its math backend: to see why, use torch.nn.attention.sdpa_kernel("
+            "SDPBackend.FLASH_ATTENTION), which warns about masks, dtypes and head sizes without a fused kernel"
             if inside_sdpa
-            else "call torch.nn.functional.scaled_dot_product_attention in place of the two products and"
-            " softmax (models of "
-            'transformers: attn_implementation="sdpa")'
+            else "use scaled_dot_product_attention instead of the two GEMMs and softmax (from torch.nn.functional;"
+            ' in transformers models: attn_implementation="sdpa")'
         )
         extents = max(groups, key=lambda group: items.time(group.items)).products
         shape = "" if extents is None else f" over {extents[0].m:,} × {extents[0].n:,} scores"
         return Candidate(
             "eager-attention",
-            f"attention in eager form{shape} takes {taken / 1e6:,.1f} ms, {taken / total:.0%} of {items.what}: "
-            f"softmax alone {ns / total:.0%}",
+            f"eager attention{shape} takes {taken / 1e6:,.1f} ms, {taken / total:.0%} of {items.what} "
+            f"(softmax alone {ns / total:.0%})",
             place_of(items.trace, items.rows(every)),
             (*evidence, *time_on_host(items, every)),
             items.stake_ns(every),
             MEASURED if extents is not None else LIKELY,
             advice,
-            "the kernels of softmax are gone, and one of attention is in their place",
+            "an attention kernel replaces the softmax kernels",
         )  # fmt: skip
 
 

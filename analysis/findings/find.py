@@ -1,4 +1,4 @@
-"""Run detectors, estimate gains and sort: the result of `etplus why`, `trace.findings()` and the web page."""
+"""Run the detectors, estimate the gains and sort the findings for `etplus why`, `trace.findings()` and the web page."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .finding import Candidate, Finding, Gain, Where
 from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
-NO_TIMES = "without start times, waits and idle times are not known"
-FIRST = 7  # maximum number of findings on the first screen; longer lists go unread
+NO_TIMES = "the trace has no start times, so waits and idle times are unknown"
+FIRST = 7  # maximum number of findings on the first screen; users do not read longer lists
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Findings(Suggests, Sequence[Finding]):
     """Findings, largest gain first."""
 
     all: tuple[Finding, ...]
-    together: Gain | None  # joint gain of the first three findings with a gain; None for fewer than two
-    looked_for: tuple[str, ...]  # ids of all detectors; () if the trace has no time to compare with
+    together: Gain | None  # joint gain of the first three findings that have gains; None for fewer than two
+    looked_for: tuple[str, ...]  # ids of all detectors; () if no detector ran
     base: BaseError | None  # error of the base replay; None without a replay
     makespan_ns: int  # time without profiler overhead; gains are shares of it
-    notes: tuple[str, ...] = ()  # sentences on the meaning of gains
+    notes: tuple[str, ...] = ()  # sentences that qualify the gains
 
     __repr__ = as_text
     _repr_html_ = as_html
@@ -61,7 +61,7 @@ class Findings(Suggests, Sequence[Finding]):
         if self.all:
             return ""
         checks = len(self.looked_for)
-        return f"no problems found ({checks} check{'s' * (checks != 1)})" if checks else "nothing was checked"
+        return f"no problems found ({checks} check{'s' * (checks != 1)})" if checks else "no checks ran"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready data with the keys of docs/reference/findings.md."""
@@ -75,7 +75,7 @@ class Findings(Suggests, Sequence[Finding]):
         }
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with a row per finding, without evidence; needs `pip install 'etplus[frames]'`."""
+        """Return a pandas DataFrame: one row per finding, without evidence; needs `pip install 'etplus[frames]'`."""
         return to_pandas({
             "id": [finding.id for finding in self], "title": [finding.title for finding in self],
             "certainty": [finding.certainty for finding in self], "cost_ns": [finding.cost_ns for finding in self],
@@ -85,7 +85,7 @@ class Findings(Suggests, Sequence[Finding]):
         })  # fmt: skip
 
     def to_text(self, width: int = 80) -> str:
-        """Return one screen of at most `width` columns."""
+        """Return one screen of text, at most `width` columns wide."""
         text: str = outer("report.findings_text").render(self, width)
         return text
 
@@ -94,7 +94,7 @@ def find_findings(case: Case) -> Findings:
     """Run all detectors on a case and estimate the gain of each finding.
 
     Raises:
-        EtplusError: a detector of another package fails or yields something other than candidates.
+        EtplusError: a plugin detector fails or yields objects that are not candidates.
 
     Example:
         >>> found = find_findings(Case([trace]))
@@ -105,7 +105,7 @@ def find_findings(case: Case) -> Findings:
         return Findings((), None, (), None, 0, (NO_TIMES,))
     known = detectors()
     try:
-        base, reason = case.base_error, "" if case.makespan_ns else "no event takes any time"
+        base, reason = case.base_error, "" if case.makespan_ns else "all events have duration 0"
     except ConvertError as error:
         base, reason = None, str(error)
     if base is None or reason:  # every detector compares with the makespan
@@ -120,6 +120,6 @@ def find_findings(case: Case) -> Findings:
     if case.unrecorded:
         notes.append(recording_note(case.base, case.unrecorded[0]))
     if base.largest > REFUSED:
-        notes.append(f"the replay is off by {base.makespan:+.1%}; over {REFUSED:.0%} it says nothing of gains")
+        notes.append(f"no gains: the replay is inaccurate (makespan {base.makespan:+.1%}, limit {REFUSED:.0%})")
     all_found = tuple(finding for _, finding in found)
     return Findings(all_found, together(case, found), tuple(known), base, case.untraced_ns, tuple(notes))

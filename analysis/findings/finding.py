@@ -1,4 +1,4 @@
-"""Data model of findings: evidence, place, gain and the detector interface."""
+"""Data model of findings: evidence, place and gain, and the detector interface."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ...trace.columns import IntColumn
 if TYPE_CHECKING:
     from .case import Case
 
-# Certainty: the trace shows the problem and its cost; it shows a symptom with this usual cause; it shows a
-# frequent companion of the problem.
+# Certainty. Measured: the trace shows the problem and its cost. Likely: the trace shows a symptom that usually has this
+# cause. Possible: the trace shows a symptom that often has this cause.
 MEASURED, LIKELY, POSSIBLE = "measured", "likely", "possible"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A number that supports a finding."""
+    """One piece of evidence for a finding, usually a number."""
 
-    text: str  # sentence that states the number
+    text: str  # description of the number
     value: float | None  # None if the text has several numbers
     unit: str  # "ns", "bytes", "events", "share", "FLOP/s", …
     command: str  # command that shows the number, such as "etplus analyze trace.json"
@@ -31,18 +31,18 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Where:
-    """Known place of a finding; see `where_of`."""
+    """Place of a finding, as far as known; see `where_of`."""
 
-    source: str | None = None  # line of user code, "train.py:7"
-    place: str | None = None  # the same for people: a call's line, or the function, "forward (train.py:17)"
+    source: str | None = None  # line of user code, such as "train.py:7"
+    place: str | None = None  # display text: the line of a call, or the function such as "forward (train.py:17)"
     module: str | None = None  # module path
     operator: str | None = None
     kernel: str | None = None
-    phase: str | None = None  # "forward", …
+    phase: str | None = None  # such as "forward"
     stream: int | None = None
     step: str | None = None  # name of the iteration
     rank: int | None = None
-    start_ns: int | None = None  # `start_ns` and `end_ns` are relative to the start of the trace
+    start_ns: int | None = None  # times are relative to the start of the trace
     end_ns: int | None = None
     rows: tuple[int, ...] = ()  # ids of ET+ rows, longest first, at most 20
 
@@ -51,25 +51,25 @@ class Where:
 
 @dataclass(frozen=True)
 class Gain:
-    """Time that the change of a finding saves."""
+    """Time that fixing the problem saves."""
 
-    ns: int  # on the timeline without profiler overhead, limited by the time at stake; 0 off the critical path
+    ns: int  # on the timeline without profiler overhead, at most the time at stake; 0 off the critical path
     low_ns: int  # `low_ns` to `high_ns` is the interval
     high_ns: int
     base_error: float  # relative error of the base replay
-    unexplained: float  # share of the changed makespan in which host or device waits for an unknown reason
-    replayed_ns: int = 0  # time that `etplus replay` shows, on the recorded timeline
+    unexplained: float  # share of the new makespan in which host or device waits for an unknown reason
+    replayed_ns: int = 0  # gain on the recorded timeline, as shown by `etplus replay`
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class Intervention:
-    """A suggested change in the form that the replay applies."""
+    """A suggested change in a form that the replay can apply."""
 
-    # In the grammar of `etplus.timeline.whatif`. With `rows`, only its change applies; its target is approximate.
+    # Uses the grammar of `etplus.timeline.whatif`. If `rows` is set, `rows` replace the target of `what_if`.
     what_if: str
-    # int64 rows to change, consecutive across ranks; None applies the target of `what_if`.
+    # int64 rows to change, numbered consecutively across ranks; None applies the target of `what_if`.
     rows: IntColumn | None = None
 
     __repr__ = brief
@@ -77,15 +77,15 @@ class Intervention:
 
 @dataclass(frozen=True)
 class Finding:
-    """One conclusion."""
+    """One problem in a trace, with evidence, cost and advice."""
 
     id: str  # stable, such as "eager-attention"
-    title: str  # the problem in a sentence with numbers
+    title: str  # one sentence that describes the problem with numbers
     where: Where
     evidence: tuple[Evidence, ...]  # at least one number
     cost_ns: int | None  # time at stake; None if unknown
     gain: Gain | None  # expected end-to-end gain; None without a replay
-    what_ifs: tuple[str, ...]  # `etplus replay --what-if` prints the gain
+    what_ifs: tuple[str, ...]  # arguments of `etplus replay --what-if` that print the gain
     certainty: str  # "measured", "likely" or "possible"
     advice: str  # suggested change
     check: str  # test that the change worked
@@ -100,7 +100,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A finding without an estimated gain."""
+    """A possible finding, before its gain is estimated."""
 
     id: str
     title: str
@@ -110,12 +110,12 @@ class Candidate:
     certainty: str
     advice: str
     check: str
-    # Changes that fix the problem, replayed together; () if a replay cannot estimate them.
+    # Changes that fix the problem. They are replayed together; () if the replay cannot estimate the fix.
     interventions: tuple[Intervention, ...] = field(default=())
-    low: float = 1.0  # `low` and `high` bound the time that a fix removes, as a share of what the interventions remove
+    low: float = 1.0  # `low` and `high`: bounds of the removed time as a share of the replayed gain
     high: float = 1.0
-    least_share: float = 0.01  # report threshold for the time at stake, as a share of the makespan
-    least_gain: float = 0.01  # report threshold for the replayed gain, as a share of the makespan
+    least_share: float = 0.01  # minimum time at stake to report, as a share of the makespan
+    least_gain: float = 0.01  # minimum replayed gain to report, as a share of the makespan
 
     __repr__ = brief
 
@@ -129,9 +129,9 @@ class Candidate:
 
 
 class Detector(Protocol):
-    """Detects one kind of problem. Other packages register detectors as entry points; see docs/extending.md."""
+    """Detects one kind of problem. Plugins register detectors as entry points; see docs/extending.md."""
 
     id: str
 
     def find(self, case: Case) -> Iterable[Candidate]:
-        """Yield the occurrences of the problem in a trace or in the ranks of a job."""
+        """Yield all occurrences of the problem in a trace or in the ranks of a job."""

@@ -1,4 +1,4 @@
-"""Chains of elementwise operators that one kernel could run, and optimizers that loop over parameters."""
+"""Findings about fusion: chains of elementwise operators, and optimizers that loop over parameters."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 _FUSES = (POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 _REDUCES = (REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
-# Minimum share of the trace's time. Other effects of a compiler, good and bad, are as large.
+# Minimum saved share of the operator time. Other positive and negative effects of compilers are equally large.
 _LEAST_SAVED = 0.02
-# Interval of the saved time. Intermediates that backward needs are still written, which saves less. Kernels that
-# also fuse neighboring loads and stores save more.
+# Bounds of the saved time relative to the estimate. Fusion saves less if backward needs the intermediates, because
+# they are still written. Fusion saves more if the kernels also fuse neighboring loads and stores.
 _LOW, _HIGH = 0.6, 1.15
-_OPTIMIZER_OPS = 3  # minimum operators per parameter; one or two (plain SGD) gain little
+_OPTIMIZER_OPS = 3  # minimum operators per parameter; fusing one or two (plain SGD) gains little
 _OPTIMIZER_LOW, _OPTIMIZER_HIGH = 0.7, 1.15
-# Share of a looping optimizer's host time that a fused optimizer keeps, because Python still gathers parameters,
-# gradients and states. 0.31 for Adam on a transformer of 28 parameters (PyTorch 2.13).
+# Share of the host time that a fused optimizer keeps, because Python still gathers parameters, gradients and states.
+# Measured 0.31 for Adam on a transformer with 28 parameters (PyTorch 2.13).
 _FUSED_HOST = 0.3
 _STEP = re.compile(r"Optimizer\.step#")
 
 
 @dataclass(frozen=True)
 class FusableChain:
-    """Consecutive items, each of which reads the output of the previous item according to their shapes."""
+    """Consecutive items. According to the shapes, each item reads the output of the previous item."""
 
     items: tuple[int, ...]  # positions, on one stream
     fused_ns: float  # estimated time of one fused kernel
@@ -94,7 +94,7 @@ class _Shapes:
         if first < 0 or then < 0:
             return self._same_operator(one, other)
         if first == then and self.items.name(one).endswith("_"):
-            return False  # in place again, but on another tensor
+            return False  # a second in-place operator on a different tensor
         shape = self.written[first]
         return shape is not None and prod(shape) > 1 and shape in self.read[then]
 
@@ -131,10 +131,10 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     fits = np.isin(items.kind, _FUSES) & ~in_attention(case, rank)
     fits &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION))
     fits[[at for loop in operator_loops(case)[rank] for at in loop.items]] = False
-    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # layout changes are a separate finding
+    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # `Copies` reports layout changes
     found: list[FusableChain] = []
     chain: list[int] = []
-    before = np.cumsum(~shapes.on_numbers)  # items that work on more than numbers
+    before = np.cumsum(~shapes.on_numbers)  # counts items with tensor inputs
     for item in np.flatnonzero(fits & ~shapes.on_numbers).tolist():
         if chain and (
             before[item] - before[chain[-1]] > 1
@@ -152,11 +152,11 @@ def _continues(items: WorkItems, shapes: _Shapes, chain: list[int], item: int, *
     if items.lane[last] != items.lane[item] or len(chain) >= _LONGEST:
         return False
     if optimizer and shapes.of[item] == shapes.of[chain[0]]:
-        return False  # the next parameter of the same shape
+        return False  # this item starts the next parameter of the same shape
     return shapes.follows(last, item)
 
 
-_LONGEST = 64  # maximum items per chain; compilers also split longer chains
+_LONGEST = 64  # maximum items per chain; compilers split longer chains too
 
 
 def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[FusableChain]:
@@ -177,9 +177,9 @@ def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[Fusable
 
 
 class ElementwiseChains(OfWorstRank):
-    """Consecutive elementwise operators that each pass over memory and that one kernel could replace.
+    """Consecutive elementwise operators that each read and write memory although one fused kernel could run them all.
 
-    The gain is the intermediate bytes at the chain's measured rate plus the removed launches.
+    The gain is the time for the intermediate bytes, at the measured rate of the chain, plus the removed launches.
     """
 
     id = "elementwise-chains"
@@ -209,9 +209,9 @@ class ElementwiseChains(OfWorstRank):
             tuple(evidence),
             items.stake_ns(every),
             LIKELY if known else POSSIBLE,
-            "torch.compile the module around them, or call the fused operator where PyTorch has one"
+            "use torch.compile on the enclosing module, or call a fused operator if PyTorch has one"
             " (nn.functional.rms_norm, layer_norm, addcmul)",
-            "kernels named triton_ (or cpp_fused) are in their place",
+            "kernels named triton_ (or cpp_fused) replace these operators",
         )  # fmt: skip
         yield of.candidate(candidate, _fused(items, chains), _LOW, _HIGH)
 
@@ -237,9 +237,8 @@ def _fused(items: WorkItems, chains: Sequence[FusableChain]) -> tuple[Interventi
 class OptimizerLoop(OfWorstRank):
     """An optimizer that runs several operators per parameter although one fused kernel could update all parameters.
 
-    A fused optimizer reads parameter, gradient and state once and writes parameter and state once, in a few launches.
-    The
-    estimate moves the remaining bytes at the best rate of the optimizer's operators and removes the other operators.
+    A fused optimizer reads parameters, gradients and states once and writes parameters and states once, in a few
+    launches. The estimate moves the remaining bytes at the best rate of the optimizer's operators.
     """
 
     id = "optimizer-loop"
@@ -262,17 +261,16 @@ class OptimizerLoop(OfWorstRank):
         what = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         candidate = Candidate(
             self.id,
-            f"the optimizer runs {len(mine):,} elementwise operators, one parameter after the other,"
-            f" {ns / 1e6:,.2f} ms",
+            f"the optimizer runs {len(mine):,} elementwise operators, looping over the parameters: {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(mine)),
-            (time_of_work(items, f"operators of the phase optimizer: {what}", mine), *time_on_host(items, mine)),
+            (time_of_work(items, f"operators of the optimizer phase: {what}", mine), *time_on_host(items, mine)),
             max(items.stake_ns(mine), step_ns + (ns if items.on_device else 0)),
             LIKELY,
-            "torch.optim's fused=True (Adam, AdamW, SGD, Adagrad)"
-            + (", or foreach=True" if items.on_device else "; foreach=True gains little on a CPU: it loops as well"),
-            "the phase optimizer has a few kernels named multi_tensor_apply"
+            "pass fused=True to the torch.optim optimizer (Adam, AdamW, SGD, Adagrad)"
+            + (", or foreach=True" if items.on_device else "; foreach=True gains little on a CPU, where it also loops"),
+            "the optimizer phase has only a few kernels named multi_tensor_apply"
             if items.on_device
-            else "the phase optimizer has one operator aten::_fused_adam_ (or the like) for each step",
+            else "the optimizer phase has one operator such as aten::_fused_adam_ per step",
         )
         yield of.candidate(candidate, self._changes(items, mine, fused), _OPTIMIZER_LOW, _OPTIMIZER_HIGH)
 

@@ -1,4 +1,4 @@
-"""Host findings on a device: late start, late finish, launch-bound gaps, synchronization and pageable copies."""
+"""Findings about a host that delays its device: late start or finish, launch gaps, synchronization, pageable copies."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .finding import LIKELY, MEASURED, Candidate, Intervention
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
-LATE_START = 0.02  # minimum share of the makespan before the first GPU event
-LEAST_LATE_NS = 1_000_000  # A shorter delay is the launch of the first operator, in a recording of any length
-# Minimum share of the makespan after the last GPU event; step ends (metrics, profiler) take some time.
+LATE_START = 0.02  # minimum idle share of the makespan before the first GPU event
+LEAST_LATE_NS = 1_000_000  # any recording needs up to 1 ms to launch the first operator
+# Minimum idle share of the makespan after the last GPU event. Metrics and the profiler always take time.
 LATE_FINISH = 0.05
-# Minimum share of the makespan with the device waiting for launches; short waits at step starts are usual.
+# Minimum share of the makespan that the device waits for launches. Short waits at the start of a step are usual.
 HOST_WAIT = 0.1
 FEWEST_LAUNCHES = 10  # fewer launches do not justify a CUDA graph
-SLOW_LAUNCH_NS = 100_000  # launches take 5 to 20 µs
-SYNC_WAIT = 0.02  # minimum share of the makespan for the device waits of one source line
-# Minimum gain of dropping a wait that occurs once per step. Programs need such a wait to detect the end of a step.
+SLOW_LAUNCH_NS = 100_000  # a usual launch takes 5 to 20 µs
+SYNC_WAIT = 0.02  # minimum share of the makespan that one source line waits for the device
+# Minimum gain of removing a wait that occurs once per step; programs may need it to detect the end of a step.
 ONCE_GAIN = 0.1
-MOST_LINES = 3  # reported lines, longest wait first
-PAGEABLE = 0.02  # minimum share of the makespan for copies from pageable memory
-# A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, which is copied twice (CUDA C++ Best Practices
-# Guide, "Pinned Memory"; 8 against 20 GB/s on PCIe 4).
+MOST_LINES = 3  # maximum number of reported lines, longest wait first
+PAGEABLE = 0.02  # minimum share of the makespan that copies from pageable memory take
+# A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, because the driver copies pageable memory twice (CUDA
+# C++ Best Practices Guide, "Pinned Memory"; 8 and 20 GB/s on PCIe 4).
 _PINNED_SHARE = 0.4
 _TO_DEVICE = re.compile(r"(?i)htod|hosttodevice")
 _CAPTURE = re.compile(r"BeginCapture|EndCapture")
@@ -62,15 +62,14 @@ class LateStart(OfWorstRank):
         own = tops[trace.nodes.ts[tops] >= begin]
         yield Candidate(
             self.id,
-            f"the device starts {late / 1e6:,.1f} ms late: {late / of.case.makespan_ns:.1%} of the recording",
+            f"the device is idle for the first {late / 1e6:,.1f} ms, {late / of.case.makespan_ns:.1%} of the recording",
             of.where(own, start_ns=0, end_ns=late, kernel=None),
             (of.evidence("idle time before the first GPU event", late, "ns"),),
             late,
             MEASURED,
-            "do what comes before the first kernel ahead of time (read, convert and compile outside of the step; "
-            "prefetch with a DataLoader's workers), or record after warm-up: "
-            "torch.profiler.schedule(wait=1, warmup=1, active=3)",
-            "'before ms' in the idle time of `etplus analyze` falls",
+            "move the work before the first kernel out of the step (reading, conversion, compilation), prefetch data "
+            "with DataLoader workers, or record after warm-up: torch.profiler.schedule(wait=1, warmup=1, active=3)",
+            "'before ms' in the idle times of `etplus analyze` falls",
             (of.change(_window(trace, begin, late)),),
             low=0.7,
         )  # fmt: skip
@@ -92,14 +91,13 @@ class LateFinish(OfWorstRank):
         rows = trace.calls.source[(trace.calls.kind == OP) & (trace.calls.ts >= last)]
         yield Candidate(
             self.id,
-            f"the host goes on for {rest / 1e6:,.1f} ms after the last GPU event: {rest / of.case.makespan_ns:.1%}",
+            f"the host continues {rest / 1e6:,.1f} ms after the last GPU event: {rest / of.case.makespan_ns:.1%}",
             of.where(rows, start_ns=last - trace.nodes.span.start, end_ns=trace.span.end - trace.nodes.span.start),
             (of.evidence("idle time after the last GPU event", rest, "ns"),),
             rest,
             MEASURED,
-            "move what is computed on the host after the step (metrics, logging, checkpoints) to a thread, or do it "
-            "less often",
-            "'after ms' in the idle time of `etplus analyze` falls",
+            "move work that follows the step to a thread (metrics, logging, checkpoints), or do this work less often",
+            "'after ms' in the idle times of `etplus analyze` falls",
             (of.change(_window(trace, last, rest)),),
             low=0.7,
         )  # fmt: skip
@@ -114,11 +112,11 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
     """Return GPU events that an idle device waited for because the host launched them late, and the wait times.
 
     Returns:
-        positions in `Trace.gpu`, and ns until the event's start. The wait begins at the end of all earlier work on the
-        device or, if later, at the launch of the event's operator.
+        positions in `Trace.gpu`, and ns until the start of each event. The wait begins when all earlier work of the
+        device has ended, or when the operator of the event is launched, whichever is later.
     """
     gpu, runtime = trace.gpu, trace.runtime
-    # A long call first loads a module and submits its work at its end.
+    # A long call loads a module first, so it submits the work near its end.
     launched = np.append(np.maximum(runtime.ts, runtime.end - SLOW_LAUNCH_NS), -1)[gpu.runtime]
     events, gaps = [], []
     for _, at in grouped(gpu.device):
@@ -132,7 +130,7 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 class LongestGap(OfWorstRank):
-    """One wait of the device for the host that exceeds all its other waits for the host together."""
+    """One wait of the device for the host that is longer than all other such waits together."""
 
     id = "longest-gap"
 
@@ -150,11 +148,11 @@ class LongestGap(OfWorstRank):
         waits = waiting_calls(trace)
         blocked = np.minimum(trace.runtime.end[waits], begin + gap) - np.maximum(trace.runtime.ts[waits], begin)
         changes: tuple[Intervention, ...] = (of.change(_window(trace, begin, gap)),)
-        if 2 * blocked.max(initial=0) > gap:  # a replay cannot shorten a wait for something that is not recorded
+        if 2 * blocked.max(initial=0) > gap:  # a replay cannot shorten waits for unrecorded work
             name = trace.names[int(trace.runtime.name[waits[np.argmax(blocked)]])]
             why, advice, changes = f"{name} blocks the host", _BLOCKED_ADVICE, ()
         idle = max(idle_causes(trace), key=lambda idle: idle.host_wait_ns)
-        waited = f"idle time of stream {idle.stream} for the host, in {idle.host_waits:,} gaps"
+        waited = f"time that stream {idle.stream} waits for the host, in {idle.host_waits:,} gaps"
         yield Candidate(
             self.id,
             f"the device waits once for {gap / 1e6:,.1f} ms ({gap / of.case.makespan_ns:.1%}): {why}",
@@ -163,24 +161,24 @@ class LongestGap(OfWorstRank):
             gap,
             MEASURED,
             advice,
-            "the longest gap in the idle time of `etplus analyze` is short",
+            "`etplus analyze` shows no such long gap among the idle times",
             changes,
             low=0.7,
         )
 
 
 _FIRST_USES = (
-    (re.compile(r"ModuleLoad|LibraryLoad|ModuleGetFunction|LoadData"), "a module is loaded on first use"),
-    (re.compile(r"(?i)triton|inductor|dynamo|compile|autotun"), "code is compiled or tuned on first use"),
-    (re.compile(r"(?i)cudnn|miopen|convolution"), "convolution algorithms are tried on first use"),
-    (re.compile(r"(?i)malloc|empty|HostAlloc|MemCreate"), "memory is allocated"),
+    (re.compile(r"ModuleLoad|LibraryLoad|ModuleGetFunction|LoadData"), "which loads a module on first use"),
+    (re.compile(r"(?i)triton|inductor|dynamo|compile|autotun"), "which compiles or tunes code on first use"),
+    (re.compile(r"(?i)cudnn|miopen|convolution"), "which tries convolution algorithms on first use"),
+    (re.compile(r"(?i)malloc|empty|HostAlloc|MemCreate"), "which allocates memory"),
 )
 _FIRST_USE_ADVICE = (
-    "this is paid once: leave it out of measurements (record after warm-up, torch.profiler.schedule(wait=1, warmup=2, "
-    "active=3)), or move it to start-up by running one step of each shape"
+    "this cost occurs once: exclude it from measurements (record after a warm-up, torch.profiler.schedule(wait=1, "
+    "warmup=2, active=3)), or move it to startup by running one step per shape"
 )
 _BLOCKED_ADVICE = (
-    "record what the call waits for: a trace of one process does not show other processes, devices or requests"
+    "record what the call waits for, because a trace shows only one process, not other processes or requests"
 )
 
 
@@ -195,14 +193,14 @@ def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntCo
             at = int(np.argmax(share))
             best, name, row = int(share[at]), trace.names[int(table.name[at])], table.source[at : at + 1]
     if 2 * best < end - begin:
-        return "nothing is recorded on the host meanwhile", "check the program at this place, for example its I/O", row
+        return "the trace shows no host work meanwhile", "look for unrecorded work at this place, such as I/O", row
     label = shortened(name, 60)
     for pattern, why in _FIRST_USES:
         if pattern.search(name):
-            return f"in {label}, {why}", _FIRST_USE_ADVICE, row
+            return f"the host runs {label}, {why}", _FIRST_USE_ADVICE, row
     if "Launch" in name:
-        return f"in {label}, which loads its module on first use", _FIRST_USE_ADVICE, row
-    return f"the host is in {label}", _FIRST_USE_ADVICE if calls_once(trace, name) else "make that call shorter", row
+        return f"the host runs {label}, which loads its module on first use", _FIRST_USE_ADVICE, row
+    return f"the host runs {label}", _FIRST_USE_ADVICE if calls_once(trace, name) else "make this call faster", row
 
 
 def calls_once(trace: Trace, name: str) -> bool:
@@ -213,14 +211,14 @@ def calls_once(trace: Trace, name: str) -> bool:
 
 
 class LaunchBound(OfWorstRank):
-    """The device waits for launches of the host."""
+    """The device waits for the host to launch work."""
 
     id = "launch-bound"
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, makespan = of.trace, of.case.makespan_ns
         events, gaps = host_gaps(trace)
-        if len(gaps) and 2 * gaps.max() > gaps.sum():  # `LongestGap` reports it
+        if len(gaps) and 2 * gaps.max() > gaps.sum():  # `LongestGap` reports this gap
             kept = np.arange(len(gaps)) != np.argmax(gaps)
             events, gaps = events[kept], gaps[kept]
         waited = int(gaps.sum())
@@ -229,25 +227,25 @@ class LaunchBound(OfWorstRank):
             return
         busiest = max(idle_causes(trace), key=lambda idle: idle.host_waits)
         steps = max(len(trace.steps), 1)
-        count = f"{launches / steps:,.0f} launches a step" if len(trace.steps) else f"{launches:,} launches"
+        count = f"{launches / steps:,.0f} launches per step" if len(trace.steps) else f"{launches:,} launches"
         lines = _lines_of_gaps(trace, events, gaps)
-        waits = f"idle time of stream {busiest.stream} for the host, in {busiest.host_waits:,} gaps"
+        waits = f"time that stream {busiest.stream} waits for the host, in {busiest.host_waits:,} gaps"
         launched, query = int((trace.gpu.runtime >= 0).sum()), "select count(launch_ns) from device"
         yield Candidate(
             self.id,
-            f"the device waits {waited / 1e6:,.1f} ms for the host's launches, {waited / makespan:.1%} of the time "
+            f"the device waits {waited / 1e6:,.1f} ms for launches, {waited / makespan:.1%} of the time "
             f"({count}){lines}",
             of.where(trace.gpu.source[events], weights=gaps),
             (
                 of.evidence(waits, busiest.host_wait_ns, "ns"),
-                of.evidence("GPU events that calls in the trace launched", launched, "events", query),
+                of.evidence("GPU events launched by calls in the trace", launched, "events", query),
             ),
             waited,
             MEASURED,
-            "launch less: capture the step in a graph (torch.cuda.graph, torch.compile(mode='reduce-overhead')), "
-            f"which replaces {count} by one; or fuse (torch.compile), raise the batch size, and move work of the "
-            "lines named out of the step",
-            "'host ms' in the idle time of `etplus analyze` falls",
+            "launch less: capture the step in a CUDA graph (torch.cuda.graph, torch.compile(mode='reduce-overhead')), "
+            f"so that one launch replaces {count}; fuse operators (torch.compile); increase the batch size; or move "
+            "work of the named lines out of the step",
+            "'host ms' in the idle times of `etplus analyze` falls",
             (of.change("no launch gaps"),),
             low=0.6,
         )  # fmt: skip
@@ -273,7 +271,7 @@ class SynchronizingCalls(OfWorstRank):
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
         calls = waiting_calls(trace)
-        calls = without(calls, waits_of_copies(trace, copies_to_device(trace)))  # `PageableCopies` reports them
+        calls = without(calls, waits_of_copies(trace, copies_to_device(trace)))  # `PageableCopies` reports these waits
         runtime = trace.runtime
         if not len(calls):
             return
@@ -301,7 +299,7 @@ class SynchronizingCalls(OfWorstRank):
             where,
             tuple(
                 of.evidence(
-                    f"all calls of {wait}: time", _time_of_calls(trace, wait), "ns",
+                    f"time of all {wait} calls", _time_of_calls(trace, wait), "ns",
                     f"select sum(duration_ns) from runtime where name = {quoted(wait)}",
                 )
                 for wait in waits
@@ -309,7 +307,7 @@ class SynchronizingCalls(OfWorstRank):
             taken,
             MEASURED,
             _advice(name),
-            f"the time of {waits[0]} in `etplus sql` falls; the launch queue gets longer",
+            f"this query shows less time in {waits[0]}, and launch queues are longer",
             (of.change(f"no wait {waits[0]}", rows),),
             low=0.5,
             high=1.2,
@@ -324,7 +322,7 @@ def waiting_calls(trace: Trace) -> IntColumn:
 
 
 def copies_to_device(trace: Trace) -> IntColumn:
-    """Return positions in `Trace.gpu` of host-to-device copies that are pageable or blocking."""
+    """Return positions in `Trace.gpu` of host-to-device copies that block or use pageable memory."""
     gpu = trace.gpu
     blocks = np.zeros(len(gpu), np.bool_)
     blocks[blocked_copies(trace)] = True
@@ -333,7 +331,7 @@ def copies_to_device(trace: Trace) -> IntColumn:
 
 
 def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
-    """Return the calls that wait for some copies: the copy calls and synchronizations in the same operator.
+    """Return the calls that wait for some copies: blocking copy calls, and synchronizations in the same operator.
 
     PyTorch synchronizes the stream after a copy from pageable memory (`copy_kernel_cuda` in
     aten/src/ATen/native/cuda/Copy.cu).
@@ -358,14 +356,14 @@ def blocked_copies(trace: Trace) -> IntColumn:
 def _advice(name: str) -> str:
     if name.endswith(("item", "_local_scalar_dense", "is_nonzero", "tolist", "equal")):
         return (
-            "read values of the device less often: sum them on the device and read them every N steps, or read the "
-            "value of the step before (copy with non_blocking=True to pinned memory and an event)"
+            "read values from the device less often: add them up on the device and read the sum every N steps, or read "
+            "the value of the previous step (copy it to pinned memory with non_blocking=True and record an event)"
         )
     if "nonzero" in name or "unique" in name or "masked_select" in name or name.endswith("index"):
-        return "its output's size is read by the host: use torch.where or a mask of fixed size, or nonzero_static"
+        return "avoid outputs whose size the host must read: use torch.where, a mask of fixed size, or nonzero_static"
     if name.endswith(("to", "copy_", "_to_copy", "cpu")):
-        return "copy to pinned memory with non_blocking=True, and wait for an event where the values are needed"
-    return "drop the synchronization, or wait for an event of what is needed where it is needed"
+        return "copy to pinned memory with non_blocking=True, and wait for an event before using the values"
+    return "remove the synchronization, or wait only for an event of the needed work"
 
 
 class PageableCopies(OfWorstRank):
@@ -384,7 +382,7 @@ class PageableCopies(OfWorstRank):
         size = gpu.bytes[slow]
         amount = f", {size.sum() / 1e6:,.1f} MB at {size.sum() / max(taken, 1):,.1f} GB/s" if (size >= 0).all() else ""
         kinds = sorted({trace.names[code] for code in gpu.name[slow].tolist()})
-        what = "from pageable memory" if _PAGEABLE.search(kinds[0]) else "that hold the host"
+        what = "from pageable memory" if _PAGEABLE.search(kinds[0]) else "that block the host"
         where = of.where(rows)
         yield Candidate(
             self.id,
@@ -392,16 +390,16 @@ class PageableCopies(OfWorstRank):
             where,
             tuple(
                 of.evidence(
-                    f"{kind}: time", int(gpu.dur[gpu.name == trace.name_codes[kind]].sum()), "ns",
+                    f"time of all {kind} copies", int(gpu.dur[gpu.name == trace.name_codes[kind]].sum()), "ns",
                     f"select sum(duration_ns) from device where name = {quoted(kind)}",
                 )
                 for kind in kinds
             ),
             taken,
             LIKELY,
-            "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True; copy "
-            "the next batch on a stream of its own while this one is worked on",
-            "copies are named '(Pinned -> Device)' and their calls return at once",
+            "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()), copy with non_blocking=True, and copy "
+            "the next batch on a separate stream during the current step",
+            "copies are named '(Pinned -> Device)' and their calls return immediately",
             (
                 *((of.change("no wait ~Synchronize", calls),) if len(calls) else ()),
                 of.change(f"copy*{_PINNED_SHARE}", rows),

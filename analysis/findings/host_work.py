@@ -1,4 +1,4 @@
-"""Host work findings: data loading, element-wise reads and Python time."""
+"""Findings about host work: data loading, value-by-value reads, Python time and pauses."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
-# Minimum share of the makespan that the step thread waits for data; loaders with workers need 1 or 2%.
+# Minimum share of the makespan that the step thread waits for data. Loaders with workers cause 1 or 2%.
 DATA_LOADING = 0.05
-# Minimum reads per line and step; shorter loops are not worth rewriting.
+# Minimum number of reads per line and step; shorter loops are not worth rewriting.
 FEWEST_REPEATED = 8
-# Minimum share of the makespan for a loop over values.
+# Minimum share of the makespan that a loop over values takes.
 LOOP = 0.03
 MOST_LOOPS = 3
 # Minimum share of step time outside operators: Python, dispatch and unrecorded work.
 PYTHON = 0.4
 UNRECORDED = 0.03
-# Each pause costs a what-if; pauses of further steps are not replayed.
+# Maximum number of replayed pauses, longest first; each pause needs its own what-if.
 MOST_PAUSES = 12
 _LOADING = re.compile(r"DataLoader|^$")
 _READS = re.compile(r"aten::(?:item|is_nonzero|_local_scalar_dense)")
@@ -47,7 +47,7 @@ def _rows_below(trace: Trace, calls: IntColumn) -> IntColumn:
 
 
 class DataLoading(OfWorstRank):
-    """Steps wait for data."""
+    """Steps that wait for data loading."""
 
     id = "data-loading"
 
@@ -68,12 +68,12 @@ class DataLoading(OfWorstRank):
             f"the steps wait {taken / 1e6:,.1f} ms for data, {taken / makespan:.1%} of the time, in {len(roots):,} "
             f"call{'s' * (len(roots) != 1)} of {shortened(names[0], 60)}",
             of.where(calls.source[roots]),
-            (of.evidence("data loading (in the head)", of.case.analyses[of.number].host.loading_ns, "ns"),),
+            (of.evidence("data loading time at the top", of.case.analyses[of.number].host.loading_ns, "ns"),),
             taken,
             MEASURED,
-            "load the next batches while this one is worked on: DataLoader(num_workers=…, prefetch_factor=…, "
+            "load the next batches during the current step: DataLoader(num_workers=…, prefetch_factor=…, "
             "persistent_workers=True), or decode and augment on the device",
-            "the data loading that `etplus analyze` prints in its head falls",
+            "the data loading time at the top of `etplus analyze` falls",
             (of.change("cpu*0", _rows_below(trace, roots)),),
             low=min(rest / max(taken, 1), 0.9),
             high=1.2,
@@ -81,14 +81,14 @@ class DataLoading(OfWorstRank):
 
 
 class HostLoop(OfWorstRank):
-    """A source line reads values of a CPU tensor one at a time."""
+    """A source line that reads values of a CPU tensor one at a time."""
 
     id = "host-loop"
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls, origin = of.trace, of.trace.calls, of.trace.origin
         if len(trace.gpu) or not len(calls):
-            return  # `SynchronizingCalls` reports values on a device
+            return  # `SynchronizingCalls` reports reads from a device
         reads = matching(calls.name, trace.names, _READS.fullmatch)
         reads &= (trace.hierarchy.top == np.arange(len(calls))) & np.isin(origin.phase, (UNKNOWN, FORWARD))
         chosen = np.flatnonzero(reads)
@@ -110,19 +110,19 @@ class HostLoop(OfWorstRank):
         apart = f", with {len(feeding):,} calls of {trace.names[calls.name[feeding[0]]]}" if len(feeding) else ""
         return Candidate(
             self.id,
-            f"{place.file}:{place.line} reads {count:,.0f} values a step one by one with {name}: {taken / 1e6:,.1f} ms"
-            f"{apart}",
+            f"{place.file}:{place.line} reads {count:,.0f} values per step one by one with {name}: "
+            f"{taken / 1e6:,.1f} ms{apart}",
             of.where(calls.source[every], source=f"{place.file}:{place.line}"),
             (
                 of.evidence(
-                    f"all calls of {name}", int((calls.name == trace.name_codes[name]).sum()), "calls",
+                    f"calls of {name}", int((calls.name == trace.name_codes[name]).sum()), "calls",
                     f"select count(*) from calls where name = {quoted(name)} and start_ns is not null",
                 ),
             ),
             taken,
             LIKELY,
-            "read all values at once: .tolist() of one tensor; or sum and compare on tensors, and read the result",
-            f"{name} is called fewer times (`etplus analyze`, operators)",
+            "read all values in one call (tensor.tolist()), or compute on tensors and read only the result",
+            f"the operators table of `etplus analyze` shows fewer calls of {name}",
             (of.change(f"cpu*{max(2 / count, 0.01):.3g}", _rows_below(trace, every)),),
             low=0.3,
             high=1.2,
@@ -145,7 +145,7 @@ def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
 
 
 class PythonOverhead(OfWorstRank):
-    """Python keeps the CPU busy between operators."""
+    """Steps that spend much time in Python between operators."""
 
     id = "python-overhead"
 
@@ -153,7 +153,7 @@ class PythonOverhead(OfWorstRank):
         trace, calls = of.trace, of.trace.calls
         within = union(trace.steps.start, trace.steps.end)
         if len(trace.gpu) or not within.length:
-            return  # on a GPU this matters only if the GPU waits; `LaunchBound` reports that
+            return  # with a GPU, this matters only if the GPU waits; `LaunchBound` reports such waits
         ops = np.flatnonzero((trace.hierarchy.top == np.arange(len(calls))) | (trace.origin.phase == DATA))
         busy = intersection(union(calls.ts[ops], calls.end[ops]), within).length
         outside = within.length - busy
@@ -162,20 +162,19 @@ class PythonOverhead(OfWorstRank):
             return
         yield Candidate(
             self.id,
-            f"{outside / 1e6:,.1f} ms of the steps ({outside / within.length:.0%}) are outside of any operator",
+            f"the steps spend {outside / 1e6:,.1f} ms ({outside / within.length:.0%}) outside operators",
             of.where(calls.source[ops], operator=None),
-            (of.evidence("time of all steps", within.length, "ns", "select sum(duration_ns) from steps"),),
+            (of.evidence("duration of all steps", within.length, "ns", "select sum(duration_ns) from steps"),),
             outside,
             POSSIBLE,
-            "look at the lines between the operators (record with_stack=True; py-spy shows what is not PyTorch's): "
-            "move "
-            "work out of the step, or use torch.compile, which calls operators without Python",
-            "the operators' share of the steps rises",
+            "look at the Python code between the operators: record with_stack=True, or use py-spy for code outside "
+            "PyTorch; then move work out of the step, or use torch.compile, which runs operators without Python",
+            "operators take a larger share of the steps",
         )  # fmt: skip
 
 
 class UnrecordedTime(OfWorstRank):
-    """Most steps contain unrecorded host time: sleep, I/O or Python without PyTorch."""
+    """Steps with a similar pause at the same place, such as a sleep, I/O or Python code without PyTorch."""
 
     id = "unrecorded-host-time"
 
@@ -183,16 +182,16 @@ class UnrecordedTime(OfWorstRank):
         trace, graph = of.trace, of.case.graphs[of.number]
         edges, at = graph.edges, pauses(graph)
         names, nodes = np.append(trace.nodes.name, -1), trace.nodes
-        at = at[~matching(names[edges.owner[at]], [*trace.names, ""], _LOADING.search)]  # `DataLoading` reports it
+        at = at[~matching(names[edges.owner[at]], [*trace.names, ""], _LOADING.search)]  # `DataLoading` reports these
         row = graph.row[edges.target[at]]
         step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
         at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
-        ends = edges.target[at] == graph.end[row]  # an annotation's end, because `pauses` returns no calls
+        ends = edges.target[at] == graph.end[row]  # the end of an annotation, because `pauses` returns no calls
         for (name, _), mine in grouped(np.where(ends, -1, nodes.name[row]), nodes.thread[row]):
             by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
             taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))
             even = 2 * steps > len(trace.steps) > 1 and 2 * by_step[by_step > 0].min() > by_step.max()
-            if even and taken >= UNRECORDED * of.case.untraced_ns:  # other programs interrupt steps at varying places
+            if even and taken >= UNRECORDED * of.case.untraced_ns:  # uneven pauses may come from other programs
                 before = "the end of the step" if name < 0 else shortened(trace.names[name], 60)
                 yield self._candidate(of, at[mine], before, taken, steps)
 
@@ -203,13 +202,13 @@ class UnrecordedTime(OfWorstRank):
         spans = np.stack([graph.measured[edges.source[longest]], graph.measured[edges.target[longest]]], axis=1)
         return Candidate(
             self.id,
-            f"{taken / steps / 1e6:,.1f} ms of a step pass before {before} without any recorded call",
+            f"each step spends {taken / steps / 1e6:,.1f} ms before {before} without any recorded call",
             of.where(graph.row[edges.target[at]]),
-            (of.evidence(f"host time without a call before {before}, in {steps:,} steps", taken, "ns"),),
+            (of.evidence(f"time without recorded calls before {before}, in {steps:,} steps", taken, "ns"),),
             taken,
             MEASURED,
-            "look at the lines before it: a sleep, I/O, logging, or Python without PyTorch (py-spy shows it); move "
-            "it out of the step or to a thread",
-            "the time before it is gone from the timeline of `etplus report`",
+            "look for a sleep, I/O, logging, or Python code without PyTorch before this place (py-spy shows it), and "
+            "move it out of the step or to a thread",
+            "the pause is gone from the timeline of `etplus report`",
             tuple(of.change(f"window={begin}ns-{end}ns cpu*0") for begin, end in spans.tolist()),
         )

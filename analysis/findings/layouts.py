@@ -1,4 +1,4 @@
-"""Time spent in layout and dtype conversions and in recomputed forward work."""
+"""Findings about layout conversions, copies and recomputed forward work."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# cuDNN and MIOpen kernels that convert tensors to and from a convolution's layout.
+# cuDNN and MIOpen kernels that convert tensors to and from the layout of a convolution.
 _LAYOUT_KERNEL = re.compile(
     r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_|transpose_NCHW|transpose_NHWC", re.IGNORECASE
 )
 _LONGEST_NAME = 80
 _LEAST_LAYOUT = 0.02
-# Minimum share of device time; every model copies some tensors to split and join them.
+# Minimum share of device time. Every model copies some tensors to split and join them.
 _LEAST_COPIES = 0.03
-# A smaller copy measures the call, not the copy.
+# Minimum size of a copy. The time of a smaller copy is mostly call overhead.
 _LEAST_COPY_BYTES = 1 << 16
-# Replaces `_LEAST_COPY_BYTES` if sizes are not recorded.
+# Minimum duration of a copy without a recorded size.
 _LEAST_COPY_NS = 5_000
-# Minimum share of device time. Recomputing only cheap operators (activations, norms) takes less and saves most of
-# the memory.
+# Minimum share of device time. Recomputing only cheap operators (activations, norms) takes a smaller share and saves
+# most of the memory.
 _LEAST_RECOMPUTED = 0.05
 _COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
 _DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")
-# Minimum free share of device memory; with less, the model needs recomputation to fit.
+# Minimum free share of device memory. With less free memory, the model needs recomputation to fit.
 _HEADROOM = 0.3
 
 
@@ -72,22 +72,20 @@ class LayoutConversions(OfWorstRank):
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(3))
         candidate = Candidate(
             self.id,
-            f"changes between NCHW and NHWC take {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
-            f" {items.what}, in"
-            f" {len(changed):,} kernels",
+            f"conversions between NCHW and NHWC take {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what}, in {len(changed):,} kernels",
             place_of(trace, rows),
             (
                 Evidence(text, ns, "ns", sql(items.shell, f"select sum(duration_ns) {wanted}")),
                 Evidence(
-                    "kernels that only change a layout", len(changed), "events",
+                    "kernels that only convert a layout", len(changed), "events",
                     sql(items.shell, f"select count(*) {wanted}"),
                 ),
             ),
             ns,
             MEASURED,
-            "model.to(memory_format=torch.channels_last), and the same for its inputs: convolutions on tensor"
-            " cores work in"
-            " NHWC",
+            "use channels_last for model and inputs (model.to(memory_format=torch.channels_last)): convolutions on"
+            " tensor cores use NHWC",
             "the kernels nchwToNhwc and nhwcToNchw (batched_transpose) are gone",
         )  # fmt: skip
         launches = gpu.runtime[changed]
@@ -120,24 +118,23 @@ class Copies(OfWorstRank):
             time_of_work(items, f"copies in {name}", at) for name, at in most
         ]  # fmt: skip
         if cast:
-            evidence.append(time_of_work(items, "of them from one type to another", cast))
+            evidence.append(time_of_work(items, "copies to a different dtype", cast))
         mostly_casts = 2 * items.time(cast) > ns if cast else False
         candidate = Candidate(
             self.id,
-            f"copies of tensors into another {'type' if mostly_casts else 'layout or type'} take {ns / 1e6:,.2f} ms,"
-            f" {ns / max(items.total_ns, 1):.0%} of {items.what}, in {len(found):,} calls",
+            f"copies of tensors to a different {'dtype' if mostly_casts else 'layout or dtype'} take"
+            f" {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of {items.what}, in {len(found):,} calls",
             place_of(items.trace, items.rows(found)),
             (*evidence, *time_on_host(items, found)),
             items.stake_ns(found),
             POSSIBLE,
-            "keep weights in the type that they are used in (model.to(torch.bfloat16)), or torch.compile, which"
-            " casts where it"
-            " reads"
+            "keep weights in the dtype of the computation (model.to(torch.bfloat16)), or use torch.compile, which"
+            " casts while it reads"
             if mostly_casts
-            else "look for permute and transpose before .contiguous(), .reshape() or matmul on that line: store"
-            " the tensor in"
-            " the order in which it is read, or use an operator that takes strides (einsum may choose another order)",
-            "fewer calls of aten::copy_ and aten::clone in the table of operators",
+            else "look for permute and transpose before .contiguous(), .reshape() or matmul on this line: store"
+            " the tensor in the order in which it is read, or use an operator that accepts strides (einsum may choose a"
+            " different order)",
+            "the operators table shows fewer calls of aten::copy_ and aten::clone",
         )
         yield of.candidate(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.25)
 
@@ -161,7 +158,7 @@ def _outer_name(items: WorkItems, item: int) -> str:
 class Recomputation(OfWorstRank):
     """Forward work that backward repeats (activation checkpointing) although memory is free.
 
-    The gain assumes no recomputation; selective recomputation gains less.
+    The gain assumes that nothing is recomputed. Selective recomputation gains less.
     """
 
     id = "recomputation"
@@ -177,20 +174,20 @@ class Recomputation(OfWorstRank):
         if left is not None and left < _HEADROOM:
             return
         command = items.command
-        evidence = [time_of_work(items, "of the phase recomputation", found)]
+        evidence = [time_of_work(items, "operators of the recomputation phase", found)]
         if left is not None:
-            evidence.append(Evidence("of the device's memory is never reserved", left, "share", command))
+            evidence.append(Evidence("share of device memory that is never reserved", left, "share", command))
         candidate = Candidate(
             self.id,
-            f"forward work that runs again in backward takes {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
-            f" {items.what}" + ("" if left is None else f", while {left:.0%} of the device's memory is free"),
+            f"recomputing forward work in backward takes {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what}" + ("" if left is None else f", while {left:.0%} of device memory is free"),
             place_of(items.trace, items.rows(found)),
             (*evidence, *time_on_host(items, found)),
             items.stake_ns(found),
             POSSIBLE if left is None else LIKELY,
-            "checkpoint fewer layers, or choose what is recomputed: torch.utils.checkpoint with context_fn ="
-            " create_selective_checkpoint_contexts, which keeps the results of products and attention",
-            "the phase recomputation is shorter, and the peak of memory still fits",
+            "checkpoint fewer layers, or recompute selectively: torch.utils.checkpoint with context_fn ="
+            " create_selective_checkpoint_contexts, which keeps the results of GEMMs and attention",
+            "the recomputation phase is shorter, and peak memory still fits",
         )
         rows = items.all_rows(found)
         yield of.candidate(candidate, (Intervention("remove op:CheckpointFunctionBackward", rows),), 0.8, 1.3)

@@ -1,4 +1,4 @@
-"""Operators with a lower memory rate than the same operator reaches elsewhere in the trace."""
+"""Operators that move bytes more slowly than other calls of the same operator."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from .case import Case
 
 _BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
-_LEAST_NS = 20_000  # start and tail dominate shorter kernels, which hides the memory rate
-_SLOWER = 0.5  # maximum rate over the best rate; caches and clocks cause smaller differences
-_LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth, if known, that the best rate must reach
-_CACHED_BYTES = 64 << 20  # smaller transfers may come from the last-level cache if its size is unknown
+_LEAST_NS = 20_000  # in shorter kernels, start and tail hide the memory rate
+_SLOWER = 0.5  # maximum rate of a slow call, relative to the best rate; caches and clocks cause smaller differences
+_LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth (if known) that the best rate must reach
+_CACHED_BYTES = 64 << 20  # if the cache size is unknown, assume that smaller transfers are cached
 
 
-_BEST = 80  # percentile of an operator's rates used as its best rate; caches may speed up single events
-# Longest shapes to replay. Each costs a pass over the replay's edges.
+_BEST = 80  # percentile of the rates that is used as the best rate; caches may speed up single events
+# Maximum number of shapes to replay, longest first. Each costs a pass over the replay edges.
 _REPLAYED = 16
-_LEAST_SLOW = 3  # minimum slow events per shape; unrecorded effects disturb single events
+_LEAST_SLOW = 3  # minimum slow events per shape; single events may be slow by chance
 
 
 @dataclass(frozen=True)
 class LikeWork:
-    """Slow items with one operator and signature, and the operator's best rate, bytes/ns."""
+    """Slow items with the same operator and signature, their rate, and the best rate of the operator, in bytes/ns."""
 
     items: tuple[int, ...]
     rate: float
@@ -43,7 +43,7 @@ class LikeWork:
 
 
 def slow_among_like(case: Case, rank: int) -> list[LikeWork]:
-    """Return memory-bound items that run alone and move bytes more slowly than other calls of their operator."""
+    """Return memory-bound items that run alone and are slower than other calls of the same operator."""
     items = work_items(case)[rank]
     at = _judged(items, case, rank)
     if not len(at):
@@ -90,7 +90,7 @@ def _beside(items: WorkItems, at: IntColumn) -> npt.NDArray[np.bool_]:
 
 
 class SlowerThanLike(OfWorstRank):
-    """A memory-bound operator that moves bytes at half its rate in other calls, or less."""
+    """A memory-bound operator that reaches at most half of its best memory rate in some calls."""
 
     id = "slower-than-like-work"
 
@@ -105,15 +105,15 @@ class SlowerThanLike(OfWorstRank):
         first = found[0]
         candidate = Candidate(
             self.id,
-            f"{items.label(first.items[0])} moves {first.rate:,.0f} GB/s in {len(first.items)} calls and"
-            f" {first.best:,.0f} GB/s in others, by the same operator; the slow ones take {ns / 1e6:,.2f} ms",
+            f"{items.label(first.items[0])} moves {first.rate:,.0f} GB/s in {len(first.items)} calls, but"
+            f" {first.best:,.0f} GB/s in other calls; the slow calls take {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(at for of in found for at in of.items)),
             evidence,
             ns,
             LIKELY,
-            "look at the strides of the slow ones: a transposed or expanded input is read across rows; make the"
-            " producer write it in the order in which it is read",
-            "the rates of the two in the table of kernels by shape are alike",
+            "look at the strides of the inputs of the slow calls: transposed or expanded inputs are read across rows;"
+            " let the producer write them in the order in which they are read",
+            "the kernel table by shape shows similar rates for all calls",
         )
         changes = tuple(
             Intervention(f"kernel*{of.rate / of.best:.6f}", items.rows(of.items)) for of in found[:_REPLAYED]
@@ -123,5 +123,5 @@ class SlowerThanLike(OfWorstRank):
     def _evidence(self, items: WorkItems, of: LikeWork) -> Evidence:
         signature = items.signature(of.items[0])
         shapes = signature.label if signature is not None else ""
-        text = f"{items.label(of.items[0])} {shapes}, {len(of.items)} times at {of.rate:,.0f} GB/s, best {of.best:,.0f}"
+        text = f"{items.label(of.items[0])} {shapes}, {len(of.items)} times at {of.rate:,.0f} of {of.best:,.0f} GB/s"
         return time_of_work(items, text, of.items)

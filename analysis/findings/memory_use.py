@@ -1,4 +1,4 @@
-"""Memory findings: driver allocations inside steps and nearly full memory."""
+"""Findings about memory: driver allocations inside steps, and nearly full memory."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .ranks_of_case import OfWorstRank, RankOfCase
 if TYPE_CHECKING:
     pass
 
-# Calls that reserve or release driver memory. Except for `cudaMallocAsync` they wait for the device or take the
-# driver's lock.
+# Calls that reserve or release driver memory. All except `cudaMallocAsync` wait for the device or take the driver
+# lock.
 _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
 )
-# Minimum share of the makespan on the host. Resulting device waits come on top.
+# Minimum share of the makespan that these calls take on the host. Device waits that follow are not included.
 _LEAST_HOST = 0.005
-_NEARLY_FULL = 0.9  # reserved share at which allocators begin to free and retry, and at which fragments matter
-# Minimum unallocated share of reserved memory at the peak; rounding to 2 and 20 MB explains up to a tenth.
+_NEARLY_FULL = 0.9  # minimum reserved share; above it, allocators free and retry, and fragments matter
+# Minimum unallocated share of reserved memory at the peak. Rounding to 2 and 20 MB explains up to a tenth.
 _FRAGMENTED = 0.2
 # Minimum share of the peak that the trace allocates. Serving engines reserve their cache at startup instead.
 _LEAST_OWN = 0.1
@@ -38,9 +38,9 @@ _MB = 1e6
 
 
 class AllocatorCalls(OfWorstRank):
-    """The allocator requests or returns driver memory while the device has work; such calls wait for the device.
+    """The allocator requests or returns driver memory while the device has work. Such calls wait for the device.
 
-    The gain is the makespan without these calls.
+    The gain is estimated by removing these calls.
     """
 
     id = "allocator-calls"
@@ -67,13 +67,13 @@ class AllocatorCalls(OfWorstRank):
             f"the allocator calls the driver {len(found):,} times while the device has work: {text},"
             f" {ns / 1e6:,.2f} ms",
             place_of(trace, rows),
-            (Evidence(f"{text}; with those before the first kernel", taken, "ns", command),),
+            (Evidence(f"{text}; the time includes calls before the first kernel", taken, "ns", command),),
             ns,
             MEASURED,
-            "warm up with the largest shapes before the steps that count; in every step: sizes that change need "
-            "PYTORCH_ALLOC_CONF=expandable_segments:True or padding, and no torch.cuda.empty_cache(); pinned buffers "
-            "are to be kept",
-            "no cudaMalloc, cudaFree or cudaHostAlloc in the steps",
+            "warm up with the largest shapes before the measured steps; if sizes change in every step, use "
+            "PYTORCH_ALLOC_CONF=expandable_segments:True or padding; do not call torch.cuda.empty_cache(); keep pinned "
+            "buffers",
+            "the steps contain no cudaMalloc, cudaFree or cudaHostAlloc",
         )
         change = Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows)
         yield of.candidate(candidate, (change,), 0.7, 1.1)
@@ -87,7 +87,7 @@ def _while_working(trace: Trace, ts: IntColumn) -> Any:
 
 
 class MemoryNearlyFull(OfWorstRank):
-    """The allocator has reserved nearly all device memory, some of it as fragments."""
+    """The allocator has reserved nearly all device memory, possibly with many fragments."""
 
     id = "memory-nearly-full"
 
@@ -108,7 +108,7 @@ class MemoryNearlyFull(OfWorstRank):
         command = f"etplus analyze {shell}"
         held = [
             Evidence(
-                f"at the peak: {shortened(row.operator, 80)}"
+                f"held at the peak by {shortened(row.operator, 80)}"
                 f"{f', {row.source}' if row.source else ''} ({row.category})", row.bytes, "bytes", command,
             )
             for row in memory.holders[:3]
@@ -117,22 +117,22 @@ class MemoryNearlyFull(OfWorstRank):
         loose = at_most - memory.peak_bytes
         fragmented = at_most > 0 and loose >= _FRAGMENTED * at_most
         if fragmented:
-            held.append(Evidence("reserved and not allocated at the peak", loose, "bytes", command))
+            held.append(Evidence("reserved but not allocated at the peak", loose, "bytes", command))
         by = ", ".join(f"{name} {size / _MB:,.0f} MB" for name, size in list(memory.by_category.items())[:3])
         start = trace.nodes.span.start
         return Candidate(
             self.id,
-            f"{reserved / whole:.0%} of the memory of {memory.device} is reserved; at the peak of"
-            f" {memory.peak_bytes / _MB:,.0f} MB: {by}"
-            + (f"; {loose / _MB:,.0f} MB are in fragments" if fragmented else ""),
+            f"{reserved / whole:.0%} of the memory of {memory.device} is reserved; the peak of"
+            f" {memory.peak_bytes / _MB:,.0f} MB holds {by}"
+            + (f"; fragments take {loose / _MB:,.0f} MB" if fragmented else ""),
             place_of(trace, np.zeros(0, np.int64), start_ns=memory.peak_ns - start, end_ns=memory.peak_ns - start),
-            (Evidence("reserved at most", reserved, "bytes", command), *held),
+            (Evidence("maximum of reserved memory", reserved, "bytes", command), *held),
             None,
             POSSIBLE,
-            "PYTORCH_ALLOC_CONF=expandable_segments:True keeps what is free together"
+            "set PYTORCH_ALLOC_CONF=expandable_segments:True, which avoids fragments"
             if fragmented
-            else "checkpoint the modules that hold most, or a smaller batch; optimizer state: ZeRO or FSDP",
-            "the reserved bytes in the table of memory",
+            else "checkpoint the largest modules, reduce the batch size, or shard the optimizer state (ZeRO, FSDP)",
+            "the memory table shows fewer reserved bytes",
         )
 
 

@@ -1,4 +1,4 @@
-"""Place of rows that many similar modules share: their common class path, if no module dominates."""
+"""Place of rows from many similar modules: the common class path if no single module dominates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"_\d+$|(?<=\.)\d+(?=\.|$)")
 
 
 def place_of(trace: Trace, rows: IntColumn, **known: Any) -> Where:
-    """Like `where_of`, but return the modules' common path without numbers if no module has half of the time.
+    """Like `where_of`, but use the common module path without numbers if no module has half of the time.
 
     Example:
         >>> place_of(trace, trace.gpu.source[:1]) == where_of(trace, trace.gpu.source[:1])

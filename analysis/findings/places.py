@@ -1,4 +1,4 @@
-"""Place of rows: the line, module, operator and kernel that own most of their time."""
+"""Place of rows: the source line, module, operator and kernel that account for most of their time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...trace.trace import Trace
 from .finding import Where
 
 _MOST_ROWS = 20
-_MOSTLY = 0.5  # minimum share of the time at a named place; a smaller share would mislead
+_MOSTLY = 0.5  # minimum share of the time for a place to be reported; a smaller share would mislead
 _T = TypeVar("_T")
 
 
@@ -32,9 +32,9 @@ def where_of(
 
     Args:
         rows: int64 rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is ignored.
-        rank: rank in a job.
-        weights: int64 weight per row instead of its duration.
-        known: fields that override the detected fields; None leaves a field out.
+        rank: rank in the job.
+        weights: int64 weight per row; replaces the durations.
+        known: fields that override the detected values; None omits a field.
 
     Example:
         >>> where_of(trace, trace.gpu.source[:1]).phase
@@ -103,7 +103,7 @@ def _mostly(codes: npt.NDArray[np.integer], ns: IntColumn, value_of: Callable[[i
     found, first, which = np.unique(codes, return_index=True, return_inverse=True)
     time = sums(which.reshape(-1), np.maximum(ns, 1), len(found))
     total = Counter[str | None]()
-    for at in np.argsort(first).tolist():  # for equal times, name the first value
+    for at in np.argsort(first).tolist():  # on a tie, the first value wins
         total[value_of(int(found[at]))] += int(time[at])
     if not total:
         return None

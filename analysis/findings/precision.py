@@ -1,4 +1,4 @@
-"""Findings of unnecessarily wide dtypes: float64, and float32 on a busy device."""
+"""Findings about unnecessarily wide dtypes: float64, and float32 on a busy device."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-_LEAST_SHARE = 0.05  # minimum share of the trace's time; deliberate float64 sums and losses take less
-# float32 time over float64 time: most, usual, least. Halving the width halves bytes and doubles vector lanes.
+_LEAST_SHARE = 0.05  # minimum share of the operator time; deliberate float64 sums and losses take less
+# float32 time divided by float64 time: most, usual, least. Half the width halves the bytes and doubles vector lanes.
 _FACTORS = (0.65, 0.5, 0.4)
 
 
@@ -43,7 +43,7 @@ class DoublePrecision(OfWorstRank):
         ratio = _peak_ratio(case, rank)
         evidence = [time_of_work(items, f"{name} on float64", at) for name, at in most]
         if ratio is not None:
-            text = f"{evidence[0].text} (the device's peak in float32 is {ratio:,.0f} times that)"
+            text = f"{evidence[0].text} (the float32 peak of the device is {ratio:,.0f} times the float64 peak)"
             evidence[0] = replace(evidence[0], text=text)
         candidate = Candidate(
             self.id,
@@ -52,8 +52,8 @@ class DoublePrecision(OfWorstRank):
             tuple(evidence),
             ns,
             MEASURED,
-            "find where float64 comes from: arrays of NumPy (torch.from_numpy(x).float()), torch.set_default_dtype; "
-            "cast it once, at the input",
+            "find the source of float64: NumPy arrays (use torch.from_numpy(x).float()) or torch.set_default_dtype; "
+            "cast once, at the input",
             "the tables of operators by shape and of kernels show float32",
         )
         others = sorted(set(found) - set(products))
@@ -71,7 +71,7 @@ class DoublePrecision(OfWorstRank):
 
 
 def _products_in_single(ratio: float | None) -> tuple[float, float]:
-    """Return the usual and the largest float32 time of a GEMM over its float64 time."""
+    """Return the usual and the largest ratio of the float32 time of a GEMM to its float64 time."""
     if ratio is None:
         return _FACTORS[1], _FACTORS[0]
     if ratio >= 1 / _FACTORS[1]:
@@ -98,20 +98,20 @@ def _peak_ratio(case: Case, rank: int) -> float | None:
     return None
 
 
-# bfloat16 time over float32 or TF32 time, for GEMMs and other work: most, usual, least.
+# bfloat16 time divided by float32 or TF32 time, for GEMMs and for other work: most, usual, least.
 _MIXED_PRODUCTS, _MIXED_OTHERS = (0.8, 0.5, 0.3), (0.9, 0.65, 0.5)
-_WORTH = 2.0  # minimum bfloat16 peak over the float32 peak
-# Minimum shares: busy time of the makespan, and float32 GEMMs of the busy time.
+_WORTH = 2.0  # minimum ratio of the bfloat16 peak to the float32 peak
+# Minimum busy share of the makespan, and minimum share of float32 GEMMs in the busy time.
 _BUSY, _IN_FLOAT32 = 0.8, 0.3
 
 
 class MixedPrecision:
-    """A device busy with float32 GEMMs although it is faster with 16-bit dtypes."""
+    """A device that is busy with float32 GEMMs although 16-bit dtypes are faster on it."""
 
     id = "mixed-precision"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        if len(case.traces) == 1:  # in a job, any rank's trace shows it
+        if len(case.traces) == 1:  # the trace of any rank of a job shows it
             yield from self._of_rank(RankOfCase(case, 0))
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
@@ -134,14 +134,14 @@ class MixedPrecision:
         others = np.flatnonzero(single & ~products)
         candidate = Candidate(
             self.id,
-            f"the device is busy {busy / case.makespan_ns:.0%} of the time, and products in float32 or TF32 take"
+            f"the device is busy {busy / case.makespan_ns:.0%} of the time, and GEMMs in float32 or TF32 take"
             f" {ns / max(items.total_ns, 1):.0%} of {items.what}: nothing runs in 16 bits",
             place_of(items.trace, items.rows(at.tolist())),
-            (time_of_work(items, "products in float32 or TF32", at.tolist()),),
+            (time_of_work(items, "GEMMs in float32 or TF32", at.tolist()),),
             ns + int(items.ns[others].sum()),
             POSSIBLE,
-            'torch.autocast("cuda", torch.bfloat16) around forward and loss; check that the loss stays the same',
-            "the table of kernels has type bfloat16, and the phase forward is shorter",
+            'use torch.autocast("cuda", torch.bfloat16) for forward and loss, and check that the loss stays the same',
+            "the table of kernels shows type bfloat16, and the forward phase is shorter",
         )
         changes = [Intervention(f"kernel*{_MIXED_PRODUCTS[1]}", items.rows(at.tolist()))]
         if len(others):

@@ -1,4 +1,4 @@
-"""GEMMs far below the device's peak, explained by size, dtype or kernel."""
+"""Findings about GEMMs far below the device peak, explained by size, kernel or dtype."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# Share of the bound below which a GEMM is slow. Libraries reach 60 to 80% for large aligned sizes. Power limits,
-# clocks or the tail of the last wave of tiles may explain rates in between.
+# Share of the bound below which a GEMM is slow. Libraries reach 60 to 80% for large aligned sizes. Power limits, clocks
+# or the last, partly filled wave of tiles may explain rates in between.
 _SLOW = 0.4
-# Share of the bound that GEMMs with good sizes reach: low, usual, high.
+# Share of the bound that GEMMs with suitable sizes reach: low, usual, high.
 _REACHED = (0.35, 0.55, 0.8)
-# Launch and ramp-up dominate shorter GEMMs.
+# Minimum duration of a GEMM. Launch and ramp-up dominate shorter GEMMs.
 _LEAST_NS = 10_000
-# Minimum time of any kernel.
+# Minimum duration of a kernel.
 _LAUNCH_NS = 3_000
-# Longest GEMM sizes to replay. Each costs a pass over the replay's edges.
+# Maximum number of GEMM sizes to replay, longest first. Each costs a pass over the replay edges.
 _REPLAYED = 16
-# Without a known peak, smaller GEMMs are ignored because they may be memory-bound.
+# Minimum FLOPs per GEMM if no peak is known. Smaller GEMMs may be memory-bound.
 _LARGE_FLOPS = 10**9
 # Smallest dimension of tensor core tiles (mma.m16n8k16, MFMA 16×16).
 _SMALL = 16
-# Kernels load 16 bytes at a time from aligned rows; cuBLAS runs slower kernels on unaligned rows (NVIDIA, Matrix
-# Multiplication Background User's Guide, requirements to use tensor cores).
+# Alignment of rows. Kernels load 16 bytes at a time from aligned rows; cuBLAS runs slower kernels on unaligned rows
+# (NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores).
 _ALIGNED_BYTES = 16
-# Minimum share of the trace's time that justifies changing sizes.
+# Minimum share of the operator time that justifies changing sizes.
 _LEAST_SHARE = 0.01
 
 
@@ -51,20 +51,20 @@ _LEAST_SHARE = 0.01
 class ProductGroup:
     """GEMMs with the same operator, size and dtype."""
 
-    # Positions.
+    # Positions of the items.
     items: tuple[int, ...]
     op: str
-    # Size for each GEMM; None if shapes are not recorded.
+    # Size per GEMM; None if shapes are not recorded.
     extents: Product | None
     # "tf32" if the kernel name contains it.
     dtype: str
     # Total time.
     ns: int
-    # Total bound; −1 if unknown.
+    # Total minimum time at the peaks; −1 if unknown.
     bound_ns: int
     # Share of the peak FLOP/s; None if unknown.
     flops_share: float | None
-    # True without a known peak; then the trace's fastest GEMM is assumed to reach `_REACHED` of the bound.
+    # True if no peak is known. The fastest GEMM of the trace is then assumed to reach `_REACHED` of the bound.
     compared: bool = False
 
     @property
@@ -82,7 +82,7 @@ class ProductGroup:
 
 
 def product_groups(case: Case) -> tuple[tuple[ProductGroup, ...], ...]:
-    """Return each rank's device GEMMs by size, longest total first."""
+    """Return the device GEMMs per rank, grouped by size, longest total first."""
     return case.once(lambda of: tuple(_groups(of, rank) for rank in range(len(of.traces))), "products")
 
 
@@ -137,9 +137,7 @@ def why_slow_extents(group: ProductGroup) -> str:
     """Return why the size slows kernels down; "" if it does not.
 
     Rows of the operands and the result begin at multiples of `n` or `k` elements. Rows of a transposed operand begin
-    at
-    multiples of `m`, but traces do not always record transposition.
-
+    at multiples of `m`, but traces do not always record transposition.
     Example:
         >>> why_slow_extents(ProductGroup((0,), "aten::bmm", Product(96, 3137, 3137, 64), "bfloat16", 1, 1, None))
         'n = 3,137 is odd'
@@ -150,14 +148,14 @@ def why_slow_extents(group: ProductGroup) -> str:
     size = itemsize("float32" if group.dtype == "tf32" else group.dtype)
     small = [f"{name} = {extent:,}" for name, extent in (("m", m), ("n", n), ("k", k)) if extent < _SMALL]
     if small and batch > 1:
-        return f"{' and '.join(small)} fill{'s' if len(small) == 1 else ''} no tile of {_SMALL}"
+        return f"{' and '.join(small)} fill{'s' if len(small) == 1 else ''} less than a tile of {_SMALL}"
     if size is None:
         return ""
     unaligned = {
         name: extent for name, extent in (("n", n), ("k", k)) if extent * size % _ALIGNED_BYTES and extent >= _SMALL
     }
     texts = [
-        f"{name} = {extent:,} is {'odd' if extent % 2 else f'no multiple of {_ALIGNED_BYTES // size}'}"
+        f"{name} = {extent:,} is {'odd' if extent % 2 else f'not a multiple of {_ALIGNED_BYTES // size}'}"
         for name, extent in unaligned.items()
     ]
     return " and ".join(texts)
@@ -176,15 +174,15 @@ def _change(items: WorkItems, groups: Sequence[ProductGroup]) -> tuple[list[Inte
 
 def _share_text(group: ProductGroup) -> str:
     if group.compared:
-        return f"{(group.reached or 0) / _REACHED[1]:.0%} of the rate of the fastest product of its type"
+        return f"{(group.reached or 0) / _REACHED[1]:.0%} of the rate of the fastest GEMM of this dtype"
     flops = "" if group.flops_share is None else f"{group.flops_share:.1%} of peak FLOP/s, "
     return f"{flops}{group.reached or 0:.0%} of its bound"
 
 
 class ProductDimensions(OfWorstRank):
-    """Slow GEMMs with dimensions that do not fill a kernel's aligned loads or tiles.
+    """Slow GEMMs with dimensions that do not fill the aligned loads or tiles of kernels.
 
-    The gain assumes the rate of GEMMs with good sizes (`_REACHED`).
+    The gain assumes the rate of GEMMs with suitable sizes (`_REACHED`).
     """
 
     id = "product-dimensions"
@@ -212,35 +210,35 @@ class ProductDimensions(OfWorstRank):
         every = [at for group in groups for at in group.items]
         candidate = Candidate(
             self.id,
-            f"matrix products of unsuitable dimensions take {ns / 1e6:,.1f} ms, {ns / max(items.total_ns, 1):.0%} of"
-            f" {items.what}: in {first.text} {why_slow_extents(first)}, it reaches {_share_text(first)}",
+            f"GEMMs with unsuitable dimensions take {ns / 1e6:,.1f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what} (for example {first.text}: {why_slow_extents(first)}; {_share_text(first)})",
             place_of(items.trace, items.rows(every)),
             tuple(evidence),
             ns,
             POSSIBLE if any(group.compared for group in groups) else LIKELY,
-            "pad the dimensions to multiples of 8 (16-bit types; 16 for 8-bit ones) or 64: sequence length, vocabulary,"
-            " hidden size; small products in a large batch belong into a fused kernel or one larger product",
-            "the products reach more of the peak in the table of matrix products; the kernels' names say align8",
+            "pad the dimensions to multiples of 64, at least of 8 for 16-bit and of 16 for 8-bit dtypes (sequence"
+            " length, vocabulary, hidden size); combine many small GEMMs in a fused kernel or one larger GEMM",
+            "the GEMMs reach more of the peak in the GEMM table, and kernel names contain align8",
             least_share=_LEAST_SHARE,
         )  # fmt: skip
         yield of.candidate(candidate, tuple(changes), low, high)
 
 
-# Kernels for an older architecture
+# Kernels made for an older architecture
 
 _MADE_FOR = (
     (re.compile(r"ISA(\d\d)[0-9a-f]_"), 1), (re.compile(r"(?:^|[^a-z0-9])sm(\d{2,3})_"), 1),
     (re.compile(r"cutlass_(\d{2,3})_"), 1),
 )  # fmt: skip
 _NAMED = {"volta_": 70, "turing_": 75, "ampere_": 80}
-# Full float32 GEMMs do not use tensor cores, so every architecture runs the same kernels.
+# Full float32 GEMMs do not use tensor cores, so all architectures run the same kernels.
 _NO_TENSOR_CORES = re.compile(r"sgemm|scudnn|dgemm|simt|gemv|f32f32_f32f32_f32|_SB_|_DB_", re.IGNORECASE)
 
 
 def made_for(kernel: str) -> int | None:
-    """Return the compute capability in a kernel's name, as in 80 for 8.0.
+    """Return the compute capability that a kernel name contains, such as 80 for 8.0.
 
-    None if the name has no capability or the capability does not matter.
+    None if the name contains no capability or if the capability does not matter.
 
     Example:
         >>> [made_for(name) for name in ("cutlass_80_tensorop_bf16_s16816gemm_bf16", "volta_sgemm_64x64_tn")]
@@ -271,12 +269,12 @@ def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup]) -> list[Evi
     if not old:
         return []
     made, device = old[0][1]
-    text = f"on kernels for compute capability {made / 10:.1f}, the device has {device / 10:.1f}"
+    text = f"GEMM kernels for compute capability {made / 10:.1f} on a device with {device / 10:.1f}"
     return [time_of_work(items, text, [at for group, _ in old for at in group.items])]
 
 
 class OldKernels(OfWorstRank):
-    """Slow GEMMs with good sizes on kernels built for an older device generation."""
+    """Slow GEMMs of suitable sizes that run kernels made for an older device generation."""
 
     id = "older-architecture"
 
@@ -301,29 +299,27 @@ class OldKernels(OfWorstRank):
         )  # fmt: skip
         candidate = Candidate(
             self.id,
-            f"matrix products take {ns / 1e6:,.1f} ms on kernels made for compute capability {made / 10:.1f},"
-            f" on a device of"
-            f" {device / 10:.1f}: they reach {groups[0].reached or 0:.0%} of their bound",
+            f"GEMMs take {ns / 1e6:,.1f} ms on kernels made for compute capability {made / 10:.1f},"
+            f" on a device with {device / 10:.1f}: they reach {groups[0].reached or 0:.0%} of their bound",
             place_of(items.trace, items.rows(at for group in groups for at in group.items)),
             evidence,
             ns,
             POSSIBLE,
-            "update CUDA and cuBLAS; try torch.compile with max_autotune, or larger batches: libraries choose"
-            " kernels of"
-            " older generations for small products and for extents or addresses that newer ones cannot take",
-            "the kernels' names say sm90 or nvjet, and they reach more of the peak",
+            "update CUDA and cuBLAS; try torch.compile with max_autotune, or larger batches: libraries choose kernels"
+            " of older generations for small GEMMs and for sizes or addresses that new kernels do not support",
+            "kernel names contain sm90 or nvjet, and the kernels reach more of the peak",
             least_share=_LEAST_SHARE,
         )
         yield of.candidate(candidate, tuple(changes), low, high)
 
 
-# float32 without TF32
+# GEMMs in float32 without TF32
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
-# TF32 time over float32 time: most, usual, least. The peaks differ by 8 (A100) and 7.4 (H100); NVIDIA measured
-# networks with 2 to 5 times faster GEMMs and convolutions.
+# TF32 time divided by float32 time: most, usual, least. The peaks differ by a factor of 8 (A100) and 7.4 (H100); NVIDIA
+# measured networks with GEMMs and convolutions that were 2 to 5 times faster.
 _FACTORS = (0.6, 0.3, 0.15)
-# Minimum TF32 peak over the float32 peak.
+# Minimum ratio of the TF32 peak to the float32 peak.
 _WORTH = 2.0
 
 
@@ -334,7 +330,7 @@ def _uses_tf32(device: Device, properties: Any) -> bool:
 
 
 class NoTensorFloat(OfWorstRank):
-    """GEMMs and convolutions in full float32 on a device with TF32."""
+    """GEMMs and convolutions in full float32 on a device that supports TF32."""
 
     id = "float32-without-tf32"
 
@@ -355,20 +351,19 @@ class NoTensorFloat(OfWorstRank):
             return
         names = sorted({items.kernel_text(item) for item in found})
         device = next(iter(analysis.devices.values()))
-        text = f"products and convolutions on kernels of full float32: {', '.join(names[:4])}"
+        text = f"GEMMs and convolutions on full float32 kernels: {', '.join(names[:4])}"
         ratio = device.tflops["tf32"] / device.tflops["float32"]
         candidate = Candidate(
             self.id,
-            f"matrix products and convolutions in full float32 take {ns / 1e6:,.1f} ms,"
-            f" {ns / max(items.total_ns, 1):.0%} of {items.what}, on a device that has TF32",
+            f"GEMMs and convolutions in full float32 take {ns / 1e6:,.1f} ms,"
+            f" {ns / max(items.total_ns, 1):.0%} of {items.what}, although the device supports TF32",
             place_of(trace, items.rows(found)),
-            (time_of_work(items, f"{text} (the peak in TF32 is {ratio:,.1f} times that in float32)", found),),
+            (time_of_work(items, f"{text} (the TF32 peak is {ratio:,.1f} times the float32 peak)", found),),
             ns,
             MEASURED,
-            'torch.set_float32_matmul_precision("high"), torch.backends.cudnn.allow_tf32 = True, or autocast to'
-            " bfloat16;"
-            " not where the digits matter",
-            "the kernels' names say tf32, and the table of kernels has type tf32",
+            'use torch.set_float32_matmul_precision("high"), torch.backends.cudnn.allow_tf32 = True, or autocast to'
+            " bfloat16, unless you need full float32 precision",
+            "kernel names contain tf32, and the table of kernels shows type tf32",
             least_share=_LEAST_SHARE,
         )
         change = Intervention(f"kernel*{usual / ns:.6f}", items.rows(found))

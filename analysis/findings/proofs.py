@@ -1,4 +1,4 @@
-"""SQL evidence: the time of operators or kernels by name and phase."""
+"""SQL evidence: commands that query the time of operators or kernels by name and phase."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ...trace.trace import Trace
     from .work_items import WorkItems
 
-_MOST_NAMES = 12  # maximum names per command, longest time first; longer lists go unread
+_MOST_NAMES = 12  # maximum names per command, longest time first; users do not read longer lists
 
 
 def quoted(text: str) -> str:
-    """Return a text as an SQL literal."""
+    """Return a string as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -30,15 +30,15 @@ def sql(shell: str, query: str) -> str:
     """Return the command that runs a query.
 
     Args:
-        shell: shell argument that names the trace; see `Case.shell`.
+        shell: command-line arguments that select the trace; see `Case.shell`.
     """
     return f"etplus sql {shell} {shell_word(query)}"
 
 
 def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
-    """Return the time of some work if names and phases identify it.
+    """Return the time of some work as evidence if names and phases identify the work.
 
-    Otherwise return the time of all work with these names; the text says so.
+    Otherwise return the time of all work with these names and say so in the text.
     """
     trace, events = items.trace, items.events(at)
     if not items.on_device:
@@ -46,27 +46,27 @@ def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
     gpu, origin = trace.gpu, trace.origin
     name = np.where(gpu.call >= 0, np.append(trace.calls.name, -1)[gpu.call], -1)
     named = name[events] >= 0
-    if named.any():  # names do not identify work without a launching operator
+    if named.any():  # work without a launching operator cannot be found by operator name
         return _claim(items, text, events[named], "op_name", name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
     return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
 
 
 def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
-    """Return the host time of the operators of some device work; () if there are none."""
+    """Return the host time of the operators that launched some device work; () if there are none."""
     calls = distinct(items.call[np.array(list(at), np.int64)])
     calls = calls[(calls >= 0) & (calls < len(items.trace.calls))]
-    return (_time_of_calls(items, "their operators on the host", calls),) if items.on_device and len(calls) else ()
+    return (_time_of_calls(items, "host time of the operators", calls),) if items.on_device and len(calls) else ()
 
 
 def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Evidence:
-    """Return the time of all rows that share a name with some rows, on the same side (device or host)."""
+    """Return the time of all rows with the same names as some rows, on the same side (device or host)."""
     kind = CPU if (trace.nodes.kind[rows] == CPU).all() else GPU
     names = distinct(trace.nodes.name[rows])
     chosen = (trace.nodes.kind == kind) & np.isin(trace.nodes.name, names) & trace.nodes.timed
     table = "calls" if kind == CPU else "device"
     named = _texts(trace.name_at(int(code)) for code in names)
     count = np.count_nonzero(chosen)
-    others = "" if count == len(distinct(rows)) else f"; with all {count:,} of these names"
+    others = "" if count == len(distinct(rows)) else f"; time of all {count:,} with these names"
     query = f"select sum(duration_ns) from {table} where name in ({named})"
     return Evidence(f"{text}{others}", int(trace.nodes.dur[chosen].sum()), "ns", sql(shell, query))
 
@@ -90,7 +90,7 @@ def _claim(
     if np.count_nonzero(chosen) < np.count_nonzero(np.isin(name, names)):
         query += f" and phase in ({_texts(PHASES[code] for code in phases)})"
     exact = np.count_nonzero(chosen) == len(distinct(at)) and chosen[at].all()
-    others = "" if exact else f"; with all {np.count_nonzero(chosen):,} calls of these names in {_listed(phases)}"
+    others = "" if exact else f"; time of all {np.count_nonzero(chosen):,} calls with such names in {_listed(phases)}"
     return Evidence(f"{text}{others}", int(ns[chosen].sum()), "ns", sql(items.shell, query))
 
 

@@ -1,4 +1,4 @@
-"""Communication of the ranks of a case: transfers, overlap with compute, and waits between ranks."""
+"""Communication times of all ranks of a case: transfers, overlap with compute, and waits between ranks."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from .case import Case
 if TYPE_CHECKING:
     from ...jobs.matching import Matched
 
-# Names of operators that communicate, issue a communication or wait for one.
+# Names of operators that issue a communication, perform it or wait for it.
 NO_WORK = re.compile(r"_?c10d(?:_functional)?::|(?:gloo|nccl|mpi|ucc):|record_param_comms")
-# The engine runs hooks around an autograd function. Hooks may wait; their compute appears as separate operators.
+# The engine runs hooks around an autograd function. Hooks may wait, and their compute appears as separate operators.
 _ENGINE = re.compile(r"autograd::engine::evaluate_function")
 
 
 @dataclass(frozen=True)
 class RankTimes:
-    """One rank's communications in program order, and its compute. Times are int64 ns on the trace's clock."""
+    """Communications of one rank in program order, and its compute. Times are int64 ns on the clock of the trace."""
 
     trace: Trace
     rank: int
     comms: RankCommunications  # as `jobs.rank_communications` returns them
     row: IntColumn  # int64 rows of `trace`
-    # int64 ns that each communication waits for the last rank of its group; 0 if no other trace shows it.
+    # int64 ns that each communication waits for the last rank of its group; 0 if no other trace shows the wait.
     wait: IntColumn
 
     @property
@@ -63,25 +63,25 @@ class RankTimes:
         return transfer
 
     def moving(self, at: IntColumn) -> Intervals:
-        """Return the times at which some communications transfer."""
+        """Return the intervals in which some communications transfer data."""
         return union(np.minimum(self.start + self.wait, self.end)[at], self.end[at])
 
     def exposed_ns(self, at: IntColumn) -> int:
-        """Return the time in which some communications transfer and the rank computes nothing."""
+        """Return the ns in which some communications transfer data while the rank computes nothing."""
         moving = self.moving(at)
         return int(uncovered(self.compute, moving.start, moving.end).sum())
 
     @cached_property
     def free_ns(self) -> int:
-        """Return the time in which the rank computes and nothing transfers."""
+        """Return the ns in which the rank computes while no communication transfers data."""
         return self.compute.length - intersection(self.compute, self.moving(np.arange(len(self.row)))).length
 
     @cached_property
     def compute(self) -> Intervals:
-        """Times at which the rank computes.
+        """Intervals in which the rank computes.
 
-        Compute is all kernels that do not communicate. If collectives run on the host, it includes operators without
-        communication inside.
+        Compute means all kernels that do not communicate. If collectives run on the host, it also includes operators
+        that contain no communication.
         """
         trace, gpu = self.trace, self.trace.gpu
         kernels = trace.is_kernel & ~trace.is_comm
@@ -91,7 +91,7 @@ class RankTimes:
             works = (calls.kind == OP) & ~matching(calls.name, trace.names, _ENGINE.match)
             works &= ~np.isin(calls.source, backend_rows(trace, comm_rows(trace)))
             around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
-            while len(around):  # an operator around a waiting operator is not compute, but its siblings are
+            while len(around):  # callers of a waiting operator are not compute, but its siblings are
                 works[around] = False
                 around = distinct(calls.parent[around])
                 around = around[around >= 0]
@@ -101,15 +101,15 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class TimesOfJob:
-    """All ranks of a case."""
+    """Communication times of all ranks of a case."""
 
     ranks: tuple[RankTimes, ...]  # one per trace of the case, in order
-    joint: tuple[Matched, ...]  # collectives that all ranks share and that no rank leaves before all ranks arrive
-    offsets: dict[int, int]  # clock offset per rank, ns; positive if the clock is ahead
+    joint: tuple[Matched, ...]  # collectives of all ranks that no rank leaves before all ranks arrive
+    offsets: dict[int, int]  # clock offset per rank in ns; positive if the clock is ahead
 
 
 def job_times(case: Case) -> TimesOfJob:
-    """Return the cached times of a case."""
+    """Return the communication times of a case, cached."""
     return case.once(_times, "job times")
 
 
@@ -137,7 +137,7 @@ def _times(case: Case) -> TimesOfJob:
 
 
 def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the uncovered time of each span, int64 ns.
+    """Return the time per span outside the busy intervals, int64 ns.
 
     Example:
         >>> uncovered(union(np.array([2, 8]), np.array([4, 9])), np.array([0, 3]), np.array([5, 10])).tolist()
@@ -154,12 +154,12 @@ def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
 
 
 def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int]) -> IntColumn:
-    """Return a number per row for its name and its side (host or device), int64.
+    """Return an int64 number per row that identifies its name and its side (host or device).
 
-    Annotations lose their running numbers.
+    Running numbers of annotations are ignored.
 
     Args:
-        known: existing numbers; new ones are added.
+        known: existing numbers; the function adds new numbers.
     """
     device, annotation = trace.nodes.kind[rows] == GPU, trace.nodes.scope[rows] == ANNOTATION_SCOPE
     found, of = distinct_rows(trace.nodes.name[rows], device.astype(np.int8), annotation.astype(np.int8))
@@ -177,5 +177,5 @@ def group_label(times: RankTimes, group: int) -> str:
 
 
 def collective_label(kind: int) -> str:
-    """Return a kind of communication in PyTorch's spelling: "all_reduce"."""
+    """Return the name of a communication kind as PyTorch spells it, such as "all_reduce"."""
     return kind_name(kind).lower()

@@ -1,4 +1,4 @@
-"""A single rank of a case for detectors, and the choice of the rank to report."""
+"""Support for detectors that search one rank at a time and report the most affected rank."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .proofs import sql
 
 @dataclass(frozen=True)
 class RankOfCase:
-    """A rank."""
+    """One rank of a case."""
 
     case: Case
-    number: int  # index of its trace
+    number: int  # index of the trace of this rank
 
     @property
     def trace(self) -> Trace:
@@ -30,46 +30,46 @@ class RankOfCase:
 
     @property
     def rank(self) -> int | None:
-        """Rank in a job of several ranks; None for a single trace."""
+        """Rank number in a job; None for a single trace."""
         return self.case.graph.ranks[self.number] if len(self.case.traces) > 1 else None
 
     @property
     def file(self) -> str:
-        """Shell argument that names the trace."""
+        """Command-line arguments that select the trace."""
         return self.case.shell(self.number)
 
     def evidence(self, text: str, value: float | None, unit: str, query: str = "") -> Evidence:
-        """Return evidence from `etplus analyze` or from an `etplus sql` query."""
+        """Return evidence from `etplus analyze`, or from `etplus sql` if there is a query."""
         command = sql(self.file, query) if query else f"etplus analyze {self.file}"
         return Evidence(text, value, unit, command)
 
     def change(self, what_if: str, rows: IntColumn | None = None) -> Intervention:
-        """Return a change of this rank only; `rows` are rows of its trace."""
+        """Return a change that applies only to this rank; `rows` are rows of its trace."""
         text = what_if if self.rank is None else f"rank={self.rank} {what_if}"
         if rows is None:
             return Intervention(text)
         return Intervention(text, distinct(rows[rows >= 0]) + int(self.case.graph.first_row[self.number]))
 
     def candidate(self, found: Candidate, changes: Sequence[Intervention], low: float, high: float) -> Candidate:
-        """Return a candidate with changes of this rank only.
+        """Return a candidate with changes that apply only to this rank.
 
         Args:
-            changes: changes with rows of this rank's trace.
+            changes: changes to rows of the trace of this rank.
             low, high: see `Candidate`.
         """
         own = tuple(self.change(change.what_if, change.rows) for change in changes)
         return replace(found, interventions=own, low=low, high=high)
 
     def where(self, rows: IntColumn, **known: Any) -> Where:
-        """Return the place of some rows of this rank's trace."""
+        """Return the place of some rows of the trace of this rank."""
         return where_of(self.trace, rows, rank=self.rank, **known)
 
 
 def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) -> Iterator[Candidate]:
     """Return the findings of the most affected rank, with the changes of all affected ranks.
 
-    Findings of several ranks match by id. If a detector returns an id more than once per rank, line and operator must
-    also match. Titles state the number of affected ranks.
+    Findings of several ranks match by id. If a detector returns an id more than once per rank, the line and the
+    operator must also match. Titles contain the number of affected ranks.
     """
     found = [list(find(RankOfCase(case, number))) for number in range(len(case.traces))]
     if not any(found):
@@ -81,7 +81,7 @@ def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) ->
     rank, by_place = case.graph.ranks[worst], any(len(of) > 1 for of in found)
     for candidate in found[worst]:
         alike = [[one for one in of if _same(one, candidate, by_place)] for of in found]
-        title = f"{candidate.title} (rank {rank}; {sum(map(bool, alike))} of {len(found)} ranks have it)"
+        title = f"{candidate.title} (rank {rank}; found on {sum(map(bool, alike))} of {len(found)} ranks)"
         changes = tuple(change for of in alike for one in of for change in one.interventions)
         where = replace(candidate.where, rank=rank)
         yield replace(candidate, title=title, where=where, interventions=changes)

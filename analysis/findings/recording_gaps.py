@@ -1,4 +1,4 @@
-"""Missing parts of a recording that would improve its findings."""
+"""Finding about an incomplete recording: missing parts that would improve other findings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .case import Case
 from .finding import MEASURED, Candidate, Detector, Evidence, Where
 
 INCOMPLETE = "incomplete-recording"
-AMONG = 3  # with fewer other findings this finding is a note, and without any it is left out: it never ranks first
+AMONG = 3  # with fewer other findings, this finding becomes a note; without others, it is omitted
 
 
 class IncompleteRecording:
-    """Shapes, stacks, the Execution Trace or other ranks were not recorded."""
+    """The recording lacks shapes, stacks, the Execution Trace or other ranks."""
 
     id = INCOMPLETE
 
@@ -35,24 +35,24 @@ class IncompleteRecording:
             ),
             None,
             MEASURED,
-            f"record also with {' and '.join(lines)}; stacks and shapes cost host time themselves",
-            f"`etplus why {files}` no longer says so",
+            f"also record with {' and '.join(lines)}; recording stacks and shapes costs host time",
+            f"`etplus why {files}` no longer reports it",
         )
 
 
 def _missing(case: Case) -> Iterator[tuple[str, str, str]]:
     trace = case.trace
     if len(trace.calls) and not any(signature.label for signature in trace.signatures):
-        yield "shapes of operators", "FLOPs, bytes and what a kernel could reach", "record_shapes=True"
+        yield "shapes of operators", "needed for FLOPs, bytes and kernel bounds", "record_shapes=True"
     if len(trace.calls) and not len(trace.stacks):
-        yield "Python stacks", "the lines of code", "with_stack=True"
+        yield "Python stacks", "needed for source lines", "with_stack=True"
     if not trace.outputs_recorded and len(trace.calls):
         code = "execution_trace_observer=torch.profiler.ExecutionTraceObserver().register_callback(file)"
-        yield "Execution Trace", "which operator needs the result of which", code
+        yield "Execution Trace", "needed for data dependencies between operators", code
     absent = max((trace.world_size or 1) - len(case.traces), 0) if len(comm_rows(trace)) else 0
     if absent:
         others = f"traces of {absent:,} other rank{'s' * (absent > 1)}"
-        yield others, "who waits for whom", "a profiler on every rank, a file for each"
+        yield others, "needed for waits between ranks", "a profiler on every rank, with one file per rank"
 
 
 RECORDING: tuple[Detector, ...] = (IncompleteRecording(),)

@@ -1,4 +1,4 @@
-"""Serving findings: decode blocked by prefill, padded batches, graph gaps and slow decode."""
+"""Findings about serving: decode blocked by prefill, padded batches, graph gaps and slow decode."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .case import Case
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 
-WAITS = 0.1  # minimum share of decode time that waits for prefill; a tenth is usual
-FIRST_KERNEL = 0.15  # minimum share of a step, and of all steps, before the first kernel; launching takes 1 or 2%
-# Minimum padding share of the tokens in padded steps. Captured sizes grow in steps of 8, so large batches always pad
-# a few tokens.
+WAITS = 0.1  # minimum time that decode waits for prefill, as a share of decode time; a tenth is usual
+FIRST_KERNEL = 0.15  # minimum share of a step, and of all steps, before the first kernel; a launch takes 1 or 2%
+# Minimum share of padding in the tokens of padded steps. Captured sizes grow in steps of 8, so large batches always
+# contain a few tokens of padding.
 PADDED = 0.1
-# Minimum idle share between the first and last device event of graph steps. Engines that schedule during device
-# work stay below.
+# Minimum idle share between the first and the last device event of steps with graphs. Engines that schedule during
+# device work stay below this share.
 GAPS = 0.1
-KNOWN = 0.8  # minimum share of decode's device time with a known bound; otherwise a roofline is not meaningful
-FAR = 0.4  # usual minimum roofline share of decode; paged attention and small kernels stay below the peak
-REACHED = 0.7  # roofline share that engines reach in large-batch decode; the replay scales kernels to it
+KNOWN = 0.8  # minimum share of decode device time with a known bound; below it, a roofline is not meaningful
+FAR = 0.4  # maximum reported roofline share of decode; paged attention and small kernels stay below the peak
+REACHED = 0.7  # roofline share of good large-batch decode; the replay scales kernels to this share
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-_MOST_STEPS = 20  # longest steps per phase to replay; gains in further steps are left out
+_MOST_STEPS = 20  # maximum number of steps to replay, longest first; gains in other steps are omitted
 
 
 class PrefillBlocksDecode:
@@ -58,16 +58,16 @@ class PrefillBlocksDecode:
         tokens = len(decode) + len(mixed)
         rows = _rows(trace, [*between, *mixed])
         waits = (
-            f"{len(between):,} steps of prefill between steps of decode take "
+            f"{len(between):,} prefill steps between decode steps take "
             f"{in_ms(sum(step.time_ns for step in between))}; {len(mixed):,} mixed steps take "
-            f"{in_ms(sum(step.time_ns for step in mixed))}, with decode alone {in_ms(usual)} each"
+            f"{in_ms(sum(step.time_ns for step in mixed))}; a pure decode step takes {in_ms(usual)}"
         )
-        alone = f"{len(decode):,} steps of decode take {in_ms(usual)} in the median"
+        alone = f"median duration of {len(decode):,} decode steps: {in_ms(usual)}"
         yield Candidate(
             self.id,
-            f"prefill keeps decode waiting for {in_ms(waited)} in {len(between) + len(mixed):,} steps: a request in "
+            f"prefill delays decode by {in_ms(waited)} in {len(between) + len(mixed):,} steps: a request in "
             f"decode gets a token every {in_ms((decoding + waited) / tokens)} on average, {in_ms(decoding / tokens)} "
-            "without",
+            "without prefill",
             where_of(trace, rows, phase="prefill"),
             (
                 Evidence(waits, round(waited), "ns", f"etplus analyze {file}"),
@@ -75,10 +75,10 @@ class PrefillBlocksDecode:
             ),
             round(waited),
             MEASURED,
-            "let prefill run in smaller pieces next to decode (chunked prefill: vLLM's --max-num-batched-tokens, "
-            "SGLang's --chunked-prefill-size), or on another device (disaggregated prefill). The work stays: the gain "
-            "is that of the requests in decode",
-            "the time for an output token in the table of serving of `etplus analyze` comes near that of decode alone",
+            "split prefill into smaller pieces that run next to decode (chunked prefill: vLLM "
+            "--max-num-batched-tokens, SGLang --chunked-prefill-size), or run it on a different device (disaggregated "
+            "prefill). The prefill work remains; the gain is for requests in decode",
+            "the serving table of `etplus analyze` shows a time per output token close to that of pure decode",
             (
                 *_without(between),
                 *(Intervention(f"step={step.step} kernel*{usual / step.time_ns:.4g}") for step in _longest(mixed)),
@@ -89,7 +89,7 @@ class PrefillBlocksDecode:
 
 
 class WaitsForFirstKernel:
-    """Serving steps that leave the device idle long before their first kernel."""
+    """Serving steps during which the device is idle for long before the first kernel."""
 
     id = "waits-for-first-kernel"
 
@@ -116,25 +116,25 @@ class WaitsForFirstKernel:
         latency = sum(step.latency_ns for step in steps)
         origin = trace.nodes.span.start
         longest = sorted(late, key=lambda each: each[1] - each[2])[:_MOST_STEPS]
-        text = f"time from the start of {len(late):,} steps to their first GPU event, without other GPU work"
+        text = f"idle time from the start of {len(late):,} steps to their first GPU event"
         yield Candidate(
             self.id,
-            f"{len(late):,} serving steps wait {in_ms(waited)} of {in_ms(latency)} before their first kernel; the "
-            "device is idle meanwhile",
+            f"{len(late):,} serving steps wait {in_ms(waited)} of {in_ms(latency)} for their first kernel while the "
+            "device is idle",
             where_of(trace, _rows(trace, steps)),
             (Evidence(text, waited, "ns", f"etplus analyze {case.shell()}"),),
             waited,
             MEASURED,
-            "prepare the next step while this one runs (vLLM's --async-scheduling, SGLang's overlap schedule); a rate "
-            "measured between GPU events leaves this time out",
-            "the steps' first GPU event starts with them in `etplus report`",
+            "prepare the next step during the current step (vLLM --async-scheduling, SGLang overlap schedule); "
+            "throughput measured between GPU events does not include this time",
+            "in `etplus report`, each step starts with its first GPU event",
             tuple(Intervention(f"window={begin - origin}ns-{end - origin}ns cpu*0") for _, begin, end in longest),
             low=0.5,
         )  # fmt: skip
 
 
 class PaddedBatches:
-    """Steps that run with a captured size above their batch size."""
+    """Steps with a captured size above their batch size."""
 
     id = "padded-batches"
 
@@ -151,26 +151,24 @@ class PaddedBatches:
             trace, file = case.trace, case.shell()
             at = _events(trace, padded) & (trace.gpu.source >= 0)
             rows = trace.gpu.source[at]
-            known = "" if slope is not None else " at most (all steps have one size, which does not tell)"
-            text = (
-                f"{len(padded):,} of {len(steps):,} steps of {phase} are padded to a captured size; the device works "
-            )
+            known = "" if slope is not None else " at most (all steps have the same size)"
+            text = f"{len(padded):,} of {len(steps):,} {phase} steps are padded to a captured size; the device works "
             text += f"{in_ms(device)} for them"
             evidence = [Evidence(text, device, "ns", f"etplus analyze {file} --steps {phase}")]
             if slope is not None:
-                text = f"a token more takes {slope / 1e3:,.3f} µs, by a line through steps of other sizes"
+                text = f"one more token takes {slope / 1e3:,.3f} µs (linear fit over steps of different sizes)"
                 evidence.append(Evidence(text, round(slope), "ns", f"etplus analyze {file} --json -"))
             yield Candidate(
                 self.id,
-                f"{len(padded):,} steps of {phase} run {size:,} tokens for {tokens:,}: {1 - tokens / size:.0%} is "
-                f"padding, {in_ms(lost)}{known}",
+                f"{len(padded):,} {phase} steps run {size:,} tokens instead of {tokens:,}: {1 - tokens / size:.0%} is "
+                f"padding, which costs {in_ms(lost)}{known}",
                 where_of(trace, rows, phase=phase),
                 tuple(evidence),
                 round(lost),
                 POSSIBLE if slope is None else LIKELY,
-                "capture more sizes near those that occur (vLLM's cudagraph_capture_sizes, SGLang's --cuda-graph-bs), "
-                "or let the scheduler fill batches up to one",
-                "fewer tokens of padding: the annotations' size equals the batch size",
+                "capture more sizes close to the actual batch sizes (vLLM cudagraph_capture_sizes, SGLang "
+                "--cuda-graph-bs), or let the scheduler fill batches up to a captured size",
+                "steps have fewer padding tokens: the size in the annotation equals the batch size",
                 (Intervention(f"kernel*{max(1 - lost / max(device, 1), 0):.4g}", rows),),
                 low=0.0 if slope is None else 0.7,
                 high=1.0 if slope is None else 1.3,
@@ -178,7 +176,7 @@ class PaddedBatches:
 
 
 class GraphGaps:
-    """The device is idle between replayed graphs."""
+    """Idle time of the device between replayed CUDA graphs."""
 
     id = "graph-gaps"
 
@@ -200,8 +198,8 @@ class GraphGaps:
             return
         gaps = busy.start[inside][1:] - busy.end[inside][:-1]
         command, before = f"etplus analyze {case.shell()}", sum(step.host_before_ns or 0 for step in with_graphs[1:])
-        text = f"from the first to the last device event of these steps {in_ms(last - first)}, idle {in_ms(idle)}"
-        between = f"the host takes {in_ms(before)} between the steps: scheduling, sampling, answers"
+        text = f"{in_ms(last - first)} from the first to the last device event of these steps, {in_ms(idle)} idle"
+        between = f"the host takes {in_ms(before)} between the steps (scheduling, sampling, responses)"
         yield Candidate(
             self.id,
             f"the device is idle for {in_ms(idle)}, {idle / (last - first):.0%} of the time, between the {launches:,} "
@@ -211,20 +209,20 @@ class GraphGaps:
             (Evidence(text, idle, "ns", command), Evidence(between, before, "ns", command)),
             idle,
             MEASURED,
-            "prepare the next step while this one runs (vLLM's --async-scheduling, SGLang's overlap schedule), sample "
-            "on the device, and capture the whole step as one graph (vLLM: cudagraph_mode=FULL)",
-            "idle time of the steps in the table of serving of `etplus analyze` falls",
+            "prepare the next step during the current step (vLLM --async-scheduling, SGLang overlap schedule), "
+            "sample on the device, and capture the whole step as one graph (vLLM cudagraph_mode=FULL)",
+            "the idle time of steps in the serving table of `etplus analyze` falls",
             (Intervention("cpu*0"),),
             low=0.5,
             high=1.0,
         )  # fmt: skip
 
 
-_FEWEST_GRAPHS = 2  # A gap needs two graphs
+_FEWEST_GRAPHS = 2  # a gap lies between two graphs
 
 
 class DecodeFarFromPeak:
-    """Decode kernels that take much longer than their bytes and FLOPs need at the device's peaks."""
+    """Decode kernels that take much longer than their bytes and FLOPs need at the device peaks."""
 
     id = "decode-roofline"
 
@@ -244,9 +242,9 @@ class DecodeFarFromPeak:
         tokens = sum(step.tokens or 0 for step in steps)
         rate = tokens / time * 1e9 if tokens else 0.0
         at_peak = tokens / max(time - told + least, 1) * 1e9
-        speed = f"{rate:,.0f} tokens/s, {at_peak:,.0f} at the roofline" if tokens else "its tokens are not recorded"
-        text = f"kernels of {in_ms(told)} ({told / max(device, 1):.0%} of the device time of decode) would take "
-        text += f"{in_ms(least)} at the device's peaks"
+        speed = f"{rate:,.0f} tokens/s, {at_peak:,.0f} at the roofline" if tokens else "tokens are not recorded"
+        text = f"kernels that take {in_ms(told)} ({told / max(device, 1):.0%} of decode device time) would take "
+        text += f"{in_ms(least)} at the device peaks"
         yield Candidate(
             self.id,
             f"decode reaches {share:.0%} of its roofline: {speed}",
@@ -254,9 +252,10 @@ class DecodeFarFromPeak:
             (Evidence(text, least, "ns", f"etplus analyze {case.shell()} --steps decode"),),
             told - least,
             LIKELY,
-            "decode more requests at once while memory and latency allow (--max-num-seqs): weights are read once a "
-            "step; quantised weights and cache; a faster attention backend (FlashInfer, FlashAttention 3)",
-            "tokens/s of decode and the shares of the peak of its kernels rise",
+            "decode more requests per step if memory and latency allow (--max-num-seqs), because each step "
+            "reads the weights once; quantize weights and cache; use a faster attention backend "
+            "(FlashInfer, FlashAttention 3)",
+            "decode tokens/s rise, and decode kernels reach a larger share of the peak",
             (Intervention(f"kernel*{min(share / REACHED, 1):.4g}", rows),),
             low=0.3,
             high=REACHED and (1 - share) / (1 - share / REACHED) if share < REACHED else 1.0,

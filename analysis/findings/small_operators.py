@@ -1,4 +1,4 @@
-"""Loops of small operators over tensors that one operator could replace."""
+"""Finding about loops of small operators over tensors that one operator could replace."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# Minimum rounds; fewer rounds are often the layers of a model.
+# Minimum number of rounds. Fewer rounds are often the layers of a model.
 _LEAST_ROUNDS = 8
-# Each window costs a pass over the graph. Further loops keep the Python time between their operators.
+# Maximum number of loops with replayed Python time, longest first. Each loop costs a pass over the graph.
 _MOST_WINDOWS = 16
-# Maximum operators per round.
+# Maximum number of operators per round.
 _MOST_PERIOD = 4
-# A longer CPU operator does more work than its call costs (5 to 40 µs while recording).
+# Maximum duration of a small CPU operator. A call costs 5 to 40 µs while recording.
 _SMALL_NS = 100_000
-# A longer kernel does more work than its start costs (2 to 5 µs).
+# Maximum duration of a small kernel. The start of a kernel costs 2 to 5 µs.
 _SMALL_KERNEL_NS = 10_000
-# Storages of single numbers are allocated and freed without a record, so their ids are unreliable.
+# Maximum size of a storage with unreliable id: single numbers are allocated and freed without a record.
 _NUMBER_BYTES = 64
 # Minimum share of the makespan that the loops take on the host.
 _LEAST_SHARE = 0.02
-# Share of a loop's time that one operator on all tensors keeps as overhead: most, usual, least. 0.1 for 48 GEMMs of
-# 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` instead of `mul_` and `add_` (PyTorch 2.13, CPU).
+# Remaining share of a loop's time if one operator processes all tensors: most, usual, least. Measured 0.1 for 48 GEMMs
+# of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` instead of `mul_` and `add_` (PyTorch 2.13, CPU).
 _LEFT = (0.35, 0.12, 0.03)
 
 
 @dataclass(frozen=True)
 class OperatorLoop:
-    """Rounds of the same operators."""
+    """A loop: rounds of the same operators."""
 
-    # Positions in order.
+    # Positions of the items, in order.
     items: tuple[int, ...]
-    # Operators per round.
+    # Number of operators per round.
     period: int
-    # `begin` and `end` are ns of the host calls.
+    # `begin` and `end`: time span of the host calls, ns.
     begin: int
     end: int
 
@@ -64,7 +64,7 @@ class OperatorLoop:
 
 
 def operator_loops(case: Case) -> tuple[tuple[OperatorLoop, ...], ...]:
-    """Return each rank's loops of small operators with independent rounds."""
+    """Return the loops of small operators with independent rounds, for each rank."""
     return case.once(lambda of: tuple(map(_loops, work_items(of), of.analyses)), "operator loops")
 
 
@@ -88,7 +88,7 @@ def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
             continue
         period, length = int(periods[place]), int(lengths[place])
         after = place + length - length % period
-        for first in range(place, place + period):  # a round may begin with any of its operators
+        for first in range(place, place + period):  # any operator of the round may come first
             last = after - (period if first > place else 0) + first - place
             members = tuple(at[first:last].tolist())
             if independent.holds(members, period):
@@ -117,7 +117,7 @@ def _eligible(items: WorkItems) -> IntColumn:
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
     count = len(key)
-    ends = np.full(count, count)  # positions that differ from one period earlier in operator or thread
+    ends = np.full(count, count)  # positions that differ in operator or thread from the position one period earlier
     same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
     ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
     length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)
@@ -125,7 +125,7 @@ def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
 
 
 class _Independence:
-    """Test that rounds do not need results of each other."""
+    """Tests whether rounds use results of other rounds."""
 
     def __init__(self, items: WorkItems, analysis: Analysis) -> None:
         self._items, self._analysis = items, analysis
@@ -152,7 +152,7 @@ class _Independence:
             turn, used = number // period, of_storage[first:last]
             used = used[self._held.bytes[used] > _NUMBER_BYTES]
             for storage, times in Counter(used.tolist()).items():
-                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # passed in and returned
+                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # is both input and output
                 if storage in made and made[storage] != turn:
                     return False
                 if writes:
@@ -163,7 +163,7 @@ class _Independence:
 class SmallOperators(OfWorstRank):
     """A Python loop of small operators over tensors that one operator could process together.
 
-    The gain is the loop's host and device time minus the time of one operator (`_LEFT`).
+    The gain is the host and device time of the loop minus the time of one operator (`_LEFT`).
     """
 
     id = "small-operators"
@@ -180,8 +180,7 @@ class SmallOperators(OfWorstRank):
         product = any(name in names for name in ("mm", "matmul"))
         candidate = Candidate(
             self.id,
-            f"{names} run {longest.rounds} times in a row, on tensors that do not depend on each other; such loops take"
-            f" {ns / 1e6:,.2f} ms",
+            f"{names} run {longest.rounds} times in a row on independent tensors; such loops take {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(every)),
             (
                 time_of_work(items, f"{len(every):,} operators in loops", every),
@@ -189,10 +188,10 @@ class SmallOperators(OfWorstRank):
             ),
             ns + self._backward_ns(items, loops),
             LIKELY,
-            "stack the tensors and call torch.bmm, or one operator with a batch dimension (torch.vmap)"
+            "stack the tensors and call torch.bmm or one operator with a batch dimension (torch.vmap)"
             if product
-            else "call the torch._foreach_ operator on the list of tensors, or torch.compile the loop",
-            "one operator instead of the loop in the table of operators",
+            else "call a torch._foreach_ operator on the list of tensors, or use torch.compile on the loop",
+            "the operators table shows one operator instead of the loop",
         )
         slow, usual, fast = ((1 - left) / (1 - _LEFT[1]) for left in _LEFT)
         yield of.candidate(candidate, self._changes(items, loops), slow / usual, fast / usual)
@@ -208,7 +207,7 @@ class SmallOperators(OfWorstRank):
         inside[calls.source[_with_backward(items, loops)]] = True
         inside |= nearest(trace.nodes.parent_row, trace.nodes.parent_row, inside) >= 0
         changes = list[Intervention]()
-        for loop in sorted(loops, key=lambda loop: loop.begin - loop.end)[:_MOST_WINDOWS]:  # with Python between calls
+        for loop in sorted(loops, key=lambda loop: loop.begin - loop.end)[:_MOST_WINDOWS]:  # including Python time
             tops, begin, end = _with_ends(items, loop)
             span = begin - trace.nodes.span.start, end - trace.nodes.span.start
             changes.append(Intervention(f"window={span[0]}ns-{span[1]}ns cpu*{left}"))
@@ -235,7 +234,7 @@ def _with_backward(items: WorkItems, loops: Sequence[OperatorLoop]) -> IntColumn
 
 
 _OPENS = frozenset(("aten::unbind", "aten::split", "aten::chunk", "aten::tensor_split", "aten::split_with_sizes"))
-# Operators that split tensors for a loop and join its results.
+# Operators that join the results of a loop.
 _CLOSES = frozenset(("aten::stack", "aten::cat"))
 
 

@@ -1,4 +1,4 @@
-"""Steps that take longer than other steps, and the causes."""
+"""Findings about steps that take longer than other steps, with causes."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from .places import where_of
 from .proofs import quoted, sql
 from .rank_times import work_keys
 
-EXPLAINS = 0.5  # minimum share of a step's extra time that its causes must explain
+EXPLAINS = 0.5  # minimum share of the extra time of a step that the causes must explain
 _FEWEST = 3  # minimum steps per phase for outlier detection
-_MOST_LOOKED_AT = 100  # maximum names to inspect for causes
-_MOST_NAMED = 3  # maximum causes per step to report and to change in the replay
-_MOST_STEPS = 3  # longest outlier steps to inspect for causes
+_MOST_LOOKED_AT = 100  # maximum number of names to inspect for causes
+_MOST_NAMED = 3  # maximum number of causes per step to report and to replay
+_MOST_STEPS = 3  # maximum number of reported steps, longest first
 _NAME = 60
 Flags = npt.NDArray[np.bool_]
 
 
 class _LongerInStep(NamedTuple):
-    """Rows of one name that take longer in a step than in other steps."""
+    """Rows with the same name that take longer in one step than in other steps."""
 
     key: tuple[str, bool]
     rows: IntColumn
@@ -75,27 +75,27 @@ class OutlierStep:
         mark = rows.steps.mark[outlier.iteration : outlier.iteration + 1]
         own = np.concatenate([cause.rows for cause in causes]) if causes else mark
         usual = outlier.measured_ns - longer
-        first = " (the first one recorded: warming up may be part of it)" if outlier.iteration == 0 else ""
+        first = " (the first recorded step, which may include warm-up)" if outlier.iteration == 0 else ""
         file = case.shell(k)
         evidence = [
             Evidence(
-                f"{outlier.label}; it {outlier.reason}; {len(like):,} others take {in_ms(usual)} in the median",
+                f"{outlier.label}, which {outlier.reason}; {len(like):,} other steps take {in_ms(usual)} (median)",
                 outlier.measured_ns, "ns", f"etplus replay {file} --cross-validate {outlier.iteration}",
             ),
             *(_proof(trace, cause, outlier.iteration, file) for cause in causes),
         ]  # fmt: skip
-        why = f": {_why(causes)}" if causes else "; no operator or kernel in it explains that"
+        why = f": {_why(causes)}" if causes else "; no operator or kernel explains the difference"
         rank = case.graph.ranks[k] if len(case.traces) > 1 else None
         within = f"{'' if rank is None else f'rank={rank} '}step={outlier.iteration}"
         return Candidate(
             self.id,
-            f"{outlier.label} takes {in_ms(longer)} longer than the others{first}{why}",
+            f"{outlier.label} takes {in_ms(longer)} longer than other steps{first}{why}",
             where_of(trace, own, rank=rank, step=outlier.label),
             tuple(evidence),
             round(longer),
             MEASURED if causes else LIKELY,
             _advice(causes, outlier.iteration),
-            f"`etplus replay {file} --cross-validate {outlier.iteration}` no longer sets the step apart",
+            f"`etplus replay {file} --cross-validate {outlier.iteration}` no longer reports this step",
             tuple(_interventions(causes, within, int(case.graph.first_row[k]))),
             low=0.7,
             high=1.3,
@@ -105,7 +105,7 @@ class OutlierStep:
 def _proof(trace: Trace, cause: _LongerInStep, step: int, shell: str) -> Evidence:
     table, name = ("device" if cause.key[1] else "calls"), trace.name_at(int(trace.nodes.name[cause.rows[0]]))
     text = (
-        f"{_what(cause)} in it, {cause.times:,} times, {in_ms(cause.own_ns)} without waiting; in the others "
+        f"{_what(cause)} in this step: {cause.times:,} times, {in_ms(cause.own_ns)} without waiting; in other steps: "
         f"{in_ms(cause.usual_ns)}, {cause.usual_times:,.0f} times{_SHAPES if cause.shapes else ''}"
     )
     query = f"select sum(duration_ns) from {table} where name = {quoted(name)} and step = {step}"
@@ -174,7 +174,7 @@ class _RowsOfSteps:
         return not self.names[key][1] and bool(shapes[0] - shapes[1])
 
 
-_SHAPES = "; with shapes that it has in no other step"
+_SHAPES = "; some of its shapes occur only in this step"
 
 
 def _causes(extras: list[_LongerInStep], longer: float) -> list[_LongerInStep]:
@@ -194,7 +194,7 @@ def _together(extras: list[_LongerInStep]) -> _LongerInStep:
     device = extras[0].key[1]
     sizes = (sum(getattr(extra, name) for extra in extras) for name in ("own_ns", "usual_ns", "times", "usual_times"))
     own_ns, usual_ns, times, usual_times = sizes
-    key = (f"all that {len(extras)} {'kernels' if device else 'operators'} do", device)
+    key = (f"{len(extras)} {'kernels' if device else 'operators'} together", device)
     rows = np.concatenate([extra.rows for extra in extras])
     return _LongerInStep(
         key, rows, own_ns, usual_ns, times, usual_times, any(extra.shapes for extra in extras), several=True
@@ -214,9 +214,9 @@ def _interventions(causes: list[_LongerInStep], within: str, first_row: int) -> 
 def _why(causes: list[_LongerInStep]) -> str:
     cause = causes[0]
     if cause.times > cause.usual_times:
-        how = f"is called {cause.times:,} times, not {cause.usual_times:,.0f}"
+        how = f"is called {cause.times:,} times instead of {cause.usual_times:,.0f}"
     elif cause.shapes:
-        how = "has shapes that it has in no other step"
+        how = "has shapes that occur only in this step"
     else:
         how = f"takes {cause.own_ns / max(cause.usual_ns, 1):,.1f} times as long"
     others = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
@@ -230,16 +230,16 @@ def _what(cause: _LongerInStep) -> str:
 def _advice(causes: list[_LongerInStep], step: int) -> str:
     if causes and any(cause.shapes for cause in causes):
         return (
-            "pad or bucket the inputs to few sizes: each new one may compile, tune or allocate again "
+            "pad or bucket the inputs to a few sizes: each new size may cause compilation, tuning or allocation "
             "(torch.compile(dynamic=True), cudnn.benchmark=False)"
         )
     if step and causes and causes[0].times > causes[0].usual_times:
-        return "find what that line does in this step only: evaluation, logging, a checkpoint, a longer batch"
+        return "find out what this line does only in this step: evaluation, logging, a checkpoint, a longer batch"
     if step == 0:
-        return "record after some steps of warming up: torch.profiler.schedule(wait=1, warmup=2, active=3)"
+        return "record after some warm-up steps: torch.profiler.schedule(wait=1, warmup=2, active=3)"
     if causes and not causes[0].key[1]:
-        return "look at what that line does in this step alone: logging, a checkpoint, garbage collection, a new file"
-    return "compare the device's clocks at that time, and what else ran on it"
+        return "find out what this line does only in this step: logging, a checkpoint, garbage collection, a new file"
+    return "check the clocks of the device at this time, and other programs on the device"
 
 
 STEPS: tuple[Detector, ...] = (OutlierStep(),)

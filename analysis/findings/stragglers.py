@@ -1,4 +1,4 @@
-"""Stragglers: the rank that others wait for, since when, and which work takes longer."""
+"""Findings about stragglers: the rank that other ranks wait for, since when, and because of which work."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Interventi
 from .places import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
-# Minimum share of all waiting that a straggler causes. Ranks that are late by chance share it about equally; with
-# two ranks, each causes half.
+# Minimum share of all waiting that a straggler causes. Ranks that are late by chance each cause about the same share;
+# with two ranks, half.
 OF_ALL_WAITING = 0.6
-FEWEST = 3  # minimum collectives that the straggler joins last; fewer may be chance
-EXPLAINS = 0.5  # minimum share of a rank's lateness that its extra work must explain
-LATE_FROM = 0.5  # A rank is late from the first collective with this share of the median wait for it
-# Minimum share of calls and GPU events, counted by name, that differ before a rank's work is called different.
+FEWEST = 3  # minimum number of collectives that the straggler joins last; fewer may be chance
+EXPLAINS = 0.5  # minimum share of the lateness that extra work of the rank must explain
+LATE_FROM = 0.5  # lateness starts at the first wait of at least this share of the median wait for the rank
+# Minimum share of calls and GPU events (counted by name) that must differ for `UnlikeWork`.
 UNLIKE = 0.1
-UNEXPLAINED = 0.05  # minimum share of the recording spent waiting for a rank to report it without a cause
-_MOST_NAMED = 3  # maximum causes to change separately in the replay
+UNEXPLAINED = 0.05  # minimum wait, as a share of the makespan, to report a straggler without a known cause
+_MOST_NAMED = 3  # maximum number of causes that are replayed separately
 _NAME = 60
 
 
@@ -46,7 +46,7 @@ class _Late:
 
 
 class _LongerOnRank(NamedTuple):
-    """Rows of one name that take longer on this rank than on other ranks."""
+    """Rows with the same name that take longer on this rank than on other ranks."""
 
     name: str
     on_device: bool
@@ -66,7 +66,7 @@ class _LongerOnRank(NamedTuple):
 
 
 class Straggler:
-    """A rank that joins collectives last although it has the same work as other ranks."""
+    """A rank that joins collectives last although it does the same work as other ranks."""
 
     id = "straggler"
     has_other_work = False
@@ -79,7 +79,7 @@ class Straggler:
 
 
 class UnlikeWork(Straggler):
-    """A rank that joins collectives last and has different or more work than other ranks."""
+    """A rank that joins collectives last and does different work, or more work, than other ranks."""
 
     id = "unlike-work"
     has_other_work = True
@@ -89,7 +89,7 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
     times = job_times(case)
     if not times.joint:
         return
-    from ...jobs.lateness import caused_waits  # needed only for several ranks
+    from ...jobs.lateness import caused_waits  # slow import, needed only for several ranks
 
     causes = [caused_waits(rank.rank, times.joint, times.offsets) for rank in times.ranks]
     total = sum(float(cause.wait.sum()) for cause in causes)
@@ -150,7 +150,7 @@ def _compared_time(times: TimesOfJob, late: _Late) -> list[tuple[int, int]]:
             i, base = group.ranks.index(rank.rank), rank.trace.base_time_ns
             found.append((int(group.end[at, i]) - base, int(group.start[-1, i]) - base))
         else:
-            found.append((0, 0))  # the rank lacks compared work
+            found.append((0, 0))  # the rank is not in the group
     return found
 
 
@@ -165,31 +165,31 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
     command = f"etplus analyze --summary {case.shells}"
     since = late.since_ns - trace.nodes.span.start
     begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"
-    more = f"; it has {unlike:.0%} other or more calls and kernels" if unlike > UNLIKE else ""
+    more = f"; {unlike:.0%} of its calls and kernels differ" if unlike > UNLIKE else ""
     evidence = [
         Evidence(
-            f"rank {late.rank} comes last to {late.last:,} of {late.of:,} collectives, and causes {late.share:.0%} of "
+            f"rank {late.rank} joins {late.last:,} of {late.of:,} collectives last and causes {late.share:.0%} of "
             f"all waiting; each other rank waits {in_ms(wait)} for it", round(wait), "ns", command,
         )
     ]  # fmt: skip
     evidence += [
         Evidence(
             f"{_what(extra)} takes {in_ms(extra.own_ns)} on rank {late.rank} ({extra.times:,} times), "
-            f"{in_ms(extra.usual_ns)} on the others ({extra.usual_times:,.0f} times)", round(extra.ns), "ns",
+            f"{in_ms(extra.usual_ns)} on other ranks ({extra.usual_times:,.0f} times)", round(extra.ns), "ns",
             f"etplus analyze {case.shell(late.k)}",
         )
         for extra in causes[:_MOST_NAMED]
     ]  # fmt: skip
-    cause = f": {_cause(causes, wait)}" if causes else "; nothing that the traces show takes longer on it"
+    cause = f": {_cause(causes, wait)}" if causes else "; the traces show no work that takes longer on this rank"
     yield Candidate(
         name,
-        f"the others wait {in_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
+        f"other ranks wait {in_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
         where_of(trace, own, rank=late.rank) if len(own) else Where(rank=late.rank, start_ns=since),
         tuple(evidence),
         round(wait),
         MEASURED if causes else LIKELY,
         _advice(name, causes),
-        f"rank {late.rank} no longer comes last to most collectives: `etplus.load([…]).stragglers`",
+        f"`etplus.load([…]).stragglers`: rank {late.rank} no longer joins most collectives last",
         tuple(_interventions(late.rank, causes, extras)) if causes else (),
         low=0.8,
         high=1.2,
@@ -223,14 +223,14 @@ def _interventions(rank: int, causes: list[_LongerOnRank], extras: list[_LongerO
 def _cause(causes: list[_LongerOnRank], wait: float) -> str:
     first = causes[0]
     if first.ns >= EXPLAINS * wait:
-        slower = "which others lack"
+        slower = "which other ranks do not run"
         if first.usual_ns:
-            slower = f"{first.own_ns / first.usual_ns:.2f} times as long as on the others"
+            slower = f"{first.own_ns / first.usual_ns:.2f} times as long as on other ranks"
         return f"{_what(first)} takes {in_ms(first.ns)} longer, {slower}"
     ratio = sum(of.own_ns for of in causes) / max(sum(of.usual_ns for of in causes), 1.0)
     where = "kernels" if first.on_device else "operators"
     longer = in_ms(sum(of.ns for of in causes))
-    return f"{len(causes):,} {where} take {longer} longer, {ratio:.2f} times as long as on the others"
+    return f"{len(causes):,} {where} take {longer} longer, {ratio:.2f} times as long as on other ranks"
 
 
 def _what(extra: _LongerOnRank) -> str:
@@ -240,16 +240,16 @@ def _what(extra: _LongerOnRank) -> str:
 def _advice(name: str, causes: list[_LongerOnRank]) -> str:
     if name == UnlikeWork.id:
         return (
-            "give the ranks equal work: batches of equal tokens (sort or pack by length), an even split of experts, "
-            "tables or layers; move logging, evaluation and checkpoints off that rank's step"
+            "balance the work of the ranks: batches with equal numbers of tokens (sort or pack by length), an even "
+            "split of experts, tables or layers; move logging, evaluation and checkpoints off the steps of this rank"
         )
     if causes and causes[0].on_device:
         return (
-            "compare the clocks, temperature and power limit of that rank's device with the others' (nvidia-smi -q -d "
-            "CLOCK), and what else runs on it"
+            "check the device of this rank: clocks, temperature and power limit compared with other devices ("
+            "nvidia-smi -q -d CLOCK), and other programs on the device"
         )
     return (
-        "look at that line on that rank alone: data loading, logging, a processor that it shares (affinity, NUMA "
+        "find out what this line does only on this rank: data loading, logging, sharing a processor (affinity, NUMA "
         "node), garbage collection"
     )
 

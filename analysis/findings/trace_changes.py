@@ -1,4 +1,4 @@
-"""Comparison findings: slowdowns from one trace to another and their causes."""
+"""Findings of comparisons: slowdowns from trace A to trace B, and their causes."""
 
 from __future__ import annotations
 
@@ -26,53 +26,53 @@ from .find import NO_TIMES, Findings, find_findings
 from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
 from .places import where_of
 
-LEAST = 0.01  # minimum change as a share of A's iteration time; runs of one program differ by about as much
-# Relative difference in launch counts that counts as equal: one step more or less at the ends of a recording.
+LEAST = 0.01  # minimum change, as a share of the iteration time of A; equal programs differ by about as much
+# Maximum relative difference of launch counts that are considered equal; a recording may have an extra step.
 SAME_COUNT = 0.05
-# A slowdown is uniform if at least `KERNELS` kernels with `OF_TIME` of the time share one factor within `UNIFORM`.
-# A different clock causes this; a different program or library does not.
+# A slowdown is uniform if at least `KERNELS` kernels with `OF_TIME` of the time share one factor within `UNIFORM`. A
+# different clock causes such a slowdown, but not a different program or library.
 UNIFORM, OF_TIME, KERNELS = 0.1, 0.8, 4
 # Ids of comparison findings.
 LOOKED_FOR = (
     *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
     *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
 )
-FOLLOWED = 0.03  # minimum share of the time that a finding must promise to be missed
+FOLLOWED = 0.03  # minimum gain, as a share of the makespan, of a finding of A that is checked in B
 _TOP = 3
 _NAME = 60
 
 
 @dataclass(frozen=True)
 class TraceChanges(Difference):
-    """Comparison of two traces with findings on slowdowns."""
+    """Comparison of two traces, with findings about slowdowns."""
 
-    # Differing devices, software and settings first, then the largest change first. Costs are measured, no gains.
+    # Differences of devices, software and settings come first, then slowdowns, largest first. There are no gains.
     findings: Findings = field(default_factory=lambda: Findings((), None, LOOKED_FOR, None, 0))
 
     __repr__ = as_text
     _repr_html_ = as_html
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready data: the tables, and the findings under "findings"."""
+        """Return JSON-ready data: the tables, with the findings under the key "findings"."""
         return json_of_difference(self) | {"findings": self.findings.to_dict()}
 
     def to_text(self, width: int = 80) -> str:
-        """Return one screen of at most `width` columns."""
+        """Return one screen of text, at most `width` columns wide."""
         text: str = outer("report.diff_text").render(self, width)
         return text
 
 
 def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> TraceChanges:
-    """Compare two traces per average iteration, if both have iterations.
+    """Compare two traces, per average iteration if both have iterations.
 
     Args:
         by_shape: match operators by name and shapes.
-        total: compare the whole traces.
+        total: compare the whole traces even if both have iterations.
     """
     found = difference(a, b, by_shape=by_shape, total=total)
     case = _Compared(found, a, b)
     slower = sorted(case.slower(), key=lambda finding: (-(finding.cost_ns or 0), finding.id, finding.title))
-    notes = () if found.latency_a else ("no event of A takes any time: there is nothing to compare durations with",)
+    notes = () if found.latency_a else ("all events of A have duration 0, so there are no times to compare",)
     if not (a.trace.times_recorded and b.trace.times_recorded):
         notes = (NO_TIMES,)
     columns = {column.name: getattr(found, column.name) for column in fields(Difference)}
@@ -84,7 +84,7 @@ def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = F
 
 @dataclass(frozen=True)
 class _Compared:
-    """Two traces, A and B. Times are averages per iteration if iterations are compared."""
+    """The traces A and B. If iterations are compared, times are averages per iteration."""
 
     found: Difference
     a: Analysis
@@ -143,9 +143,9 @@ class _Compared:
                 yield self.finding(
                     "followed-without-gain",
                     f"{finding.id} of A is gone in B, without the gain of {promised:.0%}: an iteration takes "
-                    f"{in_ms(took)} in A and {in_ms(takes)} in B, without recording",
+                    f"{in_ms(took)} in A and {in_ms(takes)} in B (without profiler overhead)",
                     [(finding.title, gain.ns, "ns")],
-                    "keep the change only for other reasons; the time went elsewhere, or was not on the critical path",
+                    "keep the change only if it has other benefits; the time is now elsewhere, or was not critical",
                     where=finding.where,
                 )
 
@@ -153,9 +153,9 @@ class _Compared:
         found = self.found
         if found.device_a != found.device_b:
             yield self.finding(
-                "other-device", f"A ran on {found.device_a}, B on {found.device_b}: times compare the devices, too",
+                "other-device", f"A ran on {found.device_a}, B on {found.device_b}: the times also compare the devices",
                 [(f"A: {found.device_a}; B: {found.device_b}", None, "")],
-                "compare recordings of one device to see what a change of the program did",
+                "compare recordings on the same device to see the effect of program changes",
             )  # fmt: skip
         settings = [_settings_of(analysis) for analysis in (self.a, self.b)]
         for name, one, other in ((name, one, settings[1][name]) for name, one in settings[0].items()):
@@ -164,8 +164,8 @@ class _Compared:
             yield self.finding(
                 "other-software" if name in _SOFTWARE else "other-settings", f"{name}: {one} in A, {other} in B",
                 [(f"{name}: {one} in A, {other} in B", None, "")],
-                "record both alike; stacks, shapes and memory cost host time themselves" if name in _RECORDED
-                else "compare recordings that differ in one thing",
+                "use equal options in both; recording stacks, shapes and memory costs host time" if name in _RECORDED
+                else "compare recordings that differ in only one setting",
             )  # fmt: skip
 
     @cached_property
@@ -180,13 +180,13 @@ class _Compared:
         if longer >= self.least_ns and (ratio := self._common_ratio()) is not None:
             yield self.finding(
                 "slower-clock",
-                f"the same kernels, as often, take {ratio:.2f} times as long, all alike: {in_ms(longer)} more",
+                f"the same kernels ran {ratio:.2f}× slower (same counts): {in_ms(longer)} more",
                 [
-                    (f"{len(self.both):,} kernels that both have, as often, take {in_ms(longer)} more", longer, "ns"),
-                    (f"{OF_TIME:.0%} of their time takes {ratio:.2f} times as long within {UNIFORM:.0%}", ratio, ""),
+                    (f"{len(self.both):,} kernels with equal counts take {in_ms(longer)} more", longer, "ns"),
+                    (f"{OF_TIME:.0%} of the kernel time is {ratio:.2f}× slower, within {UNIFORM:.0%}", ratio, ""),
                 ],
-                "compare clocks, temperature and power limit (nvidia-smi -q -d CLOCK,POWER), and what else ran on the "
-                "device; lock the clocks to compare programs",
+                "compare clocks, temperature and power limit (nvidia-smi -q -d CLOCK,POWER), and check for other "
+                "programs on the device; lock the clocks before you compare programs",
                 ns=longer, certainty=LIKELY,
             )  # fmt: skip
             return
@@ -194,16 +194,16 @@ class _Compared:
             if row.a is None or row.b is None or row.change_ns < self.least_ns:
                 return
             shapes = self._other_shapes(row.name)
-            why = "; its operators have other shapes" if shapes else ""
+            why = "; its operators have different shapes" if shapes else ""
             yield self.finding(
                 "slower-kernel",
                 f"kernel {_short(kernel_label(row.name))} takes {row.ratio:.2f} times as long{why}: "
                 f"{in_ms(row.change_ns)} more",
                 [(f"{row.a.count:,.0f} × {_us(row.a.mean_ns)} in A, {row.b.count:,.0f} × {_us(row.b.mean_ns)} in B",
                   row.change_ns, "ns"), *([(shapes, None, "")] if shapes else [])],
-                "make the shapes equal to compare" if shapes else
-                "not all kernels are slower: compare this one's inputs (values, layout, alignment) and what runs "
-                "beside it",
+                "use equal shapes in both runs" if shapes else
+                "other kernels are not slower: compare the inputs of this kernel (values, layout, alignment) and the "
+                "work that runs at the same time",
                 ns=row.change_ns, where=self._where(self.b, row.name),
             )  # fmt: skip
 
@@ -231,11 +231,11 @@ class _Compared:
             shapes = self._other_shapes(new, old)
             yield self.finding(
                 "other-kernels",
-                f"{op or 'work of no operator'} runs {_short(new)} in place of {_short(old)}: {in_ms(change)} more",
-                [(f"kernels that only A has there take {in_ms(sum(gone.values()))}, those that only B has "
+                f"{op or 'work without an operator'} runs {_short(new)} instead of {_short(old)}: {in_ms(change)} more",
+                [(f"kernels that only A runs there take {in_ms(sum(gone.values()))}, kernels that only B runs take "
                   f"{in_ms(sum(come.values()))}", change, "ns"), *([(shapes, None, "")] if shapes else [])],
-                "the shapes differ, and with them what the library chooses" if shapes else
-                "compare versions of the libraries and settings that choose kernels (TF32, cudnn.benchmark, "
+                "use equal shapes in both runs: libraries choose kernels by shape" if shapes else
+                "compare library versions and settings that choose kernels (TF32, cudnn.benchmark, "
                 "deterministic algorithms, attention backend, compiled or not)",
                 ns=change, where=self._where(self.b, new),
             )  # fmt: skip
@@ -254,10 +254,10 @@ class _Compared:
                   for row, change in more[:_TOP] if row.a and row.b]  # fmt: skip
         yield self.finding(
             "more-launches",
-            f"{len(more):,} kernels run more often, {_short(row.name)} the most of them: {in_ms(ns)} more",
+            f"{len(more):,} kernels run more often, mostly {_short(row.name)}: {in_ms(ns)} more",
             counts,
-            "look for what is done twice: more or smaller batches, layers, checkpointing, a loop instead of one call, "
-            "a compiled region that broke",
+            "look for repeated work: more or smaller batches, layers, checkpointing, a loop instead of one call, "
+            "a graph break in a compiled region",
             ns=ns, where=self._where(self.b, row.name),
         )  # fmt: skip
 
@@ -271,22 +271,22 @@ class _Compared:
         if lost >= self.least_ns:
             exposed = [sum(use.exposed_communication_ns for use in of.device_use) for of in (self.a, self.b)]
             yield self.finding(
-                "less-overlap", f"{in_ms(lost)} less of the device's work runs beside other work of the device",
+                "less-overlap", f"{in_ms(lost)} less device work overlaps with other device work",
                 [(f"device events overlap for {in_ms(sum_a - busy_a)} in A, {in_ms(sum_b - busy_b)} in B", lost, "ns"),
-                 (f"communication is exposed for {in_ms(exposed[0])} of all of A, {in_ms(exposed[1])} of all of B",
+                 (f"exposed communication takes {in_ms(exposed[0])} in all of A, {in_ms(exposed[1])} in all of B",
                   exposed[1] - exposed[0], "ns")],
-                "look for streams that wait for each other where they did not: an added synchronization, prefetching "
-                "or bucketing that is off",
+                "look for streams that newly wait for each other: an added synchronization, or disabled prefetching "
+                "or bucketing",
                 ns=lost,
             )  # fmt: skip
         idle = (self.found.latency_b - busy_b) - (self.found.latency_a - busy_a)
         if idle >= self.least_ns:
             yield self.finding(
-                "more-idle", f"the device is idle for {in_ms(idle)} more in {self.what}",
+                "more-idle", f"the device is idle for {in_ms(idle)} longer in {self.what}",
                 [(f"idle for {in_ms(self.found.latency_a - busy_a)} of {in_ms(self.found.latency_a)} in A, "
                   f"{in_ms(self.found.latency_b - busy_b)} of {in_ms(self.found.latency_b)} in B", idle, "ns")],
-                "the host, or what it waits for, became slower: `etplus why` of B says where; recording stacks, "
-                "shapes or memory alone does that",
+                "run `etplus why` on B to see which host work delays the device; recording stacks, shapes or memory "
+                "can also cause this",
                 ns=idle,
             )  # fmt: skip
 
@@ -298,7 +298,7 @@ class _Compared:
             yield self.finding(
                 "other-line", f"{row.place} calls other operators ({row.what_changed}): {in_ms(row.change_ns)} more",
                 [(f"A: {what['A'] or 'nothing'}; B: {what['B'] or 'nothing'}", row.change_ns, "ns")],
-                "the program differs there: that is the first place to look",
+                "look at this line first, because the program differs there",
                 ns=row.change_ns, where=Where(source=f"{row.file}:{row.lines}", place=row.place),
             )  # fmt: skip
 
@@ -314,13 +314,13 @@ class _Compared:
             if ns_b - ns_a < self.least_ns:
                 return
             often = count_b > (1 + SAME_COUNT) * count_a
-            how = f"is called {count_b:,.1f} times, not {count_a:,.1f}" if often else "takes longer"
+            how = f"is called {count_b:,.1f} times instead of {count_a:,.1f}" if often else "takes longer"
             yield self.finding(
                 "more-calls" if often else "slower-operator", f"{_short(name)} {how}: {in_ms(ns_b - ns_a)} more",
-                [(f"by itself {in_ms(ns_a)} in {count_a:,.1f} calls in A, {in_ms(ns_b)} in {count_b:,.1f} in B",
+                [(f"self time {in_ms(ns_a)} in {count_a:,.1f} calls in A, {in_ms(ns_b)} in {count_b:,.1f} calls in B",
                   ns_b - ns_a, "ns")],
-                "look for what is done twice" if often else
-                "compare threads (OMP_NUM_THREADS), the processor's load, shapes and layouts of this operator",
+                "look for repeated work" if often else
+                "compare threads (OMP_NUM_THREADS), CPU load, and the shapes and layouts of this operator",
                 ns=ns_b - ns_a, where=Where(operator=name), certainty=MEASURED if often else POSSIBLE,
             )  # fmt: skip
 

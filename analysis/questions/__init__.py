@@ -1,1 +1,1 @@
-"""The server for agents: the tools that answer questions about loaded traces (docs/reference/agents.md)."""
+"""Server and tools that answer agents' questions about loaded traces (docs/reference/agents.md)."""

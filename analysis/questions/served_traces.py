@@ -1,4 +1,4 @@
-"""The traces loaded by the MCP server, with derived results."""
+"""Traces loaded by the MCP server, with cached results."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..sql import SqlTables
 from ..summary import Analysis
 
 _T = TypeVar("_T")
-_KEPT = 12  # results for some steps that are kept; results for whole traces always are
+_KEPT = 12  # maximum number of cached results for selected steps; results for whole traces are always cached
 
 
 class ServedTraces:
     """Traces by number: the rank in a job, otherwise the position from 0. Results are computed once, when needed.
 
-    If `job`, the traces are ranks of one job, and tools answer about all of them together.
+    If `job` is true, the traces are ranks of one job, and tools answer about all ranks together.
     """
 
     def __init__(self, traces: Mapping[int, Trace], *, job: bool = False) -> None:
         if not traces:
-            raise UsageError("no trace was given to ask about")
+            raise UsageError("no trace was given")
         self.traces = {number: with_unattached(trace) for number, trace in traces.items()}
         self.job = job and len(self.traces) > 1
         self.sql: SqlTables | None = None
@@ -38,7 +38,7 @@ class ServedTraces:
 
     @staticmethod
     def of(traces: Sequence[Trace]) -> ServedTraces:
-        """Return traces as ranks of a job if they have different ranks and nothing contradicts it."""
+        """Return the traces as ranks of a job if their ranks differ and they fit together."""
         ranks = {trace.rank: trace for trace in traces if trace.rank is not None}
         if len(traces) > 1 and len(ranks) == len(traces):
             try:
@@ -49,7 +49,7 @@ class ServedTraces:
         return ServedTraces(dict(enumerate(traces)))
 
     def chosen(self, number: int | None) -> list[int]:
-        """Return the given number, all ranks of a job, or the first trace; UsageError for an unknown number."""
+        """Return the given number, else all ranks of a job or the first trace. UsageError for unknown numbers."""
         if number is not None and number not in self.traces:
             raise UsageError(f"no trace {number}; there are {', '.join(map(str, [*self.traces][:8]))}")
         if number is not None:
@@ -61,7 +61,7 @@ class ServedTraces:
         return self._case([number], steps).analysis
 
     def case(self, number: int | None, steps: str | None = None) -> Case:
-        """Return one trace or all ranks, or some of their steps, for replay."""
+        """Return a case for replay: one trace or all ranks, or some of their steps."""
         return self._case(self.chosen(number), steps)
 
     def findings(self, number: int | None) -> Findings:
@@ -71,7 +71,7 @@ class ServedTraces:
 
     @cached_property
     def summary(self) -> JobSummary:
-        """Summary of the ranks of a job."""
+        """Summary over the ranks of a job."""
         return job_summary({number: rank_contribution(trace) for number, trace in self.traces.items()})
 
     @cached_property

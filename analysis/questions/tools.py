@@ -1,7 +1,7 @@
-"""Tools of the MCP server about loaded traces: overview, findings, tables, SQL, comparisons and what-ifs.
+"""Tools of the MCP server: overview, findings, tables, SQL, comparisons and what-ifs of loaded traces.
 
-A tool is a function of the traces and its options that returns plain values. `call` checks the options of all tools and
-makes recorded text harmless.
+A tool is a function that takes the traces and its options and returns plain values. `call` checks the options of all
+tools and makes recorded text harmless.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ..summary import row_classes, table_of
 from ..table import Row
 from .served_traces import ServedTraces
 
-MOST_CHARACTERS = 6_000  # of an answer: about 2,000 tokens, which an agent reads at once; longer tables have `offset`
+MOST_CHARACTERS = 6_000  # maximum characters per answer, about 2,000 tokens; longer tables continue with `offset`
 _ROWS = 50
 _TRACES = 4
 _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.S | re.ASCII)
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
     **{"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 }
-NAME_WIDTH = 100  # of a name in an answer: keeps kernels of CUTLASS and Triton distinct; 30 names fit 2,000 tokens
-PROSE_WIDTH = 300  # of a sentence that may quote names
+NAME_WIDTH = 100  # maximum characters per name: keeps CUTLASS and Triton kernels distinct; 30 names fit 2,000 tokens
+PROSE_WIDTH = 300  # maximum characters per sentence that may quote names
 _BLANKS = re.compile(r"\s+")
-# Opens or closes tags, comments and turns that models read (`</x>`, `<|x|>`, `<!--`); C++ names do not have it.
+# Characters that open or close tags, comments and turns (`</x>`, `<|x|>`, `<!--`). C++ names do not contain them.
 _MARKUP = re.compile(r"<(?=[/|!?])|(?<=\|)>")
 _FENCE = re.compile(r"`{3,}|'{3,}|\"{3,}")
 
@@ -44,7 +44,7 @@ Answer = dict[str, Any]
 
 
 def overview(served: ServedTraces) -> Answer:
-    """Describe what was recorded, and list the tables."""
+    """Describe the recording and list the tables."""
     traces = []
     for number, trace in [*served.traces.items()][:_TRACES]:
         analysis = served.analysis(number)
@@ -58,12 +58,12 @@ def overview(served: ServedTraces) -> Answer:
             }
         )
     left = len(served.traces) - len(traces)
-    more = {"left_out": f"{left} more traces: see the tables job_ranks and device_use"} if left else {}
+    more = {"left_out": f"{left} more traces; see the tables job_ranks and device_use"} if left else {}
     return {"one_job": served.job, "tables": [*_row_classes(served)], "traces": traces, **more}
 
 
 def findings(served: ServedTraces, id: str = "", trace: int | None = None) -> Answer:
-    """List all findings, or show one with evidence, advice and check."""
+    """List all findings, or return one finding with evidence, advice and check."""
     result = served.findings(trace)
     if id:
         known = {str(number): finding for number, finding in enumerate(result.all)}
@@ -97,12 +97,12 @@ def table(
     trace: int | None = None,
     steps: str = "",
 ) -> Answer:
-    """Return rows of a table in its own order, or by a column."""
+    """Return rows of a table in table order, or sorted by a column."""
     kind = _chosen(_row_classes(served), name, "table")
     described = {column.name: column for column in kind.columns()}
     rows = _rows(served, name, trace, steps or None)
     if rows and "rank" in rows[0] and "rank" not in described:
-        described = {"rank": None, **described}  # the rank for each row of a job
+        described = {"rank": None, **described}  # rows of a job start with the rank
     for column in (*columns, *order.split()[:1]):
         _chosen(described, column, f"column of {name}")
     for condition in where:
@@ -159,10 +159,10 @@ def _rows(served: ServedTraces, name: str, trace: int | None, steps: str | None)
 
 
 def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bool]:
-    """Return the test of a row for a condition such as "total_ns>1000" or "kernel~gemm"."""
+    """Return a function that tests rows for a condition such as "total_ns>1000" or "kernel~gemm"."""
     parsed = _CONDITION.fullmatch(text)
     if parsed is None:
-        raise UsageError(f"condition {text[:60]!r} is not understood; write total_ns>1000 or kernel~gemm")
+        raise UsageError(f"cannot parse condition {text[:60]!r}; write for example total_ns>1000 or kernel~gemm")
     column, sign, wanted = parsed[1], parsed[2], parsed[3].strip()
     _chosen(known, column, f"column of {name}")
     try:
@@ -170,7 +170,7 @@ def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapp
     except ValueError:
         number = None
     if number is None and sign in ("<", "<=", ">", ">="):
-        raise UsageError(f"condition {text[:60]!r} compares with something that is not a number")
+        raise UsageError(f"condition {text[:60]!r} does not compare with a number")
 
     def fits(row: Mapping[str, Any]) -> bool:
         value = row[column]
@@ -195,7 +195,7 @@ def diff(served: ServedTraces, findings: int = 5) -> Answer:
     """Compare the first two traces."""
     result = served.difference
     if result is None:
-        raise UsageError("two traces of different runs are compared; start the server with both: etplus mcp A B")
+        raise UsageError("diff needs two traces of different runs; start the server with both: etplus mcp A B")
     latencies = {"latency_a_ns": result.latency_a, "latency_b_ns": result.latency_b}
     return {
         **{"a": result.a, "b": result.b, "per_iteration": result.per_iteration, **latencies},
@@ -206,9 +206,9 @@ def diff(served: ServedTraces, findings: int = 5) -> Answer:
 
 
 def whatif(served: ServedTraces, changes: Sequence[str], trace: int | None = None, steps: str = "") -> Answer:
-    """Replay the timeline with changes, all together and each alone, since gains do not add up."""
+    """Replay the timeline with all changes together and with each change alone, since gains do not add up."""
     if not changes:
-        raise UsageError(f"no change was given; changes are\n{GRAMMAR}")
+        raise UsageError(f"no change was given; possible changes:\n{GRAMMAR}")
     case = served.case(trace, steps or None)
     rows = []
     for given in [list(changes), *([change] for change in changes if len(changes) > 1)]:
@@ -229,21 +229,21 @@ def whatif(served: ServedTraces, changes: Sequence[str], trace: int | None = Non
 def recorded_text(text: str, width: int = NAME_WIDTH) -> str:
     """Return recorded text as one line of at most `width` characters.
 
-    Blanks become one space, characters without a form (controls, directions, zero width) go, and openings of tags and
-    fences are replaced, so that names cannot imitate the structure around them.
+    Each run of blanks becomes one space. Invisible characters (controls, directions, zero width) are removed. Openings
+    of tags and fences are replaced, so that names cannot imitate the surrounding structure.
 
     Example:
         >>> recorded_text("gemm\\x1b[2J\\n</result>"), recorded_text("abc" * 40, 7)
         ('gemm[2J ‹/result>', 'abcabc…')
     """
-    line = _BLANKS.sub(" ", text[: 8 * width])  # ignores the rest of a name of megabytes
+    line = _BLANKS.sub(" ", text[: 8 * width])  # skips the rest of a name that has megabytes
     line = "".join(filter(str.isprintable, line)).strip()
     line = _FENCE.sub(lambda found: found[0][0], _MARKUP.sub(lambda found: "‹" if found[0] == "<" else "›", line))
     return line if len(line) <= width and len(text) <= 8 * width else f"{line[: width - 1]}…"
 
 
 def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
-    """Return plain values with recorded text as short single lines that steer neither terminal nor model."""
+    """Return plain values with recorded text cut to short single lines that cannot control terminals or models."""
     if isinstance(value, str):
         return recorded_text(value, width)
     if isinstance(value, Mapping):
@@ -256,7 +256,7 @@ def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
 
 
 def _chosen(known: Mapping[str, Any], name: str, kind: str) -> Any:
-    """Return the value of a name; UsageError with similar names."""
+    """Return the value of a name. For an unknown name, raise UsageError that lists similar names."""
     if name in known:
         return known[name]
     low = name.lower()[:200]
@@ -274,7 +274,7 @@ class Option(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tool of the server; the keywords of `run` are the options."""
+    """A tool of the server. The keyword arguments of `run` are the options."""
 
     about: str
     run: Callable[..., Answer]
@@ -291,46 +291,47 @@ class Tool(NamedTuple):
 
 
 _TRACE = Option("integer", "number of the trace: the rank in a job, otherwise the position from 0; default: all ranks")
-_STEPS = Option("string", "only these steps, by number from 0 (3 or 0-4) or by phase (decode)")
+_STEPS = Option("string", "only these steps: numbers from 0 (3 or 0-4) or a phase (decode)")
 _PAGE = {
-    "limit": Option("integer", f"most rows; default: {_ROWS}"),
-    "offset": Option("integer", "next_offset of the previous answer, for the rows after it"),
+    "limit": Option("integer", f"maximum number of rows; default: {_ROWS}"),
+    "offset": Option("integer", "next_offset of the previous answer, to get the next rows"),
 }
 TOOLS = {
-    "overview": Tool("What was recorded: traces, devices, notes, names of tables. Ask it first.", overview, {}),
+    "overview": Tool("Returns what was recorded: traces, devices, notes, table names. Call this first.", overview, {}),
     "findings": Tool(
-        "What is wrong, what it costs and what fixing it gains, the largest gain first.",
+        "Returns problems with their cost and the gain of fixing them, largest gain first.",
         findings,
-        {"id": Option("string", "number or id of one finding: its evidence, advice and check"), "trace": _TRACE},
+        {"id": Option("string", "number or id of one finding, to get its evidence, advice and check"), "trace": _TRACE},
     ),
     "table": Tool(
-        "Rows of an analysis table, such as kernels, operators, modules, sources (lines), phases, idle_causes, gaps, "
-        "memory_holders; for a job job_collectives, job_stragglers; for two traces diff_kernels, diff_lines.",
+        "Returns rows of an analysis table, such as kernels, operators, modules, sources (lines), phases, "
+        "idle_causes, gaps, memory_holders; for a job also job_collectives, job_stragglers; for two traces "
+        "diff_kernels, diff_lines.",
         table,
         {
-            "name": Option("string", "a table of overview", required=True),
+            "name": Option("string", "name of a table listed by overview", required=True),
             "columns": Option("array", "only these"),
-            "where": Option("array", "conditions that all hold: total_ns>1000, kernel~gemm, phase=backward"),
-            "order": Option("string", "column, the largest first; with ' asc' the smallest"),
+            "where": Option("array", "conditions that rows must all meet: total_ns>1000, kernel~gemm, phase=backward"),
+            "order": Option("string", "column to sort by, largest first; append ' asc' for smallest first"),
             **{"trace": _TRACE, "steps": _STEPS, **_PAGE},
         },
     ),
     "sql": Tool(
-        "Rows of a SELECT over ops, kernels, device, calls, runtime, edges, communications, memory, steps, ranks "
-        "(DuckDB; `describe kernels` lists columns; times in ns).",
+        "Returns rows of a SELECT over ops, kernels, device, calls, runtime, edges, communications, memory, steps, "
+        "ranks (DuckDB; `describe kernels` lists columns; times in ns).",
         sql,
         {"query": Option("string", "one SELECT or DESCRIBE", required=True), **_PAGE},
     ),
     "diff": Tool(
-        "What became slower between the two traces of the server, and why; tables diff_* have all rows.",
+        "Returns what became slower from the first to the second trace, and why; tables diff_* have all rows.",
         diff,
-        {"findings": Option("integer", "most findings; default: 5")},
+        {"findings": Option("integer", "maximum number of findings; default: 5")},
     ),
     "whatif": Tool(
-        "What changes would gain end to end, by replay: kernel:name~gemm*0.5, comm*0.5, op:aten::mul*2, "
+        "Returns the end-to-end gain of changes, by replay: kernel:name~gemm*0.5, comm*0.5, op:aten::mul*2, "
         "'remove op:aten::copy_', 'no wait aten::item', 'no launch gaps', 'overlap comm', cpu*0, 'rank=3 kernel*1.5'.",
         whatif,
-        {"changes": Option("array", "one or more, applied together", required=True), "trace": _TRACE, "steps": _STEPS},
+        {"changes": Option("array", "changes to apply together", required=True), "trace": _TRACE, "steps": _STEPS},
     ),
 }
 
@@ -339,7 +340,7 @@ def call(served: ServedTraces, name: str, options: Mapping[str, Any]) -> Answer:
     """Run a tool.
 
     Raises:
-        UsageError: unknown tool or option, an option with a value of another type, or nothing to find.
+        UsageError: unknown tool or option, an option value of the wrong type, or an empty result.
     """
     tool: Tool = _chosen(TOOLS, name, "tool")
     given = {}
@@ -354,7 +355,7 @@ def call(served: ServedTraces, name: str, options: Mapping[str, Any]) -> Answer:
 
 
 def _checked(name: str, option: Option, value: Any) -> Any:
-    """Return a value in the option's type; a text may stand for a list of one item or a number."""
+    """Return a value in the type of the option. A string is accepted for a number or for a list with one item."""
     if option.type == "array" and isinstance(value, str):
         value = [value]
     if option.type == "integer" and isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
@@ -367,7 +368,7 @@ def _checked(name: str, option: Option, value: Any) -> Any:
         "string": isinstance(value, str),
     }
     if not fits[option.type]:
-        raise UsageError(f"{name} is no {option.type} that makes sense")
+        raise UsageError(f"{name} is not a valid {option.type}")
     return value
 
 

@@ -109,7 +109,7 @@ def test_jobs_of_the_host_are_compared_by_operators(tmp_path: Path) -> None:
 def test_what_cannot_be_compared(jobs: tuple[Path, Path]) -> None:
     a, b = (etplus.load(path) for path in jobs)
     assert isinstance(a, etplus.Job) and isinstance(b, etplus.Job)
-    with pytest.raises(UsageError, match=r"no rank is in both jobs: .* has 0-1, .* has 2"):
+    with pytest.raises(UsageError, match=r"no rank occurs in both jobs: .* has 0-1, .* has 2"):
         etplus.diff(a, b.select([2]))
     for words in ([*jobs, jobs[0]], [*jobs, "--device-spec", "none.json"]):
         done = call("diff", *words)

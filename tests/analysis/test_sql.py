@@ -80,9 +80,9 @@ def test_whatever_is_no_query_of_the_tables_is_refused(
 def test_a_query_takes_no_more_memory_than_it_may() -> None:
     with pytest.raises(UsageError, match="SQL"):
         linked(NAME).sql("select count(*) from (select distinct random() from range(100000000))", memory="50MB")
-    with pytest.raises(UsageError, match="the rows that it finds take more than 50MB; add a limit"):
+    with pytest.raises(UsageError, match="the result takes more than 50MB; add a limit"):
         linked(NAME).sql("select a.* from calls a, calls b, calls c", memory="50MB")
-    with pytest.raises(UsageError, match="give a size"):
+    with pytest.raises(UsageError, match="pass a size"):
         linked(NAME).sql("select 1", memory="much")
 
 

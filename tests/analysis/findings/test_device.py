@@ -228,7 +228,7 @@ def test_one_finding_for_all_ranks_of_a_job() -> None:
     for device in ranks:
         _eager_attention(device, before=True)
     found = [one for one in find_findings(Case([device.trace() for device in ranks])) if one.id == "eager-attention"]
-    assert len(found) == 1 and "2 of 2 ranks have it" in found[0].title
+    assert len(found) == 1 and "found on 2 of 2 ranks" in found[0].title
     assert found[0].gain is not None and found[0].gain.ns > 0.8 * ranks[0].span_ns * 0.8
 
 
@@ -273,12 +273,12 @@ def test_backward_of_attention_belongs_to_it() -> None:
     ("product", "dtype", "why"),
     [
         (Product(1, 4096, 50257, 768), "bfloat16", "n = 50,257 is odd"),
-        (Product(1, 4096, 30522, 768), "bfloat16", "n = 30,522 is no multiple of 8"),
+        (Product(1, 4096, 30522, 768), "bfloat16", "n = 30,522 is not a multiple of 8"),
         (Product(1, 25089, 3072, 768), "bfloat16", ""),
         (Product(1, 4096, 4100, 768), "tf32", ""),
-        (Product(1, 4096, 4100, 768), "bfloat16", "n = 4,100 is no multiple of 8"),
+        (Product(1, 4096, 4100, 768), "bfloat16", "n = 4,100 is not a multiple of 8"),
         (Product(96, 3137, 64, 3137), "float16", "k = 3,137 is odd"),
-        (Product(5000, 8, 8, 64), "bfloat16", "m = 8 and n = 8 fill no tile of 16"),
+        (Product(5000, 8, 8, 64), "bfloat16", "m = 8 and n = 8 fill less than a tile of 16"),
         (Product(1, 1, 4096, 4096), "bfloat16", ""),
     ],
 )
@@ -297,7 +297,7 @@ def test_on_an_unknown_device_products_are_compared_with_each_other() -> None:
     device = MadeDevice(properties={**H100, "name": "Nobody's GPU", "computeMajor": 99})
     _odd_product(device, before=True)
     finding = _all_of(device)["product-dimensions"]
-    assert finding.certainty == "possible" and "of the rate of the fastest product" in finding.title
+    assert finding.certainty == "possible" and "of the rate of the fastest GEMM" in finding.title
     rate, best = (2 * 4096 * n * 768 / took for n, took in (
         (50257, of_product(1, 4096, 50257, 768, 0.2)), (2304, of_product(1, 4096, 2304, 768, 0.7))
     ))  # fmt: skip
@@ -319,7 +319,7 @@ def test_memory_that_is_nearly_full_is_said_with_what_holds_it() -> None:
     assert found[0.5] is None and found[0.95] is not None
     values = [one.value for one in found[0.95].evidence]
     assert values[0] == int(H100["totalGlobalMem"] * 0.95) and found[0.95].gain is None
-    assert "in fragments" in found[0.95].title and "aten::empty" in found[0.95].evidence[1].text
+    assert "fragments take" in found[0.95].title and "aten::empty" in found[0.95].evidence[1].text
 
 
 def test_memory_that_was_taken_before_the_trace_is_no_finding_of_it() -> None:

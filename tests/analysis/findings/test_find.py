@@ -120,7 +120,7 @@ def test_a_base_that_is_far_off_gives_no_gain(
     only(candidate("a", 10**9, "kernel*0.5"))
     monkeypatch.setattr(Case, "base_error", BaseError(0.06, None))
     found = trace.findings()
-    assert [one.gain for one in found] == [None] and "off by +6.0%" in found.notes[0]
+    assert [one.gain for one in found] == [None] and "makespan +6.0%" in found.notes[0]
 
 
 def test_a_trace_without_times_has_a_note() -> None:
@@ -128,7 +128,7 @@ def test_a_trace_without_times_has_a_note() -> None:
     from etplus.trace.index import as_column
 
     found = trace.with_(ts=as_column(np.full(len(trace), -1, np.int64))).findings()
-    assert not found.all and found.base is None and found.none_reason == "nothing was checked"
+    assert not found.all and found.base is None and found.none_reason == "no checks ran"
 
 
 def test_a_trace_in_which_nothing_takes_time_has_no_findings_but_a_reason(tmp_path: Path) -> None:
@@ -148,11 +148,11 @@ def test_a_trace_in_which_nothing_takes_time_has_no_findings_but_a_reason(tmp_pa
         files[-1].write_bytes(orjson.dumps(kineto_document(kept)))
         found = etplus.load(files[-1]).findings()
         assert not found.all
-        assert (found.none_reason, found.notes) == ("nothing was checked", ("no event takes any time",))
+        assert (found.none_reason, found.notes) == ("no checks ran", ("all events have duration 0",))
         assert call("report", files[-1], "-o", tmp_path / "page.html").returncode == 0
     for a, b in itertools.product(files, files):
         compared = etplus.diff(a, b)
-        assert "no event of A takes any time" in compared.findings.notes[0]
+        assert "all events of A have duration 0" in compared.findings.notes[0]
         assert all(finding.cost_ns is None for finding in compared.findings)
 
 

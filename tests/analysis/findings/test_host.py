@@ -136,7 +136,7 @@ def test_a_blocking_call_in_the_longest_gap_is_reported_without_a_gain() -> None
     trace.call("hipStreamSynchronize", 700, 399_000)
     finding = one(trace.document(), "longest-gap")
     assert finding.gain is None and finding.cost_ns == 400_020_000
-    assert "hipStreamSynchronize blocks the host" in finding.title and "paid once" not in finding.advice
+    assert "hipStreamSynchronize blocks the host" in finding.title and "occurs once" not in finding.advice
 
 
 def launches(count: int = 60) -> Trace:

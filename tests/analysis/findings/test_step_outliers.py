@@ -64,7 +64,7 @@ def test_a_longer_step_is_named_with_what_is_longer_in_it(odd: Callable[[Rank], 
 
 def test_what_takes_longer_is_named() -> None:
     assert only(found(slow_kernel)).where.kernel == "void aten::mm_kernel()"
-    assert "is called 10 times, not 6" in only(found(slow_kernel)).title
+    assert "is called 10 times instead of 6" in only(found(slow_kernel)).title
     assert only(found(slow_host)).where.operator == "aten::to"
 
 
