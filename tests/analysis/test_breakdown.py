@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections import Counter
 
 import numpy as np
@@ -11,8 +10,6 @@ import pytest
 from etplus.analysis.breakdown import breakdown, device_use, host_use, stream_use
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
-from etplus.trace.intervals import intersection, union
-from etplus.trace.tables import OP
 from made_traces import kernel, kineto_of, launch, op
 from traces import GPU_SHAPED, trace_of
 
@@ -61,41 +58,6 @@ def test_busy_and_idle(name: str) -> None:
         assert told == tuple(sum(length for length, running in found if k in running) for k in range(3))
         assert device.exposed_communication_ns == sum(n for n, running in found if 2 in running and 0 not in running)
         assert device.busy_ns + device.idle_ns == device.window_ns
-
-
-def test_unions_by_brute_force() -> None:
-    rng = random.Random(7)
-    for _ in range(300):
-        sides = []
-        for _ in range(2):
-            start = np.array([rng.randint(0, 40) for _ in range(rng.randint(0, 8))], np.int64)
-            sides.append((start, start + np.array([rng.randint(0, 9) for _ in start], np.int64)))
-        cells = [{x for a, b in zip(*side, strict=True) for x in range(int(a), int(b))} for side in sides]
-        one, other = (union(*side) for side in sides)
-        assert (one.length, other.length) == tuple(map(len, cells))
-        assert np.all(one.start[1:] > one.end[:-1])
-        assert intersection(one, other).length == len(cells[0] & cells[1])
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_ops_are_the_topmost_ones(name: str) -> None:
-    """Against a walk up the callers, one call at a time."""
-    trace = trace_of(name)
-    calls, tree = trace.calls, trace.hierarchy
-    region = [text.startswith(("## ", "nn.Module: ")) for text in trace.names]
-    step = [text.startswith("ProfilerStep#") for text in trace.names]
-    names, kinds, parents = calls.name.tolist(), calls.kind.tolist(), calls.parent.tolist()
-    for call in range(0, len(calls), max(len(calls) // 3000, 1)):
-        chain = [call]
-        while parents[chain[-1]] >= 0:
-            chain.append(parents[chain[-1]])
-        top, path = -1, []
-        for at in reversed(chain):  # from the outermost call in
-            if kinds[at] == OP:
-                top = at if top < 0 else top
-            elif not step[names[at]] and (region[names[at]] or top < 0):
-                top, path = -1, [*path, names[at]]
-        assert (int(tree.top[call]), tree.regions(int(tree.path[call]))) == (top, path)
 
 
 def test_kineto_alone_tells_what_etplus_tells() -> None:

@@ -15,18 +15,12 @@ from made_traces import kernel, kineto_of
 from support import Document, call
 
 NAMES = {
-    "Tesla V100-SXM2-32GB": "V100 SXM2",
     "NVIDIA A100-SXM4-80GB": "A100 80 GB",
     "NVIDIA A100-SXM4-40GB": "A100 40 GB",
     "NVIDIA H100 80GB HBM3": "H100 SXM",
-    "NVIDIA H100 PCIe": "H100 PCIe",
     "NVIDIA H100 NVL": "H100 NVL",
     "AMD Instinct MI250X": "MI250X (one die)",
-    "NVIDIA H200": "H200",
-    "NVIDIA B200": "B200",
-    "AMD Instinct MI210": "MI210",
     "AMD Instinct MI300X VF": "MI300X",
-    "NVIDIA L4": "L4",
     "NVIDIA GeForce RTX 2080 Ti": "RTX 2080 Ti",
     "nvidia h100 80gb hbm3": "H100 SXM",
 }

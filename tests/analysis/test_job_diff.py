@@ -66,18 +66,6 @@ def test_ranks_are_those_of_single_comparisons_and_sums_their_sums(jobs: tuple[P
     assert found.tables["ranks"].to_pandas()["change_ns"].tolist() == [row.change_ns for row in found.ranks]
 
 
-def test_lists_folders_and_patterns_compare_the_same(jobs: tuple[Path, Path]) -> None:
-    a, b = (etplus.load(path) for path in jobs)
-    assert isinstance(a, etplus.Job) and isinstance(b, etplus.Job)
-    expected = etplus.diff(a, b)
-    files = sorted(jobs[1].glob("rank_*.json.gz"))
-    for left, right in ((str(jobs[0]), str(jobs[1] / "rank_*")), (list(a), files)):
-        found = etplus.diff(left, right)
-        assert found.ranks == expected.ranks and found.kernels == expected.kernels
-        assert found.host_ops == expected.host_ops
-    assert etplus.diff(a.step(1), b.step(1)).iterations_a == RANKS
-
-
 def test_the_command(jobs: tuple[Path, Path], tmp_path: Path) -> None:
     a, b = jobs
     done = call("diff", a, b / "rank_*.json.gz", "--json", tmp_path / "a.json", "-o", tmp_path / "diff.html")

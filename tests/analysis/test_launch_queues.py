@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from etplus.analysis.launch_queues import (
     IdleCauses,
     LaunchRow,
@@ -13,9 +14,11 @@ from etplus.analysis.launch_queues import (
     queue_lengths,
     queue_use,
 )
+from etplus.converters.open import load
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
 from made_traces import kernel, kineto_of, launch, op
+from support import shared_trace
 
 EVENTS = [
     op("aten::a", 0, 50), launch(1, 10, 2), launch(2, 12, 60), op("aten::b", 60, 50), launch(3, 75, 3),
@@ -64,3 +67,20 @@ def test_queues() -> None:
     ]  # fmt: skip
     assert [one.full_ns for one in queue_use(trace, 2)] == [0, 0]
     assert queue_lengths(traced(EVENTS[-1:])) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "causes"),
+    [
+        ("gpu-kineto/cuda_event_sync", {7: (212, 0, 0)}),
+        ("gpu-pairs/dlrm.rank0.kineto", {22: (145, 0, 0), 7: (11448, 123, 0), 24: (5906, 18, 0), 84: (4740, 3, 0)}),
+    ],
+)
+def test_causes_are_those_of_hta(name: str, causes: dict[int, tuple[int, int, int]]) -> None:
+    """By stream µs of host wait, kernel wait and other, as HolisticTraceAnalysis 0.5.0 has them:
+    `TraceAnalysis.get_idle_time_breakdown(visualize=False)`, its defaults, on the trace alone."""
+    found = {
+        one.stream: (one.host_wait_ns, one.kernel_wait_ns, one.other_ns)
+        for one in idle_causes(load(shared_trace(f"{name}.json.gz")))
+    }
+    assert found == {stream: tuple(1000 * us for us in told) for stream, told in causes.items()}

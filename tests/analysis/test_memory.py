@@ -17,12 +17,14 @@ from etplus.analysis.device_memory import device_memory, thinned
 from etplus.analysis.storages import storages_of
 from etplus.analysis.summary import analyze, tables_of
 from etplus.converters.open import load
+from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.tables import MemoryEvents, device_label
 from etplus.trace.trace import Trace
-from made_traces import memory_event, op
+from made_traces import kineto_of, memory_event, op
 from support import Document, assert_valid, call, et_document, kineto_document, read_json, shared_pair, shared_trace
+from traces import GPU_SHAPED, trace_of
 
 PAIR = "cpu-pairs/tf_stack_mem"
 RECORDED = (f"{PAIR}.kineto", "gpu-kineto/h100_bert")
@@ -235,3 +237,15 @@ def test_an_event_without_its_size_is_lost_with_a_warning() -> None:
     events = [op("aten::mm", 0, 5), memory_event(1, 5, 64, 5), {**memory_event(2, 5, 64, 5), "args": {"Addr": 1}}]
     trace = load(json.dumps(kineto_document(events)).encode())
     assert len(trace.memory) == 1 and trace.damage
+
+
+def test_any_use_by_going_through_them() -> None:
+    held = storages_of(trace_of(f"linked {GPU_SHAPED}"))
+    wanted = np.random.default_rng(0).random(int(held.uses.max()) + 1) < 0.05
+    found = [any(wanted[held.uses[held.first[at] : held.first[at + 1]]]) for at in range(len(held))]
+    assert held.any_use(wanted).tolist() == found and len(set(found)) == 2
+
+
+def test_kineto_alone_has_no_storages() -> None:
+    held = storages_of(read_trace(kineto_of([op("aten::mm", 0, 9, [([2, 2], "float")])])))
+    assert len(held) == 0 and held.first.tolist() == [0]

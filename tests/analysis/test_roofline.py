@@ -63,28 +63,6 @@ def test_either_gradient_of_a_convolution_has_half() -> None:
     assert [found[name][0][0] for name in found] == [-1, total // 2, total // 2]
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_time_of_operators_is_that_of_all_their_kernels(name: str) -> None:
-    """Brute force: the sum over the operators that are counted of all kernels below them, each kernel once."""
-    trace = trace_of(name)
-    work = work_of_events(trace)
-    parents, counted = trace.calls.parent.tolist(), set(work.call[work.flops >= 0].tolist())
-    total = 0
-    copies = [code for code, category in enumerate(trace.categories) if category in ("gpu_memcpy", "gpu_memset")]
-    for call, dur, category in zip(
-        trace.gpu.call.tolist(), trace.gpu.dur.tolist(), trace.gpu.category.tolist(), strict=True
-    ):
-        while call >= 0 and call not in counted:
-            call = parents[call]
-        total += dur if call >= 0 and category not in copies else 0
-    assert int(work.operator_ns.sum()) == total
-    assert (work.operator_ns[work.flops < 0] == 0).all()
-    for row in kernel_table(trace, work):
-        gradients = any("backward" in one for one in row.ops)  # two main kernels of different speed share one time
-        if row.operator_flops_per_second and row.flops_per_second and not gradients:
-            assert row.operator_flops_per_second <= row.flops_per_second * (1 + 1e-9)
-
-
 def test_tensor_float() -> None:
     big = [([4096, 4096], "float")] * 2
     found = []

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
+import etplus
 import pytest
+from etplus import link
 from etplus.analysis.findings import changes
-from etplus.analysis.place_diff import path_rows
+from etplus.analysis.place_diff import line_rows, path_rows
 from etplus.analysis.summary import Analysis, analyze
-from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, regressions
+from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, json_of_difference, regressions
+from etplus.converters.open import load
 from etplus.converters.open import load as read_trace
 from etplus.report import diff_text
-from made_traces import kernel, kineto_of, launch, op
+from etplus.trace.find_steps import family_of
+from etplus.trace.tables import ANNOTATION
+from made_traces import frame, kernel, kineto_of, launch, op, program
+from support import call
+from traces import analysis_of
 
 
 def analyzed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Analysis:
@@ -107,3 +117,144 @@ def test_regressions(limit: float, names: list[str]) -> None:
 def test_shares_are_weighted_by_time() -> None:
     assert _weighted([(0.5, 100), (0.1, 300), (None, 50), (0.9, 0)]) == pytest.approx(0.2)
     assert _weighted([(None, 5)]) is None and _weighted([]) is None
+
+
+BEFORE = {7: ("aten::mm", 30.0), 8: ("aten::relu", 20.0), 9: ("aten::add", 10.0), 10: ("aten::mm", 30.0)}
+
+
+def compared(before: list[dict[str, object]], after: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    a, b = (link(None, kineto_of(events)).analyze() for events in (before, after))
+    return [
+        (row.a and row.a.line, row.b and row.b.line, row.what_changed, round(row.change_ns / 1000))
+        for row in line_rows(a, b, per_iteration=False)
+    ]
+
+
+def test_equal_programs() -> None:
+    assert compared(program(BEFORE), program(BEFORE)) == [(line, line, "", 0) for line in (10, 7, 8, 9)]
+
+
+def test_a_changed_line_comes_first_though_all_moved() -> None:
+    after = {17: ("aten::mm", 35.0), 18: ("aten::gelu", 21.0), 19: ("aten::add", 10.0), 20: ("aten::mm", 80.0)}
+    found = compared(program(BEFORE), program(after, first=13))
+    assert found == [(8, 18, "other operators", 1), (10, 20, "", 50), (7, 17, "", 5), (9, 19, "", 0)]
+
+
+def test_lines_that_only_one_has() -> None:
+    more = {6: ("aten::zeros", 5.0), **BEFORE}
+    assert compared(program(BEFORE), program(more))[0] == (None, 6, "only in B", 5)
+    assert compared(program(more), program(BEFORE))[0] == (6, None, "only in A", -5)
+
+
+def test_files_of_other_folders() -> None:
+    one, other = program(BEFORE, file="/a/v1/train.py"), program(BEFORE, file="/b/v2/train.py")
+    assert {row[2] for row in compared(one, other)} == {""}
+    renamed = program(BEFORE, file="/a/main.py")
+    assert {row[2] for row in compared(one, renamed)} == {""}
+
+
+def test_many_lines_in_both() -> None:
+    many = {line: ("aten::mm" if line % 3 else "aten::relu", 1.0) for line in range(10, 1200)}
+    found = compared(program(many), program(many))
+    assert len(found) == len(many) and {row[2] for row in found} == {""}
+
+
+def test_the_command_names_the_line_first(tmp_path: Path) -> None:
+    after = {17: ("aten::mm", 60.0), 18: ("aten::gelu", 21.0), 19: ("aten::add", 10.0), 20: ("aten::mm", 30.0)}
+    (tmp_path / "a.json").write_bytes(kineto_of(program(BEFORE)))
+    (tmp_path / "b.json").write_bytes(kineto_of(program(after, first=13)))
+    screen = call("diff", "a.json", "b.json", cwd=tmp_path).stdout.decode()
+    assert 0 < screen.index("train.py:8 → 18 (step)") < screen.index("operator")
+    done = call("diff", "a.json", "b.json", "--full", "--json", "diff.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    tables = done.stdout.decode().split("\n\n")
+    text = next(table for table in tables if table.startswith("source lines")).splitlines()
+    assert text[2].startswith("train.py:8 → 18 (step)")
+    first = json.loads((tmp_path / "diff.json").read_bytes())["lines"][0]
+    assert first["changed"] and (first["a"]["line"], first["b"]["line"]) == (8, 18)
+    assert first["a"]["operators"] == [["aten::relu", 1]]
+    done = call("diff", "a.json", "b.json", "-o", "page.html", cwd=tmp_path)
+    assert done.returncode == 0 and b"train.py:8" in (tmp_path / "page.html").read_bytes()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_finding_of_a_changed_line_has_its_file_and_line(exact: bool) -> None:
+    """PyTorch before 2.14 records no call lines; the place is then the line of the function."""
+    traces = []
+    for first, name in ((3, "aten::relu"), (5, "aten::gelu")):
+        events = program({7: (name, 20.0 + first)}, first=first)
+        for event in [] if exact else events:
+            event.get("args", {}).pop("CallFrom", None)
+        traces.append(link(None, kineto_of(events)))
+    (finding,) = (found for found in etplus.diff(*traces).findings.all if found.id == "other-line")
+    assert finding.where.source == ("train.py:7" if exact else "train.py:3 → 5")
+
+
+def test_lines_without_own_code_are_left_out() -> None:
+    events = [frame("torch/x.py(1): f", 0, 50), *program({}, first=1)[1:]]
+    assert compared(events + program({}), events + program({})) == []
+
+
+EVIL = "</script><img src=x onerror=window.pwned=1>"
+
+
+def walked(analysis: Analysis) -> dict[tuple[str, ...], list[float]]:
+    """By path: calls, host time, device time launched by the calls themselves; over the iterations, where there are."""
+    trace, iterations = analysis.trace, analysis.iterations
+
+    def counts(ts: int) -> bool:
+        return not iterations or any(one.start <= ts < one.end for one in iterations)
+
+    def path(call: int) -> tuple[str, ...]:
+        names: list[str] = []
+        while call >= 0:
+            name = trace.names[trace.calls.name[call]]
+            names.append(family_of(name) if trace.calls.kind[call] == ANNOTATION else name)
+            call = int(trace.calls.parent[call])
+        return tuple(reversed(names))
+
+    found: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0, 0, 0])
+    for at in range(len(trace.calls)):
+        if counts(int(trace.calls.ts[at])):
+            found[path(at)][0] += 1
+            found[path(at)][1] += int(trace.calls.end[at] - trace.calls.ts[at])
+    for event, at in enumerate(trace.gpu.call.tolist()):
+        if at >= 0 and counts(int(trace.launched_ns[event])) and counts(int(trace.calls.ts[at])):
+            found[path(at)][2] += int(trace.gpu.dur[event])
+    by = max(len(iterations), 1)
+    return {key: [value / by for value in values] for key, values in found.items()}
+
+
+def test_paths_are_those_of_a_walk() -> None:
+    a, b = (analysis_of(f"gpu-kineto/{name}") for name in ("h100_bert", "mi300_bert"))
+    rows = path_rows(a, b, per_iteration=bool(a.iterations and b.iterations))
+    assert len({row.path for row in rows}) == len(rows)
+    for side, analysis in (("a", a), ("b", b)):
+        found = {row.path: getattr(row, side) for row in rows if getattr(row, side) is not None}
+        expected = walked(analysis)
+        assert found.keys() == expected.keys()
+        for path, (calls, host, launched) in expected.items():
+            one = found[path]
+            assert (one.calls, one.host_ns, one.launched_ns) == pytest.approx((calls, host, launched))
+    at = {row.path: place for place, row in enumerate(rows)}
+    assert all(at[row.path[:-1]] < at[row.path] for row in rows if row.path[:-1] in at), "callers come first"
+    same = path_rows(a, a, per_iteration=bool(a.iterations))
+    assert all(row.change(what) == 0 for row in same for what in ("host_ns", "device_ns", "self_ns"))
+
+
+def slower(factor: int) -> bytes:
+    """An operator below another that launches a kernel of so many µs; and one that is alike."""
+    events = [
+        op(EVIL, 0, 30), op("aten::mm", 2, 20), launch(1, 5), kernel("gemm", 1, 40, 100 * factor),
+        op("aten::add", 50, 20), launch(2, 55), kernel("add", 2, 1500, 10),
+    ]  # fmt: skip
+    return kineto_of(events)
+
+
+def test_what_got_slower_is_named_with_its_callers() -> None:
+    a, b = (analyze(load(slower(factor))) for factor in (1, 3))
+    found = difference(a, b)
+    changed = [row for row in found.paths if row.change("launched_ns")]
+    assert [(row.path, row.change("launched_ns")) for row in changed] == [((EVIL, "aten::mm"), 200_000)]
+    (row,) = [row for row in json_of_difference(found)["paths"] if row["change_launched_ns"]]
+    assert row["path"] == f"{EVIL} / aten::mm" and row["depth"] == 1

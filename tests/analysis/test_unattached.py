@@ -8,18 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import pytest
 from etplus.analysis.summary import analyze
-from etplus.converters.augment import augment
 from etplus.converters.conversion import convert
-from etplus.linker import link, trace_of_kineto
+from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
-from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_traces import kernel, kineto_of, launch, op
@@ -67,19 +63,6 @@ def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
         found[row.kernel, row.category] += row.total_ns
         found_count[row.kernel, row.category] += row.count
     assert found == expected and found_count == count
-
-
-def test_a_rank_of_which_64_kernels_were_launched_before_the_trace() -> None:
-    """262 of its 326 events are attached: the device is used as the Kineto trace tells."""
-    et, kineto = pair("gpu-pairs/dlrm.rank1")
-    linked = with_unattached(link(et, kineto))
-    alone = trace_of_kineto(read_kineto(kineto))
-    assert len(linked.gpu) == len(alone.gpu) == 326 and (linked.gpu.reason > 0).sum() == 64
-    for numbers in ("busy_ns", "overlapped_ns", "compute_ns", "copy_ns", "communication_ns"):
-        one, other = ([getattr(use, numbers) for use in analyze(trace).device_use] for trace in (linked, alone))
-        assert one == other and any(one), numbers
-    (note,) = linked.notes
-    assert note.startswith("64 GPU events (0.203 ms) not attached") and "launched before the recording" in note
 
 
 def test_the_list_holds_what_the_counts_name(tmp_path: Path) -> None:
@@ -163,22 +146,9 @@ def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
 
 def test_events_in_another_order() -> None:
     """The list of another writer need not be in order of start."""
-    document = linked("gpu-pairs/dlrm.rank1").to_dict()
+    document = linked(GPU_SHAPED).to_dict()
     expected = with_unattached(of_bytes(document))
     document["unattached"].reverse()
     found = with_unattached(of_bytes(document))
     assert found.gpu.ts.tolist() == expected.gpu.ts.tolist()
     assert analyze(replace(found, file="")).device_use == analyze(replace(expected, file="")).device_use
-
-
-@pytest.mark.parametrize("name", [GPU_SHAPED, "gpu-pairs/dlrm.rank1"])
-def test_whoever_takes_rows_of_the_document_gets_nodes_alone(name: str, tmp_path: Path) -> None:
-    """Replay, prediction and arrays join GPU events with rows; `augment` writes into them."""
-    document = linked(name)
-    rows = document.gpu.source
-    assert sorted(rows.tolist()) == np.flatnonzero(document.nodes.kind == GPU).tolist()
-    added = with_unattached(document).gpu
-    assert (added.source < 0).sum() == len(added) - len(rows) > 0
-    document.write(tmp_path / "a.json")
-    augment(tmp_path / "a.json", tmp_path / "b.json")
-    assert read_json(tmp_path / "a.json")["unattached"] == read_json(tmp_path / "b.json")["unattached"]
