@@ -89,12 +89,6 @@ def test_what_is_no_node(text: bytes) -> None:
     assert undecoded_arguments(text) is None
 
 
-@pytest.mark.parametrize("attrs", [None, 3, {}, [3], [{"name": "op_schema", "value": 3}], [{}]])
-def test_odd_attributes(attrs: Any) -> None:
-    found = call({**LATER, "attrs": attrs})
-    assert found.schema == "" and found.inputs.whole
-
-
 @pytest.mark.parametrize("flat", [False, True])
 def test_a_made_node_is_read_again(flat: bool) -> None:
     numbers = {"id": 9, "parent": 2, "rf_id": 1, "fw_parent": 0, "seq_id": -1, "scope": 7, "tid": 1, "fw_tid": 0}
@@ -188,11 +182,6 @@ def test_shapes_that_are_none(node: dict[str, Any]) -> None:
 def test_the_largest_shapes() -> None:
     (signature,) = coded(inputs([[1] * 63 + [2**48 - 1]], ["Tensor(float)"]))[1]
     assert signature.shape(0) == (1,) * 63 + (2**48 - 1,)
-
-
-def test_values_of_another_length_are_left_out() -> None:
-    node = inputs([[], []], ["Int", "Int"], values=[3])
-    assert coded(node, wanted=True)[1] == [Signature((Argument(), Argument()), ())]
 
 
 def test_process_groups() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 import compile_et_def
 import pytest
 from etplus.schemas.chakra import et_def_pb2
-from etplus.schemas.chakra.attributes import MEMBERS, attribute, values_of
-from etplus.schemas.chakra.stream import write_chakra
+from etplus.schemas.chakra.attributes import attribute, values_of
 from google.protobuf import descriptor_pb2, descriptor_pool
 
 HERE = Path(et_def_pb2.__file__).parent
@@ -88,40 +86,6 @@ assert Node.FromString(Node(id=7).SerializeToString()).id == 7
 """
     subprocess.run([sys.executable, "-c", script], check=True)
     assert et_def_pb2.Node(id=7).id == 7
-
-
-def test_the_pure_python_back_end_gives_the_same_bytes(tmp_path: Path) -> None:
-    script = """
-import sys
-from google.protobuf.internal import api_implementation
-from etplus.schemas.chakra.et_def_pb2 import Node
-from etplus.schemas.chakra.stream import read_chakra
-assert api_implementation.Type() == "python"
-metadata, nodes = read_chakra(sys.argv[1])
-(node,) = nodes
-assert metadata.version == "1" and node.id == 2**64 - 1 and node.attr[1].bool_list.values == [True, False]
-sys.stdout.buffer.write(node.SerializeToString())
-"""
-    node = et_def_pb2.Node(id=2**64 - 1, name="näme", type=et_def_pb2.COMP_NODE, data_deps=[1, 300])
-    node.attr.extend([attribute("rf_id", -5), attribute("involved_dim", [True, False])])
-    path = tmp_path / "x.0.et"
-    write_chakra(path, et_def_pb2.GlobalMetadata(version="1"), [node])
-    environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
-    done = subprocess.run([sys.executable, "-c", script, path], env=environment, check=True, capture_output=True)
-    assert done.stdout == node.SerializeToString()
-
-
-def test_attributes_go_into_the_member_that_readers_look_at() -> None:
-    values: dict[str, object] = {
-        "bool_val": True, "string_val": "x", "bool_list": [True, False], "string_list": ["x", "4"],
-    }  # fmt: skip
-    for name, member in MEMBERS.items():
-        value = values.get(member, 3)
-        made = attribute(name, value)  # type: ignore[arg-type]
-        assert made.name == name
-        assert made.WhichOneof("value") == member
-        held = getattr(made, member)
-        assert (list(held.values) if member.endswith("_list") else held) == value
 
 
 def test_attributes_of_unknown_name_or_wrong_value_are_refused() -> None:

@@ -18,7 +18,7 @@ from etplus.schemas.etplus.captured_graphs import read_captured
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.captured import EVIDENCE, GRAPH_REASONS
 from etplus.trace.errors import TraceFormatError
-from support import ROOT, assert_valid, et_document, shared_trace
+from support import ROOT, assert_valid, shared_trace
 
 LAUNCHES = [
     ("A", "aten::mm"),
@@ -73,32 +73,6 @@ def test_a_file_that_was_linked_before_gets_the_same_graphs() -> None:
     assert at_once.to_dict() == later.to_dict()
     same(at_once, later)
     same(later, read_etplus(b"".join(later.chunks())))
-
-
-def test_without_captures_the_file_is_as_before() -> None:
-    document = link(None, replay()).to_dict()
-    assert "captured_graphs" not in document and document["etplus"]["version"] == "1.1"
-
-
-def test_events_without_a_node_are_linked_too() -> None:
-    """With an ET that lacks the op around the graph launch its kernels have no node, but are counted."""
-    events = replay_events([KERNELS])
-    other = {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": "aten::add",
-        "ts": 90.0,
-        "dur": 90.0,
-        "args": {"Record function id": 9},
-    }
-    et = et_document([{"id": 3, "name": "aten::add", "rf_id": 9}])
-    trace = link(orjson.dumps(et), encode([other, *(one for one in events if one["name"] != "run")]),
-                 graph_captures=[capture()])  # fmt: skip
-    document = trace.to_dict()
-    assert_valid(document)
-    assert {row.op for row in trace.analyze().breakdown} <= {op for _, op in LAUNCHES} | {"aten::add"}
-    again = read_etplus(b"".join(trace.chunks()))
-    assert again.to_dict() == document and again.analyze().breakdown == trace.analyze().breakdown
 
 
 def test_kernels_of_collectives_get_their_metadata() -> None:

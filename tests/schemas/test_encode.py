@@ -16,7 +16,6 @@ from etplus.schemas.chakra.encode import (
     OUTPUTS,
     START,
     TYPE,
-    Block,
     attribute_cells,
     delimited,
     dependency_rows,
@@ -25,8 +24,7 @@ from etplus.schemas.chakra.encode import (
     messages,
     text_field,
 )
-from etplus.schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
-from etplus.schemas.chakra.stream import messages_of, write_blocks, write_chakra
+from etplus.schemas.chakra.et_def_pb2 import AttributeProto, IOInfo, Node
 from etplus.schemas.wire_format import byte_rows
 from etplus.trace.errors import ConvertError
 from hypothesis import given
@@ -109,13 +107,3 @@ def test_a_node_that_is_too_long_is_refused() -> None:
     with pytest.raises(ConvertError, match=f"a message has {MAX_MESSAGE_BYTES + 6} bytes; at most"):
         messages([text_field(NAME, b"x" * (MAX_MESSAGE_BYTES + 1))])
     assert len(messages([b"x" * MAX_MESSAGE_BYTES])) == 1
-
-
-def test_blocks_are_what_messages_are(tmp_path: Any) -> None:
-    nodes = [Node(id=number, name="x" * number) for number in range(1, 400)]
-    encoded = [delimited(node.SerializeToString()) for node in nodes]
-    blocks = [Block(len(encoded[at : at + 150]), b"".join(encoded[at : at + 150])) for at in (0, 150, 300)]
-    assert list(messages_of(blocks)) == nodes
-    metadata = GlobalMetadata(version="1")
-    assert write_blocks(tmp_path / "a.et", metadata, blocks) == write_chakra(tmp_path / "b.et", metadata, nodes) == 399
-    assert (tmp_path / "a.et").read_bytes() == (tmp_path / "b.et").read_bytes()

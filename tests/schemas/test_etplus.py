@@ -10,7 +10,6 @@ from typing import Any
 
 import jsonschema_rs
 import msgspec
-import numpy as np
 import orjson
 import pytest
 from etplus import __version__
@@ -19,8 +18,6 @@ from etplus.linker.join import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
 from etplus.schemas.etplus import write_etplus as module
 from etplus.schemas.etplus.record_store import renumbered_node
-from etplus.schemas.execution_trace.read_et import read_execution_trace
-from etplus.schemas.text.records import RecordArray
 from etplus.trace.conventions import GPU_CATEGORIES
 from support import (
     ROOT,
@@ -149,18 +146,6 @@ def test_runtime_calls(tmp_path: Path) -> None:
             assert ns(parent["ts"]) <= ns(call["ts"]) <= ns(parent["ts"]) + ns(parent["dur"])
 
 
-@pytest.mark.parametrize("version", ["1.0.1", "1.0.3-chakra.0.0.4"])
-def test_gpu_nodes_have_the_layout_of_the_file(tmp_path: Path, version: str) -> None:
-    tensors = {"values": [[4, 5, 0, 8, 4, "cuda:0"]], "shapes": [[2, 4]], "types": ["Tensor(float)"]}
-    et = et_document([{"id": 3, "name": "aten::mm", "rf_id": 1, "inputs": tensors, "outputs": tensors}], version)
-    _, document = written(tmp_path, orjson.dumps(et), orjson.dumps(one_kernel()))
-    *_, op, kernel = document["nodes"]
-    copied = {key: op[key] for key in op if key.startswith(("input", "output"))}
-    assert copied == {key: kernel[key] for key in copied}
-    assert (kernel.get("parent"), kernel.get("ctrl_deps")) == ((3, None) if version == "1.0.1" else (None, 3))
-    assert set(op) - set(ADDED) <= set(kernel)
-
-
 def one_kernel() -> Document:
     return kineto_document([
         {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 9, "args": {"Record function id": 1}},
@@ -249,41 +234,16 @@ def test_renumbering_keeps_strangers_out(tmp_path: Path) -> None:
     assert not {op["ctrl_deps"], other["ctrl_deps"], attr_of(op, "fw_parent")} & ids
 
 
-def test_ids_beyond_the_ets_largest(tmp_path: Path) -> None:
-    et = et_document([{"id": 10**15, "name": "aten::mm", "rf_id": 1}])
-    _, document = written(tmp_path, orjson.dumps(et), orjson.dumps(one_kernel()))
-    assert document["nodes"][-1]["id"] == 10**15 + 1 and document["runtime"][0]["id"] == 10**15 + 2
-
-
-def test_an_et_only_reader_accepts_the_file(tmp_path: Path) -> None:
-    """A reader that knows nothing of ET+ finds all original nodes, and the call tree leads to every GPU node."""
-    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
-    data, document = written(tmp_path, et, kineto)
-    stripped = orjson.loads(data)
-    del stripped["etplus"]
-    seen = read_execution_trace(orjson.dumps(stripped))
-    own = read_execution_trace(et)
-    by_id = np.argsort(own.id)
-    assert seen.id[: len(own)].tolist() == own.id[by_id].tolist() and seen.schema == own.schema
-    assert seen.rf_id[: len(own)].tolist() == own.rf_id[by_id].tolist()
-    assert set(seen.parent[len(own) :].tolist()) <= set(own.id.tolist())
-    assert len(seen) == len(document["nodes"])
-
-
 @pytest.mark.parametrize(
     ("spoil", "where"),
     [
         (lambda d: d["nodes"][-1].pop("args"), "nodes"),
         (lambda d: d["nodes"][-1].update(more=1), "nodes"),
         (lambda d: d["nodes"][1].update(link="perhaps"), "nodes"),
-        (lambda d: d["nodes"][1].pop("exclusive_dur"), "nodes"),
         (lambda d: d["nodes"][1].update(ctrl_deps=1), "nodes"),
-        (lambda d: d["nodes"][0].update(sync_dep=[]), "nodes"),
         (lambda d: d["runtime"][0].update(parent="x"), "runtime"),
         (lambda d: d["edges"].append([1, 2, "love"]), "edges"),
-        (lambda d: d["etplus"].pop("tool_version"), "etplus"),
         (lambda d: d["etplus"]["link"]["ops"]["unlinked"].update({"no idea": 1}), "etplus"),
-        (lambda d: d["etplus"]["unattached"].update({"no idea": [1]}), "etplus"),
         (lambda d: d["etplus"]["link"].pop("method"), "etplus"),
         (lambda d: d.pop("runtime"), "runtime"),
     ],
@@ -296,45 +256,6 @@ def test_the_schema_is_strict_about_what_was_added(spoil: Any, where: str) -> No
     spoil(document)
     with pytest.raises(AssertionError, match=where):
         assert_valid(document)
-
-
-def test_the_schema_is_permissive_about_what_the_et_brings() -> None:
-    et, kineto = fixture_pair("pairs/one_of_n")
-    document = read_json(et)
-    document["weather"] = "fine"
-    for node in document["nodes"]:
-        node["color"] = [1]
-        node["attrs"].append({"name": "unheard", "type": "of", "value": {"x": 1}})
-    plus = link(orjson.dumps(document), kineto).to_dict()
-    assert_valid(plus)
-    assert "weather" not in plus, "unknown keys of the header are dropped"
-    assert all(node["color"] == [1] for node in plus["nodes"])
-
-
-@pytest.mark.parametrize("size", [100, 1500])
-@pytest.mark.parametrize("odd", [{0}, {5}, {11}, {0, 5}, set(range(12)), set()], ids=str)
-def test_blocks_of_nodes_that_are_opened_differently(size: int, odd: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records within a node look like more nodes, so that its block is parsed and the blocks beside it are split."""
-    nodes: list[Document] = [{"id": 5 + at, "name": f"op{at}", "rf_id": 1 + at} for at in range(12)]
-    et = et_document(nodes)
-    inner = '[{\n  "id": 1\n  },\n  {\n  "id": 2\n  }]'
-    texts = []
-    for at, node in enumerate(et["nodes"], -len(et["nodes"]) + 12):
-        one = json.dumps({"id": node["id"], "x": "inner", **node}).replace('"inner"', inner if at in odd else "[]")
-        texts.append("{\n  " + one[1:-1] + "\n  }")
-    kineto = kineto_document([
-        {"ph": "X", "cat": "cpu_op", "name": f"op{at}", "ts": 10 * at, "dur": 5, "args": {"Record function id": 1 + at}}
-        for at in range(12)
-    ])  # fmt: skip
-    text = json.dumps(et | {"nodes": []}).replace('"nodes": []', '"nodes": [\n  ' + ",\n  ".join(texts) + "\n]")
-    monkeypatch.setattr(RecordArray.blocks, "__defaults__", (None, size))
-    trace = link(text.encode(), orjson.dumps(kineto))
-    cuts = [trace.texts.nodes.cut(block)[0] for block in range(trace.texts.nodes.block_count)]
-    assert len(cuts) > 4 and (b"" in cuts) == bool(odd)
-    found = orjson.loads(b"".join(trace.chunks()))["nodes"]
-    old = json.loads(text)["nodes"]
-    assert [{key: node[key] for key in one} for node, one in zip(found, old, strict=True)] == old
-    assert [node.get("ts") for node in found] == [None, None, *range(0, 120, 10)]
 
 
 def test_parents_come_before_children_even_if_their_ids_are_larger(tmp_path: Path) -> None:

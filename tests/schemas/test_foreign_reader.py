@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chakra_sets import MB, collective, compute, data_parallel, single_collective, symbolic, write_set
+from chakra_sets import MB, collective, compute, data_parallel, symbolic, write_set
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.chakra_reader import read_et
@@ -84,21 +84,11 @@ def test_etplus_of_it_says_that_times_are_predicted(tmp_path: Path) -> None:
     assert back.rank == trace.rank == 0
 
 
-@pytest.mark.parametrize("version", ["", "0.0.4"])
-def test_metadata_may_lack_a_version(version: str, tmp_path: Path) -> None:
-    assert len(read(tmp_path, *single_collective("all_to_all", 1)[0], version=version)) == 1
-
-
 @pytest.mark.parametrize("name", ["t.comm_groups.json", "t.json"])
 def test_groups_are_in_a_file_next_to_the_set(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text('{"7": [0, 2]}')
     trace = read(tmp_path, collective(0, "all_reduce", MB, pg_name="7"), collective(1, "all_reduce", MB, pg_name="8"))
     assert [found.group for found in find_communications(trace)] == [("7", (0, 2)), ("8", ())]
-
-
-def test_another_json_next_to_the_set_is_no_file_of_groups(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text('{"traceEvents": []}')
-    assert read(tmp_path, collective(0, "all_reduce", MB, pg_name="7")).process_groups == {}
 
 
 def test_nodes_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from etplus.schemas.etplus.read_etplus import infer_edges
 from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.comm_kernels import Comm
@@ -109,9 +108,3 @@ def test_edges_against_the_order_of_starts_are_left_out() -> None:
     assert edges(built([(2, 2, "a", 20, 5, 1), (3, 3, "b", 20, 5, 2)], waits={2: 3})) == {}
     untimed = built([(2, 2, "a", -1, 0, 1), (3, 3, "b", 20, 5, 2)], waits={3: 2})
     assert edges(untimed) == {}
-
-
-def test_notes_stay() -> None:
-    trace = built([(2, 2, "a", 20, 5, 1)]).with_(notes=("first",))
-    assert infer_edges(trace).notes == ("first", INFERRED)
-    assert np.array_equal(infer_edges(trace).nodes.id, trace.nodes.id)

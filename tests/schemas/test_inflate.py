@@ -25,17 +25,6 @@ def test_whole_streams_of_one_and_of_several_members() -> None:
         assert gunzip(packed) == (text, None)
 
 
-def test_a_cut_stream_gives_all_that_is_there() -> None:
-    text = fixture("demo/train_cpu", "kineto")
-    packed = gzip.compress(text)
-    for share in (0.1, 0.5, 0.9):
-        cut = int(len(packed) * share)
-        found, broken_at = gunzip(packed[:cut])
-        assert broken_at == cut
-        assert text.startswith(found) and len(found) > share * len(text) / 2
-    assert gunzip(packed[:-4]) == (text, len(packed) - 4)
-
-
 def test_damage_costs_only_what_follows_it() -> None:
     text = random.Random(3).randbytes(100_000).hex().encode()
     packed = gzip.compress(text) + gzip.compress(text)

@@ -41,13 +41,6 @@ def test_it_is_converted_to_the_messages_of_the_et_file(made: object, tmp_path: 
         assert written == given
 
 
-def test_it_is_analyzed_like_the_et_file(tmp_path: Path) -> None:
-    ranks = data_parallel(2)
-    write_set(tmp_path, ranks)
-    trace, same = etplus.load(as_json(tmp_path, ranks)[0]), etplus.load(tmp_path / "t.0.et")
-    assert trace.nodes.ts.tolist() == same.nodes.ts.tolist() and trace.nodes.dur.tolist() == same.nodes.dur.tolist()
-
-
 def test_numbers_are_taken_for_integers_and_names_of_groups(tmp_path: Path) -> None:
     node = {"Id": 1, "Name": "c", "NodeType": 7, "comm_type": 0, "comm_size": 4e6, "pg_name": 3, "is_cpu_op": 0}
     path = tmp_path / "j.0.json"

@@ -126,9 +126,3 @@ def test_what_is_not_read_is_not_broken(event: dict[str, Any]) -> None:
     text, wrong = json.dumps([EVENTS[1], event, {"ph": "X", "ts": -5}]).encode(), list[Exception]()
     assert read_events([(0, 1, text)], modules=True, invalid=wrong.append).spans == [(0, 1, 3)]
     assert len(wrong) == 1
-
-
-def test_blocks_of_both_kinds_count_on() -> None:
-    blocks = [(0, 5, json.dumps(EVENTS).encode()), (6, 9, json.dumps([{"ph": "X", "ts": 2, "args": None}]).encode())]
-    part = read_events(blocks, modules=False)
-    assert part.spans == [(0, 5, 11), (6, 9, 1)] and part.events["index"].tolist() == [1, 10, 11]

@@ -56,18 +56,6 @@ def test_a_bomb_is_refused_in_one_line(name: str, tmp_path: Path, monkeypatch: p
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(not hasattr(os, "pread"), reason="needs files with holes")
-def test_a_file_of_holes_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "kineto.json"
-    with path.open("wb") as file:
-        file.write(_KINETO)
-        file.truncate(10_700_000_000)
-    if not 0 < path.stat().st_blocks < 1000:
-        pytest.skip("this file system writes holes")
-    with pytest.raises(TraceFormatError, match=r"kineto\.json: has holes and reads as over 10\.7 GB from "):
-        load(path)
-
-
 @pytest.mark.parametrize("pair", cpu_pairs())
 def test_no_recorded_trace_comes_near(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even with a quarter of the growth that is allowed, in stretches that are as small as these files."""
@@ -121,22 +109,13 @@ def test_sqlite_pages_that_refer_to_each_other(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"(interrupted)" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) "
-        "SELECT start, start + 1 AS end, 59 AS eventType, 'a' AS text, 0 AS textId, 1 AS globalTid, 1 AS endGlobalTid "
-        "FROM n",
-        "CREATE TABLE NVTX_EVENTS (start, end, eventType, globalTid, text AS (hex(zeroblob(20000000))))",
-    ],
-    ids=["view", "generated column"],
-)
-def test_sqlite_that_computes_its_rows(made: str, tmp_path: Path) -> None:
+def test_sqlite_that_computes_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "export.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute(made)
-        if "TABLE" in made:
-            database.execute("INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid) VALUES (1, 2, 59, 1)")
+        database.execute(
+            "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) "
+            "SELECT start, start + 1 AS end, 59 AS eventType, 'a' AS text, 1 AS globalTid FROM n"
+        )
     done = call("analyze", "--full", path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
 

@@ -6,18 +6,8 @@ import msgspec
 import pytest
 from etplus.schemas.chakra.attributes import attribute, values_of
 from etplus.schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
-from etplus.schemas.chakra.node_records import ABSENT, RuntimeCall, form_of, read_records, upgraded
-from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.schemas.chakra.node_records import ABSENT, RuntimeCall, read_records, upgraded
 from msgspec import UNSET
-
-
-def test_the_fields_of_each_kind_and_layout() -> None:
-    names = {(kind, flat): set(form_of(kind, flat=flat).__struct_fields__) for kind in (CPU, GPU) for flat in (0, 1)}
-    assert names[CPU, 0] - names[GPU, 0] == {"link", "inter_thread_dep", "sync_dep"}
-    of_gpu = {"cat", "ph", "args", "comm", "pg_name", "captured_by", "counterpart", "pid"}
-    assert names[GPU, 1] - names[CPU, 1] == of_gpu and names[GPU, 0] - names[CPU, 0] == of_gpu | {"tid"}
-    assert "input_shapes" in names[CPU, 1] and "attrs" in names[CPU, 0]
-    assert form_of(RUNTIME, flat=True) is form_of(RUNTIME, flat=False) is RuntimeCall
 
 
 def test_sound_records_are_read_together() -> None:
@@ -33,11 +23,6 @@ def test_what_a_record_has_no_place_for(odd: bytes) -> None:
     records, further = read_records(RuntimeCall, [b'{"device": 1}', odd, b'{"device": 2}'])
     assert [record.device for record in records] == [1, ABSENT, 2] and records[1].correlation == ABSENT
     assert list(further) == [1] and set(further[1]) == {"correlation", "x"} and bytes(further[1]["x"]) == b"[1]"
-
-
-def test_bytes_that_are_not_utf_8_are_replaced() -> None:
-    (call,), _ = read_records(RuntimeCall, [b'{"tid": "a\xff"}'])
-    assert bytes(call.tid).decode() == '"a\ufffd"'
 
 
 def test_messages_of_an_older_layout_get_strides_and_tensors() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import signal
 import subprocess
@@ -20,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.schemas.text import parallel as parallel_module
-from etplus.schemas.text.files import write_all
 from etplus.schemas.text.parallel import local_pool, parallel_map, processes
 from job_files import wait_with_a_file
 from support import time_limit
@@ -63,14 +61,8 @@ def test_one_process_outside_a_block_and_at_most_as_many_as_given() -> None:
         assert set(found) == {os.getpid()}
     with processes(2), processes(1), parallel_map(lambda _: os.getpid(), 4) as found:
         assert set(found) == {os.getpid()}
-
-
-def test_a_piece_is_not_divided_again() -> None:
-    def work(_: int) -> set[int]:
-        with parallel_map(lambda _: os.getpid(), 3) as found:
-            return {os.getpid(), *found}
-
-    assert all(len(found) == 1 for found in mapped(work, 4, 2))
+    inner = mapped(lambda _: {os.getpid(), *mapped(lambda _: os.getpid(), 3, 1)}, 4, 2)
+    assert all(len(pids) == 1 for pids in inner), "a piece is not divided again"
 
 
 @pytest.mark.parametrize("at", [0, 3])
@@ -285,35 +277,6 @@ def test_an_error_beside_a_pool_ends_its_tasks_which_clean_up(thread: bool, tmp_
             wait_until(file.exists)
             raise TaskFailedError
     assert not file.exists() and task.exception() is not None
-
-
-def piece(i: int) -> bytes:
-    return b"%d " % i * (1 + i * 7919 % 300_000)
-
-
-@on_linux
-def test_a_file_that_cannot_grow_is_an_error(tmp_path: Path) -> None:
-    """Of the output or of the files through which results pass."""
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
-    try:
-        with (
-            (tmp_path / "out").open("xb") as file,
-            pytest.raises(OSError, match="too large"),
-            processes(2),
-            parallel_map(piece, 40) as pieces,
-        ):
-            write_all(file, pieces)
-        memory = io.BytesIO()
-        with processes(2), parallel_map(piece, 40) as pieces:
-            write_all(memory, pieces)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-    assert memory.getvalue() == b"".join(map(piece, range(40)))
 
 
 def test_a_broken_queue_ends_a_worker_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:

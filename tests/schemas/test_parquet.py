@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,20 @@ import pytest
 from captured import capture_events, encode, replay_events
 from etplus import Trace, convert, link
 from etplus.converters.open import load
-from etplus.schemas.parquet import StoredRank, is_stored, parquet_reader, read_parquet, stored_ranks, write_parquet
+from etplus.schemas.parquet import (
+    StoredRank,
+    arrow_tables,
+    is_stored,
+    parquet_reader,
+    read_parquet,
+    stored_ranks,
+    write_parquet,
+)
+from etplus.schemas.parquet.arrow_tables import arrow_bytes, arrow_lists, arrow_texts
 from etplus.schemas.parquet.parquet_reader import _PIECES_KEPT, _piece_of
 from etplus.schemas.parquet.stored_tables import COLUMNS, ROW_TABLES, TABLES
 from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.trace.frames import arrow_numbers
 from support import gpu_traces, linked, shared_pair
 
 
@@ -255,7 +264,21 @@ def test_a_trace_may_be_written_again_but_not_over_its_own_input(stored: Path) -
         convert(stored, stored)
 
 
-def test_one_parquet_file_alone_is_no_trace(stored: Path, tmp_path: Path) -> None:
-    shutil.copy(stored / "device.parquet", tmp_path / "device.parquet")
-    with pytest.raises(TraceFormatError, match="parquet"):
-        load(tmp_path / "device.parquet")
+def test_arrow_arrays_are_those_that_pyarrow_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrow, random = pa, np.random.default_rng(1)
+    for dtype, count in product((np.int8, np.int32, np.int64, np.float64, np.bool_), (0, 1, 7, 8, 9, 100)):
+        values, missing = random.integers(0, 2, 2 * count).astype(dtype)[::2], random.random(count) < 0.5
+        for mask in (None, missing, np.zeros(count, np.bool_)):
+            made = arrow_numbers(values, mask)
+            made.validate(full=True)
+            assert made.equals(arrow.array(values, mask=mask))
+    texts = ["", "mm", None, "é", "\U0001f600"]
+    lists = [[1, -(2**63)], None, [], [3]]
+    for some in ([], texts, texts[:2], [None]):
+        assert arrow_texts(some).equals(arrow.array(some, arrow.string()))
+    for some in ([], lists, lists[2:], [None]):
+        assert arrow_lists(some).equals(arrow.array(some, arrow.list_(arrow.int64())))
+    monkeypatch.setattr(arrow_tables, "_MOST_BYTES", 3)
+    assert arrow_bytes([b"abcd", None]).equals(arrow.array([b"abcd", None], arrow.binary()))
+    with pytest.raises(arrow.ArrowInvalid):
+        arrow_texts([b"\xff"])

@@ -260,13 +260,6 @@ def test_our_own_merged_files_read_back(suffix: str, devices: tuple[int | None, 
         assert suffix == "pftrace" or own.rank == rank
 
 
-def test_commands_take_it_for_a_job(merged: Path, tmp_path: Path) -> None:
-    assert len(orjson.loads(call("analyze", merged, "--json", "--pid", "101").stdout)["traces"]) == 1
-    done = call("link", merged, "-o", tmp_path / "plus.json")
-    assert done.returncode == 2 and b"choose one with --rank, --pid or --gpu" in done.stderr
-    assert call("link", merged, "--pid", "101", "-o", tmp_path / "plus.json").returncode == 0
-
-
 def test_a_folder_with_the_ranks_is_read_without_the_merged_file(merged: Path) -> None:
     for rank in range(2):
         (merged.parent / f"rank{rank}.json").write_bytes(orjson.dumps(rank_document(rank)))

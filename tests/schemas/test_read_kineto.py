@@ -16,7 +16,7 @@ from etplus.trace.conventions import GPU_CATEGORIES
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Document, examples, fixture_pair, kineto_document, plain, shared_trace
+from support import Document, examples, kineto_document, plain, shared_trace
 
 ARGS = {
     "external_id": ("External id", -1),
@@ -88,11 +88,6 @@ def events_of(*events: Document) -> bytes:
     return json.dumps(kineto_document(list(events))).encode()
 
 
-def test_a_recorded_fixture() -> None:
-    trace = check(plain(fixture_pair("pairs/two_threads")[1]))
-    assert trace.modern and trace.base_time_ns > 10**18
-
-
 @pytest.mark.parametrize("name", GPU_FILES)
 def test_real_gpu_files(name: str) -> None:
     trace = check(plain(shared_trace(f"gpu-kineto/{name}.json.gz")))
@@ -131,21 +126,16 @@ def test_pids_as_numbers_and_texts_are_different_threads() -> None:
     assert trace.events.thread.tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("odd", ["5", 5.5, True, None, [5], {"a": 5}, 2**64, -(2**63) - 1, 1e300])
-def test_a_number_that_is_none_counts_as_missing_whatever_stands_beside_it(odd: Any) -> None:
-    for category in ("kernel", "cpu_op"):
-        event = {"ph": "X", "cat": category, "ts": 1, "dur": 1}
-        alone = {**event, "args": {key: odd for key, _ in ARGS.values()}}
-        check(events_of(alone))
-        check(events_of(alone, {**event, "args": {key: "0x1" for key, _ in ARGS.values()}}))
+ODD = ["5", 5.5, True, None, [5], {"a": 5}, 2**64, -(2**63) - 1, 1e300]
+WHOLE = [5.0, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
 
 
-@pytest.mark.parametrize("number", [5.0, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)])
-def test_whole_numbers_are_exact(number: float) -> None:
+@pytest.mark.parametrize("number", [*ODD, *WHOLE])
+def test_whole_numbers_are_exact_and_others_count_as_missing(number: Any) -> None:
     for category in ("kernel", "cpu_op"):
         event = {"ph": "X", "cat": category, "ts": 1, "dur": 1, "args": {key: number for key, _ in ARGS.values()}}
         check(events_of(event))
-        check(events_of(event, {**event, "args": {"stream": "0x1"}}))
+        check(events_of(event, {**event, "args": {key: "0x1" for key, _ in ARGS.values()}}))
 
 
 def test_events_of_both_kinds_in_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +173,8 @@ def test_args_are_kept_as_they_stand() -> None:
 
 @pytest.mark.parametrize(
     ("category", "expected"),
-    [("cuda_runtime", True), ("cuda_driver", True), ("xpu_runtime", True), ("mtia_runtime", True), ("hip_api", True),
-     ("privateuse1_runtime", True), ("privateuse1_driver", True), ("xpu_driver", True), ("hpu_op", True),
-     ("mtia_ccp_events", False), ("mtia_insight", False), ("collective_comm", False), ("xpu_sync", False),
-     ("kernel", False), ("cpu_op", False), ("gpu_memcpy", False), ("cuda_sync", False), ("", False)],
+    [("cuda_runtime", True), ("xpu_driver", True), ("privateuse1_runtime", True), ("hip_api", True), ("hpu_op", True),
+     ("mtia_ccp_events", False), ("collective_comm", False), ("xpu_sync", False), ("kernel", False), ("", False)],
 )  # fmt: skip
 def test_runtime_categories(category: str, expected: bool) -> None:
     assert is_runtime(category) == expected
@@ -196,16 +184,6 @@ def test_runtime_categories(category: str, expected: bool) -> None:
 def test_a_base_time_that_is_none(base: Any) -> None:
     document = kineto_document([OP], baseTimeNanoseconds=base)
     assert read_kineto(orjson.dumps(document)).base_time_ns == 0
-
-
-def test_other_layouts_of_one_document() -> None:
-    document = orjson.loads(plain(fixture_pair("pairs/gpu_shaped_from_cpu")[1]))
-    document["traceEvents"] = document["traceEvents"][::20]
-    for options in ({"indent": 1}, {"separators": (",", ":")}, {"sort_keys": True}):
-        check(json.dumps(document, **options).encode())  # type: ignore[arg-type]
-    check(json.dumps(document, indent=2).replace("\n", "\r\n").encode())
-    events = document.pop("traceEvents")
-    check(json.dumps({"traceEvents": events, **document, "tail": [{"ph": "X"}, {"ph": "X"}]}).encode())
 
 
 @pytest.mark.parametrize("text", [b"no json", b"[]", b"{}", b"null", b'{"traceEvents": 1}', b'{"traceEvents": {}}'])
@@ -227,13 +205,3 @@ def test_absurd_nesting_is_an_error_not_a_crash(where: str) -> None:
     text = f'{{"x": {deep if where == "header" else "1"}, "traceEvents": [{event}]}}'
     with pytest.raises(TraceFormatError):
         read_kineto(text.encode(), strict=True)
-
-
-def test_one_bad_event_costs_only_itself_and_shifts_no_index() -> None:
-    good = [{"ph": "X", "cat": "cpu_op", "name": f"a{i}", "ts": i, "dur": 1, "pid": 1, "tid": 1} for i in range(4)]
-    bad: list[Any] = [{**good[1], "ts": "late"}, {**good[2], "ts": -4}, {**good[2], "name": None}]
-    for broken in bad:
-        text = orjson.dumps({"traceEvents": [good[0], good[1], broken, good[3]]})
-        trace = read_kineto(text)
-        assert trace.events.index.tolist() == [0, 1, 3], broken
-        assert [loss.kind for loss in trace.losses] == ["dropped_record"] and trace.losses[0].count == 1

@@ -10,8 +10,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.schemas.etplus import record_store
-from etplus.schemas.etplus.record_store import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, FileRecords, TextRecords
-from etplus.trace.build import GIVEN_COLUMNS
+from etplus.schemas.etplus.record_store import FileRecords, TextRecords
 from etplus.trace.columns import IntColumn
 
 TEXTS = [
@@ -60,10 +59,3 @@ def test_a_file_in_memory() -> None:
     assert records.texts(np.array([3, 0, 0])) == [TEXTS[3], TEXTS[0], TEXTS[0]]
     assert records.texts(np.zeros(0, np.int64)) == [] and list(records.chunks()) == [data]
     assert records.document() == [orjson.loads(text) for text in TEXTS] and records.decoded(1)["id"] == 2
-
-
-def test_keys_are_of_columns() -> None:
-    keys = {*NODE_KEYS, *EVENT_NUMBERS, *RUNTIME_KEYS}
-    assert all(key.column in GIVEN_COLUMNS for key in keys)
-    assert {key.name for key in keys if key.is_time} == {"ts", "dur", "inclusive_dur", "exclusive_dur"}
-    assert [key.column for key in TIMES] == ["ts", "dur", "dur", "exclusive"]

@@ -91,15 +91,7 @@ def test_a_wrong_prefix_is_an_error(trace: Path) -> None:
             whole(trace)
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        b"\xff\xff\xff\xff\x0f",  # 2^32 - 1
-        b"\xff\xff\xff\xff\x7f",
-        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",  # a varint64, -1
-        b"\x81\x80\x80\x08",  # one more than the limit
-    ],
-)
+@pytest.mark.parametrize("prefix", [b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\x81\x80\x80\x08"])
 def test_a_hostile_length_asks_for_no_memory(trace: Path, prefix: bytes) -> None:
     data = trace.read_bytes()
     trace.write_bytes(data + prefix + bytes(100))
@@ -111,13 +103,6 @@ def test_a_hostile_length_asks_for_no_memory(trace: Path, prefix: bytes) -> None
         read_chakra(trace)
     assert tracemalloc.get_traced_memory()[1] < 10_000_000
     tracemalloc.stop()
-
-
-def test_a_length_within_the_limit_reads_no_more_than_there_is(trace: Path) -> None:
-    data = trace.read_bytes()
-    trace.write_bytes(data + b"\x80\x80\x80\x08" + bytes(10))
-    with pytest.raises(TraceFormatError, match=rf"cut off \(10 of {MAX_MESSAGE_BYTES} bytes\)"):
-        whole(trace)
 
 
 def test_a_message_beyond_the_limit_is_not_written(trace: Path) -> None:
@@ -133,23 +118,6 @@ def test_messages_longer_than_a_block_are_read(tmp_path: Path) -> None:
     for name in ("x.0.et", "x.0.et.gz"):
         write_chakra(tmp_path / name, METADATA, nodes)
         assert whole(tmp_path / name) == nodes
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"schema": "1.1.0-chakra.0.0.4", "nodes": [' + b"1," * 500 + b"1]}",
-        b"\x02\x08\x05\x02\x08\x06",  # nodes without metadata
-        b"PK\x03\x04" + bytes(200),
-        b"some text that is no trace\n" * 20,
-        bytes(range(1, 256)) * 4,
-    ],
-)
-def test_other_files_are_refused_at_once(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "x.0.et"
-    path.write_bytes(content)
-    with pytest.raises(TraceFormatError, match=r"byte 0: |this is a ZIP archive|ET\+, not a Chakra trace"):
-        read_chakra(path)
 
 
 def test_damaged_gzip(tmp_path: Path) -> None:

@@ -39,19 +39,6 @@ def test_slices_and_searches_are_those_of_bytes(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(text)) == data
 
 
-@PIECES
-@pytest.mark.parametrize("content", [b"x" * 500, b"y" * 1000, b"x" * 1001], ids=["cut off", "rewritten", "grown"])
-def test_a_file_changed_while_it_is_read(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "data"
-    path.write_bytes(b"x" * 1000)
-    os.utime(path, (1, 1))
-    text = FileText(path)
-    assert text[:500] == b"x" * 500
-    path.write_bytes(content)
-    with pytest.raises(TraceFormatError, match="the file was changed while it was read; try again"):
-        text[:]
-
-
 def nameless(document: dict[str, Any]) -> dict[str, Any]:
     """A document without what holds the names of its input files."""
     for key in ("kineto", "link", "damage"):

@@ -110,13 +110,6 @@ def test_a_file_with_both_arrays_is_what_it_is_given_as() -> None:
     assert read(both)[0]["nodes"] == [NODE] and read(both, "traceEvents")[0]["traceEvents"] == [EVENT]
 
 
-def test_records_that_are_left_out_are_counted() -> None:
-    document = Document("x", b"", losses=(Loss("garbage", 1, 2, "?"),))
-    assert document.all_losses() == document.losses
-    document.dropped.extend(["first", "second"])
-    assert document.all_losses() == (*document.losses, Loss("dropped_record", 2, -1, "first"))
-
-
 def test_parts_are_all_records_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [{**NODE, "id": i} for i in range(100)]
     text = json.dumps({"schema": "1", "nodes": nodes}).encode()
