@@ -94,14 +94,3 @@ def test_collectives_of_process_groups(name: str, members: tuple[int, ...], tmp_
         wanted = network.transfer_ns(kind, SIZE, members)
         sized = simulated_ns(tmp_path, network, 8, kind, links.size_of(kind, members, wanted), members)
         assert sized == pytest.approx(wanted, rel=1e-3)
-
-
-def test_what_cannot_be_expressed_is_said() -> None:
-    network = Network(1.0, algorithm="tree", library="nccl", levels=(NetworkLevel(4, 10.0),))
-    assert astra_links(network, 6).unsaid == (
-        "levels that 6 ranks do not fill evenly (one dimension is written)",
-        "the algorithms of nccl (collectives run on rings)",
-        "trees (collectives run on rings)",
-    )
-    assert not astra_links(NODES, 8).unsaid and len(astra_links(NODES, 8).dimensions) == 2
-    assert [of.ranks for of in astra_links(NODES, 4).dimensions] == [4]

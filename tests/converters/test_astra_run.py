@@ -9,18 +9,22 @@ from pathlib import Path
 import pytest
 from astra_sim import RUNNER
 from chakra_sets import data_parallel, message, symbolic, write_set
+from etplus.converters.astra_run import _ms, _recorded_ns
+from etplus.converters.chakra import write_et
+from etplus_files import cpu, etplus, gpu
 from support import call
 
 NETWORK = "bandwidth=25,latency=5us"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def simulator(monkeypatch: pytest.MonkeyPatch) -> None:
     if not os.access(RUNNER, os.X_OK):
         pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
     monkeypatch.setenv("ASTRA_SIM", str(RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware")))
 
 
+@pytest.mark.usefixtures("simulator")
 def test_simulated_and_replayed_times_agree_and_several_networks_are_a_table(tmp_path: Path) -> None:
     prefix = write_set(tmp_path, data_parallel(4))
     slow = "bandwidth=5,latency=5us"
@@ -35,6 +39,7 @@ def test_simulated_and_replayed_times_agree_and_several_networks_are_a_table(tmp
     assert b"ranks done" in call("check", prefix, "--run", "--network", NETWORK, "--network", slow).stdout
 
 
+@pytest.mark.usefixtures("simulator")
 def test_the_groups_of_a_set_may_be_in_a_file_that_is_given(tmp_path: Path) -> None:
     prefix = write_set(tmp_path, symbolic(4), groups={1: [0, 1], 2: [2, 3]})
     groups = (tmp_path / "t.comm_groups.json").rename(tmp_path / "groups_of_it.json")
@@ -42,6 +47,7 @@ def test_the_groups_of_a_set_may_be_in_a_file_that_is_given(tmp_path: Path) -> N
     assert done.returncode == 0 and done.stdout.count(b"4 of 4") == 4
 
 
+@pytest.mark.usefixtures("simulator")
 def test_nodes_that_were_never_issued_fail(tmp_path: Path) -> None:
     ranks = [list(nodes) for nodes in data_parallel(2)]
     ranks[1].append(message(999, 0, 1, 7, 64, is_send=False))
@@ -49,7 +55,16 @@ def test_nodes_that_were_never_issued_fail(tmp_path: Path) -> None:
     assert done.returncode == 1 and b"failed: rank 1 did not run to the end" in done.stdout
 
 
+@pytest.mark.usefixtures("simulator")
 def test_without_the_variable_the_command_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ASTRA_SIM")
     done = call("check", write_set(tmp_path, data_parallel(2)), "--run")
     assert done.returncode == 2 and b"environment variable ASTRA_SIM" in done.stderr
+
+
+def test_the_recorded_time_of_a_rank_is_from_its_first_start_to_its_last_end(tmp_path: Path) -> None:
+    write_et(etplus([cpu(3, "a", 50, 100), gpu(4, "k", 60, 20.5)]), tmp_path / "t.0.et")
+    assert _recorded_ns(str(tmp_path / "t.0.et")) == 100_000
+    prefix = write_set(tmp_path, data_parallel(2))
+    assert _recorded_ns(f"{prefix}.0.et") is None
+    assert (_ms(2_500_000), _ms(None)) == (2.5, None)

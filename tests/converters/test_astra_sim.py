@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from astra_sim import RUNNER, config_runs
-from etplus.converters.astra_sim import SUBSTITUTES, for_simulator, write_astra_sim
-from etplus.converters.collectives import agree, survey
+from etplus.converters.astra_sim import SUBSTITUTES, for_simulator, renumbered, write_astra_sim
+from etplus.converters.collectives import Communication, RankComms, agree, survey
 from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
+from etplus.schemas import comm_types
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import SIMULATED_COLLECTIVES
+from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.trace.errors import ConvertError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
@@ -327,3 +330,16 @@ def test_a_trace_without_times_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConvertError, match="no node has a time"):
         write_astra_sim(etplus([cpu(3, "never linked")]), tmp_path / "t.et", agreed(comm_rank(0)).ranks[0])
     assert not list(tmp_path.iterdir())
+
+
+def test_ranks_are_renumbered_with_their_groups_and_the_peers_of_messages() -> None:
+    """Ranks that are not there get numbers below 0."""
+    found = (Communication(0, Type.ALL_REDUCE, 8, named=("g", (4, 6))), Communication(1, comm_types.SEND, 8, peer=6),
+             Communication(2, comm_types.RECV, 8, peer=9))  # fmt: skip
+    one, other = renumbered([RankComms(6, 8, ()), RankComms(4, 8, found)])
+    assert (one.rank, other.rank) == (1, 0)
+    assert other.found == (
+        replace(found[0], named=("g", (0, 1))),
+        replace(found[1], peer=1),
+        replace(found[2], peer=-10),
+    )

@@ -127,3 +127,13 @@ def test_what_makes_no_sense(tmp_path: Path) -> None:
     assert chosen.nodes == 2
     two = [of_rank(0), of_rank(1)]
     assert convert(two, tmp_path / "one.jsonl", rank=1).nodes == 4
+
+
+def test_only_pictures_are_limited_to_what_can_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etplus.converters.graph.PICTURE_NODES", 4)
+    monkeypatch.setattr("etplus.converters.graph._drawn", lambda text, suffix: text)
+    assert convert(step_by_hand(), tmp_path / "g.dot").nodes == ROWS
+    done = convert(step_by_hand(), tmp_path / "g.svg")
+    assert done.nodes == 4 and done.notes[0].startswith(f"the 4 nodes that start first are drawn, out of {ROWS}; ")
+    assert convert([step_by_hand(), of_rank(1)], tmp_path / "g.png").nodes == 2 + 2
+    assert convert(step_by_hand(), tmp_path / "g.svg", max_nodes=6).notes == (f"6 of {ROWS} nodes were selected",)

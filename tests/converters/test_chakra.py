@@ -16,11 +16,14 @@ import pytest
 from etplus.analysis.event_work import work_of_events
 from etplus.analysis.kernel_peaks import kernel_table
 from etplus.converters.chakra import write_et
+from etplus.converters.collectives import Communication, RankComms
 from etplus.converters.conversion import convert
 from etplus.converters.node_work import rounded
 from etplus.converters.preflight import check
 from etplus.schemas.chakra.chakra_reader import read_et
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
+from etplus.schemas.comm_types import RECV as RECV_KIND
+from etplus.schemas.comm_types import SEND as SEND_KIND
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.kinds import GPU
@@ -391,3 +394,19 @@ def test_copies_and_fills_become_memory_nodes_if_asked(tmp_path: Path) -> None:
     assert [write(document, tmp_path)[number].type for number in (4, 5, 6, 7)] == [COMP] * 4
     as_memory = write(document, tmp_path, memory_nodes=True)
     assert [as_memory[number].type for number in (4, 5, 6, 7)] == [2, 3, 2, COMP]  # load, store
+
+
+def test_several_messages_of_one_kernel_are_nodes_before_it(tmp_path: Path) -> None:
+    """Each with an own id above all others, the wait of the kernel and all of its time; the kernel takes none."""
+    trace = etplus([cpu(3, "op", 0, 99), gpu(4, "first", 5, 3), gpu(5, "ncclDevKernel_SendRecv", 10.7, 6)], rank=0)
+    row = trace.nodes.id.tolist().index(5)
+    comms = RankComms(
+        0, 2, (Communication(row, SEND_KIND, 16, peer=1), Communication(row, RECV_KIND, 8, peer=1, tag=3))
+    )
+    nodes = write(trace, tmp_path, comms=comms)
+    sent, got = (node for node in nodes.values() if node.value("message_of") == 5)
+    assert [(node.type, node.value("comm_size"), node.value("comm_tag"), node.data_deps) for node in (sent, got)] == [
+        (SEND, 16, 0, [4]), (RECV, 8, 3, [4]),
+    ]  # fmt: skip
+    assert (sent.start, sent.micros, got.start, got.micros) == (11, 6, 11, 6) and nodes[5].micros == 0
+    assert list(nodes)[-3:] == [sent.id, got.id, 5] and min(sent.id, got.id) > 5

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.converters.collectives import Communication, RankComms, agree, survey
+from etplus.converters.collectives import Communication, RankComms, agree, matched, rank_recording, survey
 from etplus.jobs.rank_communications import communications
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND, collective_type, message_bytes
 from etplus.schemas.communications import comm_rows
 from etplus.trace.comm_kernels import Comm
-from etplus_files import cpu, document_of, etplus, gpu
+from etplus.trace.errors import ConvertError
+from etplus_files import cpu, document_of, etplus, gpu, step_by_hand
 from random_step import digest, random_step
 
 KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
@@ -189,3 +190,17 @@ def test_groups_are_numbered_by_name_where_it_is_a_free_number() -> None:
         1: ("01", [0, 3]), 2: ("0", [0, 2]), 3: ("5", [1, 2]), 4: ("99999999999", [0, 1]), 5: ("5", [0, 1]),
         6: ("tp", [1, 3]),
     }  # fmt: skip
+
+
+def test_what_one_rank_lacks_becomes_a_computation_if_asked() -> None:
+    traces = [step_by_hand(), etplus([cpu(3, "a", 0, 9)], rank=1, world_size=2)]
+    surveyed = [survey(trace, rank) for rank, trace in enumerate(traces)]
+    recorded = {rank: rank_recording(trace) for rank, trace in enumerate(traces)}
+    kept, (note,) = matched(surveyed, recorded, degrade=True)
+    assert [len(comms.found) for comms in surveyed] == [1, 0] and [comms.found for comms in kept] == [(), ()]
+    told = "warning: degraded: 1 communication that differ between ranks, 0.030 ms, became computations of "
+    assert note.startswith(told)
+    with pytest.raises(
+        ConvertError, match=r"rank 1 lacks ALL_REDUCE of 1,024 bytes, collective 0 \(from 0\) of all ranks, "
+    ):
+        matched(surveyed, recorded, degrade=False)

@@ -109,16 +109,6 @@ def test_another_size_in_one_rank_is_refused_too(tmp_path: Path) -> None:
     assert b"bytes at 0 (and 11 more); a simulator would wait forever" in done.stderr
 
 
-def test_the_folder_is_checked_before_the_work(tmp_path: Path) -> None:
-    """Before a broken input is read."""
-    (tmp_path / "rank0.json").write_text("no trace")
-    (tmp_path / "file").touch()
-    for more in (["--to", "astra-sim", "-o", "file/set"], ["-o", "file/missing/set.graphml"]):
-        done = call("convert", "rank0.json", *more, cwd=tmp_path)
-        told = f"{more[-1]}: cannot be written ({tmp_path / 'file'} is a file); choose another name"
-        assert done.returncode == 2 and done.stderr.decode() == f"etplus: error: {told}\n"
-
-
 def test_the_verdict_is_that_of_check(tmp_path: Path) -> None:
     """Of ranks 2 and 3 alone `check` misses two files; so does the last line of `convert`."""
     for rank in (2, 3):
