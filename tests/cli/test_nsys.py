@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from nsys_files import et_of, real_export, small_export
-from support import assert_valid, call, read_json, run, shared_trace
+from support import assert_valid, call, read_json, shared_trace
 
 
 @pytest.fixture(scope="module")
@@ -33,31 +33,9 @@ def test_analyze(folder: Path) -> None:
     assert [one["file"].partition(" ")[2] for one in found] == ["rank 0 (pid 111, GPU 0)", "rank 1 (pid 112, GPU 1)"]
 
 
-@pytest.mark.slow
-def test_report(folder: Path) -> None:
-    done = call("report", "h100.sqlite", "-o", "page.html", cwd=folder)
-    assert done.returncode == 0, done.stderr.decode()
-    page = (folder / "page.html").read_text()
-    assert "rank 0 (pid 111, GPU 0)" in page and "rank 1 (pid 112, GPU 1)" in page
-
-
-@pytest.mark.parametrize("chosen", [[], ["--rank-couple"], ["--pid", "112"]])
-def test_replay(folder: Path, chosen: list[str]) -> None:
-    done = call("replay", "h100.sqlite", *chosen, "--json", "-", cwd=folder)
-    assert done.returncode == 0, done.stderr.decode()
-    found = json.loads(done.stdout)
-    assert (len(found) if isinstance(found, list) else 1) == (1 if chosen else 2)
-
-
-@pytest.mark.slow
-def test_diff_of_the_ranks_of_one_file(folder: Path) -> None:
-    done = call("diff", "h100.sqlite", "--total", "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr.decode()
-    found = json.loads(done.stdout)
-    assert found["total_a"] != found["total_b"]
-    done = call("diff", "h100.sqlite", "packed.sqlite.gz", "--gpu", "1", "--total", "--json", cwd=folder)
-    found = json.loads(done.stdout)
-    assert found["total_a"] == found["total_b"] > 0
+def test_replay_of_all_ranks_or_one(folder: Path) -> None:
+    both, one = (call("replay", "h100.sqlite", *chosen, "--json", "-", cwd=folder) for chosen in ([], ["--pid", "112"]))
+    assert len(json.loads(both.stdout)) == 2 and "makespan_ns" in json.loads(one.stdout)
 
 
 @pytest.mark.slow
@@ -79,24 +57,13 @@ def test_trace_link_alone_and_with_an_et(folder: Path) -> None:
     document = read_json(folder / "h100_rank1_plus.json")
     assert_valid(document)
     assert sum(event["cat"] == "kernel" for event in document["unattached"]) == 905
-    words = [
-        "--et-file",
-        "job/rank0.et.json",
-        "--kineto-file",
-        "packed.sqlite.gz",
-        "-o",
-        "plus.json",
-        "--json",
-        "r.json",
-    ]
-    done = call("link", *words, cwd=folder)
+    words = "link --et-file job/rank0.et.json --kineto-file packed.sqlite.gz -o plus.json --json r.json"
+    done = call(*words.split(), cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     report = read_json(folder / "r.json")
     assert report["ops"]["linked"] == report["ops"]["total"] == 8391
     assert report["ops"]["certain"] == 0, "process 111 of a container"
     assert_valid(read_json(folder / "plus.json"))
-    same = call("link", *words[:4], "-o", "same.json", "--pid", "111", cwd=folder)
-    assert same.returncode == 0 and read_json(folder / "same.json")["nodes"] == read_json(folder / "plus.json")["nodes"]
 
 
 def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
@@ -110,44 +77,20 @@ def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
     assert {node["device"] for node in document["nodes"] if node.get("cat") == "kernel"} == {1}
 
 
-def test_augment_and_a_folder_of_exports(folder: Path, tmp_path: Path) -> None:
-    assert call("convert", "--augment", folder / "small.sqlite", "-o", tmp_path / "more.json").returncode == 0
-    assert_valid(read_json(tmp_path / "more.json"))
-    (tmp_path / "in").mkdir()
-    shutil.copy(folder / "small.sqlite", tmp_path / "in" / "rank0.sqlite")
-    done = call("analyze", tmp_path / "in", "--json")
-    assert done.returncode == 0 and json.loads(done.stdout)["traces"][0]["file"].endswith("rank0.sqlite")
-
-
 def test_standard_input(folder: Path) -> None:
-    with (folder / "small.sqlite").open("rb") as file:
-        done = run("etplus", "analyze", "-", "--json", cwd=folder, stdin=file)
-    assert done.returncode == 0 and json.loads(done.stdout)["traces"][0]["file"] == "<stdin>", done.stderr.decode()
     done = call("link", "--kineto-file", "-", "-o", "s.json", cwd=folder, input=(folder / "small.sqlite").read_bytes())
     assert done.returncode == 0 and read_json(folder / "s.json")["etplus"]["kineto"]["file_name"] == "<stdin>"
-
-
-def test_the_same_bytes_twice(folder: Path) -> None:
-    for name in ("a.json", "b.json"):
-        assert call("link", "--kineto-file", folder / "h100.sqlite", "--gpu", "0", "-o", folder / name).returncode == 0
-    assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            "link --kineto-file h100.sqlite -o x.json",
-            "has rank 0 (pid 111, GPU 0), rank 1 (pid 112, GPU 1); choose one",
-        ),
+        ("link --kineto-file h100.sqlite -o x.json", "has rank 0 (pid 111, GPU 0), rank 1 (pid 112, GPU 1); choose"),
         ("analyze h100.sqlite --rank 7", "h100.sqlite: no rank 7; it has rank 0 (pid 111, GPU 0)"),
         ("replay h100.sqlite --pid 111 --gpu 1", "h100.sqlite: no pid 111, GPU 1; it has rank 0"),
         ("convert --augment h100.sqlite -o x.json", "2 traces were given; give 1; select a rank with --rank"),
         ("analyze small.sqlite --pid 7", "a merged Kineto trace); every FILE has one rank"),
-        (
-            "link --kineto-file job/rank0.et.json --pid 7 -o x.json",
-            "an Execution Trace without times",
-        ),
+        ("link --kineto-file job/rank0.et.json --pid 7 -o x.json", "an Execution Trace without times"),
         ("analyze h100.sqlite --json h100.sqlite", "would replace an input"),
     ],
 )
@@ -163,7 +106,7 @@ def test_broken_exports_are_one_line(folder: Path, tmp_path: Path) -> None:
     data, rng = (folder / "small.sqlite").read_bytes(), random.Random(3)
     path = tmp_path / "broken.sqlite"
     statuses = set()
-    for _ in range(60):
+    for _ in range(30):
         broken = bytearray(data)
         for at in rng.sample(range(len(data)), 40):
             broken[at] = rng.randrange(256)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,14 @@ from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.model_file import write_model
 from etplus.planning.reshard.job import reshard
 from etplus.planning.reshard.layout import Layout
-from etplus.timeline.network_file import fit_network, job_samples, library_of
 from etplus.trace.selection import part_of, without_enclosing
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from support import call, fixture_pair, linked, read_json, run
+from support import call, fixture_pair, linked, read_json
 
 CHOICES: dict[str, dict[str, Any]] = {
-    "steps": {"steps": "1-2"}, "window": {"window": "1-6ms"}, "between": {"between": ("ProfilerStep", 0)},
-    "module": {"module": "forward"}, "two": {"steps": "1", "module": "forward"},
+    "window": {"window": "1-6ms"}, "between": {"between": ("ProfilerStep", 0)},
+    "two": {"steps": "1", "module": "forward"},
 }  # fmt: skip
 
 
@@ -114,12 +112,6 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
         lambda file, words, out: call("predict", "fit", file, "-o", out, *words).returncode or out.read_bytes(),
         model_of,
     ),
-    "fit --network": (
-        lambda file, words, out: numbers(
-            "predict", "fit", "--network", file, file, "-o", out, "--json", "-", *words
-        )["job"],
-        lambda part, _: plain(fit_network(job_samples([part, part]), library_of([part]))),
-    ),
     "reshard": (
         lambda file, words, _: numbers("reshard", file, "--tp", "2", "--json", "-", *words),
         lambda part, _: report_of(part),
@@ -157,10 +149,14 @@ def augmented_ids(file: Path) -> set[int]:
 
 
 # --steps of replay and fit say what is predicted or fitted on; a forward pass has neither a step nor communications
-NONE = [*product(("replay", "fit"), ("steps", "two")), *product(("reshard", "fit --network"), ("module", "two"))]
+TESTED = [
+    ("analyze", "window"), ("analyze", "between"), ("analyze", "two"), ("why", "two"), ("top", "two"), ("diff", "two"),
+    ("sql", "two"), ("replay", "window"), ("report", "between"), ("convert", "two"), ("fit", "window"),
+    ("reshard", "between"), ("augment", "two"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("command", "choice"), [pair for pair in product(COMMANDS, CHOICES) if pair not in NONE])
+@pytest.mark.parametrize(("command", "choice"), TESTED)
 def test_a_command_and_the_library_choose_the_same(command: str, choice: str, file: Path, tmp_path: Path) -> None:
     by_command, by_library = COMMANDS[command]
     trace = load(file)
@@ -170,31 +166,15 @@ def test_a_command_and_the_library_choose_the_same(command: str, choice: str, fi
     assert found != by_library(trace, tmp_path / "c")
 
 
-def test_the_steps_that_are_fitted_on_are_those_of_the_library(file: Path, tmp_path: Path) -> None:
-    by_command, by_library, parts = (tmp_path / name for name in ("a", "b", "c"))
-    trace = load(file)
-    model = calibrated(fit([trace], iterations="1-2"), [trace], "1-2")
-    write_model(model, by_library)
-    assert call("predict", "fit", file, "-o", by_command, "--steps", "1-2").returncode == 0
-    assert by_command.read_bytes() == by_library.read_bytes()
-    of_part = fit([without_enclosing(part_of(trace, steps="1-2"))])
-    assert of_part.gpu == model.gpu and of_part.cpu == model.cpu
-    parts_of_ranks = [part_of(trace, steps="1")] * 2
-    samples = fit_network(job_samples(parts_of_ranks), library_of(parts_of_ranks))
-    assert numbers("predict", "fit", "--network", file, file, "--steps", "1", "-o", parts, "--json", "-")[
-        "job"
-    ] == plain(samples)
-
-
-@pytest.mark.parametrize("words", [["--steps", "1"], ["--between", "forward", "1"], ["--module", "forward"]])
-def test_a_kineto_trace_is_augmented_in_a_part_alone(words: list[str], tmp_path: Path) -> None:
-    """What is outside of the part keeps its bytes; a second run changes nothing."""
-    kineto, out = fixture_pair("pairs/gpu_shaped_from_cpu")[1], tmp_path / "out.json"
-    done = run("etplus", "convert", "--augment", kineto, "-o", out, *words)
-    assert done.returncode == 0, done.stderr
-    trace = load(kineto)
-    (choice,) = ({words[0][2:]: (words[1], 1) if len(words) > 2 else words[1]},)
-    part = part_of(trace, **choice)  # type: ignore[arg-type]
+def test_a_kineto_trace_is_augmented_in_a_part_alone(tmp_path: Path) -> None:
+    """Events outside of the part keep their bytes; a second run changes nothing."""
+    kineto, out, words = (
+        fixture_pair("pairs/gpu_shaped_from_cpu")[1],
+        tmp_path / "out.json",
+        ["--between", "forward", 1],
+    )
+    assert call("convert", "--augment", kineto, "-o", out, *words).returncode == 0
+    part = part_of(load(kineto), between=("forward", 1))
     inside = set(part.nodes.kineto_event[part.gpu.source[part.gpu.source >= 0]].tolist())
     before, after = (read_json(file)["traceEvents"] for file in (kineto, out))
     changed = {k for k, (a, b) in enumerate(zip(before, after, strict=False)) if a != b}
@@ -207,12 +187,12 @@ def test_a_kineto_trace_is_augmented_in_a_part_alone(words: list[str], tmp_path:
 
 def test_reshard_reads_the_ranks_that_are_asked_for(file: Path, tmp_path: Path) -> None:
     words = ["--dp", "8", "--source-ranks"]
-    done = run("etplus", "reshard", file, *words, "1", "--json", "-")
+    done = call("reshard", file, *words, "1", "--json", "-")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"no trace of rank 1" in done.stderr
     assert numbers("reshard", file, *words, "0", "--json", "-") == numbers("reshard", file, "--dp", "8", "--json", "-")
 
 
 @pytest.mark.parametrize("command", ["check", "predict train", "predict evaluate", "link"])
 def test_commands_that_work_on_whole_files_say_so_of_a_part(command: str) -> None:
-    done = run("etplus", *command.split(), "x", "-o", "y", "--window", "1-2ms")
+    done = call(*command.split(), "x", "-o", "y", "--window", "1-2ms")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"--window" in done.stderr

@@ -10,29 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_texts import check_texts
 from support import call, linked
-
-
-@pytest.fixture(autouse=True)
-def width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-
-
-def test_texts(tmp_path: Path) -> None:
-    cases = [
-        "convert plus.json -o set/train/a.npz",
-        "convert kineto.json -o set/train/b.npz",
-        "convert slow.json -o set/test/c.npz",
-        "predict evaluate set",
-        "predict evaluate set --json -",
-        "predict evaluate set --split valid",
-        "predict evaluate set --split train -o out.txt",
-        "predict evaluate none",
-    ]
-    for split in ("train", "valid", "test"):
-        (tmp_path / "set" / split).mkdir(parents=True)
-    check_texts("predict_evaluate", cases, tmp_path, masked=True)
 
 
 @pytest.fixture

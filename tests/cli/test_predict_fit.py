@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from command_texts import check_texts
 from etplus.cli import predict_fit as module
 from etplus.cli.predict_fit import held_out_lines
 from etplus.planning.costs.kernel_model import KernelModel
@@ -18,22 +17,6 @@ from etplus.planning.costs.utilization import Law, Utilization
 from support import FIXTURES, call
 
 NO_LAW = Utilization(*[cast("Law", None)] * 2)
-
-
-@pytest.fixture(autouse=True)
-def width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-
-
-def test_texts(tmp_path: Path) -> None:
-    cases = [
-        "predict fit plus.json -o model.json",
-        "predict fit plus.json -o model2.json --explain gemm --json -",
-        "predict fit plus.json -o model3.json --explain gemm",
-        "predict fit plus.json -o model4.json --explain nothing --keep-outliers",
-        "predict fit plus.json -o model5.json --json numbers.json",
-    ]
-    check_texts("predict_fit", cases, tmp_path, masked=True)
 
 
 def test_the_candidates_on_what_was_held_out() -> None:

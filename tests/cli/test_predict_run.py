@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from command_texts import check_texts
 from etplus.cli.predict_run import _full, _screen, _shape_notes
 from etplus.planning.costs.end_to_end import OpRow, Prediction
 from etplus.planning.reshape.reshape import Reshaped, Underived
 from etplus.planning.reshape.shape_change import SizeChange
 from etplus.timeline.replay_summary import BaseError
-
-
-@pytest.fixture(autouse=True)
-def width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-
-
-def test_texts(tmp_path: Path) -> None:
-    cases = [
-        "predict fit plus.json -o model.json",
-        "predict run plus.json --model model.json --force",
-        "predict run plus.json --model model.json --force --json -",
-        "predict run plus.json --model model.json --force -o text.txt",
-        "predict run plus.json --model model.json --force --gpu 3",
-        "predict run plus.json --model model.json --force --set batch=8",
-        "predict run plus.json --model model.json --rank-couple --steps 0",
-        "predict run plus.json --model model.json --steps 0 --keep-outliers --host model",
-        "predict run plus.json kineto.json --model model.json --force --rank-couple",
-        "predict run plus.json --gpu H100 --model model.json --force -o other.txt",
-        "predict run plus.json --model model.json --set batch=x",
-        "predict run plus.json --model plus.json",
-    ]
-    check_texts("predict_run", cases, tmp_path, masked=True)
 
 
 def prediction(rows: int = 1, **more: Any) -> Prediction:

@@ -8,26 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_texts import check_texts
 from made_traces import kernel, launch, op
 from support import ROOT, call, kineto_document
 
 GPU_SHAPED = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu.kineto.json.gz"
-
-
-@pytest.fixture(autouse=True)
-def width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-
-
-def test_texts(tmp_path: Path) -> None:
-    cases = [
-        "report plus.json -o page.html",
-        "report plus.json -o page.txt",
-        "report plus.json -o small.html --window 0-1ms --title small",
-        "report plus.json -o small.html --window 5",
-    ]
-    check_texts("report", cases, tmp_path)
 
 
 def test_a_page_of_one_trace_and_of_two(tmp_path: Path) -> None:

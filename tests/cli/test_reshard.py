@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_texts import check_texts
 from etplus.cli import reshard as module
 from etplus.cli.reshard import _text
 from support import call, linked
@@ -52,22 +51,6 @@ def test_the_text_of_a_report() -> None:
     assert [line.split()[-1] for line in _text(report, 7.9, 90).splitlines()[10:12]] == ["yes", "no"]
     assert "fits" not in _text(report, None, 90) and "fits 8 GB" in shown
     assert shown.count("no shape") == 15 and "50.0%" in shown
-
-
-def test_texts(tmp_path: Path) -> None:
-    cases = [
-        "reshard plus.json --to chakra",
-        "reshard plus.json --ranks 3",
-        "reshard plus.json --use kineto.json --tp 2",
-        "reshard plus.json --dp 2 --batch 3",
-        "reshard plus.json --dp 4 --json -",
-        "reshard plus.json --dp 4 -o out --representative",
-        "reshard plus.json --dp 4 --to astra-sim -o chakra/job --ranks 1-2",
-        "reshard plus.json --dp 4 --plan -",
-        "reshard plus.json --tp 2 --plan plan.json",
-    ]
-    (tmp_path / "bad.json").write_text("{")
-    check_texts("reshard", [*cases, "reshard plus.json --use bad.json"], tmp_path, masked=True)
 
 
 @pytest.mark.parametrize(
