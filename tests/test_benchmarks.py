@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from etplus import __version__
-from etplus.linker import link
-from support import FIXTURES, ROOT, assert_valid, fixture_pair, shared_pair
+from support import ROOT, fixture_pair, shared_pair
 
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -19,21 +17,6 @@ BENCHMARKS = ROOT / "benchmarks"
 def execute(script: str, *arguments: str | Path) -> str:
     command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, check=True, timeout=120).stdout.decode()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["demo/train_cpu", "pairs/gpu_shaped_from_cpu"])
-def test_a_repeated_pair_links_like_the_original(tmp_path: Path, name: str) -> None:
-    one = link(*fixture_pair(name)).report
-    execute("repeat_pair.py", *fixture_pair(name), "3", tmp_path)
-    result = link(tmp_path / "et.json", tmp_path / "kineto.json")
-    assert_valid(result.to_dict())
-    report = result.report
-    assert (report.ops["certain"], report.linked_share, report.method) == (3 * one.ops["certain"], 1.0, "ids")
-    for category, counts in one.gpu["categories"].items():
-        many = report.gpu["categories"][category]
-        assert (many["total"], many["attached"]) == (3 * counts["total"], 3 * counts["attached"])
-    assert not report.warnings
 
 
 @pytest.mark.slow
@@ -82,17 +65,6 @@ def test_the_table_of_replay_errors(tmp_path: Path) -> None:
     (tmp_path / "cpu-pairs" / kineto.name).write_bytes(kineto.read_bytes())
     text = execute("replay_table.py", "--traces", tmp_path)
     assert "| train_cpu | 3 |" in text and "largest makespan error 0.000%" in text
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("torch") is None or find_spec("safetensors") is None, reason="PyTorch is not installed")
-def test_the_benchmark_of_learned_predictors_times_a_training(tmp_path: Path) -> None:
-    (tmp_path / "npz").symlink_to(FIXTURES / "sweep")
-    lines = execute("learned.py", tmp_path, "--time", "3000", "--kinds", "sage").splitlines()
-    assert "distinct" in lines[0] and [line.split()[:3] for line in lines[1:]] == [
-        ["sage", "as", "recorded"], ["sage", "no", "nodes"]
-    ]  # fmt: skip
-    assert all("(bar: 300 s)" in line for line in lines[1:])
 
 
 @pytest.mark.parametrize("script", sorted(path.stem for path in BENCHMARKS.glob("*.py")))

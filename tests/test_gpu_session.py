@@ -29,19 +29,6 @@ def execute(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[s
         **options)  # fmt: skip
 
 
-def annotated(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events, and an annotation around each operator that no other one is around."""
-    ops = [event for event in events if event.get("cat") == "cpu_op"]
-    tops: list[dict[str, Any]] = []
-    for event in sorted(ops, key=lambda one: (one["tid"], float(one["ts"]), -float(one["dur"]))):
-        if not tops or tops[-1]["tid"] != event["tid"] or float(event["ts"]) > tops[-1]["ts"] + tops[-1]["dur"]:
-            tops.append(event | {
-                "cat": "user_annotation", "name": f"truth: Op_{len(tops)}", "ts": float(event["ts"]) - 0.001,
-                "dur": float(event["dur"]) + 0.002,
-            })  # fmt: skip
-    return [*events, *tops]
-
-
 def test_ids_that_differ_are_counted() -> None:
     events = read_json(PAIR[1])["traceEvents"]
     trace = link(*PAIR, rank=0)
@@ -51,26 +38,6 @@ def test_ids_that_differ_are_counted() -> None:
     for event in ops[:7]:
         event["args"]["Record function id"] += 1000
     assert gpu_truth.check_ids(trace, events) == (count, count - 7)
-
-
-def test_modules_that_differ_are_counted_of_operators_and_kernels() -> None:
-    """Compared is what no other function of the autograd engine is around; here the trace knows no modules at all."""
-    events = read_json(PAIR[1])["traceEvents"]
-    engine = [one for one in events if one.get("name", "").startswith("autograd::engine")]
-    trace = link(*PAIR, rank=0)
-    ops, kernels = gpu_truth.check_modules(trace, annotated(events))
-
-    def outside(one: dict[str, Any]) -> bool:
-        begin = float(one["ts"])
-        return not any(
-            of["tid"] == one["tid"] and float(of["ts"]) <= begin < float(of["ts"]) + float(of["dur"]) for of in engine
-        )
-
-    assert ops.compared == sum(one.get("cat") == "cpu_op" and outside(one) for one in events) > 200
-    by_index = {op.record["kineto_event"]: op for op in trace.ops}
-    launchers = {by_index[at].index for at, one in enumerate(events) if one.get("cat") == "cpu_op" and outside(one)}
-    launched = [event for event in trace.device_events if event.op is not None and event.op.index in launchers]
-    assert kernels.compared == len(launched) > 50 and ops.right == kernels.right == 0
 
 
 def test_a_report_names_what_failed_and_what_is_wrong_first() -> None:

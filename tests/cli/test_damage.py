@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -88,16 +87,6 @@ def test_numbers_as_json(folder: Path) -> None:
         done = call(*command, "--json", "-", cwd=folder)
         assert done.returncode == 0 and warned(done.stderr), done.stderr
         assert json.loads(done.stdout)["damage"] == damage
-
-
-def test_a_job(folder: Path) -> None:
-    (folder / "job").mkdir(exist_ok=True)
-    shutil.copy(fixture_pair(PAIR)[0], folder / "job" / "rank0.et.json.gz")
-    shutil.copy(folder / BROKEN, folder / "job" / "rank0.kineto.json")
-    done = call("link", folder / "job", "--output", folder / "linked", "--min-match", "0.5")
-    assert b"rank0.kineto.json is broken" in b" ".join(done.stderr.split())
-    (rank,) = read_json(folder / "linked" / "job_report.json")["ranks"]
-    assert any("is broken" in warning for warning in rank["warnings"])
 
 
 def test_augment_refuses_a_broken_kineto_trace(folder: Path) -> None:

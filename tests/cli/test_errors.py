@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.cli import diff
 from support import assert_valid, call, command, et_document, fixture_pair, kineto_document, plain
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
@@ -39,41 +38,23 @@ def one_line(done: subprocess.CompletedProcess[bytes], *parts: str) -> None:
     assert all(part in text for part in ("error: ", *parts)), text
 
 
-@pytest.mark.parametrize("side", ["et", "kineto"])
-def test_a_file_without_its_first_brace(tmp_path: Path, side: str) -> None:
-    et, kineto = plain(ET), plain(KINETO)
-    done = link(tmp_path, et[side == "et" :], kineto[side == "kineto" :])
-    assert done.returncode == 0 and b"Traceback" not in done.stderr
-    assert_valid(json.loads((tmp_path / "plus.json").read_bytes()))
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "reshard plus.json --dp 2 --use {}", "reshard plus.json --dp 2 --model {}",
-        "analyze plus.json --device-spec {}",
-        "reshard plus.json --dp 2 --measured {}", "check x.0.et --groups {}", "link . --manifest {} --output out",
-        "convert plus.json plus.json -o x --to astra-sim --job {}", "replay plus.json --network {}",
-        "link et.json kineto.json --provenance {} -o x.json", "analyze plus.json --graph-capture {}", "analyze {}",
-    ],
-)  # fmt: skip
-def test_json_without_end_of_nesting(tmp_path: Path, words: str) -> None:
+def test_json_without_end_of_nesting(tmp_path: Path) -> None:
     """Deeper than any decoder goes, wherever a command takes a file of JSON."""
     link(tmp_path, plain(ET), plain(KINETO))
     assert call("convert", "plus.json", "-o", "x.0.et", cwd=tmp_path).returncode == 0
-    for number, deep in enumerate(
-        ("[" * 100_000, '{"networks": ' + '{"a": ' * 100_000, '{"a": ' * 900 + "1" + "}" * 900)
-    ):
-        (tmp_path / f"deep{number}.json").write_text(deep)
-        one_line(
-            call(*words.format(f"deep{number}.json").split(), cwd=tmp_path), *[f"deep{number}.json: "][: 2 - number]
-        )
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    for words in (
+        "reshard plus.json --dp 2 --use {}", "reshard plus.json --dp 2 --model {}",
+        "analyze plus.json --device-spec {}", "reshard plus.json --dp 2 --measured {}", "check x.0.et --groups {}",
+        "link . --manifest {} --output out", "convert plus.json plus.json -o x --to astra-sim --job {}",
+        "replay plus.json --network {}", "link et.json kineto.json --provenance {} -o x.json",
+        "analyze plus.json --graph-capture {}", "analyze {}",
+    ):  # fmt: skip
+        one_line(call(*words.format("deep.json").split(), cwd=tmp_path), "deep.json: ")
 
 
 @pytest.mark.parametrize("schema", ["1.0.1", "1.1.1-chakra.0.0.4"])
-@pytest.mark.parametrize(
-    "value", ["text", None, 7, {}, [1], [{"name": 3}], [{"name": "fw_parent"}], [{"name": "fw_parent", "value": "x"}]]
-)
+@pytest.mark.parametrize("value", ["text", None, [{"name": 3}], [{"name": "fw_parent", "value": "x"}]])
 def test_renumbering_keeps_attributes_that_are_none(tmp_path: Path, schema: str, value: Any) -> None:
     et = et_document(NODES, schema)
     et["nodes"][3]["attrs"] = value
@@ -83,8 +64,7 @@ def test_renumbering_keeps_attributes_that_are_none(tmp_path: Path, schema: str,
     assert json.loads((tmp_path / "plus.json").read_bytes())["nodes"]
 
 
-@pytest.mark.parametrize("key", ["deviceProperties", "distributedInfo", "traceName"])
-@pytest.mark.parametrize("depth", [60, 300, 900])
+@pytest.mark.parametrize(("key", "depth"), [("deviceProperties", 300), ("distributedInfo", 60), ("traceName", 900)])
 def test_a_deep_header_is_read_as_far_as_it_can_be_written_again(tmp_path: Path, key: str, depth: int) -> None:
     kineto = json.dumps(kineto_document(CALLS))[1:]
     (tmp_path / "kineto.json").write_text(f'{{"{key}": {"[" * depth + "]" * depth}, {kineto}')
@@ -93,7 +73,7 @@ def test_a_deep_header_is_read_as_far_as_it_can_be_written_again(tmp_path: Path,
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("value", [2**64, 2**70, -(2**70), 2**63, 10**400])
+@pytest.mark.parametrize("value", [2**63, -(2**70), 10**400])
 @pytest.mark.parametrize("key", ["schemaVersion", "baseTimeNanoseconds", "deviceProperties", "distributedInfo"])
 def test_integers_that_no_column_holds(tmp_path: Path, key: str, value: int) -> None:
     inside: Any = {
@@ -110,29 +90,7 @@ def test_integers_that_no_column_holds(tmp_path: Path, key: str, value: int) -> 
         assert told["schema_version"] == (None if value == 10**400 else pytest.approx(value))
     if key == "baseTimeNanoseconds":
         assert told["base_time_ns"] == 0 and b"baseTimeNanoseconds" in done.stderr
-    for name in ("kineto.json", "plus.json"):
-        assert call("analyze", name, "--json", cwd=tmp_path).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (MemoryError(), "not enough memory"),
-        (RecursionError("too deep"), "RecursionError: too deep; this is a bug in etplus: please report it"),
-        (OSError(5, "Input/output error", "x.json"), "x.json: cannot be read or written (Input/output error)"),
-        (OSError(24, "Too many open files"), "cannot be read or written (Too many open files)"),
-        (KeyError("a\nb"), "this is a bug in etplus"),
-    ],
-    ids=repr,
-)
-def test_every_exception_is_one_line(error: Exception, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(diff, "run", fail)
-    one_line(call("diff", "a", "b"), message)
-    shown = call("diff", "a", "b", "--log-level", "DEBUG")
-    assert shown.returncode == 2 and b"Traceback" in shown.stderr
+    assert call("analyze", "plus.json", "--json", cwd=tmp_path).returncode == 0
 
 
 def shell(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -154,18 +112,12 @@ def plus(tmp_path: Path) -> Path:
 FIT = "$E predict fit plus.json -o model.json --explain gemm"
 
 
-@pytest.mark.parametrize("to", [">&-", "> /dev/full"])
-def test_a_table_that_cannot_be_printed(plus: Path, to: str) -> None:
+def test_a_table_that_cannot_be_printed(plus: Path) -> None:
     """The model is written before the end, but a run that fails leaves nothing."""
-    if "full" in to and not FULL.exists():
-        pytest.skip("no /dev/full")
-    one_line(shell(f"{FIT} --keep-outliers {to}", plus.parent), "standard output: writing failed (")
-    one_line(shell(f"$E analyze plus.json {to}", plus.parent), "standard output: writing failed (")
-    one_line(shell(f"$E --help {to}", plus.parent), "standard output: writing failed (")
+    one_line(shell(f"{FIT} --keep-outliers >&-", plus.parent), "standard output: writing failed (")
+    if FULL.exists():
+        one_line(shell("$E analyze plus.json > /dev/full", plus.parent), "standard output: writing failed (")
     assert list(plus.parent.iterdir()) == [plus]
-    assert shell(f"$E convert --augment plus.json -o new.json {to}", plus.parent).returncode == 0, (
-        "nothing had to be printed"
-    )
 
 
 def test_closed_streams(plus: Path) -> None:
@@ -175,45 +127,13 @@ def test_closed_streams(plus: Path) -> None:
     one_line(shell("$E link --kineto-file - --output out.json <&-", plus.parent), "standard input is closed")
 
 
-def test_a_closed_pipe_keeps_what_is_whole(plus: Path) -> None:
-    """As in `etplus predict fit … | head -1`."""
-    done = shell(f"set -o pipefail; {FIT} | true", plus.parent)
-    assert done.returncode in (0, 128 + signal.SIGPIPE) and b"Traceback" not in done.stderr
-    assert (plus.parent / "model.json").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_names_that_the_terminal_has_no_characters_for(plus: Path, encoding: str) -> None:
-    odd = os.fsdecode(b"\xff\xc3\xa9.json")
-    plus.rename(plus.with_name(odd))
-    plus.parent.joinpath("out").mkdir()
-    commands = (
-        "analyze X",
-        "analyze X --json --csv out",
-        "replay X --json -",
-        "report X -o out/r.html",
-        "check X || true",
-        "predict fit X -o out/m.json",
-        "convert X -o out/x.et",
-        "convert --augment X -o out/x.json",
-        "diff X X --json",
-    )
-    some = commands if encoding == "ascii" else commands[:2]
-    script = " && ".join(f"$E {one}" for one in some).replace("X", "*.json")
-    done = shell(script, plus.parent, PYTHONIOENCODING=encoding)
-    assert done.returncode == 0, done.stderr
-
-
 def test_names_of_more_than_255_bytes(plus: Path) -> None:
     folder, long = plus.parent, "x" * 251
     for arguments in (
-        ["convert", "--augment", f"{long}.json", "-o", "new.json"],
-        ["convert", "--augment", "plus.json", "-o", f"{long}.json"],
-        ["analyze", "plus.json", "--csv", long * 2], ["replay", "plus.json", "--json", long * 2],
-        ["convert", "plus.json", "-o", f"{long}.graphml"], ["convert", f"{long}.json", f"{long}.graphml"],
+        ["convert", "--augment", f"{long}.json", "-o", "new.json"], ["replay", "plus.json", "--json", long * 2],
+        ["analyze", "plus.json", "--csv", long * 2], ["convert", "plus.json", "-o", f"{long}.graphml"],
         ["report", "plus.json", "-o", f"a/{long}.html"], ["link", long * 2], ["check", long * 2],
-        ["predict", "train", long * 2, "-o", "net"], ["predict", "evaluate", long * 2], ["demo", "--output", long * 2],
+        ["predict", "evaluate", long * 2], ["demo", "--output", long * 2],
     ):  # fmt: skip
         one_line(call(*arguments, cwd=folder))
     assert list(folder.iterdir()) == [plus]
@@ -236,8 +156,7 @@ def handles(process: subprocess.Popen[bytes], number: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
-@pytest.mark.parametrize("delay", [0, 0.02, 0.1])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0), (signal.SIGTERM, 0.05)])
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into /proc for the signal handlers")
 def test_interrupted_while_importing(tmp_path: Path, number: signal.Signals, delay: float) -> None:
     """SIGTERM is handled from the first lines on, before anything heavy is imported."""

@@ -81,15 +81,6 @@ def test_analyze_and_report(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert "aten::relu" in (tmp_path / "page.html").read_text()
 
 
-def test_a_linked_file_gets_its_graphs_later(files: tuple[Path, Path], tmp_path: Path) -> None:
-    replay, capture = files
-    assert call("link", "--kineto-file", replay, "-o", tmp_path / "plain.json").returncode == 0
-    done = call("analyze", tmp_path / "plain.json", "--graph-capture", capture, "--json", tmp_path / "a.json")
-    assert done.returncode == 0
-    (trace,) = read_json(tmp_path / "a.json")["traces"]
-    assert {row["op"] for row in trace["breakdown"]} == {"aten::mm", "aten::relu"}
-
-
 def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> None:
     folder, captures = tmp_path / "job", tmp_path / "captures"
     folder.mkdir()
@@ -113,23 +104,6 @@ def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> Non
     assert "0 linked now" not in done.stderr.decode()
     document = read_json(tmp_path / "out" / "rank_0.etplus.json.gz")
     assert document["captured_graphs"]["ops"][1]["name"] == "aten::addmm"
-
-
-def test_an_et_beside_a_capture_gives_outputs(files: tuple[Path, Path], tmp_path: Path) -> None:
-    replay, _ = files
-    folder = tmp_path / "captures"
-    folder.mkdir()
-    events = capture_events([LAUNCHES])
-    for event, rf_id in zip((e for e in events if e["name"].startswith("aten::")), (5, 6), strict=True):
-        event["args"]["Record function id"] = rf_id
-    (folder / "graphs.kineto.json").write_bytes(encode(events))
-    output = {"values": [[1, 2, 0, 6, 4, "cuda:0"]], "shapes": [[2, 3]], "types": ["Tensor(float)"]}
-    nodes = [{"id": 3, "name": "aten::mm", "rf_id": 5, "outputs": output}, {"id": 4, "name": "aten::relu", "rf_id": 6}]
-    (folder / "graphs.et.json").write_text(json.dumps(et_document(nodes)))
-    done = call("link", "--kineto-file", replay, "--graph-capture", folder, "-o", tmp_path / "out.json")
-    assert done.returncode == 0, done.stderr
-    ops = {one["name"]: one for one in read_json(tmp_path / "out.json")["captured_graphs"]["ops"]}
-    assert ops["aten::mm"]["outputs"]["shapes"] == [[2, 3]] and "outputs" not in ops["nn.Module: Layer_0"]
 
 
 @pytest.mark.parametrize(

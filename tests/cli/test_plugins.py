@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from support import run
+import pytest
+from etplus.cli import parser
+from support import call, run
 
 COMMAND = '''
 class Count:
@@ -22,48 +25,46 @@ class Count:
         print(len(arguments.words))
         return 7 if not arguments.words else None
 '''
+POINTS = "count = tiny:Count\nbroken = tiny:none\ndiff = tiny:Count\nhelp = tiny:Count\n"
 
 
-def install(folder: Path, code: str, group: str, **points: str) -> dict[str, str]:
-    """A distribution `tiny` with one module and its entry points; the environment in which it is installed."""
-    info = folder / "tiny-1.5.dist-info"
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path with a distribution `tiny`: one module and its entry points."""
+    info = tmp_path / "tiny-1.5.dist-info"
     info.mkdir(parents=True)
-    (folder / "tiny.py").write_text(code)
+    (tmp_path / "tiny.py").write_text(COMMAND)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
-    lines = [f"{name} = {value}\n" for name, value in points.items()]
-    (info / "entry_points.txt").write_text(f"[{group}]\n" + "".join(lines))
-    return {**os.environ, "PYTHONPATH": str(folder)}
+    (info / "entry_points.txt").write_text(f"[etplus.commands]\n{POINTS}")
+    monkeypatch.syspath_prepend(tmp_path)
+    parser._others.cache_clear()
+    yield tmp_path
+    parser._others.cache_clear()
 
 
-def test_a_command_of_another_package(tmp_path: Path) -> None:
-    env = install(tmp_path, COMMAND, "etplus.commands", count="tiny:Count", broken="tiny:none")
-    for words, status, out in ((["a", "b"], 0, "2\n"), ([], 7, "0\n")):
-        done = run("etplus", "count", *words, env=env)
-        assert (done.returncode, done.stdout.decode(), done.stderr) == (status, out, b"")
-    listed = " ".join(run("etplus", "help", env=env).stdout.decode().split())
-    assert "count count the words given" in listed
+def test_a_command_of_another_package_runs_in_a_process(site: Path) -> None:
+    done = run("etplus", "count", "a", "b", env={**os.environ, "PYTHONPATH": str(site)})
+    assert (done.returncode, done.stdout) == (0, b"2\n"), done.stderr
+
+
+def test_a_command_of_another_package_is_listed_and_explained(site: Path) -> None:
+    assert (call("count").returncode, call("count").stdout) == (7, b"0\n")
+    shown = call("help")
+    listed = " ".join(shown.stdout.decode().split())
+    assert "count count the words given" in listed and listed.count("count the words given") == 1
     assert "broken command broken of tiny 1.5 cannot be loaded (AttributeError" in listed
-    assert "diff compare two traces or two jobs" in listed
-    helped = run("etplus", "help", "count", env=env).stdout.decode()
+    assert "diff compare two traces or two jobs" in listed, "names of etplus are its own"
+    helped = call("help", "count").stdout.decode()
     assert "Count words." in helped and "--log-level LEVEL" in helped
 
 
-def test_errors_of_a_command_of_another_package(tmp_path: Path) -> None:
-    env = install(tmp_path, COMMAND, "etplus.commands", count="tiny:Count", broken="tiny:none")
-    failed = run("etplus", "count", "--fail", env=env)
-    assert failed.returncode == 2
+def test_errors_name_the_other_package(site: Path, caplog: pytest.LogCaptureFixture) -> None:
+    failed = call("count", "--fail")
     expected = "command count of tiny 1.5 failed (ValueError: 100% wrong); report it to its authors"
-    assert failed.stderr.decode() == f"etplus: error: {expected}\n"
-    broken = run("etplus", "broken", env=env)
+    assert failed.returncode == 2 and failed.stderr.decode().endswith(f"etplus: error: {expected}\n")
+    broken = call("broken")
     assert broken.returncode == 2 and b"update or remove that package\n" in broken.stderr
-    meant = run("etplus", "coumt", env=env)
+    meant = call("coumt")
     assert meant.returncode == 2 and b"did you mean count?" in meant.stderr
-
-
-def test_names_of_etplus_are_its_own(tmp_path: Path) -> None:
-    env = install(tmp_path, COMMAND, "etplus.commands", diff="tiny:Count", help="tiny:Count")
-    done = run("etplus", "diff", "a", "b", env=env)
-    assert done.returncode == 2 and done.stderr == b"etplus: error: a: no such file; check the path\n"
-    helped = run("etplus", "help", env=env)
-    assert helped.stdout.count(b"count the words") == 0
-    assert helped.stderr.count(b"command diff of tiny 1.5 is ignored: its name is already taken\n") == 1
+    assert "command diff of tiny 1.5 is ignored: its name is already taken" in caplog.text
+    assert call("diff", "a", "b").stderr == b"etplus: error: a: no such file; check the path\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from compiled_programs import files, kernels
 from pages import data_of, unpacked_json
-from support import FIXTURES, assert_valid, call, read_json, run
+from support import FIXTURES, assert_valid, call, read_json
 
 ET, KINETO = files(FIXTURES / "compiled" / "other")
 INFORMATION = FIXTURES / "compiled" / "other.kernel_information.json.gz"
@@ -18,7 +18,7 @@ KERNELS = len(kernels(FIXTURES / "compiled" / "other"))
 
 
 def test_trace_link_finds_the_files_beside_the_trace(tmp_path: Path) -> None:
-    done = run("trace-link", ET, KINETO, "-o", "out.json", "--json", "r.json", cwd=tmp_path)
+    done = call("link", ET, KINETO, "-o", "out.json", "--json", "r.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = f"source of {KERNELS} kernels in 2 of 2 calls of compiled graphs, by other.kernel_information.json.gz"
     assert said in " ".join(done.stderr.decode().split())
@@ -26,18 +26,6 @@ def test_trace_link_finds_the_files_beside_the_trace(tmp_path: Path) -> None:
     assert_valid(document)
     assert document["etplus"]["compiled"] == read_json(tmp_path / "r.json")["compiled"]
     assert len(document["generated_kernels"]["id"]) == document["etplus"]["compiled"]["kernels"] == KERNELS
-
-
-def test_files_that_are_given_are_read_in_their_place(tmp_path: Path) -> None:
-    other = FIXTURES / "compiled" / "infer.kernel_information.json.gz"
-    done = call("link", ET, KINETO, "--provenance", other, "-o", "out.json", cwd=tmp_path)
-    assert done.returncode == 0
-    text = " ".join(done.stderr.decode().split())
-    assert "source of 0 kernels in 0 of 2 calls of compiled graphs, by infer.kernel_information.json.gz" in text
-    assert "source not of 1 calls of compiled graphs: its kernels are in another order" in text
-    assert "generated_kernels" not in read_json(tmp_path / "out.json")
-    done = call("link", KINETO, "--provenance", INFORMATION, "--provenance", other, "-o", "out.json", cwd=tmp_path)
-    assert done.returncode == 0 and f"of {KERNELS} kernels" in done.stderr.decode()
 
 
 @pytest.mark.parametrize("bad", ["missing", "trace", "output"])
@@ -70,21 +58,20 @@ def test_batch_reads_those_of_each_rank_and_links_anew_when_they_change(tmp_path
     assert "0 linked now, 2 before" in linked()
     (tmp_path / "rank-1.kernel_information.json.gz").unlink()
     assert "1 linked now, 1 before" in linked()
-    given = call("link", tmp_path, "--jobs", "1", "-o", tmp_path / "o2", "--provenance", INFORMATION, "--no-progress")
-    assert given.returncode == 0
-    assert read_json(tmp_path / "o2" / "rank_1.etplus.json.gz")["etplus"]["compiled"]["kernels"] == KERNELS
+    given = call("link", ET, KINETO, "--provenance", INFORMATION, "-o", tmp_path / "o2.json")
+    assert given.returncode == 0 and read_json(tmp_path / "o2.json")["etplus"]["compiled"]["kernels"] == KERNELS
 
 
 def test_analyze_and_report_show_the_lines(tmp_path: Path) -> None:
     wanted = {stack[-1] for kernel in kernels(FIXTURES / "compiled" / "other") for stack in kernel.stacks}
     pair = "--et-file", ET, "--kineto-file", KINETO
-    done = run("etplus", "analyze", "--full", *pair, "--csv", "tables", cwd=tmp_path)
+    done = call("analyze", "--full", *pair, "--csv", "tables", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     with (tmp_path / "tables" / "sources.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert wanted <= {f"{row['file']}({row['line']}): {row['function']}" for row in rows}
     assert any(int(row["fused"]) for row in rows)
-    assert run("etplus", "report", *pair, "-o", "page.html", cwd=tmp_path).returncode == 0
+    assert call("report", *pair, "-o", "page.html", cwd=tmp_path).returncode == 0
     timeline = data_of((tmp_path / "page.html").read_bytes())["ranks"][0]["timeline"]
     shown = unpacked_json(timeline["details"]["texts"])["generated"]
     lines = {re.sub(r"\((\d+)\): (.*)", r":\1 (\2)", frame) for frame in wanted}

@@ -26,9 +26,3 @@ def test_numbers_are_those_of_the_measurements() -> None:
         value = f"{float(number.rstrip('%')) / 100:.4f}" if number.endswith("%") else number
         assert value in measured, number
     assert "75 of 76" in section and "75 of 76" in measured
-
-
-def test_it_is_short_and_its_pages_exist() -> None:
-    assert len(README.splitlines()) <= 110
-    for link in re.findall(r"\]\(([^)#]+)", README):
-        assert (ROOT / link).exists(), link

@@ -11,7 +11,7 @@ from etplus.linker import link
 from etplus.timeline.network import parse_network
 from made_jobs import JOBS
 from simulator import Network
-from support import call, fixture_pair, read_json, run
+from support import call, fixture_pair, read_json
 
 
 @pytest.fixture(scope="module")
@@ -20,18 +20,6 @@ def plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("replay") / "plus.json"
     link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(path)
     return path
-
-
-def test_the_table_fits_a_terminal(plus: Path) -> None:
-    done = run("etplus", "replay", plus)
-    lines = done.stdout.decode().splitlines()
-    assert done.returncode == 0 and not done.stderr
-    assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("replayed ") and len(lines) < 24
-    full = call("replay", plus, "--full").stdout.decode().splitlines()
-    for part in ("fitted", "makespan", "mean kernel-start error", "busy", "busiest stream", "critical path"):
-        assert any(part in line for line in full), part
-    assert call("replay", plus).stdout == done.stdout
 
 
 def test_json_holds_the_same_numbers(plus: Path, tmp_path: Path) -> None:
@@ -46,17 +34,6 @@ def test_json_holds_the_same_numbers(plus: Path, tmp_path: Path) -> None:
     assert orjson.loads(printed) == told
     lanes = {lane["name"]: lane for lane in told["lanes"]}
     assert any(name.startswith("stream") for name in lanes) and any(name.startswith("thread") for name in lanes)
-
-
-def test_measured_and_predicted_stand_beside_each_other(plus: Path, tmp_path: Path) -> None:
-    done = call("replay", plus, "--chrome", tmp_path / "t.json.gz", "--what-if", "cpu*0")
-    events = read_json(tmp_path / "t.json.gz")["traceEvents"]
-    assert done.returncode == 0
-    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    assert names == {0: "rank 0 measured", 1: "rank 0 predicted"}
-    ends = [max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == pid) for pid in (0, 1)]
-    slices = [sum(e["ph"] == "X" and e["pid"] == pid for e in events) for pid in (0, 1)]
-    assert slices[0] == slices[1] and ends[1] < ends[0]
 
 
 def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> None:
@@ -100,12 +77,6 @@ def test_what_cannot_be_replayed_ends_in_one_line(tmp_path: Path) -> None:
     for file in (et, tmp_path / "empty.json", tmp_path / "none.json"):
         done = call("replay", file)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
-
-
-def test_help_shows_the_grammar_and_an_example() -> None:
-    text = call("replay", "--help-all").stdout.decode()
-    assert "kernel:name~gemm*0.5" in text and "etplus replay et_plus.json" in text
-    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_ranks_on_another_network(tmp_path: Path) -> None:
