@@ -123,7 +123,6 @@ def test_a_table_that_cannot_be_printed(plus: Path) -> None:
 def test_closed_streams(plus: Path) -> None:
     assert shell("$E convert --augment plus.json -o new.json 0<&- >&- 2>&-", plus.parent).returncode == 0
     assert json.loads((plus.parent / "new.json").read_bytes())["nodes"]
-    assert shell("$E convert --augment none.json -o new.json 2>&-", plus.parent).stdout == b""
     one_line(shell("$E link --kineto-file - --output out.json <&-", plus.parent), "standard input is closed")
 
 

@@ -49,11 +49,6 @@ def test_a_client_lists_tools_and_gets_the_tables_of_the_analysis() -> None:
     assert not last.is_error, "an error ends nothing"
 
 
-def test_it_writes_nothing_but_the_protocol_and_ends_with_its_input() -> None:
-    done = subprocess.run([*command("etplus"), "mcp", str(KINETO)], input=b"", capture_output=True, timeout=60)
-    assert done.returncode == 0 and done.stdout == b"" and b"1 trace" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "line"), [((), b"no trace given"), (("-",), b"the server reads requests from standard input (-)")]
 )

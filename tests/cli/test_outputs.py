@@ -166,7 +166,7 @@ def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text(json.dumps(trace))
     (job := tmp_path / "job").mkdir()
     (job / "rank-0\u202e.kineto.json").write_text(json.dumps(trace))
-    commands = ("analyze trace.json --json -", "analyze trace.json", "link job")
+    commands = ("analyze trace.json --json -", "link job")
     for words in commands:
         shown = on_terminal([*command("etplus"), *words.split()], tmp_path).decode()
         plain = re.sub(r"\x1b\[[01;3]*m", "", shown).replace("\r\n", "\n").replace("\n", "").replace("\r", "")

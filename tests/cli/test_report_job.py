@@ -49,7 +49,7 @@ def refused(folder: Path, *files: Path) -> str:
     ],
 )  # fmt: skip
 def test_files_that_are_not_ranks_of_one_job_are_refused(made: list[Any], message: str, tmp_path: Path) -> None:
-    files = [trace(tmp_path, *one, at=one[1] if len(one) > 1 else 0) for one in made]
+    files = [trace(tmp_path, *one, at=one[1] if len(one) > 1 else 2 * (one[0] == "x.json")) for one in made]
     assert message in refused(tmp_path, *files)
 
 
