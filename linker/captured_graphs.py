@@ -1,15 +1,9 @@
 """Link the kernels of replayed CUDA and HIP graphs to the operators that launched them during capture.
 
-A replay is one launch call with many kernels, and no operator is open during it. A capture contains the launch calls,
-each inside an operator, but no kernels. Both record the kernel names in the same order per stream:
-
-    capture   aten::mm{launch gemm}  aten::relu{launch relu}  aten::mm{launch gemm}
-    replay    graphLaunch -> gemm relu gemm
-
-`_CandidateGraphs.fit` finds the captured graphs that a replay fits: by the order of kernel names (overall, per graph
-node id, or per stream), or by the number of kernels if there are no names. `_choose` picks one graph per replay: by
-the batch size of the step, then by order in the step. `_with_links` links each kernel to the operator of its launch.
-"""
+A replay is one launch call with many kernels. A capture contains the launch calls, each inside an operator, but no
+kernels. Both record the kernel names in the same order per stream. `_CandidateGraphs.fit` finds the captured graphs
+that a replay fits: by the order of names (overall, per graph node id, or per stream), or by the number of kernels.
+`_choose` picks one graph per replay: by the batch size of the step, then by order in the step."""
 
 from __future__ import annotations
 
@@ -43,15 +37,12 @@ _OTHER_RANK = "the captures come from another rank than the trace: no link to th
 def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     """Link the replayed graphs of a trace to the calls of their captures; UsageError if they are linked already.
 
-    A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. The link is
-    `equivalent` if other captured graphs also fit (another layer or batch size), if only the number of kernels agrees,
-    if a replay without node ids runs on several streams (the order between streams is unknown), or if the captures come
-    from another rank. Captures of other ranks are used only if this rank has none.
+    A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. It is
+    `equivalent` if other graphs also fit, if only the number of kernels agrees, if a replay without node ids runs on
+    several streams, or if the captures come from another rank, which are used only if this rank has none.
 
     Example:
         >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP
-        >>> linked.kernels[0].captured_by  # doctest: +SKIP
-        <captured operator aten::copy_ [[32, 1024], [32, 1024]], certain>
     """
     if trace.captured is not None:
         raise UsageError(f"{trace.file}: its graphs are linked to captures already; give the trace without them")

@@ -80,13 +80,7 @@ class Capture:
 
 def kernel_key(name: str, category: str = "kernel") -> str:
     """Return the key that device events and launches share: the kernel's name, or COPY or FILL for copies and memsets.
-
-    AMD's runtime implements copies and memsets as kernels.
-
-    Example:
-        >>> kernel_key("Memset (Device)", "gpu_memset"), kernel_key("gemm"), kernel_key("__amd_rocclr_copyBuffer")
-        ('<fill>', 'gemm', '<copy>')
-    """
+    AMD's runtime implements copies and memsets as kernels."""
     if category == "gpu_memcpy" or name.startswith(_COPY_KERNEL):
         return COPY
     return FILL if category == "gpu_memset" or name.startswith(_FILL_KERNEL) else name

@@ -1,14 +1,9 @@
 """Find the data that communication kernels send: the `comm` object of docs/reference/etplus.md.
 
 Sources, best first: the arguments that Kineto records, the ET's record_param_comms node around the launch, and, for
-all-reduces of serving engines, the operator's first tensor. PyTorch's macro fixes the order of record_param_comms
-inputs: tensors, sequence, group, rank, collective, in split, out split.
-
-A kernel can send and receive several messages (`batch_isend_irecv`). PyTorch registers each message with a
-`record_param_comms`, and launches one kernel for the whole batch when the batch ends (`nccl:coalesced`). Neither trace
-records which messages a kernel carries. The linker infers this from order: messages registered on a thread since its
-last communication launch belong to the next launch.
-"""
+all-reduces of serving engines, the operator's first tensor. For `batch_isend_irecv`, PyTorch registers each message
+with a `record_param_comms` and launches one kernel when the batch ends. No trace records which messages it carries:
+messages registered on a thread since its last communication launch belong to the next launch."""
 
 from __future__ import annotations
 
@@ -115,12 +110,7 @@ def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
 
 
 def is_all_reduce(operator: str) -> bool:
-    """Return whether an operator is a serving engine's custom all-reduce, which has no `record_param_comms`.
-
-    Example:
-        >>> [is_all_reduce(name) for name in ("_C_custom_ar::all_reduce", "c10d::allreduce_", "aten::sum")]
-        [True, False, False]
-    """
+    """Return whether an operator is a serving engine's custom all-reduce, which has no `record_param_comms`."""
     return _ALL_REDUCE.search(operator) is not None and "c10d" not in operator
 
 

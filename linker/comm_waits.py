@@ -1,16 +1,10 @@
 """Infer unrecorded stream waits around collectives from the calls that request the waits.
 
-PyTorch puts two stream waits around each NCCL collective (ProcessGroupNCCL.cpp, `syncStream` and
-`WorkNCCL::synchronizeStream`). Before the launch, NCCL's stream waits for the stream that made the input. Later,
-`Work.wait` makes the stream that reads the output wait for NCCL's stream. A wait orders the streams even if it takes no
-time, so times do not reveal it. Calls reveal it by their operators, by the sequence number in `record_param_comms`, or
-else by their order on a thread.
-
-No call records its streams. The waiting stream is assumed to be the stream that the thread launches to next, with one
-exception. If a thread waits for a collective immediately, but a later operator is the first to read its tensors, then
-the collective was issued from a separate stream, as FSDP does to prefetch parameters. In this case, the tensors in the
-ET identify the waiting stream.
-"""
+Before a collective, NCCL's stream waits for the stream that made the input; later, `Work.wait` makes the stream that
+reads the output wait for NCCL's stream (ProcessGroupNCCL.cpp). Such a wait may take no time, so calls must reveal it:
+by their operators, by the sequence number in `record_param_comms`, or by their order on a thread. The waiting stream is
+the stream that the thread launches to next, unless a later operator is the first to read the tensors: then the
+collective was issued from a separate stream, as FSDP does to prefetch parameters."""
 
 from __future__ import annotations
 

@@ -369,24 +369,14 @@ class _Graphs:
 
 @lru_cache(maxsize=1 << 14)
 def called_as_event(name: str) -> str:
-    """Return an event's name for comparison: without its namespace or, for a C++ kernel, without the graph prefix.
-
-    Example:
-        >>> called_as_event("aten::mm"), called_as_event("graph_0_cpp_fused_gelu_1"), called_as_event("triton_poi_0")
-        ('::mm', 'cpp_fused_gelu_1', 'triton_poi_0')
-    """
+    """Return an event's name for comparison: "::mm" for "aten::mm", "cpp_fused_0" for "graph_0_cpp_fused_0"."""
     space, colons, operator = name.rpartition("::")
     return f"::{operator}" if colons and space else _OF_GRAPH.sub("", name)
 
 
 @lru_cache(maxsize=1 << 14)
 def _called_as(kernel: str) -> str:
-    """Return the comparison name of a kernel in Inductor's files.
-
-    Example:
-        >>> _called_as("extern_kernels.addmm"), _called_as("torch.ops.aten.sort.stable"), _called_as("cpp_fused_add_3")
-        ('::addmm', '::sort', 'cpp_fused_add_3')
-    """
+    """Return the comparison name of a kernel in Inductor's files: "::addmm" for "extern_kernels.addmm"."""
     parts = kernel.split(".")
     if len(parts) == 1:
         return kernel

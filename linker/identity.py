@@ -104,13 +104,7 @@ class _Weighed(NamedTuple):
 def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | None:
     """Return the rank of both files according to the user: `rank` if given, else the rank in both file names.
 
-    Raises:
-        UsageError: the file names contain different ranks and `rank` is not given, or `rank` is invalid.
-
-    Example:
-        >>> stated_rank("rank0.et.json", "rank0.kineto.json", None)
-        StatedRank(rank=0, by='names')
-    """
+    Raise UsageError if the file names contain different ranks and `rank` is not given, or if `rank` is invalid."""
     if rank is not None:
         if not 0 <= rank < MAX_RANKS:
             raise UsageError(f"invalid rank {rank}; give a number from 0")
@@ -166,13 +160,8 @@ def identify(
     The same recording id in both files proves everything. Without it, process id and time prove the run if there is one
     rank, the process id is large, and both files agree about their common calls. If there can be several ranks, both
     files, or all files of the job, must also prove the rank. A rank from the user proves nothing, as files get renamed.
-
-    Args:
-        linked: int64, positions in `pair.calls` of the linked calls.
-        certain: int64, positions in `pair.nodes` and `pair.calls` of the links that are certain if one process recorded
-            both files.
-        unlinked: bool, the nodes without a link.
-    """
+    `linked` has positions in `pair.calls`; `certain` the links (positions in `pair.nodes` and `pair.calls`) that are
+    certain if one process recorded both files; `unlinked` marks nodes."""
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
     if not claims.same_run:
         weighed += [*_time(claims, pair, linked), *_rank(claims)]
@@ -337,12 +326,7 @@ _OFFSET = re.compile(r"(?:UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 
 
 def offset_name(offset_s: int) -> str:
-    """Return an offset in the form that `offsets_of` reads.
-
-    Example:
-        >>> offset_name(-12600), offset_name(0)
-        ('UTC-03:30', 'UTC')
-    """
+    """Return an offset in the form that `offsets_of` reads, such as "UTC-03:30"."""
     hours, rest = divmod(abs(offset_s), _HOUR_S)
     return f"UTC{'-' if offset_s < 0 else '+'}{hours:02}:{rest // 60:02}" if offset_s else "UTC"
 
@@ -350,17 +334,8 @@ def offset_name(offset_s: int) -> str:
 def offsets_of(name: str, local_s: int) -> frozenset[int]:
     """Return the offsets of a time zone from UTC, in s; two offsets in the hour that ends daylight saving time.
 
-    Args:
-        name: an offset ("UTC-7", "+05:30", "UTC") or a name of the IANA database ("Europe/Berlin").
-        local_s: local time in seconds since the epoch, as if local time were UTC.
-
-    Raises:
-        UsageError: there is no such time zone.
-
-    Example:
-        >>> offsets_of("UTC-7", 0), offsets_of("+05:45", 0)
-        (frozenset({-25200}), frozenset({20700}))
-    """
+    `name` is an offset ("UTC-7", "+05:30", "UTC") or an IANA name ("Europe/Berlin"), else UsageError. `local_s` is
+    local time in seconds since the epoch, as if local time were UTC."""
     if name.upper() in ("UTC", "Z"):
         return frozenset((0,))
     if found := _OFFSET.fullmatch(name):

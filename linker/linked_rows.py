@@ -113,6 +113,10 @@ def linked_trace(
     at = numbers.rows(join.gpu_places[kernels]).tolist() if kernels else []
     summary = summary_as_read({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)})
     before, after = known_head(et.before, et.after)
+    events = join.kineto.events
+    # All times are whole µs, as before 2024; tools for such files expect integers in ET+.
+    times = events.ts, events.dur, join.kineto.memory.ts
+    whole_us = not join.kineto.modern and not any(np.any(column % 1000) for column in times)
     records = LinkedRecords(
         rows=rows,
         summary=summary,
@@ -121,18 +125,10 @@ def linked_trace(
         before=before,
         after=after,
         et_id=et.id if renumber else None,
-        events=join.kineto.events.records,
-        whole_us=_has_whole_us(join),
+        events=events.records,
+        whole_us=whole_us,
     )
     return built_on_demand(et.file, summary, records, partial(_build, rows, records))
-
-
-def _has_whole_us(join: Join) -> bool:
-    """Return whether all times are whole µs, as before 2024; tools for such files expect integers in ET+."""
-    if join.kineto.modern:
-        return False
-    times = join.kineto.events.ts, join.kineto.events.dur, join.kineto.memory.ts
-    return not any(np.any(column % 1000) for column in times)
 
 
 @gc_disabled()

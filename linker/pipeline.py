@@ -158,18 +158,13 @@ def link(
 
 
 def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -> list[Capture]:
-    """Read the capture phase of a job.
+    """Read the capture phase of a job: Kineto traces, pairs of an ET (for inputs and outputs) and a Kineto trace, or
+    folders of traces.
 
-    Args:
-        sources: Kineto traces, tuples of an ET (for inputs and outputs) and a Kineto trace, or folders of traces.
-
-    Raises:
-        TraceFormatError: a file cannot be read, or no graph is captured in it.
-        UsageError: a folder without traces.
+    Raise TraceFormatError if a file cannot be read or captures no graph, and UsageError for a folder without traces.
 
     Example:
-        >>> [capture.file for capture in read_captures(["capture.json.gz"])]  # doctest: +SKIP
-        ['capture.json.gz']
+        >>> captures = read_captures(["capture.json.gz"])  # doctest: +SKIP
     """
     join = partial(link, progress=progress)
     return [capture for source in sources for capture in captures_of(source, join, progress)]

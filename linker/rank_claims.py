@@ -65,15 +65,8 @@ def _recordings(names: Iterable[str]) -> Claim:
 
 
 def group_ranks(groups: Iterable[Any]) -> Claim:
-    """Return the rank and job size that follow from a process's process groups.
-
-    Args:
-        groups: objects with `ranks`, `pg_desc` and `group_size` (ET) or `pg_size` (`distributedInfo.pg_config`).
-
-    Example:
-        >>> group_ranks([{"pg_desc": "mesh_dp", "ranks": [0, 2]}, {"pg_desc": "mesh_tp", "ranks": [2, 3]}]).rank
-        2
-    """
+    """Return the rank and job size that follow from a process's process groups: objects with `ranks`, `pg_desc` and
+    `group_size` (ET) or `pg_size` (`distributedInfo.pg_config`)."""
     ranks: frozenset[int] | None = None
     world_size = None
     for group in groups:

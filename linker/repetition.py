@@ -1,21 +1,11 @@
 """Find the same work in a later iteration for GPU events that were launched before the recording.
 
-Kernels at the beginning of a trace may have been launched before the profiler started. Nothing records their operator,
-but in a trace of several iterations the same sequence of kernels occurs again, with launches. The following example
-shows one stream; equal letters have equal kernel, launch size and message, and capitals are events without a launch:
-
-    D E F G H I J K | a b c d e f g h i j k | a b c d e f g h i j k
-
-`_sequences` gives each event its symbol and concatenates the streams with separators in between. `_find_pairs` looks
-for the longest run of symbols around each capital that also occurs in lowercase. The run `d … k` of length 8 occurs
-twice. The counterpart of F is the first f, at the same offset in the first occurrence; if the operators of the two f
-differ, F is ambiguous. The search tries decreasing lengths: …, 20, 16, 14, 12, 10, 8. Each run has a number, which is
-equal for equal runs of one length. The number of a run of 16 follows from the numbers of its halves (Karp, Miller and
-Rosenberg 1972), and the number of a run of 20 from two overlapping runs of 16. `_trial` checks that the trace
-repeats itself: it hides the launches of the first lowercase events, pairs these events with later events, and compares
-the operators. The result is the minimum length of reliable runs. `_accepted` keeps pairs with long enough runs,
-unambiguous operators, and similar durations.
-"""
+Nothing records the operator of such kernels, but in a trace of several iterations the same sequence of kernels occurs
+again, with launches. `_find_pairs` looks for the longest run of symbols (kernel, launch size, message) around each
+event that also occurs with launches; its counterpart is at the same offset in the first occurrence. Equal runs of one
+length have one number, which follows from the numbers of their halves (Karp, Miller and Rosenberg 1972). `_trial`
+hides known launches to find the minimum length of reliable runs. `_accepted` keeps pairs with long enough runs,
+unambiguous operators, and similar durations."""
 
 from __future__ import annotations
 

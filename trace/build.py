@@ -64,20 +64,7 @@ _CONCURRENT = "mtia_ccp_events"  # MTIA's lanes hold overlapping work of several
 
 
 class TraceBuilder:
-    """Nodes, added in the order of the file, then runtime calls.
-
-    Example:
-        >>> from etplus.trace.kinds import CPU, GPU, RUNTIME
-        >>> builder = TraceBuilder("made.json")
-        >>> builder.add(CPU, id=[1, 2], parent=[1, 1], name=["[pytorch|profiler|execution_trace|process]", "aten::mm"],
-        ...             ts=[-1, 1000], dur=[0, 500], exclusive=[0, 500], tid=[0, 1])
-        >>> builder.add(GPU, id=[3], parent=[2], name=["gemm"], category=["kernel"], ts=[1400], dur=[200], stream=[7])
-        >>> builder.add(RUNTIME, id=[4], parent=[2], name=["cudaLaunchKernel"], ts=[1100], dur=[50], tid=["main"])
-        >>> launch = EDGE_KINDS.index("launch")
-        >>> made = builder.build(NO_RECORDS, summary={"version": "1.1"}, edges=np.array([[4, 3, launch]]))
-        >>> made.nodes.parent_row.tolist(), made.nodes.thread.tolist(), made.edges.tolist()
-        ([-1, 0, 1, 1], [0, 1, -1, 1], [[3, 2, 1]])
-    """
+    """Nodes, added in the order of the file, then runtime calls."""
 
     def __init__(self, file: str) -> None:
         self.file = file

@@ -72,19 +72,13 @@ def family_of(name: str) -> str:
 def find_marks(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
 ) -> IterationMarks:
-    """Find the marks by the first of these rules that applies:
+    """Find the marks by the first of these rules that applies: annotations of serving engines with a known phase, and
+    their unknown forms next to these; annotations of captures; `ProfilerStep#K`; unknown forms of serving engines; data
+    loader annotations that recur evenly; the rarest annotation (the first of equally rare ones) that recurs evenly and
+    covers the trace; `Optimizer.step#…` that covers the trace. The last three rules need three marks.
 
-    1. Annotations of serving engines (`trace.step_annotations`) with a known phase, and their unknown forms; else
-       annotations of captures.
-    2. `ProfilerStep#K`.
-    3. Unknown forms of serving engines' annotations.
-    4. Data loader annotations that recur evenly.
-    5. The rarest annotation that recurs evenly and covers the trace; the first of equally rare annotations.
-    6. `Optimizer.step#…` that covers the trace.
-
-    Rules 4 to 6 need three marks. `ts`, `end` (ns) and `thread` describe the user annotations, in order of start;
-    `calls` are the starts of all operators and annotations, and `last` is the end of the last call.
-    """
+    `ts`, `end` (ns) and `thread` describe the user annotations, in order of start; `calls` are the starts of all
+    operators and annotations, and `last` is the end of the last call."""
     found = _first_marks(names, ts, end, thread, calls, last)
     return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
 

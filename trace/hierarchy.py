@@ -92,15 +92,10 @@ def place_calls(
 def frames_between(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Insert stack frames into the call tree: wanted frames that opened after the caller and before the call.
-
-    Args:
-        entry: innermost stack entry of each call, −1 for none. parent: caller of each call. wanted: mask of entries.
-
-    Returns:
-        The new `parent` of the calls, then of the added frames (a caller may follow its callees); name codes of
-        the added frames in the stacks; number of calls in each added frame.
-    """
+    """Insert stack frames into the call tree: wanted frames (a mask of entries) that opened after the caller and before
+    the call. `entry` is the innermost stack entry of each call (−1 for none), `parent` the caller of each call. Return
+    the new `parent` of the calls, then of the added frames (a caller may follow its callees); the frames' name codes in
+    the stacks; and the number of calls in each added frame."""
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
     around = nearest(stacks.above, stacks.above, wanted)  # the next wanted frame outside of each frame
     inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)

@@ -55,13 +55,7 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def kernel_label(name: str) -> str:
-    """Return a short, readable kernel name of at most 80 characters; different kernels may share a name.
-
-    Example:
-        >>> kernel_label("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
-        ...     "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3>)")
-        'elementwise CUDAFunctor_add<float>'
-    """
+    """Return a short, readable kernel name of at most 80 characters; different kernels may share a name."""
     text = name.removeprefix("void ")[:_PARSED]
     mangled = _MANGLED.match(text)
     label = _of_mangled(text, mangled.end()) if mangled else _of_signature(text.replace(_ANONYMOUS, ""))

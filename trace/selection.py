@@ -269,12 +269,7 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
 
 
 def ranks_of(text: str) -> list[int]:
-    """Parse a list of ranks; the order is kept.
-
-    Example:
-        >>> ranks_of("0-3,7")
-        [0, 1, 2, 3, 7]
-    """
+    """Parse a list of ranks such as "0-3,7"; the order is kept."""
     numbers: list[int] = []
     for part in text.split(","):
         found = _RANKS.fullmatch(part.strip())

@@ -87,12 +87,7 @@ def _first(own: int | None, other: int | None) -> int | None:
 
 
 def parse_step(name: str) -> StepBatch | None:
-    """Parse a step's annotation. Unknown forms get only the phase "unknown"; for other annotations return None.
-
-    Example:
-        >>> parse_step("execute_context_1(888_788544)_generation_0(0)").prefill
-        RequestSums(requests=1, q=888, k=None, qq=788544, qk=None)
-    """
+    """Parse a step's annotation. Unknown forms get only the phase "unknown"; for other annotations return None."""
     if match := _EXECUTE.fullmatch(name):
         return _execute_step(match)
     if match := _STEP.fullmatch(name):

@@ -179,11 +179,7 @@ class SignatureTable:
         *,
         outputs_recorded: bool = True,
     ) -> npt.NDArray[np.int32]:
-        """Return the signature code of each node, −1 if nothing is recorded.
-
-        Args:
-            texts, which: texts, and each node's index into them (`RecordStore.tensor_texts`); default: one text each.
-            wants_values: per node, whether to keep numbers.
-            outputs_recorded: True if a node without outputs returns nothing; False for nodes made from Kineto events.
-        """
+        """Return the signature code of each node, −1 if nothing is recorded. `texts` are indexed by `which`
+        (`RecordStore.tensor_texts`; default: one text each), `wants_values` says per node whether to keep numbers, and
+        `outputs_recorded` is False for nodes made from Kineto events."""
         return np.full(len(texts if which is None else which), -1, np.int32)

@@ -89,12 +89,7 @@ def in_ms(ns: float) -> str:
 
 
 def in_short(ns: float) -> str:
-    """Format a time with three significant digits and a unit.
-
-    Example:
-        >>> in_short(218_300_000), in_short(4_700), in_short(1_800_000)
-        ('218 ms', '4.7 µs', '1.8 ms')
-    """
+    """Format a time with three significant digits and a unit: "218 ms", "4.7 µs"."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(ns) >= scale:
             value = ns / scale
@@ -104,12 +99,7 @@ def in_short(ns: float) -> str:
 
 
 def change_text(before_ns: float, after_ns: float) -> str:
-    """Format a change: both times in the same unit, and the difference in percent.
-
-    Example:
-        >>> change_text(138_000_000, 84_600_000)
-        '138.0 -> 84.6 ms (-38.7%)'
-    """
+    """Format a change: both times in the same unit, and the difference: "138.0 -> 84.6 ms (-38.7%)"."""
     largest = max(before_ns, after_ns)
     unit, scale = next(((unit, ns) for unit, ns in (("s", 1e9), ("ms", 1e6)) if largest >= ns), ("µs", 1e3))
     change = f" ({after_ns / before_ns - 1:+.1%})" if before_ns else ""

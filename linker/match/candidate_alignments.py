@@ -1,23 +1,11 @@
 """Find every place where an ET thread (the pattern) fits a Kineto thread (the text), and mark its uncertain links.
 
-A thread is a list of calls with a name and perhaps a sequence number. Kineto often records more iterations than the ET,
-and either side may lack calls. In this example, sequence numbers are below their calls:
-
-    pattern      b c d b b e
-                 7     8
-    text       a b c x d b b b e f
-                 7       8
-
-1. Anchors: calls whose name and number occur once on both sides, here b7 and b8 (`unique_anchors`). Anchors fix one
-   place (`candidates_by_sequence`).
-2. Without anchors, `candidates_by_order` uses the order of names: the whole pattern as a substring, else runs of 64, 16
-   or 4 names that both sides have. Each run votes for its diagonal (text minus pattern position), and each diagonal
-   with many votes is a place. The diagonal's middle run serves as the anchor.
-3. `align_at_anchors` places the calls between anchors: one by one along a diagonal, else from both ends of the gap
-   inwards, and the rest by a shortest edit script. Here c and d are placed on either side of x.
-4. `_unsure` marks calls that could be elsewhere. It places all calls of a gap as early and as late as their order
-   allows; a call with two possible positions is unsure. Here the pattern's third b fits two calls in the text.
-"""
+A thread is a list of calls with a name and perhaps a sequence number; either side may lack calls. Calls whose name and
+number occur once on both sides are anchors (`unique_anchors`). Without anchors, runs of 64, 16 or 4 names that both
+sides have vote for diagonals (text minus pattern position), and the middle run of each frequent diagonal is the anchor
+(`candidates_by_order`). `align_at_anchors` places the calls between anchors: along a diagonal, else from both ends of
+the gap inwards, the rest by a shortest edit script. `_unsure` marks calls that fit two positions if all calls of a gap
+are placed as early and as late as their order allows."""
 
 from __future__ import annotations
 
@@ -370,7 +358,9 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
             reach = low - 2 * (near - low - len(placed)) - _SPARE
             within = beyond._replace(low=max(0, reach))
         unsure[_undecided(pattern, text, at, beyond)] = True
-        unsure[_behind_gap(at, outwards)] = True
+        gaps = np.flatnonzero(np.abs(np.diff(at[outwards])) != 1)
+        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # beyond the first gap no anchor fixes calls
+        unsure[behind[at[behind] >= 0]] = True
         unsure[_displaceable(pattern, text, at, within)] = True
     return unsure
 
@@ -382,13 +372,6 @@ def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Str
     placed = ours[at[ours] >= 0]
     left_over = len(placed) < stretch.high - stretch.low and np.any((at[ours] < 0) & (pattern.name[ours] >= 0))
     return placed[(pattern.seq[placed] < 0) | (text.seq[at[placed]] < 0)] if left_over else placed[:0]
-
-
-def _behind_gap(at: IntColumn, outwards: IntColumn) -> IntColumn:
-    """Return the placed calls beyond the first gap outside the outermost anchors; no anchor fixes these calls."""
-    gaps = np.flatnonzero(np.abs(np.diff(at[outwards])) != 1)
-    behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]
-    return behind[at[behind] >= 0]
 
 
 def _displaceable(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:

@@ -137,15 +137,10 @@ class _Search:
 def place_threads(
     nodes: EtCalls, calls: CpuCalls, steps: IntColumn, place: Placer, iteration: str, method: str
 ) -> Match:
-    """Place every ET thread in a Kineto thread.
+    """Place every ET thread in a Kineto thread. `steps` are codes of names that number an iteration (ProfilerStep#7).
 
     A thread's links are certain if it has a single best place, no other thread on either side fits as well, and the
-    place is proved: by sequence numbers, or by names if all calls of both traces are matched.
-
-    Args:
-        steps: codes of names that number an iteration (ProfilerStep#7).
-        iteration: the choice between equal places: "first", "last", "median" (by total duration) or an ordinal.
-    """
+    place is proved: by sequence numbers, or by names if all calls of both traces are matched."""
     threads = _CallThreads.of(nodes, calls)
     ours, candidates = threads.ours, _all_candidates(threads, place)
     state = _Search(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))

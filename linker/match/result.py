@@ -99,12 +99,7 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
     ours = nearest(nodes.parent[linked], nodes.parent, is_linked)
     caller = nearest(calls.parent[found.call[linked]], calls.parent, node_of_call >= 0)
     theirs = np.where(caller >= 0, node_of_call[caller], -1)
-    differ = (ours != theirs) & ((ours >= 0) | ~_below_orphans(nodes)[linked])
+    outermost = nearest(np.arange(len(nodes)), nodes.parent, nodes.parent < 0)  # an orphan's caller is not in the ET
+    differ = (ours != theirs) & ((ours >= 0) | ~nodes.orphan[outermost][linked])
     doubtful = np.concatenate([linked[differ], ours[differ], theirs[differ]])
     return _at_most_equivalent(found, doubtful[doubtful >= 0])
-
-
-def _below_orphans(nodes: EtCalls) -> npt.NDArray[np.bool_]:
-    """Return which calls have an outermost known caller whose own caller is missing from the ET."""
-    outermost = nearest(np.arange(len(nodes)), nodes.parent, nodes.parent < 0)
-    return nodes.orphan[outermost]
