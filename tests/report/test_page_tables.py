@@ -9,11 +9,16 @@ from pathlib import Path
 import orjson
 import pytest
 from browser import Page
+from etplus.analysis.counters import counters, drawn
+from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyze
+from etplus.converters.open import load
 from etplus.converters.open import load as read_trace
-from etplus.report.report_html import rank_report, report_html
+from etplus.report.report_html import diff_html, rank_report, report_html
 from made_traces import kernel, kineto_of, launch, op
 from pages import report_of, rows_of, shown
+from served import Batch, serve
+from support import shared_trace
 
 KEYS = {
     "Backspace": 8,
@@ -131,3 +136,45 @@ def test_the_flame_graph(browser: Page, tmp_path: Path) -> None:
         "document.querySelector('.flame').innerHTML"
     )
     assert browser.errors == []
+
+
+def test_what_is_drawn_are_the_counters_with_their_peaks() -> None:
+    trace = load(shared_trace("gpu-kineto/h100_bert.json.gz"))
+    found = list(counters(trace))
+    for one, row in zip(found, drawn(found, trace.span.start, 20), strict=True):
+        assert row["title"] == one.title(one.device) and len(row["ts"]) <= 40
+        scale = {"MB": 1e6, "GB/s": 1e9}.get(one.unit, 1)
+        assert row["values"].max() == round(one.values.max() * scale) and row["values"][-1] == round(
+            one.values[-1] * scale
+        )
+
+
+STEPS = [Batch(prefill=[(64, 64)]), *[Batch(decode=[(1, 65), (1, 9)])] * 3, Batch([(8, 8)], [(1, 66)])]
+
+
+def test_the_browser_shows_steps(browser: Page, tmp_path: Path) -> None:
+    analysis = analyze(load(orjson.dumps(serve(STEPS).document())))
+    shown(browser, report_html([rank_report(analysis)]), tmp_path)
+    heads, *rows = rows_of(browser, "serving_steps")
+    assert heads[:2] == ["Step", "Phase"] and [row[1] for row in rows] == ["prefill", *["decode"] * 3, "mixed"]
+    assert [row[0] for row in rows_of(browser, "serving_phases")[1:]] == ["prefill", "decode", "mixed", "all"]
+    tiles = "[...document.querySelectorAll('.tile')].map((tile) => tile.textContent)"
+    assert any("steps: 1 prefill, 3 decode, 1 mixed" in text for text in browser.evaluate(tiles))
+    found = "[...document.querySelectorAll('#serving canvas')].length"
+    assert browser.evaluate(found) == 3, "phases, latency, tokens a second; no roofline without known work"
+    browser.evaluate("document.querySelector('[data-table=serving_steps] tbody tr').click()")
+    assert browser.errors == []
+
+
+def test_the_findings_of_a_comparison_come_first(browser: Page, tmp_path: Path) -> None:
+    a, b = (
+        analyze(read_trace(kineto_of([op("aten::mm", 0, 50), launch(1, 10), kernel("k", 1, 30, length)])))
+        for length in (100, 900)
+    )
+    changed = changes(a, b)
+    shown(browser, diff_html(changed, a, b), tmp_path)
+    assert changed.findings.all and browser.errors == []
+    text = browser.evaluate("document.getElementById('findings').textContent")
+    assert changed.findings[0].title in text and "not replayed" not in text
+    assert browser.evaluate("document.querySelectorAll('.finding').length") == len(changed.findings)
+    assert browser.evaluate("document.querySelectorAll('.finding .go, .finding [data-part][type=button]').length") == 0
