@@ -53,14 +53,7 @@ class Pricing:
         UsageError: no device record has this name.
     """
 
-    def __init__(
-        self,
-        model: FittedModel,
-        trace: Trace,
-        device: str | None = None,
-        *,
-        beyond: bool = False,
-    ) -> None:
+    def __init__(self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False) -> None:
         self._costs, self._records, self._to = model.costs(beyond=beyond), model.records(), device
         if device is not None and device not in self._records:
             raise UsageError(

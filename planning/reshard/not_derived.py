@@ -33,9 +33,9 @@ _NAMED = 4  # number of operators named in a doubt; the report lists all operato
 LEAST = 0.01
 # torch.compile hides parameters and buffers inside calls with these names.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
-_UNKNOWN = "follows from what is divided in an unknown way"
-_OF_DATA = "depends on values: in proportion"
-_WHOLE = "whole on every tensor-parallel rank"
+_UNKNOWN = "depends on sharded dimensions in an unknown way"
+_OF_DATA = "depends on tensor values; scaled in proportion"
+_WHOLE = "not sharded: every tensor-parallel rank has the whole"
 
 
 @dataclass(frozen=True)
@@ -172,34 +172,34 @@ def _experts(derivation: Derivation) -> Iterator[_Gap]:
     layout, layers = derivation.layout, derivation.experts.layers
     if layout.ep > 1 and layout.routing is None and not all(one.layer.padded for one in layers):
         yield (
-            "tokens of experts",
-            "they depend on values, and all ranks are taken to route as the recorded one: say so with --routing "
-            "recorded, or give --routing uniform",
+            "expert routing",
+            "token counts depend on data, and all ranks are assumed to route as recorded; pass --routing recorded to "
+            "confirm this, or --routing uniform",
             len(layers),
         )
     if layout.tp > 1 or (layout.ep > 1 and layout.pp > 1):
-        beside = "with tensor parallelism" if layout.tp > 1 else "divided within a pipeline"
-        yield "experts", f"routed ones {beside} were not compared with a recording", len(layers)
+        beside = "with tensor parallelism" if layout.tp > 1 else "with expert and pipeline parallelism"
+        yield "experts", f"the derivation {beside} was never compared with a recording", len(layers)
 
 
 def _gradients(derivation: Derivation) -> Iterator[_Gap]:
     model = derivation.model
     if _new_data_parallel(derivation):
-        yield "gradients", "no parameter is known for them", model.unmatched
+        yield "gradients", "their parameters are unknown", model.unmatched
         if model.weights.evidence == "optimizer":
             lost = sum(not parameter.accumulates for parameter in model.parameters)
-            yield "gradients", "the optimizer changes parameters for which none is accumulated", lost
+            yield "gradients", "the optimizer updates parameters without a gradient", lost
         if model.trains:
             sparse = {call.row for call in model.calls() if call.name.startswith("aten::_sparse_coo_tensor")}
-            yield "gradients", "sparse ones, whose elements depend on values", len(sparse)
+            yield "gradients", "sparse gradients have a data-dependent size", len(sparse)
         if derivation.layout.zero < 3:  # FSDP2 gathers frozen or unused weights, but does not reduce them
-            reason = "their layers do not reach the loss; DDP reduces them with the others unless they are frozen"
+            reason = "the loss does not depend on them, and DDP reduces them unless they are frozen"
             yield "weights without a gradient", reason, model.unreached
     divides = derivation.layout.zero == 3 or _divides_the_model(derivation)
     if divides and derivation.layout.ranks > 1:
         yield (
             "gradients",
-            "what is made of them before the optimizer's step is not summed over ranks",
+            "operators between backward and the optimizer step combine them; the sum over ranks is not derived",
             len(derivation.clipping.unknown),
         )
 
@@ -210,16 +210,20 @@ def _fsdp_units(derivation: Derivation) -> Iterator[_Gap]:
         return
     if derivation.layout.fsdp_wrap is None and not model.wraps:
         if not model.blocks[1:]:
-            reason = "no block repeats, so all parameters are in the root"
-            yield "units of FSDP", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
+            reason = "no block repeats, so the root has all parameters"
+            yield "FSDP units", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
         if model.loose_blocks:
             reason = "some layers may belong to other blocks or to the root"
-            yield "units of FSDP", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
+            yield "FSDP units", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
     spans = sorted(wrap.units for wrap in derivation.wraps if not wrap.root)
     shared = sum(left[1] >= right[0] for left, right in pairwise(spans))
-    yield "units of FSDP", "they run in one part of the model, so the order of their all-gathers is not known", shared
-    again = "run several times in a forward pass, each time gathered; gathered once here"
-    yield "units of FSDP", again, len(_run_again(derivation))
+    yield (
+        "FSDP units",
+        "several units run in the same part of the model, so the order of their all-gathers is unknown",
+        shared,
+    )
+    again = "FSDP gathers them again each time they run in a forward pass; the derived layout gathers them once"
+    yield "FSDP units", again, len(_run_again(derivation))
 
 
 def _compiled(derivation: Derivation) -> Iterator[_Gap]:
@@ -227,25 +231,25 @@ def _compiled(derivation: Derivation) -> Iterator[_Gap]:
     hidden = (layout.zero == 3 and not model.wraps) or (model.buffers and not model.own_buffers)
     if layout.dp > 1 and hidden:
         count = sum(call.name.startswith(_COMPILED) for call in model.calls())
-        yield "compiled regions", "what is a parameter or buffer in them is not recorded", count
+        yield "compiled regions", "the recording does not show their parameters and buffers", count
 
 
 def _optimizer(derivation: Derivation) -> Iterator[_Gap]:
     layout = derivation.layout
     if (layout.zero and layout.dp > 1) or layout.tp > 1:
         whole = sum(_reduces(call) for step, _ in derivation.model.optimizer for call in step.walk())
-        yield "optimizer", "what it sums over the elements of a parameter is not summed over ranks", whole
+        yield "optimizer", "it reduces over the elements of a parameter; the reduction over ranks is not derived", whole
 
 
 def _clipping(derivation: Derivation) -> Iterator[_Gap]:
     clipping = derivation.clipping
     if _divides_the_model(derivation):
-        reason = "the sum of norms over tensor-parallel ranks, stages or experts is left out"
+        reason = "the sum of norms over tensor-parallel ranks, stages or experts is not derived"
         yield "clipping", reason, len(clipping.joined)
     if _shards_optimizer(derivation):
-        yield "clipping", "norms are taken of whole gradients", len(clipping.joined)
+        yield "clipping", "norms are computed on whole gradients instead of shards", len(clipping.joined)
     if _divides_the_model(derivation) or _shards_optimizer(derivation):
-        yield "gradient scaling", "whether gradients are finite is not shared over ranks", len(clipping.scaled)
+        yield "gradient scaling", "ranks do not share whether all gradients are finite", len(clipping.scaled)
 
 
 def _buffers(derivation: Derivation) -> Iterator[_Gap]:
@@ -254,32 +258,34 @@ def _buffers(derivation: Derivation) -> Iterator[_Gap]:
     if model.own_buffers or layout.dp == 1:
         return
     if model.weights.frozen and constants:
-        reason = "they may be frozen weights, as others are: FSDP gathers these, and DDP does not broadcast them"
+        reason = "they may be frozen weights, which FSDP gathers and DDP does not broadcast"
         yield "buffers", reason, constants
     elif layout.zero < 3 and _frozen_apart(model):
-        reason = (
-            "as there are frozen weights without autograd, these may be of another model, which DDP does not broadcast"
-        )
+        reason = "they may belong to another model, such as a teacher without autograd, which DDP does not broadcast"
         yield "buffers", reason, len(derivation.buffers)
 
 
 def _frozen(derivation: Derivation) -> Iterator[_Gap]:
     frozen = derivation.model.weights.frozen
     if frozen and _shards_parameters(derivation) and _unplaced(derivation):
-        yield "frozen weights", "FSDP gathers them with others, and it is not known with which", len(frozen)
+        yield "frozen weights", "the FSDP unit that gathers them is unknown", len(frozen)
 
 
 def _pipeline(derivation: Derivation) -> Iterator[_Gap]:
     model, stages = derivation.model, derivation.stages
     if derivation.layout.pp > 1:
         tied = sum(len({stages[unit] for unit in _users(model, parameter)}) > 1 for parameter in model.parameters)
-        yield "tied parameters", "their gradients are not summed over stages", tied
+        yield "tied parameters", "the sum of their gradients over stages is not derived", tied
         cuts = [
             unit
             for unit, following in zip(model.units, model.units[1:], strict=False)
             if stages[unit.number] != stages[following.number]
         ]
-        yield "stages", "several activations pass between them, one is sent", sum(not unit.alone for unit in cuts)
+        yield (
+            "stages",
+            "several activations pass between two stages, but only one is sent",
+            sum(not unit.alone for unit in cuts),
+        )
 
 
 _RULES: tuple[Callable[[Derivation], Iterator[_Gap]], ...] = (
@@ -365,23 +371,25 @@ def assumptions(derivation: Derivation) -> list[str]:
     if layout.dp == 1 or shown or not model.trains:
         return []
     if layout.zero < 3:
-        options = "copies what the loss takes" if derivation.finds_unused else "without find_unused_parameters"
-        found = [f"every parameter is used in the step; DistributedDataParallel {options}"]
+        options = f"with{'' if derivation.finds_unused else 'out'} find_unused_parameters"
+        found = [f"the step uses every parameter; DistributedDataParallel runs {options}"]
         if layout.broadcast_buffers is not False:
-            found.append(f"buffers are what forward takes and no optimizer changes: {len(derivation.buffers)}")
+            found.append(f"tensors that forward reads and no optimizer updates are buffers: {len(derivation.buffers)}")
         return found
-    found = ["every parameter is used in the step (FSDP gathers others as well)"]
+    found = ["the step uses every parameter (FSDP also gathers unused ones)"]
     if layout.reshard_after_forward is None:
-        found = [f"{found[0]}; reshard_after_forward is not changed"]
+        found = [f"{found[0]}; reshard_after_forward has its default"]
     constants = sum(not buffer.written for buffer in model.inferred)
     if constants:
-        found.append(f"constants that forward takes are not frozen parameters: {constants}")
+        found.append(f"constants that forward reads are buffers, not frozen parameters: {constants}")
     apart = len(_frozen_apart(model))
     if apart:
-        found.append(f"FSDP also wraps the frozen weights that run without autograd: {apart}")
+        found.append(f"FSDP also wraps frozen weights that run without autograd: {apart}")
     blocks = sum(not wrap.root for wrap in derivation.wraps)
     if layout.fsdp_wrap is None and blocks:
-        found.append(f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses others")
+        found.append(
+            f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses other units"
+        )
     return found
 
 
@@ -396,25 +404,25 @@ def doubts(
     if share > LEAST:
         more = f" and {len(operators) - _NAMED} more" if len(operators) > _NAMED else ""
         names = ", ".join(row.what for row in operators[:_NAMED]) + more
-        found.append(f"{share:.1%} of the time is in operators with extents that are not derived: {names}")
+        found.append(f"{share:.1%} of the time is in operators whose shapes are not derived: {names}")
     elif guessed:
         names = ", ".join(guessed[:_NAMED])
-        found.append(f"extents are taken in proportion, of operators with {share:.2%} of the time: {names}")
+        found.append(f"shapes are scaled in proportion for operators with {share:.2%} of the time: {names}")
     unknown = (row for row in gaps if row.kind == "communication")
-    found += [f"communication is not derived: {row.what}: {row.reason} ({row.count})" for row in unknown]
+    found += [f"communication not derived: {row.what}: {row.reason} ({row.count})" for row in unknown]
     for stage in (stage for stage in gradients if not stage.whole):
-        padding = f" and {stage.padding:,} of padding" if stage.padding else ""
+        padding = f" (and {stage.padding:,} of padding)" if stage.padding else ""
         found.append(
-            f"stage {stage.stage} communicates {stage.communicated:,} elements of gradients, its parameters have "
+            f"stage {stage.stage} communicates {stage.communicated:,} gradient elements, but its parameters have "
             f"{stage.parameters:,}{padding}"
         )
     if proof.missing or proof.extra:
         found.append(
-            f"the recorded layout derived from itself lacks {proof.missing.total():,} and adds "
+            f"deriving the recorded layout from itself loses {proof.missing.total():,} and adds "
             f"{proof.extra.total():,} of {proof.operators:,} operators ({proof.share:.1%} of the time)"
         )
     only_fsdp = proof.gathers and derivation.layout.zero < 3 and bool(derivation.model.wraps)
     if proof.other_communications and not only_fsdp:
         first = proof.other_communications[0]
-        found.append(f"the recorded layout derived from itself has other communication: {first}")
+        found.append(f"deriving the recorded layout from itself gives different communication: {first}")
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
@@ -14,7 +13,7 @@ from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
-from etplus.timeline.replay_summary import BaseError, summarize
+from etplus.timeline.replay_summary import BaseError
 from etplus.trace.errors import UsageError
 from made_traces import Timeline
 from support import call, kineto_document, read_json
@@ -62,23 +61,6 @@ def test_the_base_error_is_what_the_replay_lacks(files: dict[str, Path]) -> None
         assert base.reliable == (name == "reliable")
 
 
-def test_the_larger_of_both_errors_counts() -> None:
-    assert BaseError(0.0099, 0.0099).reliable and BaseError(-0.0099, None).reliable
-    assert not BaseError(0.0, 0.02).reliable and not BaseError(-0.02, 0.0).reliable
-    BaseError(0.05, 0.05).refuse("f", force=False)
-    BaseError(-0.5, 0.5).refuse("f", force=True)
-    for one in (BaseError(0.06, None), BaseError(-0.06, 0.0), BaseError(0.0, 0.06)):
-        with pytest.raises(UsageError, match="--force"):
-            one.refuse("f", force=False)
-
-
-def test_a_trace_without_length_has_no_error() -> None:
-    trace = Timeline()
-    trace.op("op", 5, 0)
-    graph = trace.graph()
-    assert BaseError.of(replay(graph, fit_constants(graph))) == BaseError(0.0, None)
-
-
 def test_every_replay_shows_it(files: dict[str, Path]) -> None:
     for name, file in files.items():
         done = call("replay", file, "--full")
@@ -88,14 +70,6 @@ def test_every_replay_shows_it(files: dict[str, Path]) -> None:
         assert (b"UNRELIABLE" in done.stdout) == (name != "reliable") == (not told["base_error"]["reliable"])
         assert told["base_error"]["makespan"] == told["makespan_ns"]["error"]
         assert told["base_error"]["kernel_starts"] == told["gpu_start_error_ns"] / told["makespan_ns"]["measured"]
-
-
-def test_a_what_if_keeps_the_error_of_its_base(files: dict[str, Path]) -> None:
-    base = orjson.loads(call("replay", files["unreliable"], "--json", "-").stdout)["base_error"]
-    told = orjson.loads(call("replay", files["unreliable"], "--what-if", "kernel*0.5", "--json", "-").stdout)
-    assert told["base_error"] == base and not base["reliable"]
-    assert b"UNRELIABLE" in call("replay", files["unreliable"], "--what-if", "kernel*0.5").stdout
-    assert b"UNRELIABLE" not in call("replay", files["reliable"], "--what-if", "kernel*0.5").stdout
 
 
 @pytest.mark.parametrize("more", [[], ["--rank-couple"]], ids=["one by one", "coupled"])
@@ -130,24 +104,6 @@ def test_predicted_iterations_show_it(files: dict[str, Path]) -> None:
     assert "base error" in text and "UNRELIABLE" in text and max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.slow
-def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
-    """Of the graph as it is, and of another device's."""
-    base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
-    model = tmp_path / "m.json"
-    assert call("predict", "fit", files["refused"], "-o", model).returncode == 0
-    done = call("predict", "run", files["refused"], "--model", model, "--json", tmp_path / "p.json")
-    assert done.returncode == 3 and b"base error" in done.stdout and b"UNRELIABLE" in done.stdout
-    assert max(map(len, done.stdout.decode().splitlines())) <= 80
-    assert read_json(tmp_path / "p.json")["base_error"] == base
-    other = ("predict", "run", files["refused"], "--model", model, "--gpu", "H100 SXM")
-    refused = call(*other, "--json", tmp_path / "q.json")
-    assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1
-    assert b"refused.json" in refused.stderr and b"--force" in refused.stderr
-    assert not (tmp_path / "q.json").exists()
-    assert call(*other, "--force").returncode == 0
-
-
 def test_ranks_predicted_together_have_one_base(files: dict[str, Path]) -> None:
     documents = [read_etplus(files["refused"]), read_etplus(files["refused"])]
     model = fit(documents)
@@ -159,12 +115,3 @@ def test_ranks_predicted_together_have_one_base(files: dict[str, Path]) -> None:
         assert not done.base.reliable and done.to_dict()["base_error"] == done.base.to_dict()
     with pytest.raises(UsageError, match="--force"):
         predict(documents[0], model, changed=True)
-
-
-def test_the_summary_takes_the_base_from_the_replay_before() -> None:
-    graph = noisy(100.0).graph()
-    constants = fit_constants(graph)
-    before = replay(graph, constants)
-    twice = replay(graph.with_latencies(graph.edges.lag * 2), constants)
-    assert summarize(twice, constants, before=before).base == BaseError.of(before) == summarize(before, constants).base
-    assert np.array_equal(before.graph.measured, twice.graph.measured)

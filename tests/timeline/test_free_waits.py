@@ -17,9 +17,9 @@ from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.trace import Trace
 from made_jobs import ALL_GATHER, ALL_REDUCE, AUTOGRAD, COMPUTE, RECORDED, UNSHARD, Job, Play, Rank
-from support import call, linked
+from support import linked
 
-BANDWIDTHS = (250, 100, 50, 25, 12, 2.5, 0.25)
+BANDWIDTHS = (250, 50, 25, 0.25)
 """At 50 and 25 GB/s transfers take about as long as the host works beside them."""
 _LAYERS = 4
 
@@ -123,7 +123,7 @@ def test_the_response_is_the_jobs(program: object, tmp_path: Path) -> None:
     assert late < truth, "without these waits the host runs ahead"
 
 
-def test_ddps_timers_wait_for_the_all_reduces_of_the_step_before(tmp_path: Path) -> None:
+def test_ddps_timers_wait_for_the_all_reduces_of_the_step_before() -> None:
     """resnet103, 16 of 24 calls (the first 8 wait for work before the window): +24% at 0.5 GB/s."""
     trace: Trace = linked("gpu-pairs/resnet103")
     waits = [trace.name_of(row) for row in trace.edges_of("sync")[:, 1].tolist()]
@@ -133,6 +133,3 @@ def test_ddps_timers_wait_for_the_all_reduces_of_the_step_before(tmp_path: Path)
         graph = build_graph(trace, assumed_waits=assumed)
         spans.append(replay(on_network(graph, Network(0.5, 5000)), fit_constants(graph)).makespan_ns)
     assert spans[0] > 1.2 * spans[1]
-    trace.save(str(tmp_path / "trace.json"))
-    done = call("replay", tmp_path / "trace.json", "--network", "bandwidth=0.5,latency=5us", "--full")
-    assert b"the waits of some synchronizing calls are not recorded" in done.stdout.replace(b"\n           ", b" ")

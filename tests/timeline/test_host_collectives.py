@@ -19,8 +19,6 @@ from made_host_jobs import HOST_JOBS, HostRank
 from made_jobs import RECORDED, Job, Play
 from support import call, shared_job
 
-RECORDED_JOBS = ["block.ddp2", "block.fsdp-tp4", "block.pp2", "block.tp2"]
-
 
 def replayed(ranks: list[Trace], network: Network | None = None, *changes: str) -> Replay:
     graphs = [build_graph(trace) for trace in ranks]
@@ -35,12 +33,12 @@ def test_coupled_ranks_answer_as_the_job_does(name: str, tmp_path: Path) -> None
     """As recorded exactly; on slower networks, whose waits do not show in the traces, within 2% of what it takes."""
     ranks = [link(*pair) for pair in HOST_JOBS[name].write(tmp_path)]
     assert replayed(ranks).makespan_ns == pytest.approx(HOST_JOBS[name].makespan_ns(RECORDED), abs=1000)
-    for bandwidth in (25, 2.5, 0.25, 0.025):
+    for bandwidth in (2.5, 0.025):
         truth = HOST_JOBS[name].makespan_ns(simulator.Network(bandwidth, 5000))
         assert replayed(ranks, Network(bandwidth, 5000)).makespan_ns == pytest.approx(truth, rel=0.02)
 
 
-@pytest.mark.parametrize("name", RECORDED_JOBS)
+@pytest.mark.parametrize("name", ["block.pp2", pytest.param("block.fsdp-tp4", marks=pytest.mark.slow)])
 def test_recorded_jobs_take_what_they_took(name: str) -> None:
     """All that the ranks have in common is coupled, and nothing is left out but what the backend's threads run."""
     ranks = [link(*pair) for pair in shared_job(f"parallel/{name}")]

@@ -26,7 +26,7 @@ from etplus.trace.errors import ConvertError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import Timeline
-from support import cpu_pairs, examples, shared_trace
+from support import examples, shared_trace
 
 
 def steps(lengths: list[int], kernels: list[int] | None = None, *, named: str = "ProfilerStep#{}") -> ReplayGraph:
@@ -66,25 +66,6 @@ def test_the_device_counts_where_it_is_the_slower_one() -> None:
     assert (held.predicted_ns, held.measured_ns) == (301_000, 501_000)
 
 
-def test_a_call_that_only_this_iteration_has_takes_what_its_name_takes_elsewhere() -> None:
-    trace, now = Timeline(), 0
-    for k in range(3):
-        trace.op(f"ProfilerStep#{k}", now, 100, category="user_annotation")
-        trace.op("work", now + 10, 20)
-        if k == 1:
-            trace.op("work", now + 50, 40)
-        now += 110
-    held = predict_iteration(trace.graph(), 1)
-    assert held.unknown > 0
-    assert held.predicted_ns != held.measured_ns
-
-
-def test_any_annotation_that_recurs_evenly_will_do() -> None:
-    graph = steps([100, 110, 105, 100], named="train#{}")
-    assert len(find_iterations(graph.trace)) == 4
-    assert predict_iteration(graph, -1).label == "train#3"
-
-
 def test_too_few_iterations_and_none_of_that_number() -> None:
     with pytest.raises(ConvertError, match="three iterations"):
         predict_iteration(steps([100, 100]), 0)
@@ -102,30 +83,6 @@ def held_errors(name: str) -> tuple[list[float], float]:
 def test_iterations_of_resnet103_are_predicted_from_each_other() -> None:
     errors, _ = held_errors("gpu-pairs/resnet103.kineto.json.gz")
     assert max(map(abs, errors)) <= 0.03
-
-
-@pytest.mark.slow
-def test_the_median_iteration_of_linear_is_predicted() -> None:
-    """Its 40 iterations differ by 20% (the host's speed drifts), so that no prediction fits each of them."""
-    graph = build_graph(link(None, shared_trace("gpu-pairs/linear.kineto.json.gz")))
-    times = find_iterations(graph.trace).times(graph.trace.nodes.ts, graph.trace.nodes.end)
-    assert len(times) == 40
-    assert abs(predict_iteration(graph, int(np.argsort(times)[20])).error) <= 0.03
-
-
-def test_cpu_recordings_are_predicted_better_than_their_iterations_agree() -> None:
-    """Over every second recorded pair, where it has three iterations or more (benchmarks/replay_table.py takes all)."""
-    shared_trace("cpu-pairs")
-    medians, spreads = [], []
-    for name in cpu_pairs()[::2]:
-        try:
-            errors, spread = held_errors(f"cpu-pairs/{name}.kineto.json.gz")
-        except ConvertError:
-            continue
-        medians.append(float(np.median(np.abs(errors))))
-        spreads.append(spread)
-    assert len(medians) >= 15
-    assert float(np.median(medians)) <= float(np.median(spreads))
 
 
 FEW = examples(40)

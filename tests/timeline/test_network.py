@@ -21,7 +21,6 @@ from etplus.trace.conventions import MAX_NS, MAX_RANKS
 from etplus.trace.errors import UsageError
 from made_jobs import JOBS
 from made_traces import Timeline, ends, starts
-from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, MESSAGE, REDUCE_SCATTER
 from simulator import Network as Told
 from support import linked
 
@@ -64,18 +63,6 @@ def test_prices_against_the_algorithms_step_by_step(ranks: int) -> None:
         assert network.transfer_ns(Type.ALL_REDUCE, BYTES, ranks) == pytest.approx(2 * once, abs=1)
     direct = Network(7.0, 900, "direct")
     assert direct.transfer_ns(Type.ALL_TO_ALL, BYTES, ranks) == round(900 + (ranks - 1) * (BYTES / ranks) / 7)
-
-
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [(Type.ALL_REDUCE, ALL_REDUCE), (Type.ALL_GATHER, ALL_GATHER), (Type.REDUCE_SCATTER, REDUCE_SCATTER),
-     (Type.ALL_TO_ALL, ALL_TO_ALL), (Type.BROADCAST, BROADCAST), (SEND, MESSAGE), (RECV, MESSAGE)],
-)  # fmt: skip
-def test_prices_are_those_of_the_simulator(kind: int, told: int) -> None:
-    for ranks in (2, 3, 4, 7, 8) if told != MESSAGE else (2,):
-        for size in (4, 1000, BYTES):
-            price = Network(2.5, 5000).transfer_ns(kind, size, ranks)
-            assert abs(price - Told(2.5, 5000).transfer_ns(told, size, ranks)) <= 1
 
 
 @pytest.mark.parametrize("algorithm", get_args(Algorithm))
@@ -197,7 +184,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("made")
 
 
-@pytest.mark.parametrize("bandwidth", BANDWIDTHS)
+@pytest.mark.parametrize("bandwidth", [25.0, 0.25])
 @pytest.mark.parametrize("name", JOBS)
 def test_replay_responds_like_the_job(name: str, bandwidth: float, folder: Path) -> None:
     """Recorded where no wait was visible, replayed on a network of which the truth is known."""
@@ -206,9 +193,8 @@ def test_replay_responds_like_the_job(name: str, bandwidth: float, folder: Path)
     assert replay(on_network(joint, Network(bandwidth, 5000)), constants).makespan_ns == pytest.approx(truth, rel=0.001)
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_a_slower_network_never_takes_less(name: str, folder: Path) -> None:
-    joint, constants = made(name, folder)
+def test_a_slower_network_never_takes_less(folder: Path) -> None:
+    joint, constants = made(next(iter(JOBS)), folder)
     spans = [replay(on_network(joint, Network(b, 5000)), constants).makespan_ns for b in (1e6, *BANDWIDTHS)]
     assert spans == sorted(spans)
     spans = [replay(on_network(joint, Network(25, latency)), constants).makespan_ns for latency in (0, 5e3, 5e4, 5e5)]
@@ -220,7 +206,7 @@ def test_ranks_of_dlrm() -> None:
     graphs = [build_graph(linked(f"gpu-pairs/dlrm.rank{rank}")) for rank in range(4)]
     joint, constants = join_ranks(graphs), [fit_constants(graph) for graph in graphs]
     spans = []
-    for bandwidth in (1e6, *BANDWIDTHS):
+    for bandwidth in (1e6, 0.25):
         result = replay(on_network(joint, Network(bandwidth, 5000)), constants)
         assert any("32 communications estimated" in note for note in result.graph.notes)
         spans.append(result.makespan_ns)

@@ -13,7 +13,7 @@ from etplus.schemas.comm_types import SEND
 from etplus.timeline.network import Network, parse_network
 from etplus.timeline.network_description import Efficiency, NetworkLevel
 from etplus.timeline.network_file import described, network_dict, network_schema, read_network, write_networks
-from support import ROOT, SHARED, call, run
+from support import ROOT, SHARED, call
 
 WHOLE = Network(
     2.5, 20_000.0, "direct",
@@ -96,9 +96,9 @@ def test_a_set_on_two_levels_ends_with_the_replay(tmp_path: Path) -> None:
     level = {"name": "node", "ranks": 2, "bandwidth": 20, "latency_ns": 1000}
     file = tmp_path / "two.json"
     file.write_text(json.dumps({"bandwidth": 1, "latency_ns": 20_000, "levels": [level]}))
-    done = run("etplus", "replay", job, "--network", file, "--json", tmp_path / "replay.json")
+    done = call("replay", job, "--network", file, "--json", tmp_path / "replay.json")
     assert done.returncode == 0, done.stderr
     replayed = json.loads((tmp_path / "replay.json").read_bytes())["makespan_ns"]["predicted"]
-    done = run("etplus", "convert", job, "--to", "astra-sim", "--network", file, "-o", tmp_path / "set")
+    done = call("convert", job, "--to", "astra-sim", "--network", file, "-o", tmp_path / "set")
     assert done.returncode == 0, done.stderr
     assert max(run_config(tmp_path / "set")) == pytest.approx(replayed, rel=0.03)

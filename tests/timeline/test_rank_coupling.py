@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from etplus.jobs.job_ranks import ranks_of
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks
@@ -95,13 +93,6 @@ def test_a_message_and_a_collective_on_the_host() -> None:
         (comm, 1, 7, 0, -1), (comm, 5, 7, -1, -1), (comm, 3, 8, 0, -1), (comm, 5, 8, -2, -1),
         (comm, 7, 2, 18, 0), (comm, 7, 9, 18, 2), (comm, 8, 6, 7, 2), (handoff, 9, 6, 3, -1),
     ]  # fmt: skip
-
-
-def test_ranks_as_the_traces_say_or_by_their_places() -> None:
-    def said(*ranks: int | None) -> list[int]:
-        return ranks_of([SimpleNamespace(rank=number) for number in ranks])  # type: ignore[misc]
-
-    assert said(3, 0) == [3, 0] and said(0, 0) == [0, 1] and said(1, None) == [0, 1] and said() == []
 
 
 def test_clocks_that_differ_are_set_so_that_collectives_end_together() -> None:

@@ -10,11 +10,12 @@ from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.rank_coupling import find_rendezvous, join_ranks
-from etplus.timeline.replay_graph import QUEUE
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from made_traces import Timeline, after, ends, starts, sync
+from made_traces import Timeline, after, ends, starts
+from test_graph_building import copying, filled, slow_launch, waiting
+from test_rank_coupling import rank
 
 
 def test_host_work_between_calls_is_kept_and_scales() -> None:
@@ -77,51 +78,17 @@ def test_a_graph_launch_is_a_chain() -> None:
     assert [ends(after(graph, "kernel*0.5"))[name] for name in "xyz"] == [25, 37, 44]
 
 
-def waiting_streams(*, told: bool) -> Timeline:
-    """a 10–210 on stream 7, launched at 0; a record at 6, stream 9 waits for it (call at 8); b 213–223 on stream 9,
-    launched at 20; c on stream 9, launched at 400, at 410."""
-    trace = Timeline()
-    trace.op("op", 0, 600)
-    trace.launch("a", 0, 5, 10, 200)
-    record = trace.call("cudaEventRecord", 6, 1)
-    wait = trace.call("cudaStreamWaitEvent", 8, 1)
-    if told:
-        told_wait = sync(
-            "Stream Wait Event", 8, stream=9, correlation=wait, wait_on_stream=7,
-            wait_on_cuda_event_record_corr_id=record,
-        )  # fmt: skip
-        trace.events.append(told_wait)
-    trace.launch("b", 20, 5, 213, 10, stream=9)
-    trace.launch("c", 400, 5, 410, 10, stream=9)
-    trace.launch("d", 500, 5, 510, 10)
-    return trace
-
-
 @pytest.mark.parametrize("told", [True, False], ids=["cuda_sync", "guessed"])
 def test_a_stream_waits_for_another_ones_event(told: bool) -> None:
-    """See `waiting_streams`: b starts 3 after a ends, which is the one event wait and so the fitted gap of waits. With
+    """See `waiting`: b starts 3 after a ends, which is the one event wait and so the fitted gap of waits. With
     a*2 (ends at 410): b 413–423, and c after it at 423 + the stream gap, for which nothing queued tells: 0. With a*0.5
     (ends at 110): b 113–123, c as it was."""
-    graph = waiting_streams(told=told).graph()
+    graph = waiting(stated=told).graph()
     assert after(graph).makespan_ns == graph.measured.max() == 600_000
     later = starts(after(graph, "kernel:name=a*2"))
     assert (later["b"], later["c"]) == (413, 423)
     sooner = starts(after(graph, "kernel:name=a*0.5"))
     assert (sooner["b"], sooner["c"]) == (113, 410)
-
-
-def copying(name: str) -> Timeline:
-    """k 10–110, launched at 0; a copy to the host called at 50, on the device 111–141; if it blocks, the call returns
-    at 145, else at 55; then the op next, 5 µs later, for 10."""
-    blocks = "Pageable" in name
-    trace = Timeline()
-    trace.launch("k", 0, 5, 10, 100)
-    call = trace.call("cudaMemcpyAsync", 50, 95 if blocks else 5)
-    trace.gpu(name, 111, 30, call, category="gpu_memcpy")
-    trace.op("next", 150 if blocks else 60, 10)
-    trace.op("later", 300, 1)
-    trace.launch("idle", 310, 5, 320, 10)
-    return trace
 
 
 def test_a_blocking_copy_holds_its_thread() -> None:
@@ -154,27 +121,14 @@ def test_a_synchronization_waits_for_what_is_pending() -> None:
     assert starts(after(graph, "kernel*0.05"))["next"] == 31
 
 
-def queued(count: int, limit: int) -> Timeline:
-    """`count` kernels of 50 µs, 1 apart, launched by calls of 1 µs, 1 apart, of which no more than `limit` may be
-    outstanding: call k returns 1 µs after kernel k − limit has started, if that is later."""
-    trace = Timeline()
-    start = [10 + 51 * k for k in range(count)]
-    ts = 0
-    for k in range(count):
-        end = max(ts + 1, start[k - limit] + 1 if k >= limit else 0)
-        trace.launch("k", ts, end - ts, start[k], 50)
-        ts = end + 1
-    return trace
-
-
 def test_the_launch_queue_has_a_limit() -> None:
-    """See `queued`, 400 kernels, limit 100: kernel k starts at 10 + 51k, so that the last one ends at 20409.
+    """See `filled`, 400 kernels, limit 100: kernel k starts at 10 + 51k, so that the last one ends at 20409.
 
     With kernel*0.5 kernel k starts at 10 + 26k and the last one ends at 10 + 26·399 + 25 = 10409: the calls that had
     waited for the queue wait half as long. The host's last call returns when kernel 299 has started: at 10 + 26·299 + 1
     = 7785. With queue_limit=none a call takes its usual 1 µs, so that call 399 is at 798–799.
     """
-    graph = queued(400, 100).graph()
+    graph = filled(400, 100).graph()
     assert graph.queue_limit == fit_constants(graph).queue_limit == 100
     assert np.array_equal(after(graph).time, graph.measured)
     halved = after(graph, "kernel*0.5")
@@ -184,20 +138,11 @@ def test_the_launch_queue_has_a_limit() -> None:
     assert after(graph, "queue_limit=none").end[last] == 799_000
 
 
-def test_no_limit_is_learned_from_calls_that_do_not_wait() -> None:
-    graph = queued(400, 10_000).graph()
-    assert graph.queue_limit is None and not np.any(graph.edges.kind == QUEUE)
-
-
 def test_a_slow_launch_submits_at_its_end() -> None:
     """Calls of 5 with a latency of 10, and one at 200 that takes 1005 (it loads a module): its kernel starts at 1210.
     The usual 5 µs before its return, at 1200, the work is submitted; with cpu*0 everything is submitted at 0, and its
     kernel, the third, comes after the others."""
-    trace = Timeline()
-    trace.op("op", 0, 1300)
-    for name, ts in (("a", 0), ("b", 50), ("d", 1250)):
-        trace.launch(name, ts, 5, ts + 10, 10)
-    trace.launch("slow", 200, 1005, 1210, 10)
+    trace = slow_launch()
     graph = trace.graph()
     assert fit_constants(graph).launch_latency_ns == 10_000
     assert starts(after(graph))["slow"] == 1210
@@ -223,23 +168,6 @@ def test_threads_hand_over() -> None:
     assert after(graph, "cpu*0").makespan_ns == 0
 
 
-def rank(number: int, launch: int, start: int, dur: int, seq: int = 3, *, group: str = "0", world: int = 2) -> Timeline:
-    """A rank that launches an all-reduce after an op of that length and then works for 20."""
-    trace = Timeline(distributedInfo={"backend": "nccl", "rank": number, "world_size": world})
-    if launch:
-        trace.op("before", 0, launch)
-    trace.op("reduce", launch, 5)
-    call = trace.call("cudaLaunchKernel", launch, 5)
-    comm = {"Collective name": "allreduce", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float",
-            "Group size": 2, "Process Group Name": group, "Process Group Ranks": "[0, 1]", "Seq": seq}  # fmt: skip
-    trace.gpu("ncclDevKernel_AllReduce_Sum_f32_RING_LL", start, dur, call, stream=20, **comm)
-    trace.op("after", launch + 5, 20)
-    return trace
-
-
-KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-
-
 def test_a_collective_waits_for_the_last_rank() -> None:
     """Rank 0 launches at 0, its kernel 10–100; rank 1 at 50, 60–100: the transfer takes 40, the rest is waiting.
 
@@ -261,18 +189,16 @@ def test_a_collective_waits_for_the_last_rank() -> None:
     assert ends_after("rank=0 cpu*5") == [100, 100]
 
 
-def test_clocks_of_ranks_are_set_by_their_collectives() -> None:
-    """Rank 1's clock is 7 ms ahead: both kernels still end together."""
-    late = rank(1, 50, 60, 40)
-    late.header["baseTimeNanoseconds"] = 1_700_000_000_007_000_000
-    graphs = [build_graph(trace.document()) for trace in (rank(0, 0, 10, 90), late)]
-    assert replay(join_ranks(graphs), [fit_constants(graph) for graph in graphs]).makespan_ns == 100_000
+_TWO = {"Group size": 2, "Process Group Ranks": "[0, 1]"}
 
 
-def twice(number: int, seqs: tuple[int, int] = (3, 4), groups: tuple[str, str] = ("0", "0"), world: int = 2) -> Trace:
+def twice(number: int, seqs: tuple[int, int], groups: tuple[str, str] = ("0", "0"), world: int = 2) -> Trace:
     """A rank with two all-reduces on one stream, 10–100 and 210–300."""
-    trace = rank(number, 0, 10, 90, seqs[0], group=groups[0], world=world)
-    for event in rank(number, 200, 210, 90, seqs[1], group=groups[1], world=world).events:
+    trace, more = (
+        rank(number, launch, 10 + launch, 90, world, **_TWO, **{"Seq": seq, "Process Group Name": group})
+        for launch, seq, group in zip((0, 200), seqs, groups, strict=True)
+    )
+    for event in more.events:
         later = {"correlation": 2} if "correlation" in event["args"] else {}
         trace.events.append({**event, "args": {**event["args"], **later}})
     return trace.document()
@@ -287,21 +213,11 @@ def test_collectives_in_contradicting_orders_are_refused() -> None:
     assert len(joined.found) == 2 and len({met.row for met in joined.found}) == 2 and not joined.notes
 
 
-def test_ranks_meet_in_what_they_have_alike() -> None:
-    """Rank 1 lacks the first of two, which the numbers tell; the other one is coupled, and a note counts the first."""
-    one = rank(1, 200, 210, 90, 4)
-    joined = find_rendezvous([twice(0), one.document()])
-    (met,) = joined.found
-    assert met.rank == (0, 1) and met.transfer_ns == 90_000
-    assert twice(0).nodes.ts[met.row[0]] == 210_000
-    assert joined.notes == ("1 of 2 collectives of all ranks are not coupled: they differ between ranks",)
-
-
 def test_messages_meet() -> None:
     """A send and its receive, by another kind of kernel argument; each rank waits for the other."""
 
     def talking(number: int, name: str, start: int) -> Trace:
-        trace = rank(number, 0, 10, 20, world=3)
+        trace = rank(number, 0, 10, 20, 3, **_TWO)
         comm = {"Collective name": name, "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float", "Group size": 2,
                 "Process Group Name": "0", "Src Rank": 0, "Dst Rank": 1}  # fmt: skip
         call = trace.call("cudaLaunchKernel", 50, 5)
@@ -327,11 +243,10 @@ def launching(kernels: list[float], host: list[float], limit: int) -> tuple[Time
     return trace, free
 
 
-@pytest.mark.parametrize("lengths", [(20, 80), (3, 4, 5, 8, 30)], ids=["long kernels", "short kernels"])
-def test_a_full_queue_is_predicted_as_a_simulation_has_it(lengths: tuple[int, ...]) -> None:
+def test_a_full_queue_is_predicted_as_a_simulation_has_it() -> None:
     """1500 kernels behind a queue of 300: half as long, they take what the simulation of half as long ones takes."""
     rng = random.Random(3)
-    kernels = [float(rng.choice(lengths)) for _ in range(1500)]
+    kernels = [float(rng.choice((3, 4, 5, 8, 30))) for _ in range(1500)]
     host = [rng.uniform(0.5, 2) for _ in range(1500)]
     trace, whole = launching(kernels, host, 300)
     _, half = launching([length / 2 for length in kernels], host, 300)
@@ -339,16 +254,3 @@ def test_a_full_queue_is_predicted_as_a_simulation_has_it(lengths: tuple[int, ..
     assert graph.queue_limit is not None and abs(graph.queue_limit - 300) <= 2
     assert after(graph).makespan_ns / 1000 == pytest.approx(whole, rel=0.001)
     assert after(graph, "kernel*0.5").makespan_ns / 1000 == pytest.approx(half, rel=0.005)
-
-
-def test_work_from_before_the_window_is_in_the_queue_too() -> None:
-    """The same trace without the first 500 calls: their kernels, which nobody launched, still fill the queue."""
-    rng = random.Random(3)
-    host = [rng.uniform(0.5, 2) for _ in range(1500)]
-    trace, _ = launching([50.0] * 1500, host, 300)
-    calls = [event for event in trace.events if event["cat"] == "cuda_runtime"]
-    begin = calls[500]["ts"]
-    trace.events = [event for event in trace.events if event["ts"] >= begin]
-    graph = trace.graph()
-    assert graph.queue_limit is not None and abs(graph.queue_limit - 300) <= 2
-    assert after(graph, "kernel*0.5").makespan_ns == pytest.approx(0.51 * after(graph).makespan_ns, rel=0.02)

@@ -70,23 +70,6 @@ def test_a_stream_an_op_and_the_host() -> None:
     assert {"aten::mm", "cudaLaunchKernel", "aten::other"} <= named["cpu"]
 
 
-def test_texts_are_parsed() -> None:
-    one = parse_what_if("rank=3 kernel:name~gemm*0.5")
-    assert (one.rank, one.action, one.target, one.exact, one.name, one.value) == (
-        3,
-        "scale",
-        "kernel",
-        False,
-        "gemm",
-        0.5,
-    )
-    assert parse_what_if("kernel:name=a*b*2").name == "a*b"
-    assert parse_what_if("remove op:aten::copy_").exact
-    assert parse_what_if("launch_latency=2.5us").value == 2500
-    assert parse_what_if("stream=-1*.5").stream == -1
-    assert parse_what_if("op:~mm*1e-3").value == 0.001
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "kernel", "kernel*", "kernel*-1", "kernel*nan", "foo*2", "op*2", "launch_latency=3", "remove",

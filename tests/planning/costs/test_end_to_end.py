@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -109,7 +108,7 @@ def test_iterations_held_out() -> None:
 def test_commands(tmp_path: Path) -> None:
     file, model = tmp_path / "a.json", tmp_path / "m.json.gz"
     linked(GPU_SHAPED).write(file)
-    fitted = run("etplus", "predict", "fit", file, "-o", model)
+    fitted = call("predict", "fit", file, "-o", model)
     assert fitted.returncode == 0 and b"models in order" in fitted.stdout and b"ridge" not in fitted.stdout
     first = model.read_bytes()
     again = call("predict", "fit", file, "-o", model)
@@ -156,10 +155,3 @@ def test_a_step_that_the_host_limits_says_so() -> None:
     two = busy.document()
     done = predict(two, fit([two]), force=True)
     assert not done.limited_by_host and done.from_model > 0.5
-
-
-def test_much_work_unlike_the_fit_is_not_reliable() -> None:
-    done = replace(predict(document(GPU_SHAPED), own_model()), weakest_link=None)
-    share = [(row.predicted_ns, row.level) for row in done.kernels]
-    assert share and done.reliable == (done.share_unfamiliar <= 0.1)
-    assert not replace(done, kernels=tuple(replace(row, level="new") for row in done.kernels)).reliable

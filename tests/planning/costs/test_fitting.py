@@ -27,19 +27,7 @@ from etplus.timeline.graph_building import build_graph
 from etplus.timeline.iterations import Percentiles
 from etplus.trace.errors import TraceFormatError, UsageError
 from made_traces import Timeline
-
-
-def steps(lengths: list[int], kernels: list[int] | None = None) -> Timeline:
-    """Iterations of an op of the given length with one of half of it inside, 10 µs apart; and kernels, if given."""
-    trace, now = Timeline(), 0
-    for k, length in enumerate(lengths):
-        trace.op(f"ProfilerStep#{k}", now, length + 4, category="user_annotation")
-        trace.op("work", now + 2, length)
-        trace.op("inner", now + 4, length // 2)
-        if kernels:
-            trace.launch("k", now + 2, 1, now + 10, kernels[k])
-        now += length + 14
-    return trace
+from test_edge_latencies import steps
 
 
 def test_what_one_trace_contributes() -> None:
@@ -90,6 +78,7 @@ def test_a_model_of_two_traces() -> None:
     assert model.steps is not None
     ratios = [*prepare(first, None, (), False).step_ratios, *prepare(second, None, (), False).step_ratios]
     assert model.steps == Percentiles(*np.percentile(ratios, (10, 50, 90)).tolist())
+    assert fit([steps([100, 100]).document()]).steps is None and fit([first], iterations="0-1").iterations == 2
     with pytest.raises(UsageError, match="nothing to fit"):
         fit([])
 
@@ -149,7 +138,7 @@ def test_integers_that_columns_hold() -> None:
         assert _fits_columns(value) is fits, value
 
 
-def teststep_ratios_need_three_steps_that_take_time() -> None:
+def test_step_ratios_need_three_steps_that_take_time() -> None:
     two = steps([100, 110]).document()
     assert step_ratios(two, iterations_of(two, None, keep_outliers=True)) == ()
     trace = steps([100, 110, 90, 120]).document()
@@ -169,17 +158,3 @@ def test_what_was_measured_from_the_first_start_to_the_last_end() -> None:
     )
     assert measured_ns(document, replace(chosen, of_row=chosen.of_row * 0 - 1)) == 0
     assert measured_steps(document, chosen).tolist() == []
-
-
-def test_a_model_of_two_traces_says_what_each_contributes() -> None:
-    first, second = steps([100, 100, 100]).document(), steps([100, 120, 110, 100]).document()
-    model = fit([first, second])
-    assert model.iterations == 7 and len(model.makespans_ns) == 2 and len(model.files) == 2
-    assert model.makespans_ns == tuple(
-        measured_ns(of, iterations_of(of, None, keep_outliers=False)) for of in (first, second)
-    )
-    assert model.steps is not None and model.outliers == ((), ())
-    assert fit([steps([100, 100]).document()]).steps is None
-    assert fit([second], iterations="0-2").iterations == 3
-    with pytest.raises(UsageError, match="nothing to fit"):
-        fit([])

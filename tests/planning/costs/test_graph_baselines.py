@@ -14,7 +14,6 @@ from etplus.planning.learned.graph_baselines import (
     log_times,
     ordered_pairs,
     quality,
-    runs,
     score,
     top_slowdown,
 )
@@ -34,12 +33,6 @@ def graph(work: list[tuple[float, float]], times: list[int], *, codes: list[int]
     )  # fmt: skip
 
 
-def test_runs_and_their_times() -> None:
-    first, second = graph([(1, 1)], [10, 0]), graph([(1, 1)], [100])
-    assert [(of is first, c) for of, c in runs([first, second])] == [(True, 0), (True, 1), (False, 0)]
-    assert log_times([first, second]).tolist() == pytest.approx([np.log(10), 0.0, np.log(100)])
-
-
 def test_features_are_sums_over_leaves_and_counts_of_opcodes() -> None:
     unknown = len(opcodes()) + 1
     [row] = _features([graph([(7, 31), (15, 1)], [5], codes=[2, 2, unknown])])
@@ -47,14 +40,6 @@ def test_features_are_sums_over_leaves_and_counts_of_opcodes() -> None:
     assert row[4 : 4 + 18 + 24].tolist() == [0.0] * 42
     assert row[46 + 2] == pytest.approx(np.log1p(2)) and row[46] == pytest.approx(np.log1p(1))
     assert len(row) == 46 + unknown
-
-
-def test_the_mean_and_the_ridge() -> None:
-    train = [graph([(1000.0 * 2**k, 1.0)], [1000 * 2**k]) for k in range(5)]
-    held = [graph([(64_000.0, 1.0)], [64_000]), graph([(10_000.0, 1.0), (22_000.0, 1.0)], [32_000])]
-    found = baselines(train, held)
-    assert found["mean"].tolist() == pytest.approx([4000.0] * 2)
-    assert found["ridge"][0] > 16_000
 
 
 def test_orders() -> None:
@@ -122,8 +107,3 @@ def test_a_score() -> None:
     assert found.bias == pytest.approx((20 + 10 + 30) / 60 - 1)
     assert score(predicted[:2], np.array([10.0, 10.0])).bias == pytest.approx(0.25)
     assert score(np.array([0.5]), np.array([2.0])).factor == pytest.approx(1.0), "at least one ns"
-
-
-def test_a_score_of_nothing() -> None:
-    none = score(np.array([np.nan]), np.array([1.0]))
-    assert (none.count, none.served) == (0, 0.0) and np.isnan([none.geomean, none.bias, none.factor]).all()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import exp, log
-
 import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs.kernel_model import (
@@ -17,7 +15,6 @@ from etplus.planning.costs.kernel_model import (
     jobs_of,
 )
 from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.prediction_intervals import fit_intervals
 from etplus.planning.costs.registry import ORDER, Costs, Utilized
 from etplus.planning.costs.task import Estimate, Task
 from etplus.planning.costs.utilization import fit_utilization
@@ -129,28 +126,6 @@ def test_ranks_of_a_job_are_held_out_together() -> None:
     one_job = fit_kernels(ranks, DEVICES)
     assert one_job is not None and (one_job.held_out, one_job.jobs) == (2, 1)
     assert one_job.intervals.spreads["measured"].count == 2 * 39
-
-
-def test_intervals_are_of_the_log_ratios_by_group() -> None:
-    """Forty events in two traces, half of them off by as much as they grow."""
-    traces = [[moved(1000 + k, 2000.0 + 50 * k + 300 * of) for k in range(20)] for of in range(2)]
-    model = fit_kernels(traces, DEVICES)
-    assert model is not None
-    parts = by_traces(traces, DEVICES)
-    groups = [
-        interval_group(estimate.how, group)
-        for part in parts
-        for estimate, group in zip(part.estimates[model.order], part.groups, strict=True)
-    ]
-    ratios = [
-        log(event.ns / estimate.ns)
-        for part in parts
-        for event, estimate in zip(part.measured, part.estimates[model.order], strict=True)
-    ]
-    assert model.intervals == fit_intervals(groups, ratios)
-    whole = model.intervals.of(())
-    assert whole.count == 40 and whole.low < 1 < whole.high
-    assert exp(min(ratios)) <= whole.low + 1e-3
 
 
 def test_the_group_of_an_interval() -> None:

@@ -38,10 +38,7 @@ def test_the_mean_of_a_kind_else_of_its_category() -> None:
     assert mean.predict(Task("unseen", category="cpu_op")) is None
 
 
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [(150, 15.0), (100, 10.0), (300, 30.0), (99, None), (301, None)],
-)
+@pytest.mark.parametrize(("size", "expected"), [(150, 15.0), (100, 10.0), (300, 30.0), (99, None), (301, None)])
 def test_between_two_measured_sizes_times_are_interpolated(size: int, expected: float | None) -> None:
     """100 takes 10, 300 takes 30; and a task of another kernel at 200 does not count where the task's own has two."""
     measured = [

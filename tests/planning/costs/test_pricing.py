@@ -19,14 +19,18 @@ from msgspec.structs import replace
 DEVICE = Device(name="d", tflops={"float32": 1, "float16": 4}, memory_gb_s=100)
 
 
-def kernels(lengths: dict[str, list[int]]) -> Trace:
+def queued(lengths: dict[str, list[int]]) -> Timeline:
     """Kernels of these names and lengths in µs, one after the other."""
     trace, now = Timeline(), 0
     for name, of in lengths.items():
         for length in of:
             trace.launch(name, now, 2, now + 10, length)
             now += length + 20
-    return trace.document()
+    return trace
+
+
+def kernels(lengths: dict[str, list[int]]) -> Trace:
+    return queued(lengths).document()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Calls of recordings as they are made again, line by line as they were when they were last looked at.
 
-Of what needs no torch: measuring/reader.py, measuring/recorded_calls.py, measuring/input_values.py,
-measuring/schema.py. `python tests/measure_golden.py` writes the files anew.
+`python tests/measure_golden.py` writes the files anew.
 """
 
 from __future__ import annotations

@@ -64,17 +64,6 @@ def test_own_times_without_recorded_ones() -> None:
     assert found.by_key["a"] is found.timings[0]
 
 
-def test_recording_adds_as_much_as_to_the_nearest_calls() -> None:
-    """Near in time and in tensors; a distinct call counts as often as it was recorded."""
-    found = measured(
-        timing("a", 1000.0, 1500.0), timing("b", 1010.0, 2510.0, count=3), timing("far", 1e6, 9e6, count=99),
-        timing("wide", 1000.0, 99_000.0, tensors=40), timing("less", 5e7, 4e7), timing("other", 1000.0, op="aten::x"),
-    )  # fmt: skip
-    assert found.own_ns("a") == 1000.0 + 1500.0  # the median of 500 and three times 1,500
-    assert found.own_ns("far") == 1e6 + 8e6 and found.own_ns("wide") == 1000.0 + 98_000.0
-    assert found.own_ns("less") == 5e7 and found.own_ns("other") == 1000.0
-
-
 def test_more_callees_add_by_the_square_root() -> None:
     """Where the fit says four times as much of a call's number of callees, twice as much is added."""
     base = fitted(slowdown=1.0, call=0.0, callee=1000.0, tensor=0.0)
@@ -157,14 +146,3 @@ def test_what_is_added_grows_with_what_recording_says() -> None:
     each = Recorder(1.0, 0.0, 1.0, 0.0)
     assert added(each, 1, 4) == 16.0 and added(each, 4, 1) == 4.0 and added(each, 0, 4) == 8.0
     assert added(Recorder(1.0, 0.0, 0.5, 0.0), 1, 8) == 16.0 and added(each, 1, 0) == 0.0
-
-
-def test_ratios_where_recording_adds_half() -> None:
-    half = recorded_with(Recorder(1.0, 50_000.0, 0.0, 0.0), timing("a", 60_000.0, 100_000.0),
-                         timing("b", 60_000.0, 99_999.0), timing("c", 60_000.0, 0.0))  # fmt: skip
-    assert half.ratios() == [60_000 / 50_000]
-
-
-def test_times_that_are_not_known_are_valid() -> None:
-    found = measured(Timing("a", "aten::mm", "", "", 0.0, 0.0, 3), timing("b", MAX_NS / 2, MAX_NS / 2))
-    assert read_measured(msgspec.json.encode(found)) == found

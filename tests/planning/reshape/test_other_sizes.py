@@ -8,15 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
-from etplus.planning.reshape.reshape import (
-    Underived,
-    _above,
-    _adds_up,
-    _repeats,
-    _underived,
-    in_proportion,
-)
+from etplus.planning.reshape.reshape import Underived, _above, _adds_up, _repeats, _underived, in_proportion
 from etplus.planning.reshape.shape_change import SizeChange
 from etplus.planning.reshape.shapes.extents import Extents
 from etplus.trace.tables import ANNOTATION, OP
@@ -24,8 +16,6 @@ from etplus.trace.tensors import Argument, Signature, Tensor
 from support import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from compare_shapes import _equal, counterparts
 
 
 class Calls(SimpleNamespace):
@@ -120,31 +110,3 @@ def test_what_is_left_as_recorded() -> None:
     )  # fmt: skip
     trace.gpu = Events(np.array([0]), np.array([0]))
     assert _underived(trace, np.array([1, 0, 0, 0, 0], bool), first) == (Underived("a", 1, 1, 0.0),)
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "pairs"),
-    [
-        ("abc", "abc", [(0, 0), (1, 1), (2, 2)]), ("", "", []), ("abc", "xbcy", [(1, 1), (2, 2)]),
-        ("abxc", "abc", [(0, 0), (1, 1), (3, 2)]), ("a", "b", []), ("ba", "ab", [(0, 1)]),
-    ],
-)  # fmt: skip
-def test_equal_names_in_order(left: str, right: str, pairs: list[tuple[int, int]]) -> None:
-    assert list(_equal(left, right)) == pairs
-
-
-def test_calls_that_correspond() -> None:
-    """Below calls that do; annotations are passed through and not given."""
-
-    def tree(trace: Any) -> Any:
-        parent = trace.calls.parent
-        order = np.concatenate([np.flatnonzero(parent == above) for above in range(-1, len(parent))])
-        first = np.searchsorted(parent[order], np.arange(len(parent) + 1))
-        trace.call_tree = SimpleNamespace(
-            order=order, first=first, children=lambda call: np.flatnonzero(parent == call)
-        )
-        return trace
-
-    left = tree(made(("s", -1), ("a", 0), ("b", 1), ("c", -1), ("b", 3), kinds=[ANNOTATION, OP, OP, OP, OP]))
-    right = tree(made(("s", -1), ("x", 0), ("a", 0), ("b", 2), ("c", -1), kinds=[ANNOTATION, OP, OP, OP, OP]))
-    assert sorted(counterparts(left, right)) == [(1, 2), (2, 3), (3, 4)]

@@ -10,18 +10,14 @@ import pytest
 from etplus.planning.reshard import job as module
 from etplus.planning.reshard.derivation import Derivation, derive
 from etplus.planning.reshard.items import CommOp, RecordedOp
-from etplus.planning.reshard.job import (
-    NotDerived,
-    Resharded,
-    not_derived,
-)
+from etplus.planning.reshard.job import NotDerived, Resharded, not_derived
 from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.memory import _Block, _Lives, _states
 from etplus.planning.reshard.model import ACCUMULATE, Buffer, Unit, Weights, Wrap
 from etplus.planning.reshard.not_derived import assumptions
 from etplus.planning.reshard.plan import Division, Plan
 from etplus.trace.errors import UsageError
-from made_calls import Made, made_model, parameter
+from made_step_calls import Made, made_model, parameter
 
 
 @pytest.fixture
@@ -73,15 +69,16 @@ def test_what_could_not_be_derived(made: Made) -> None:
     trace = SimpleNamespace(self_ns=np.array([0, 10, 20, 30, 40]))
     model = made_model(made, [Unit(0, calls, parameters=weights)], trace=trace, given=(made.of["i"],))
     plan = Plan((Division(made.of["h"], 2, (), (0,), 0),), (0,))
-    ops = NotDerived("aten::a", "follows from what is divided in an unknown way", 2, 0.4)
+    unsharded = "not sharded: every tensor-parallel rank has the whole"
+    ops = NotDerived("aten::a", "depends on sharded dimensions in an unknown way", 2, 0.4)
     assert not_derived(derive(model, plan, Layout(tp=2), Layout())) == (
-        NotDerived("parameters", "whole on every tensor-parallel rank", 1, 36 / (20 + 36 + 5), "parameters"), ops,
+        NotDerived("parameters", unsharded, 1, 36 / (20 + 36 + 5), "parameters"), ops,
     )  # fmt: skip
     assert not_derived(derive(model, plan, Layout(), Layout())) == ()
     made.of |= {"x": extents.new(7), "y": extents.new(9)}
     product = made.call("aten::mm", [(1, "xy")])
     whole = made_model(made, [Unit(0, [product])], trace=SimpleNamespace(self_ns=np.full(9, 7)), batch=made.of["x"])
-    kept = NotDerived("aten::mm", "whole on every tensor-parallel rank", 1, 1.0)
+    kept = NotDerived("aten::mm", unsharded, 1, 1.0)
     assert kept in not_derived(derive(whole, plan, Layout(tp=2), Layout()))
     extents.sum_of(made.of["m"], [made.of["u"], made.of["o"]])
     assert ops not in not_derived(derive(model, plan, Layout(tp=2), Layout()))
@@ -103,10 +100,10 @@ def test_communication_that_is_not_known(made: Made) -> None:
     def listed(derivation: Derivation) -> list[tuple[str, int]]:
         return [(row.what, row.count) for row in not_derived(derivation)]
 
-    assert listed(fsdp) == [("units of FSDP", 1)] * 2 and listed(ddp) == []
-    assert len(assumptions(fsdp)) == 2 and [line.split()[0] for line in assumptions(ddp)] == ["every", "buffers"]
+    assert listed(fsdp) == [("FSDP units", 1)] * 2 and listed(ddp) == []
+    assert len(assumptions(fsdp)) == 2 and [line.split()[0] for line in assumptions(ddp)] == ["the", "tensors"]
     model.inferred = [Buffer((4,), "float32", 4, False), Buffer((), "int64", 8, True)]
-    assert "constants that forward takes are not frozen parameters: 1" in assumptions(fsdp)
+    assert "constants that forward reads are buffers, not frozen parameters: 1" in assumptions(fsdp)
     model.own_buffers = True  # recorded with DistributedDataParallel
     assert assumptions(ddp) == []
     model.own_buffers = False

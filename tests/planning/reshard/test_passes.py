@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from etplus.planning.reshard.passes import split_step
-from made_calls import Made
+from made_step_calls import Made
 
 BACK = "autograd::engine::evaluate_function: X"
 

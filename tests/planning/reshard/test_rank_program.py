@@ -15,7 +15,7 @@ from etplus.planning.reshard.rank_program import reduction
 from etplus.planning.reshard.sequence_regions import SequenceRegions, divide_sequence
 from etplus.planning.reshard.step_calls import pruned
 from etplus.trace.errors import UsageError
-from made_calls import Made, made_model, parameter
+from made_step_calls import Made, made_model, parameter
 
 
 @pytest.fixture

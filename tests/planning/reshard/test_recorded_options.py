@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from etplus.planning.reshard.items import CommOp
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.not_derived import not_derived
+from etplus.planning.reshard.rank_program import program
 from etplus.planning.reshard.recorded_job import recorded_layout
 from etplus.planning.reshard.step_calls import walked
 from etplus.trace.errors import UsageError
@@ -19,20 +22,20 @@ from reshard_families_truth import differences, kept_run, recording, whole_run
 from support import call
 
 _DDP, _FSDP = Layout(dp=2, batch=8), Layout(dp=2, batch=8, zero=3)
+_KEPT = replace(_FSDP, reshard_after_forward=False)
 
 
+@cache
 def _derived(model: str, layout: Layout) -> Resharded:
-    job = reshard(recording(f"{model}.single1", "layouts"), layout)
-    return job
+    return reshard(recording(f"{model}.single1", "layouts"), layout)
 
 
 @pytest.mark.parametrize(
     ("model", "name", "layout"),
     [
-        ("decoder", "ddp2", _DDP), ("decoder", "fsdp2", _FSDP), ("pairs", "ddp2", _DDP), ("towers", "fsdp2", _FSDP),
-        ("exits", "fsdp2", _FSDP), ("frozen", "fsdp2", _FSDP),
+        ("decoder", "fsdp2", _FSDP), ("pairs", "ddp2", _DDP), ("towers", "fsdp2", _FSDP), ("frozen", "fsdp2", _FSDP),
         ("decoder", "unused2", replace(_DDP, find_unused_parameters=True)),
-        ("decoder", "kept2", replace(_FSDP, reshard_after_forward=False)),
+        ("decoder", "kept2", _KEPT),
     ],
 )  # fmt: skip
 def test_a_layout_is_as_recorded(model: str, name: str, layout: Layout) -> None:
@@ -51,14 +54,17 @@ def test_blocks_are_found_between_exits_and_in_a_frozen_tower() -> None:
     assert [len(wrap.parameters) for wrap in _derived("exits", _FSDP).derivation.wraps] == [8, 4, 4, 4]
     frozen = _derived("frozen", _FSDP)
     assert [len(wrap.parameters) for wrap in frozen.derivation.wraps] == [4, 4, 4, 4, 4]
-    assert "FSDP also wraps the frozen weights that run without autograd: 8" in frozen.assumptions
+    assert "FSDP also wraps frozen weights that run without autograd: 8" in frozen.assumptions
 
 
 def test_what_is_kept_is_not_gathered_again_and_takes_memory() -> None:
-    again, kept = (_derived("decoder", replace(_FSDP, reshard_after_forward=given)) for given in (None, False))
-    issued = [[issue for issue, *_ in whole_run(job.trace(0)).comms] for job in (again, kept)]
-    assert [names.count("_allgather_base_") for names in issued] == [7, 4]
-    assert kept.memory[0].total > again.memory[0].total
+    again, kept = _derived("decoder", _FSDP), _derived("decoder", _KEPT)
+    gathers = [sum(one.kind == "all_gather" for one in _comms(job)) for job in (again, kept)]
+    assert gathers == [7, 4] and kept.memory[0].total > again.memory[0].total
+
+
+def _comms(job: Resharded) -> list[CommOp]:
+    return [item for item in program(job.derivation, 0) if isinstance(item, CommOp)]
 
 
 def test_options_of_the_command(tmp_path: Path) -> None:
@@ -73,10 +79,8 @@ def test_options_of_the_command(tmp_path: Path) -> None:
 def test_buckets_of_which_all_parameters_are_looked_for() -> None:
     """In the order of the parameters, each reduced when it is full and those before it are; the map behind the last."""
     job = _derived("decoder", Layout(dp=2, batch=8, find_unused_parameters=True, bucket_mib=1))
-    comms = whole_run(job.trace(0)).comms
-    assert [sum(sizes) for issue, sizes, _ in comms if issue == "allreduce_"][-1] == len(
-        job.derivation.model.parameters
-    )
+    reduced = [one.elements for one in _comms(job) if one.kind == "all_reduce"]
+    assert len(reduced) == 2 and reduced[-1] == len(job.derivation.model.parameters)
 
 
 def test_calls_that_are_not_derived_are_doubted() -> None:

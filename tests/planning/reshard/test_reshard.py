@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from math import prod
 from pathlib import Path
 
 import etplus
@@ -17,16 +15,14 @@ from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.pricing import Pricing
-from etplus.planning.measure.measured import VERSION, Conditions, Measured, Timing, write_measured
+from etplus.planning.measure.measured import VERSION, Conditions, Measured, Timing
 from etplus.planning.measure.reader import recorded_calls
 from etplus.planning.measure.recorded_calls import RecordedCall
-from etplus.planning.reshard.items import Shard
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.step_calls import COMMUNICATES
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.timeline.network import Network
-from etplus.trace.errors import UsageError
 from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
@@ -40,53 +36,30 @@ _EACH = Layout(dp=2, batch=_BATCH, zero=3, fsdp_wrap="each")
 
 @cache
 def _recorded(layout: str, rank: int = 0) -> Trace:
-    folder = f"parallel/{layout}/rank{rank}"
-    return etplus.link(*shared_pair(folder))
+    return etplus.link(*shared_pair(f"parallel/{layout}/rank{rank}"))
 
 
 @cache
-def _derived(source: str, layout: Layout, recorded: Layout | None = None) -> Resharded:
-    job = reshard(_recorded(source), layout, recorded=recorded)
-    return job
+def _derived(source: str, layout: Layout) -> Resharded:
+    return reshard(_recorded(source), layout)
 
 
 @pytest.mark.parametrize(
-    ("source", "truth", "layout", "ranks"),
+    ("source", "truth", "layout", "rank"),
     [
-        ("mlp.single1", "mlp.tp2", Layout(tp=2), (0, 1)),
-        ("mlp.single1", "mlp.fsdp2", Layout(dp=2, zero=3, batch=_BATCH), (0, 1)),
-        ("block.single1", "block.tp4", Layout(tp=4), (3,)),
-        ("block.single1", "block.ddp2", Layout(dp=2, batch=_BATCH), (1,)),
-        ("block.single1", "block.pp2", Layout(pp=2, microbatches=4), (0, 1)),
-        ("block.single1", "block.fsdp-tp4", Layout(tp=2, dp=2, zero=3, batch=_BATCH, fsdp_wrap="each"), (2,)),
-        ("block.tp2", "block.single1", Layout(), (0,)),
-        ("block.fsdp-tp4", "block.single1", Layout(batch=_BATCH), (0,)),
-        ("block.fsdp2", "block.pp2", Layout(pp=2, microbatches=4, batch=_BATCH), (0, 1)),
-        pytest.param("block.fsdp-tp4", "block.tp2", Layout(tp=2, batch=_BATCH), (0, 1), marks=pytest.mark.slow),
-        pytest.param("block.fsdp-tp4", "block.fsdp4", Layout(dp=4, zero=3, batch=_BATCH), (0,), marks=pytest.mark.slow),
-        pytest.param(
-            "block.fsdp-tp4", "block.fsdp-tp4", Layout(tp=2, dp=2, zero=3, batch=_BATCH), (0,), marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "block.fsdp-tp4", "block.pp2", Layout(pp=2, microbatches=4, batch=_BATCH), (0, 1), marks=pytest.mark.slow
-        ),
-        pytest.param("block.ddp2", "block.single1", Layout(batch=_BATCH), (0,), marks=pytest.mark.slow),
-        pytest.param("block.ddp4", "block.tp2", Layout(tp=2, batch=_BATCH), (1,), marks=pytest.mark.slow),
-        pytest.param("block.tp2", "block.tp4", Layout(tp=4), (0,), marks=pytest.mark.slow),
-        pytest.param("block.single1", "block.tp2", Layout(tp=2), (0,), marks=pytest.mark.slow),
-        pytest.param("block.single1", "block.ddp4", Layout(dp=4, batch=_BATCH), (3,), marks=pytest.mark.slow),
-        pytest.param("block.single1", "block.fsdp2", _EACH, (1,), marks=pytest.mark.slow),
-        pytest.param("block.single1", "block.fsdp4", replace(_EACH, dp=4), (2,), marks=pytest.mark.slow),
+        ("mlp.single1", "mlp.tp2", Layout(tp=2), 1),
+        ("mlp.single1", "mlp.fsdp2", Layout(dp=2, zero=3, batch=_BATCH), 0),
+        ("block.single1", "block.fsdp-tp4", replace(_EACH, tp=2), 2),
+        ("block.tp2", "block.single1", Layout(), 0),
+        ("block.fsdp2", "block.pp2", Layout(pp=2, microbatches=4, batch=_BATCH), 1),
+        pytest.param("block.fsdp-tp4", "block.fsdp4", Layout(dp=4, zero=3, batch=_BATCH), 0, marks=pytest.mark.slow),
+        pytest.param("block.ddp4", "block.tp2", Layout(tp=2, batch=_BATCH), 1, marks=pytest.mark.slow),
+        pytest.param("block.single1", "block.ddp4", Layout(dp=4, batch=_BATCH), 3, marks=pytest.mark.slow),
     ],
 )
-def test_a_derived_rank_runs_what_was_recorded(source: str, truth: str, layout: Layout, ranks: tuple[int, ...]) -> None:
-    job = _derived(source, layout)
-    for rank in ranks:
-        expected, found = ran(_recorded(truth, rank)), ran(job.trace(rank))
-        assert found.work == expected.work
-        assert found.comms == expected.comms
-        assert len(expected.work) > 30
-    assert not job.doubts
+def test_a_derived_rank_runs_what_was_recorded(source: str, truth: str, layout: Layout, rank: int) -> None:
+    job, expected = _derived(source, layout), ran(_recorded(truth, rank))
+    assert ran(job.trace(rank)) == expected and len(expected.work) > 30 and not job.doubts
 
 
 def _callable(trace: Trace) -> Counter[str]:
@@ -94,20 +67,18 @@ def _callable(trace: Trace) -> Counter[str]:
     return Counter(one.key for _, one in recorded_calls(trace) if isinstance(one, RecordedCall))
 
 
-@pytest.mark.parametrize(("source", "truth"), [("mlp.single1", "mlp.tp2"), ("block.single1", "block.tp2")])
-def test_operators_of_a_derived_rank_can_be_called_with_the_recorded_arguments(source: str, truth: str) -> None:
-    derived = _derived(source, Layout(tp=2)).trace(0)
+def test_operators_of_a_derived_rank_can_be_called_with_the_recorded_arguments() -> None:
+    derived = _derived("mlp.single1", Layout(tp=2)).trace(0)
     work = [call for call, one in recorded_calls(derived) if not isinstance(one, RecordedCall)]
     names = {derived.name_at(derived.calls.name[call]) for call in work}
     assert all(COMMUNICATES.fullmatch(name) for name in names), names
-    mine, true = _callable(derived), _callable(_recorded(truth))
+    mine, true = _callable(derived), _callable(_recorded("mlp.tp2"))
     linear = sum(derived.name_at(name) == "aten::linear" for name in derived.calls.name.tolist())
     assert (mine & true).total() >= mine.total() - 2 * linear  # DTensor calls it on whole tensors, and without a view
-    assert derived.is_derived and not _recorded(source).is_derived
+    assert derived.is_derived and not _recorded("mlp.single1").is_derived
 
 
-@pytest.mark.slow
-def test_measured_operators_come_before_scaled_ones(tmp_path: Path) -> None:
+def test_measured_operators_come_before_scaled_ones() -> None:
     job = _derived("mlp.single1", Layout(tp=2))
     before = job.trace(0)
     products = [
@@ -122,30 +93,6 @@ def test_measured_operators_come_before_scaled_ones(tmp_path: Path) -> None:
     np.testing.assert_array_equal(after.self_ns[~is_product][3:], before.self_ns[~is_product][3:])
     own = after.self_ns[is_product].sum() / after.self_ns[after.calls.kind == OP].sum()
     assert job.sources["measured here"] == pytest.approx(own)
-    write_measured(measured, str(tmp_path / "here.json"))
-    et, kineto = map(str, shared_pair("parallel/mlp.single1/rank0"))
-    words = ("--et-file", et, "--kineto-file", kineto, "--tp", "2", "--measured", str(tmp_path / "here.json"))
-    done = call("reshard", *words, "--json", str(tmp_path / "report.json"))
-    assert b"measured here" in done.stdout
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert report["sources"]["measured here"] == pytest.approx(own) and report["step_ns"] == job.step_ns
-
-
-def test_the_comparison_tells_layouts_apart() -> None:
-    one, two = ran(_recorded("mlp.tp2", 0)), ran(_recorded("mlp.tp2", 1))
-    assert one == two
-    for other in ("mlp.single1", "mlp.fsdp2"):
-        assert ran(_recorded(other)) != one
-
-
-def test_a_derived_trace_is_a_valid_document_and_reads_back(tmp_path: Path) -> None:
-    trace = _derived("mlp.single1", Layout(tp=2, dp=2, pp=2, zero=1, batch=_BATCH)).trace(5)
-    assert_valid(trace.to_dict())
-    trace.save(tmp_path / "rank_5.etplus.json.gz")
-    again = etplus.load(tmp_path / "rank_5.etplus.json.gz")
-    assert ran(again) == ran(trace) and (again.rank, again.world_size) == (5, 8)
-    groups = trace.process_groups
-    assert groups["tp_4"] == [4, 5] and groups["dp_5"] == [5, 7] and groups["pp_1"] == [1, 5]
 
 
 def test_kernels_follow_their_operators(tmp_path: Path) -> None:
@@ -172,15 +119,8 @@ def test_kernels_follow_their_operators(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "layout",
-    [
-        Layout(tp=2, dp=2, pp=2, batch=_BATCH, zero=2),
-        Layout(pp=2, schedule="gpipe", dp=2, batch=_BATCH, zero=3),
-        Layout(tp=4, tp_style="megatron", dp=2),
-    ],
-)
-def test_every_rank_passes_the_check_of_simulators(tmp_path: Path, layout: Layout) -> None:
+def test_every_rank_passes_the_check_of_simulators(tmp_path: Path) -> None:
+    layout = Layout(tp=2, dp=2, pp=2, batch=_BATCH, zero=2, schedule="gpipe")
     job = _derived("mlp.single1", layout)
     assert job.matched() > 0
     convert([job.trace(rank) for rank in range(layout.ranks)], tmp_path / "job", to="astra-sim")
@@ -192,7 +132,7 @@ def test_work_is_conserved() -> None:
     """Multiplications of all ranks together are those of one device; parameters too."""
     single = _derived("mlp.single1", Layout())
     whole, parameters = _multiplications(single, [0]), single.memory[0].parameters
-    for layout in (Layout(dp=4, batch=_BATCH), Layout(tp=2, pp=2, batch=_BATCH)):
+    for layout in (Layout(dp=2, batch=_BATCH), Layout(tp=2, pp=2, batch=_BATCH)):
         job = _derived("mlp.single1", layout)
         assert _multiplications(job, range(layout.ranks)) == whole
     halves = _derived("mlp.single1", Layout(pp=2)).memory
@@ -246,9 +186,8 @@ def test_megatron_reduces_the_input_gradient_once_a_block() -> None:
     assert counts == {"dtensor": 12, "megatron": 8}
 
 
-@pytest.mark.parametrize("pair", ["dlrm.rank2", pytest.param("resnet103", marks=pytest.mark.slow)])
-def test_buckets_of_real_jobs_are_those_recorded(pair: str) -> None:
-    trace = etplus.link(*shared_pair(f"gpu-pairs/{pair}"))
+def test_buckets_of_a_real_job_are_those_recorded() -> None:
+    trace = etplus.link(*shared_pair("gpu-pairs/dlrm.rank2"))
     job = reshard(trace, Layout(dp=trace.world_size or 1, microbatches=1))
     derived = {one.elements * one.itemsize for one in job.derivation.buckets(0)}
     recorded = [comm for comm in trace.comm.values() if (comm.collective or "").startswith("allreduce")]
@@ -264,28 +203,6 @@ def test_ten_thousand_ranks_have_few_representatives() -> None:
     assert job.matched() > 0
 
 
-@pytest.mark.parametrize("flat", [True, False])
-def test_shards_cover_a_parameter(flat: bool) -> None:
-    for sizes in ([10, 3], [7], [2, 2], [1, 5]):
-        parts = [Shard(4, index, flat).of(sizes) for index in range(4)]
-        assert sum(map(prod, parts)) == prod(sizes)
-        assert max(map(prod, parts)) <= Shard(4, 0, flat).padded(sizes)
-
-
-@pytest.mark.parametrize(
-    ("layout", "says"),
-    [
-        (Layout(tp=3), "inner width of 512 does not divide .* tp=3"),
-        (Layout(dp=3, batch=16), "does not divide over dp=3"),
-        (Layout(pp=3), "do not divide into pp=3"),
-        (Layout(pp=2, microbatches=5), "5 microbatches"),
-    ],
-)
-def test_what_does_not_divide_is_one_line(layout: Layout, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        reshard(_recorded("mlp.single1"), layout)
-
-
 def test_a_plan_can_be_written_edited_and_followed() -> None:
     job = _derived("mlp.single1", Layout(tp=2, pp=2))
     plan = json.loads(json.dumps(job.plan))
@@ -294,20 +211,16 @@ def test_a_plan_can_be_written_edited_and_followed() -> None:
     plan["tensor_parallel"].pop()
     fewer = reshard(_recorded("mlp.single1"), Layout(tp=2), plan=plan)
     assert len(ran(fewer.trace(0)).comms) == len(ran(_derived("mlp.single1", Layout(tp=2)).trace(0)).comms) // 2
-    for broken in ({}, {**plan, "version": 9}, {**plan, "units": []}):
-        with pytest.raises(UsageError, match="plan"):
-            reshard(_recorded("mlp.single1"), Layout(tp=2), plan=broken)
 
 
 def test_a_faster_network_makes_a_shorter_step() -> None:
     trace = _recorded("mlp.single1")
-    times = [reshard(trace, Layout(tp=4), network=Network(speed, 1000.0)).step_ns for speed in (0.01, 1.0, 100.0)]  # type: ignore[union-attr]
-    assert times[0] > times[1] > times[2]
+    times = [reshard(trace, Layout(tp=4), network=Network(speed, 1000.0)).step_ns for speed in (0.01, 100.0)]  # type: ignore[union-attr]
+    assert times[0] > times[1]
 
 
 def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
-    single = shared_trace("parallel/mlp.single1")
-    out = tmp_path / "out"
+    single, out = shared_trace("parallel/mlp.single1"), tmp_path / "out"
     done = run("etplus", "reshard", single, "--tp", "2", "--dp", "2", "--batch", "16", "--memory", "1", "-o", out)
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
@@ -321,32 +234,10 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
     for wrong, says in (
         (["--tp", "3"], b"tp=3"),
         (["--ranks", "0-9"], b"ranks 0 to 0"),
-        (["--network", "bandwidth=0"], b"bandwidth"),
         (["--from", "tp=x"], b"layout"),
-        (["--to", "chakra"], b"-o"),
-        (["--sequence-parallel"], b"megatron"),
     ):
         failed = call("reshard", single, *wrong)
         assert failed.returncode == 2 and says in failed.stderr and failed.stderr.count(b"\n") <= 2, failed.stderr
-
-
-def test_the_garbage_collector_does_not_search_what_has_no_cycles() -> None:
-    trace, before = _recorded("mlp.single1"), gc.get_threshold()
-    searches: list[str] = []
-
-    def count(phase: str, _: object) -> None:
-        searches.append(phase)
-
-    gc.callbacks.append(count)
-    gc.set_threshold(100)
-    try:
-        job = reshard(trace, Layout(tp=2, dp=2))
-        assert gc.isenabled()
-        found = job.trace(3), job.step_ns, job.matched()
-        assert all(found) and len(searches) < 100, "a search for every hundred objects would be thousands"
-    finally:
-        gc.set_threshold(*before)
-        gc.callbacks.remove(count)
 
 
 def test_a_product_whose_factors_are_not_recorded(tmp_path: Path) -> None:
@@ -360,18 +251,14 @@ def test_a_product_whose_factors_are_not_recorded(tmp_path: Path) -> None:
     assert b"a bug in etplus" not in done.stderr and done.returncode in (0, 2, 3), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("source", "layout", "rank"),
-    [
-        ("block.single1", Layout(tp=2, dp=2, pp=2, batch=_BATCH), 5),
-        ("mlp.single1", Layout(dp=2, zero=3, batch=_BATCH), 1),
-        ("block.ddp2", Layout(dp=8), 3),
-    ],
-)
-def test_a_rank_is_what_its_file_reads_as(source: str, layout: Layout, rank: int) -> None:
+def test_a_rank_is_what_its_file_reads_as() -> None:
     """No file is read to make it: every column and record is that of the file that it is written to."""
-    made = reshard(_recorded(source, 0), layout).trace(rank)
+    made = _derived("mlp.single1", Layout(tp=2, dp=2, pp=2, zero=1, batch=_BATCH)).trace(5)
+    assert_valid(made.to_dict())
     read = read_etplus(b"".join(made.chunks()))
+    assert ran(read) == ran(made) and (read.rank, read.world_size) == (5, 8)
+    groups = made.process_groups
+    assert groups["tp_4"] == [4, 5] and groups["dp_5"] == [5, 7] and groups["pp_1"] == [1, 5]
     rows = np.arange(len(made))
     assert made.file == read.file and made.summary == read.summary and made.flat == read.flat
     assert {key: bytes(text) for key, text in made.header.items()} == {

@@ -19,7 +19,7 @@ from etplus.planning.reshard.stage_steps import (
 )
 from etplus.planning.reshard.step_calls import tensor_values, walked
 from etplus.trace.errors import UsageError
-from made_calls import Made
+from made_step_calls import Made
 
 BACK = "autograd::engine::evaluate_function: X"
 

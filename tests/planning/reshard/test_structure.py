@@ -12,16 +12,9 @@ from etplus.planning.reshape.shapes.followed_calls import Shapes
 from etplus.planning.reshard import units as units_module
 from etplus.planning.reshard.model import ACCUMULATE, Region, Unit, Weights, contracted
 from etplus.planning.reshard.structure import _part_of_batch, find_batches
-from etplus.planning.reshard.units import (
-    _aliases,
-    _split_loss,
-    alive_after,
-    assign_backward,
-    cut_units,
-    relate_loss,
-)
+from etplus.planning.reshard.units import _aliases, _split_loss, alive_after, assign_backward, cut_units, relate_loss
 from etplus.trace.errors import UsageError
-from made_calls import Made, made_model, parameter
+from made_step_calls import Made, made_model, parameter
 
 
 @pytest.fixture

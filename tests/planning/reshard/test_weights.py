@@ -19,7 +19,7 @@ from etplus.planning.reshard.weights import (
     make_whole,
     relate_gathered,
 )
-from made_calls import Made, made_model, parameter
+from made_step_calls import Made, made_model, parameter
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from etplus.planning.reshard.blocks import CallRange, in_module_order, repeated_
 from etplus.planning.reshard.model import Unit, Weights, Wrap
 from etplus.planning.reshard.wraps import boundaries, chosen_wraps
 from etplus.trace.errors import UsageError
-from made_calls import Made, made_model, parameter
+from made_step_calls import Made, made_model, parameter
 
 
 @pytest.fixture
