@@ -21,7 +21,7 @@ from .table import Row, Table, TextColumn, WithMean, column, derived, inferred
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
 _MODULES = "Modules and annotations around the operator, outermost first (backward: of the forward operator)."
-_GPU_SPAN = "Time from the start of the device's first GPU event to the end of its last one."
+_GPU_SPAN = "Time from the start of the first GPU event on the device to the end of the last."
 _SPANS = "busy: share of the duration of the trace; of GPU: share of the GPU span"
 
 

@@ -1,4 +1,4 @@
-"""Relations between events of a trace, such as caller, launch, wait, and forward-backward."""
+"""Relations between events of a trace: caller, launch, wait, and forward operator."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class PartTotals:
 
 @dataclass(frozen=True)
 class ComparedRank:
-    """Data of one rank for the comparison of two jobs. It takes a few KB, however long the trace is."""
+    """Data of one rank for the comparison of two jobs. The data takes a few KB, however long the trace is."""
 
     devices: str  # device names
     iterations: int

@@ -113,7 +113,7 @@ class NamedTotals:
 
 @dataclass(frozen=True)
 class RankContribution:
-    """Data of one rank for the tables of its job. It takes a few KB, however long the trace is."""
+    """Data of one rank for the tables of its job. The data takes a few KB, however long the trace is."""
 
     numbers: RankNumbers
     kernels: NamedTotals

@@ -108,14 +108,14 @@ def moved_cache(signature: Signature) -> int | None:
 
 
 def moved_latent_cache(signature: Signature) -> int | None:
-    """Return the bytes of `concat_and_cache_mla(latent, rotated key, cache, indices, …)`: the written rows."""
+    """Return the bytes of `concat_and_cache_mla(latent, rotated key, cache, indices, …)`: one cache row per index."""
     latent, key, cache, indices = (signature.inputs[position].tensors[0] for position in range(4))
     written = (Tensor(latent.shape, cache.dtype), Tensor(key.shape, cache.dtype))
     return total_bytes((latent, key, *written, indices))
 
 
 def moved_by_quantisation(signature: Signature) -> int | None:
-    """Return the bytes of `scaled_fp8_quant(result, input, scale, …)`, or of a quantization that returns its result."""
+    """Return the bytes of `scaled_fp8_quant(result, input, scale, …)` or a similar quantization, without its scales."""
     tensors = signature.tensors
     wide = [one for one in tensors if (itemsize(one.dtype) or 0) >= 2 and len(one.shape) > 1]
     narrow = [one for one in tensors if itemsize(one.dtype) == 1 and len(one.shape) > 1]

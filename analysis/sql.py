@@ -162,7 +162,7 @@ class SqlTables:
         return rows.rename_columns(names)
 
     def _rows(self, relation: Any) -> Any:
-        """Return the rows as Arrow. The DuckDB limit does not include them, so they may take the same amount again."""
+        """Return the rows as Arrow. The DuckDB limit excludes them, so these rows may take the same amount."""
         read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # fallback for older DuckDB
         reader, batches, size = read(_BATCH), [], 0
         for batch in reader:

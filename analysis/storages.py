@@ -74,8 +74,8 @@ def storages_of(trace: Trace) -> Storages:
 def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn, IntColumn, npt.NDArray[np.bool_]]:
     """Return the uses of storages, ordered by storage and time: calls, tensors (positions in `tensors`) and flags.
 
-    A call uses inputs at its start and outputs at its end. A flag does not mark a use, but the start of a call that
-    returns a storage without having received it. `call` contains the call per tensor.
+    A call uses inputs at its start and outputs at its end. A flag marks the start of a call that returns a storage
+    without having received it, instead of a use. `call` contains the call per tensor.
     """
     calls, output = trace.calls, tensors.output
     key = call * MAX_STORAGE + tensors.storage

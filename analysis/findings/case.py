@@ -122,7 +122,7 @@ class Case:
 
     @property
     def timelines(self) -> tuple[Replay, ...]:
-        """Timelines on which gains are estimated. The first one assumes the usual profiler overhead."""
+        """Timelines on which gains are estimated. The first timeline assumes the usual profiler overhead."""
         return self.unrecorded or (self.base,)
 
     @property

@@ -218,7 +218,7 @@ class SmallMessages:
             (time_of_rows(rank.trace, rank.row[at], proof, case.shell(k)),),
             round(saved),
             LIKELY if told and _of_gradients(rank, at) else POSSIBLE,
-            "combine them in one buffer: buckets of DDP (bucket_cap_mb), one FSDP unit around several small modules, "
+            "combine the messages in one buffer: DDP buckets (bucket_cap_mb), one FSDP unit around small modules, "
             "torch.distributed.all_reduce_coalesced, or torch._utils._flatten_dense_tensors",
             "the communication table of `etplus analyze` shows fewer collectives of this kind, with more MB each",
             (Intervention(f"comm:name={name_of(rank, at)}*{factor:.4g}", rows), *host),

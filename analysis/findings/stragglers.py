@@ -165,7 +165,7 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
     command = f"etplus analyze --summary {case.shells}"
     since = late.since_ns - trace.nodes.span.start
     begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"
-    more = f"; {unlike:.0%} of its calls and kernels differ" if unlike > UNLIKE else ""
+    more = f"; its calls and kernels differ by {unlike:.0%}" if unlike > UNLIKE else ""
     evidence = [
         Evidence(
             f"rank {late.rank} joins {late.last:,} of {late.of:,} collectives last and causes {late.share:.0%} of "
