@@ -202,7 +202,7 @@ class _Compared:
                 [(f"{row.a.count:,.0f} × {_us(row.a.mean_ns)} in A, {row.b.count:,.0f} × {_us(row.b.mean_ns)} in B",
                   row.change_ns, "ns"), *([(shapes, None, "")] if shapes else [])],
                 "use equal shapes in both runs" if shapes else
-                "other kernels are not slower: compare the inputs of this kernel (values, layout, alignment) and the "
+                "not all kernels are slower: compare the inputs of this kernel (values, layout, alignment) and the "
                 "work that runs at the same time",
                 ns=row.change_ns, where=self._where(self.b, row.name),
             )  # fmt: skip
