@@ -1,4 +1,4 @@
-"""GPU events below the operator that launched them: against a brute force on real traces, and case by case."""
+"""GPU events below the operator that launched them (linker/join.py): against a brute force, and case by case."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def rocm(events: list[Event]) -> list[Event]:
 @pytest.mark.parametrize("modern", [True, False])
 def test_rocm_files_without_correlation_are_joined_by_flows(modern: bool) -> None:
     """Ids of flows are those of other operators, too: in files since 2024 `External id` is usually one."""
-    cpu = [op("outer", 0, 100, 1, args={"External id": 41}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
+    cpu = [op("outer", 0, 100, 1, args={"External id": 1}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
     events = rocm([*cpu, launch(15, 41), launch(50, 42), launch(210, 43), *map(work, (60, 70, 220), (41, 42, 43))])
     document = kineto_document(events)
     if not modern:
@@ -281,18 +281,18 @@ def test_the_case_of_rocm_without_correlation() -> None:
 
 
 def test_external_id_of_the_launching_op_in_present_files() -> None:
-    cpu = [op("outer", 0, 100, 1, args={"External id": 41}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
-    gpu, report, _ = join(NODES, [*cpu, work(60, 9, **{"External id": 42}), work(70, None, **{"External id": 41})])
+    cpu = [op("outer", 0, 100, 1, args={"External id": 1}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
+    gpu, report, _ = join(NODES, [*cpu, work(60, 9, **{"External id": 42}), work(70, None, **{"External id": 1})])
     assert parents(gpu) == [4, 3]
     assert report.gpu["categories"]["kernel"]["by_method"] == {"External id": 2}
-    gpu, _, _ = join(NODES, [*cpu, launch(15, 1), work(60, 1, **{"External id": 41})])
+    gpu, _, _ = join(NODES, [*cpu, launch(15, 1), work(60, 1, **{"External id": 1})])
     assert parents(gpu) == [4], "the correlation goes first"
 
 
 def test_external_id_in_older_files_is_the_correlation_and_joins_nothing() -> None:
     nodes = [{**node, "seq_id": 10 + node["id"]} for node in NODES]
-    cpu = [op("outer", 0, 100, 1, args={"External id": 41}), *CPU[1:]]
-    events = [{"pid": 7, "tid": 7, **event} for event in [*cpu, work(60, 41, **{"External id": 41})]]
+    cpu = [op("outer", 0, 100, 1, args={"External id": 1}), *CPU[1:]]
+    events = [{"pid": 7, "tid": 7, **event} for event in [*cpu, work(60, 41, **{"External id": 1})]]
     document = link(orjson.dumps(et_document(nodes)), orjson.dumps({"traceEvents": events})).to_dict()
     assert document["etplus"]["link"]["ops"]["linked"] == 3
     assert reasons(document) == {"no launcher in the trace": [3]}

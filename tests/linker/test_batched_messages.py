@@ -1,4 +1,4 @@
-"""Messages of `batch_isend_irecv`: registered one by one, launched together in a kernel that says nothing of them."""
+"""Messages of `batch_isend_irecv` (linker/comm.py): registered one by one, launched together in one silent kernel."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_names_as_kineto_spells_them() -> None:
     spelled = ["plain", "new\nline", "back\\slash", "naïve", "bell\a", "nowhere"]
     nodes = [{"id": 3 + i, "name": name} for i, name in enumerate(spelled)]
     _, kineto, calls = both(nodes, named("plain", "newline", "back/slash", "unknown"))
-    names = [kineto.events.names[code] if code >= 0 else None for code in calls.name.tolist()]
+    names = [kineto.events.names[code] if code != -1 else None for code in calls.name.tolist()]
     assert names == ["plain", "newline", "back/slash", "unknown", "unknown", None]
 
 

@@ -1,4 +1,4 @@
-"""Kernels of compiled code and of annotated graphs have the lines that the compiler's files give, in the trace."""
+"""Kernels of compiled code and of annotated graphs have the lines of the compiler's files (linker/generated.py)."""
 
 from __future__ import annotations
 

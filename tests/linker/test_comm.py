@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from etplus.analysis.bandwidth import communication
 from etplus.analysis.breakdown import device_use
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
+from etplus.linker.calls import et_calls
+from etplus.linker.comm import CommRecord, comm_records
+from etplus.schemas.execution_trace.read_et import read_execution_trace
 from support import Document, assert_valid, et_document, kineto_document
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -112,6 +116,13 @@ def record_param_comms(**attrs: Any) -> list[Document]:
     outputs = {"values": [[tensor, tensor]], "shapes": [[[512], [512]]], "types": ["GenericList[Tensor(float)]"]}
     parent = {"id": 3, "name": "record_param_comms", "inputs": inputs, "outputs": outputs, "attrs": attrs}
     return [parent, {"id": 4, "name": "op", "rf_id": 1, "parent": 3}]
+
+
+def test_the_nearest_record_at_or_above_a_node() -> None:
+    et = read_execution_trace(orjson.dumps(et_document([{"id": 2, "name": "before"}, *record_param_comms()[:1]])))
+    nodes = et_calls(et, [])
+    found = comm_records(et, nodes, np.array([-1, 0, 1]))
+    assert found == [None, None, CommRecord("all_to_allv", 9, "5")]
 
 
 @pytest.mark.parametrize("schema", ["1.0.1", "1.0.3-chakra.0.0.4"])

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from compiled_programs import PROGRAMS, SHARED_PROGRAMS, kernels, program
-from etplus.linker.generated import CompiledCalls, match_compiled
+from etplus.linker.generated import _SAMPLES, CompiledCalls, _samples, match_compiled
 from etplus.schemas.inductor.compile_files import read_compile_files
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
@@ -125,3 +126,10 @@ def test_node_mappings_give_nodes_where_a_single_graph_fits() -> None:
     mapping = json.dumps({"cppCodeToPost": {"triton_0:1": ["mul"]}, "postToPre": {"mul": ["gelu"]}}).encode()
     found, keys = matched(one_graph("triton_0"), mapping)
     assert list(keys.values()) == ["triton_0:1"] and found.kernels[0][1].nodes == ("gelu",)
+
+
+def test_samples_of_each_key_are_spread_from_its_first_to_its_last_call() -> None:
+    key, wanted = np.array([7] * 100 + [3, 9, 3]), np.arange(103) != 101
+    spread = [99 * k // (_SAMPLES - 1) for k in range(_SAMPLES)]
+    assert _samples(key, wanted).tolist() == sorted({*spread, 100, 102}) and _SAMPLES > 2
+    assert _samples(key, wanted & False).tolist() == []

@@ -1,4 +1,4 @@
-"""The edges of whole files, against what can be read off the finished document: order, streams, launches, no cycle."""
+"""The edges of whole files (linker/dependencies.py): order, streams, launches, no cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose traces these are: no link is certain between files of two ranks or two runs, whatever they have in common."""
+"""No link is certain between files of two ranks or two runs (linker/identity.py), whatever they have in common."""
 
 from __future__ import annotations
 

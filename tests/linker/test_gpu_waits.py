@@ -234,3 +234,20 @@ def test_the_usual_latency_is_that_of_kernels_on_idle_streams(start: float, wait
         gpu("b", start, 10, 4, 9),
     )  # fmt: skip
     assert edge_names(document, "event") == ({("k2", "b")} if waits else set())
+
+
+def test_a_late_copy_that_holds_its_thread_counts_from_the_beginning_of_its_call() -> None:
+    copy = "Memcpy HtoD (Pageable -> Device)"
+    document = plain_link(
+        call("cudaMemcpyAsync", 20, 240, 4), gpu(copy, 225, 30, 4, 9, "gpu_memcpy"), call("cudaLaunchKernel", 0, 5, 1),
+        gpu("a", 10, 200, 1), call("cudaStreamWaitEvent", 8, 1, 3),
+    )  # fmt: skip
+    assert edge_names(document, "event") == {("a", copy)}
+
+
+def test_a_short_call_shows_no_skew() -> None:
+    """It took 8 µs; its kernel ended 2 µs after it."""
+    document = plain_link(
+        call("cudaLaunchKernel", 0, 5, 1), gpu("k", 10, 20, 1), call("cudaStreamSynchronize", 20, 8, 2),
+    )  # fmt: skip
+    assert document.clock_skew_ns == 0

@@ -1,4 +1,4 @@
-"""What follows from what is known of two files: each kind of evidence by hand, and the verdict on all together."""
+"""What follows from what is known of two files, with the calls that one lacks (linker/call_evidence.py)."""
 
 from __future__ import annotations
 
@@ -238,6 +238,7 @@ def test_an_id_of_the_recording_decides_alone() -> None:
         ([1, 2, 3], [1, 2], None, None, 0),  # after the last one
         ([1, 2, 3], [7, 8], None, None, 0),
         ([1, 0, 3], [1, 3], None, None, 0),  # a call without an id
+        ([1, 0, 3], [1, 0, 3], ([0, 1, 0], [0, 0, 0]), None, 0),
         ([1, 2, 3], [1, 3], None, [1, 2, 1], 0),  # of a thread that is not in the Kineto trace
         ([1, 2, 3, 4], [1, 3, 4], None, [1, 2, 2, 2], 0),
         ([1, 2, 3, 4], [1, 2, 4], None, [1, 2, 2, 2], 1),

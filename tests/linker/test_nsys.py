@@ -1,4 +1,4 @@
-"""Exports of Nsight Systems as traces: parents against the tables themselves, the join with an ET by ids."""
+"""Exports of Nsight Systems as traces (linker/pipeline.py): parents against the tables, the join with an ET by ids."""
 
 from __future__ import annotations
 

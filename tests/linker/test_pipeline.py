@@ -1,4 +1,4 @@
-"""The library's front door: every kind of input, every option, errors that say what is wrong."""
+"""The library's front door: kinds of input, options, errors, and the whole report (linker/report.py)."""
 
 from __future__ import annotations
 

@@ -149,6 +149,7 @@ def test_the_groups_of_a_mesh_never_exclude_their_own_rank(data: st.DataObject) 
         ([7, ["0", "default_pg"], 0, "broadcast", [], []], {"pg_size": 8}, None, None),  # the root
         ([7, ["0", "default_pg"], 5, "send", [], []], {}, None, None),  # the peer
         ([7, ["4", "tp"], 1, "all_to_all", [], []], {"global_rank_start": 4, "global_rank_stride": 2}, 6, None),
+        ([7, ["4", "tp"], 1, "allreduce", [], []], {"global_rank_start": 0, "global_rank_stride": 1}, 1, None),
         ([7, ["4", "tp"], 1, "allreduce", [], []], {}, None, None),  # the rank within a group
         ([7, ["4", "tp"], 1, "allreduce", [], []], {"global_rank_start": 4, "global_rank_stride": -1}, None, None),
         ([7, 0, 2, "allreduce", [], []], {}, None, None),  # which group it is, is not known

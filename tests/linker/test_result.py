@@ -105,6 +105,8 @@ def test_callers_must_agree() -> None:
     assert certain(orphaned, made([0, 1, 2, 3])) == [0, 1, 2, 3], "the ET lacks the caller's node"
     below = a_pair(ids, none, parent=[-1, -1, 1, 1], other_parent=[-1, -1, 0, 1], orphans=[1])
     assert certain(below, made([0, -1, 2, 3])) == [0, 2, 3]
+    first = a_pair(ids[:3], none[:2], parent=[-1, 0, -1], other_parent=[-1, 0], orphans=[0])
+    assert certain(first, made([-1, 1, 0])) == [1, 2]
 
 
 def test_an_empty_match() -> None:

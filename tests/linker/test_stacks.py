@@ -122,6 +122,8 @@ def test_lines_of_calls() -> None:
     ]  # fmt: skip
     assert [op.module for op in trace.ops] == [None, "Net_0", None, None]
     assert trace.ops[1].stack[1] == "nn.Module: Net_0" and trace.ops[3].stack == ()
+    alone = link(None, kineto_of([events[0], events[4], kernel("lost", 99, 50, 5)]))
+    assert alone.kernels[0].stack == () and alone.ops[0].stack != (), "nothing launched it"
     other_thread = {**op("aten::mm", 20, 5), "pid": 1, "tid": 3}
     assert [op.stack for op in link(None, kineto_of([events[0], other_thread])).ops] == [()]
 

@@ -1,4 +1,4 @@
-"""Which ET thread is which Kineto thread: by what they call, never by the order of their numbers."""
+"""Which ET thread is which Kineto thread (linker/match/order.py): by what they call, never by their numbers."""
 
 from __future__ import annotations
 

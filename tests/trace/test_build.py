@@ -1,4 +1,4 @@
-"""What a builder makes of rows: nulls, interned texts, callers, threads; and what it refuses."""
+"""What a builder makes of rows: nulls, interned texts, callers, threads, no records (trace/node_texts.py)."""
 
 from __future__ import annotations
 

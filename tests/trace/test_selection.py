@@ -1,4 +1,4 @@
-"""A part of a trace holds what ran or was launched in it, and nothing else."""
+"""A part of a trace (trace/library.py) holds what ran or was launched in it, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacks of frames by hand: lines of calls, own code, several stacks of a node; modules and sources that follow."""
+"""Stacks of frames by hand; modules and sources that follow (trace/origin.py, trace/views.py)."""
 
 from __future__ import annotations
 

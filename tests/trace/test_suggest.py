@@ -1,4 +1,4 @@
-"""Names that do not exist are answered with those that do; every such answer names something that works."""
+"""Names that traces and rows (trace/views.py, trace/library.py) lack are answered with those that they have."""
 
 from __future__ import annotations
 

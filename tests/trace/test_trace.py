@@ -1,4 +1,4 @@
-"""What follows from the rows of a small trace, value by value."""
+"""What follows from the rows and the summary (trace/root_facts.py) of a small trace, value by value."""
 
 from __future__ import annotations
 
