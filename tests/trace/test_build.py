@@ -9,6 +9,7 @@ from etplus.trace.comm_kernels import Comm
 from etplus.trace.conventions import EDGE_KINDS, MAX_NS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.node_texts import texts_at
 from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.trace import Trace
 
@@ -119,6 +120,7 @@ def test_a_trace_without_texts() -> None:
     assert NO_RECORDS.copy_sizes(rows).tolist() == [-1, -1] and NO_RECORDS.args_size(b"{}") == -1
     assert NO_RECORDS.args_comm(b"{}", "k") == Comm() and list(NO_RECORDS.other_events()) == []
     assert list(NO_RECORDS.chunks()) == []
+    assert list(texts_at([b"a", b"b", b"c", b"d"], np.array([3, 1, 2]))) == [b"d", b"b", b"c"]
     for refused in (NO_RECORDS.document, lambda: NO_RECORDS.write("x.json")):
         with pytest.raises(NotImplementedError, match="no records"):
             refused()

@@ -1,4 +1,4 @@
-"""Captured graphs of a small trace: links by event, calls by what they ran in, and what reports say."""
+"""Captured graphs of a small trace: links by event (trace/views.py), calls by what they ran in, sentences."""
 
 from __future__ import annotations
 

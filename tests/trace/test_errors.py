@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from etplus.trace.errors import EtplusError, TraceFormatError
+from etplus.trace.errors import EtplusError, MissingFileError, TraceFormatError
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,9 @@ def test_an_error_of_a_file(given: tuple[str, ...], text: str) -> None:
     for one in (error, pickle.loads(pickle.dumps(error))):
         assert type(one) is TraceFormatError and str(one) == text
         assert (one.file, one.place) == given[:2]
+
+
+def test_a_missing_file_is_told_after_another_process_as_well() -> None:
+    error = MissingFileError("x.json", "look again", "is gone")
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert type(one) is MissingFileError and str(one) == "x.json: is gone; look again"

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load
-from etplus.trace.find_steps import Repetition, find_repetition
+from etplus.trace.find_steps import Repetition, find_repetition, first_kernels
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from hypothesis import given
@@ -61,6 +61,15 @@ def test_what_is_found_repeats(codes: list[int]) -> None:
         parts = [codes[found.start + k * found.period :][: found.period] for k in range(found.times)]
         assert all(part == parts[0] for part in parts) and found.times >= 4 and found.period >= 4
         assert found.times * found.period >= len(codes) / 2
+
+
+def test_a_repetition_begins_after_the_longest_pauses() -> None:
+    """The sequence goes on for two more kernels, so that steps may begin up to two later: the host pauses before C."""
+    codes = np.array([*[0, 1, 2, 3] * 4, 0, 1])
+    launched = np.cumsum([5 if code == 2 else 1 for code in codes.tolist()])
+    found = first_kernels(codes, launched)
+    assert found is not None and found.tolist() == [2, 6, 10, 14, 18]
+    assert first_kernels(codes[:3], launched[:3]) is None
 
 
 def test_denoising_steps_are_inferred() -> None:

@@ -60,6 +60,7 @@ def test_a_cell_is_read_back_and_no_part_of_it_is_a_formula(text: str) -> None:
 
 def test_the_shell_reads_a_word_back() -> None:
     odd = ["a b", "\udcff\u00e9.json", "it's\n$HOME `x` \\", "\x1b[2J\udcfa", "", "-x"]
+    assert [shell_word(text) for text in ("a", "it's", "it's $x")] == ["a", '"it\'s"', "'it'\"'\"'s $x'"]
     words = " ".join(shell_word(text) for text in odd)
     assert words.isprintable()
     said = subprocess.run(["bash", "-c", f"printf '%s\\0' {words}"], capture_output=True, check=True).stdout

@@ -11,9 +11,11 @@ import pytest
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.linker import link
+from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.derive import tables_of
 from etplus.trace.errors import UsageError
 from etplus.trace.intervals import Span
+from etplus.trace.kinds import CPU
 from etplus.trace.selection import _paths_named, call_between, parse_window, part_of, without_enclosing
 from etplus.trace.steps import chosen_steps
 from etplus.trace.tables import UnattachedEvents
@@ -93,6 +95,14 @@ def test_windows_of_a_small_trace(
     assert (part.calls.ts.tolist(), part.runtime.ts.tolist(), part.gpu.ts.tolist()) == (calls, runtime, gpu)
     assert part.span == Span(*span) and len(part) == len(calls) + len(runtime) + len(gpu) + 1  # process
     assert part.runtime.launches.tolist() == [bool(gpu)] * len(runtime)
+
+
+@pytest.mark.parametrize(("window", "waits"), [("0-50ns", [-1, -1, 1]), ("41-50ns", [-1])])
+def test_a_wait_for_what_is_not_in_the_part_is_left_out(window: str, waits: list[int]) -> None:
+    builder = TraceBuilder("made.json")
+    builder.add(CPU, id=[1, 2, 3], name=["a", "b", "c"], ts=[0, 20, 40], dur=[9] * 3, inter_thread_dep=[-1, -1, 1])
+    part = part_of(builder.build(NO_RECORDS, summary={}), window=window)
+    assert part.nodes.inter_thread_dep.tolist() == waits
 
 
 def test_a_step_of_a_small_trace() -> None:

@@ -119,7 +119,7 @@ def test_operators_have_the_modules_and_lines_around_them() -> None:
 
 
 def test_generated_kernels_by_node() -> None:
-    kernels = GeneratedKernel("triton_0", nodes=("mul", "add")), GeneratedKernel("extern_kernels.mm")
+    kernels = GeneratedKernel("triton_0", nodes=("mul", "add")), GeneratedKernel("extern_kernels.mm", nodes=("mm",))
     made = GeneratedKernels(kernels, as_positions(np.array([3, 8])), np.array([1, 0]))
     assert made.at(np.array([8, 4, 3])).tolist() == [0, -1, 1] and len(made) == 2
     assert [one.fused for one in kernels] == [True, False] and len(GeneratedKernels.none()) == 0

@@ -10,7 +10,16 @@ import pytest
 from etplus.converters.open import load
 from etplus.trace.errors import UsageError
 from etplus.trace.find_steps import find_marks
-from etplus.trace.step_annotations import NO_REQUESTS, RequestSums, StepBatch, batch_size_in, parse_capture, parse_step
+from etplus.trace.step_annotations import (
+    NO_REQUESTS,
+    RequestSums,
+    StepBatch,
+    UntracedStep,
+    batch_size_in,
+    parse_capture,
+    parse_step,
+    untraced_step,
+)
 from etplus.trace.steps import chosen_steps
 from etplus.trace.trace import Trace
 from hypothesis import given
@@ -161,3 +170,9 @@ def test_steps_of_a_phase() -> None:
     columns = steps._columns()
     assert columns["phase"] == ["prefill", "decode", "decode"] and columns["tokens"] == [3, 2, 1]
     assert columns["prefill_pairs"] == [6, 0, 0] and columns["decode_pairs"] == [0, 8, 9]
+
+
+def test_the_time_of_steps_that_were_not_traced() -> None:
+    name = "etplus.untraced steps=5 step_ns=812345 host_ns=640000"
+    assert untraced_step(["x", name, "y"]) == UntracedStep(5, 812345, 640000)
+    assert untraced_step(["x", name + " "]) is None and untraced_step([]) is None

@@ -11,8 +11,9 @@ from etplus.trace.conventions import MAX_NS, MAX_RANKS
 from etplus.trace.errors import ConvertError
 from etplus.trace.host_waits import MAX_SKEW_NS
 from etplus.trace.intervals import Span
-from etplus.trace.kinds import CPU, GPU
-from made_trace import made_trace
+from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.root_facts import EtplusSection
+from made_trace import launches, made_trace
 
 
 def test_spans() -> None:
@@ -139,7 +140,21 @@ def test_what_the_summary_says() -> None:
     assert made_trace({"link": {"x": 1}}).coverage == {"x": 1} and not made_trace({"link": {}}).is_derived
 
 
+def test_a_launch_without_an_operator_is_known_too() -> None:
+    builder = TraceBuilder("made.json")
+    builder.add(CPU, id=[1], name=["op"], ts=[50], dur=[9])
+    builder.add(
+        GPU, id=[4, 6], name=["k", "lost"], category=["kernel"] * 2, parent=[-1, -1], ts=[100, 200], dur=[10, 9]
+    )
+    builder.add(RUNTIME, id=[5], name=["cudaLaunchKernel"], parent=[-1], ts=[4], dur=[1], tid=["main"])
+    trace = builder.build(NO_RECORDS, summary={}, edges=launches((5, 4)))
+    assert trace.gpu.call.tolist() == [-1, -1] and trace.gpu.runtime.tolist() == [0, -1]
+    assert trace.launch_known.tolist() == [True, False] and trace.launched_ns.tolist() == [4, 200]
+
+
 def test_a_trace_without_a_link_report_says_so() -> None:
+    with pytest.raises(TypeError, match="summary is the section `etplus`"):
+        EtplusSection()()
     assert made_trace().link_report is None
     for summary in ({}, {"link": {"ops": 3}}):
         with pytest.raises(ConvertError, match=r"folder/made\.json: has no link report"):
