@@ -66,12 +66,13 @@ def render_one(finding: Finding, width: int = 80, number: int = 1, makespan_ns: 
 
 
 def recorded_text(traces: Sequence[Trace]) -> str:
-    """Return the length of the steps or of the trace, and the busy share of the GPUs."""
+    """Return the duration of all steps or of the trace, and the busy share of the GPUs."""
     trace = traces[0]
     steps, span = trace.steps, max(one.span.length for one in traces)
     if len(traces) == 1 and len(steps):
-        mean = float((steps.end - steps.start).mean())
-        text = f"step {in_short(mean)}" + (f" (mean of {len(steps)})" if len(steps) > 1 else "")
+        total = float((steps.end - steps.start).sum())  # first, because gains and table rows are sums over all steps
+        each = in_short(total / len(steps))
+        text = f"{len(steps)} steps, {in_short(total)} ({each} each)" if len(steps) > 1 else f"step {each}"
     else:
         text = f"{len(traces)} ranks, {in_short(span)}" if len(traces) > 1 else f"trace {in_short(span)}"
     busy = sum(union(one.gpu.ts, one.gpu.end).length for one in traces)

@@ -24,7 +24,7 @@ def test_text_and_json(file: Path) -> None:
     done = run("etplus", "why", file, "--json", "n.json", cwd=file.parent)
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
-    assert re.match(r"step .* ms .*, GPU busy \d+%: \d+ problem", text) and len(text.splitlines()) < 24
+    assert re.match(r"3 steps, .* ms \(.* each\), GPU busy \d+%: \d+ problem", text) and len(text.splitlines()) < 24
     numbers = json.loads((file.parent / "n.json").read_text())
     assert numbers["looked_for"] == list(detectors()) and numbers["file"].endswith("in.json")
     assert [finding["id"] for finding in numbers["found"] if finding["id"] not in text and finding["cost_ns"]] == []
