@@ -248,7 +248,7 @@ def _is_next_iteration(result: Trace) -> bool:
     ops, gpu = result.report.ops, result.report.gpu["categories"].values()
     explained = all(c["attached"] + sum(c["unattached"].values()) == c["total"] for c in gpu)
     reported = _says(result, "durations come from a later iteration")
-    return bool(ops["equivalent"] >= 0.995 * ops["total"] and not ops["certain"] and explained and reported)
+    return bool(ops["unverified"] >= 0.995 * ops["total"] and not ops["certain"] and explained and reported)
 
 
 def _is_other_run(result: Trace) -> bool:

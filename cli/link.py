@@ -237,7 +237,7 @@ def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> st
     if not alone and not report.reaches(arguments.min_match, arguments.min_certain):
         certain = report.ops["certain"] / report.ops["total"]
         return f"{certain:.2%} of ET operators have a certain link, less than --min-certain {arguments.min_certain:g}"
-    if graphs is not None and graphs.replays and not graphs.counts["certain"] + graphs.counts["equivalent"]:
+    if graphs is not None and graphs.replays and not graphs.counts["certain"] + graphs.counts["unverified"]:
         return "the given captures match no kernel of the replayed graphs"
     return ""
 

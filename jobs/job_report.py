@@ -23,10 +23,10 @@ class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     et: str = ""  # et, kineto: input files, relative to the given folder; "" if missing
     kineto: str = ""
     output: str = ""  # name of the ET+ file, "" if no file was written
-    ops: int = 0  # ops, linked, certain, equivalent: numbers of ET calls
+    ops: int = 0  # ops, linked, certain, unverified: numbers of ET calls
     linked: int = 0
     certain: int = 0
-    equivalent: int = 0
+    unverified: int = 0
     # Wall-clock ns of the first linked call's start and the last linked call's end, not corrected; None without links.
     window_ns: tuple[int, int] | None = None
     iterations: tuple[str, ...] = ()  # labels of the linked iterations

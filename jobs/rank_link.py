@@ -210,7 +210,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
         task.kineto,
         task.output,
         ops=report.ops["total"],
-        **{key: report.ops[key] for key in ("linked", "certain", "equivalent")},
+        **{key: report.ops[key] for key in ("linked", "certain", "unverified")},
         window_ns=(base + window[0], base + window[1]) if window else None,
         iterations=tuple(report.windows["linked_iterations"]),
         warnings=report.all_warnings(graphs),

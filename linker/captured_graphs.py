@@ -24,7 +24,7 @@ from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, Captu
 from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, mask_at, positions, scatter
 from ..trace.comm_kernels import Comm, launches_collective
 from ..trace.errors import UsageError
-from ..trace.kinds import CERTAIN, EQUIVALENT, GPU, RUNTIME
+from ..trace.kinds import CERTAIN, GPU, RUNTIME, UNVERIFIED
 from ..trace.step_annotations import batch_size_in
 from ..trace.trace import Trace
 from .captures import Capture, kernel_key, with_callers
@@ -38,7 +38,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     """Link the replayed graphs of a trace to the calls of their captures; UsageError if they are linked already.
 
     A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. It is
-    `equivalent` if other graphs also fit, if only the number of kernels agrees, if a replay without node ids runs on
+    `unverified` if other graphs also fit, if only the number of kernels agrees, if a replay without node ids runs on
     several streams, or if the captures come from another rank, which are used only if this rank has none.
 
     Example:
@@ -227,16 +227,16 @@ def _with_links(
     parts: list[npt.NDArray[np.int64]] = []
     listed = []
     for number, (replay, choice) in enumerate(zip(replays, chosen, strict=True)):
-        place, certain, equivalent = None, 0, 0
+        place, certain, unverified = None, 0, 0
         if choice.graph is not None and choice.launch is not None:
             graph, launch = graphs.graphs[choice.graph], choice.launch
             op = np.append(place_of[graph.capture], -1)[captures[graph.capture].op[graph.at[launch]]]  # −1 stays −1
             has = np.flatnonzero(op >= 0)
-            link = np.full(len(has), CERTAIN if choice.certain else EQUIVALENT)
+            link = np.full(len(has), CERTAIN if choice.certain else UNVERIFIED)
             parts.append(np.stack([replay.events[has], op[has], link, np.full(len(has), number)]))
-            certain, equivalent = (len(has), 0) if choice.certain else (0, len(has))
+            certain, unverified = (len(has), 0) if choice.certain else (0, len(has))
             place = used.index(choice.graph)
-        counts = len(replay.events), certain, equivalent
+        counts = len(replay.events), certain, unverified
         listed.append(
             GraphReplay(replay.correlation, place, choice.candidates, choice.evidence, choice.reason, *counts)
         )

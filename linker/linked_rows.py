@@ -23,7 +23,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import OUTSIDE_WINDOW
 from ..trace.generated import GeneratedKernels
 from ..trace.index import as_positions
-from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
+from ..trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED, UNVERIFIED
 from ..trace.stacks import Stacks
 from ..trace.tables import MemoryEvents, UnattachedEvents
 from ..trace.trace import Trace
@@ -184,7 +184,7 @@ class LinkedRows:
         match, attachment, calls, nodes = join.match, join.attachment, join.calls, len(join.et)
         at = np.flatnonzero(match.call >= 0)
         node, call = join.nodes.node[at], match.call[at]
-        sure = np.where(match.link[at] == CERTAIN, CERTAIN, EQUIVALENT).astype(np.int8)
+        sure = np.where(match.link[at] == CERTAIN, CERTAIN, UNVERIFIED).astype(np.int8)
         waits, left = dependencies.inter_thread_dep, (attachment.reason != 0) & (attachment.reason != OUTSIDE_WINDOW)
         kind = np.repeat(np.array([CPU, GPU, RUNTIME], np.int8), [nodes, len(join.gpu_row), len(join.runtime_row)])
         released = dependencies.sync_dep
@@ -245,7 +245,7 @@ class LinkedRows:
             at = np.flatnonzero(kind == CPU)
             values[at] = self._of_nodes(name, place[at])
         if name == "link":
-            values[np.isin(place, self.doubtful)] = EQUIVALENT
+            values[np.isin(place, self.doubtful)] = UNVERIFIED
         if name in _OF_EVENTS:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])

@@ -25,7 +25,7 @@ from ..schemas.kineto.input_args import input_shapes
 from ..schemas.text.records import RecordTexts
 from ..trace.columns import IntColumn, inverse_positions, matching, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.kinds import CERTAIN, EQUIVALENT
+from ..trace.kinds import CERTAIN, UNVERIFIED
 from .calls import TracePair, et_calls
 from .match.result import Match
 
@@ -63,7 +63,7 @@ class _Issued(NamedTuple):
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
     """Return the pair with a node for every host collective whose issuing call is in the ET. The node gets the
-    certainty of the call's link, but at most EQUIVALENT if only order identifies the call."""
+    certainty of the call's link, but at most UNVERIFIED if only order identifies the call."""
     lost = list(_lost(pair, found))
     if not lost:
         return pair, found
@@ -72,7 +72,7 @@ def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Mat
     old, size = pair.nodes.node, len(et)
     at = np.arange(size - len(lost), size)
     _, runs, issuing, _, sure = zip(*lost, strict=True)
-    link = np.minimum(found.link[list(issuing)], np.where(sure, CERTAIN, EQUIVALENT))
+    link = np.minimum(found.link[list(issuing)], np.where(sure, CERTAIN, UNVERIFIED))
     call, linked, reason = (
         scatter(size, np.append(old, at), np.append(known, new).astype(np.int64))[nodes.node]
         for known, new in ((found.call, runs), (found.link, link), (found.reason, np.zeros(len(lost))))

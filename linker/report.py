@@ -51,7 +51,7 @@ def make_report(join: Join, **others: Any) -> LinkReport:
             "total": ops,
             "linked": match.linked,
             "certain": int(by_link[2]),
-            "equivalent": int(by_link[1]),
+            "unverified": int(by_link[1]),
             "unlinked": _nonzero(REASONS[1:], by_reason[1:]),
         },
         method=match.method if match.linked else "",
@@ -96,7 +96,7 @@ def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
             "attached": int(reasons[0]),
             "by_method": _nonzero(ATTACH_METHODS, methods),
             "unattached": _nonzero(UNATTACHED_REASONS[1:], reasons[1:]),
-            **({"equivalent": shared} if (shared := int(np.count_nonzero(known & attachment.shared))) else {}),
+            **({"unverified": shared} if (shared := int(np.count_nonzero(known & attachment.shared))) else {}),
         }
     dur = np.maximum(events.dur[attachment.row], 0)
     return {"categories": categories, "time_ns": int(dur.sum()), "attached_time_ns": int(dur[attached].sum())}

@@ -99,7 +99,7 @@ def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: 
     notes += _offset_note(threads, windows["et_sequence"], windows["kineto_sequence"])
     places = max((thread["equal_places"] for thread in threads), default=1)
     if places > 1:
-        taken = "one was taken (see --iteration) and its links are marked equivalent"
+        taken = "one was taken (see --iteration) and its links are marked unverified"
         notes.append(f"{places} places fit equally well; {taken}")
     return {**windows, "notes": notes}
 

@@ -107,7 +107,7 @@ def report_html(
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the linker's report for the page, None for a Kineto trace. Checks it, since it comes from a file."""
     ops, gpu = report.get("ops"), report.get("gpu")
-    counts = [ops.get(key) for key in ("total", "linked", "certain", "equivalent")] if isinstance(ops, dict) else []
+    counts = [ops.get(key) for key in ("total", "linked", "certain", "unverified")] if isinstance(ops, dict) else []
     times = [gpu.get(key) for key in ("time_ns", "attached_time_ns")] if isinstance(gpu, dict) else []
     if not counts or not times or not all(type(value) is int for value in (*counts, *times)):
         return None
@@ -116,7 +116,7 @@ def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
     warnings = report.get("warnings")
     return {
         "method": str(report.get("method", "")),
-        **dict(zip(("total", "linked", "certain", "equivalent", "gpu_ns", "attached_ns"), counts + times, strict=True)),
+        **dict(zip(("total", "linked", "certain", "unverified", "gpu_ns", "attached_ns"), counts + times, strict=True)),
         "notes": [str(text) for of in (notes, warnings) if isinstance(of, list) for text in of],
     }
 

@@ -391,4 +391,4 @@ def _evidence(trace: Trace) -> dict[str, Sequence[str]]:
     doubts = report.identity.doubts if report.identity is not None else []
     notes = report.windows.get("notes")
     notes = [str(note) for note in notes] if isinstance(notes, list) else []
-    return {"certain": [*method, *proves], "equivalent": [*method, *doubts, *notes]}
+    return {"certain": [*method, *proves], "unverified": [*method, *doubts, *notes]}

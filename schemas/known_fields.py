@@ -90,7 +90,7 @@ _NODE = _known(
 )
 _COUNTS: Fields = {}  # Counts by category or reason; names are kept if they look like words from etplus or Kineto.
 _FOUND = _known("by says")
-_CATEGORY = _known("total attached equivalent", by_method=_COUNTS, unattached=_COUNTS)
+_CATEGORY = _known("total attached unverified", by_method=_COUNTS, unattached=_COUNTS)
 _LINK = _known(
     "method considered warnings",
     et=_known("file schema nodes ops pid threads orphans"),
@@ -98,7 +98,7 @@ _LINK = _known(
         "file events cpu_ops cpu_ops_not_in_et",
         **dict.fromkeys(("by_category", "read", "not_used", "dropped"), _COUNTS),
     ),
-    ops=_known("total linked certain equivalent", unlinked=_COUNTS),
+    ops=_known("total linked certain unverified", unlinked=_COUNTS),
     windows=_known(
         "et_sequence kineto_sequence linked_sequence kineto_ns linked_ns iterations iteration_annotation "
         "linked_iterations notes"
@@ -142,7 +142,7 @@ _SECTIONS = _known(
     captured_graphs=_known(
         "notes",
         graphs=_known("file index batch_size mode launches"),
-        replays=_known("correlation graph candidates evidence reason events certain equivalent"),
+        replays=_known("correlation graph candidates evidence reason events certain unverified"),
         ops=_known("name kind parent graph", inputs=_SIDE, outputs=_SIDE, comm=_COMM),
     ),
 )

@@ -58,7 +58,7 @@ def test_a_recorded_pair_with_ids(name: str, tmp_path: Path) -> None:
         assert document["etplus"]["link"]["ops"]["certain"] == 0
         return
     assert (scored["recall"], scored["certain_recall"]) == (1.0, 1.0)
-    assert (scored["wrong"], scored["extra"], scored["equivalent"]) == (0, 0, 0)
+    assert (scored["wrong"], scored["extra"], scored["unverified"]) == (0, 0, 0)
     assert document["etplus"]["link"]["method"] == "ids"
     truth = read_json(links)
     assert document["etplus"]["link"]["kineto"]["cpu_ops_not_in_et"] == len(truth["kineto_unlinked"])
@@ -93,11 +93,11 @@ def test_resnet103_is_linked_by_ids_and_known_as_two_runs(resnet: tuple[bytes, D
     _, document = resnet
     report = document["etplus"]["link"]
     assert report["method"] == "ids" and report["ops"]["linked"] >= 14385
-    assert report["ops"]["certain"] == 0 and report["ops"]["equivalent"] == report["ops"]["linked"]
+    assert report["ops"]["certain"] == 0 and report["ops"]["unverified"] == report["ops"]["linked"]
     assert any("two runs" in one["says"] for one in report["identity"]["refutes"])
     events = read_json(shared_trace("gpu-pairs/resnet103.kineto.json.gz"))["traceEvents"]
     links = [node for node in document["nodes"] if "link" in node]
-    assert len(links) >= 14385 and {node["link"] for node in links} == {"equivalent"}
+    assert len(links) >= 14385 and {node["link"] for node in links} == {"unverified"}
     assert all(events[node["kineto_event"]]["name"] == node["name"] for node in links)
 
 

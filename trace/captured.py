@@ -62,8 +62,8 @@ class GraphReplay(RecordStruct, gc=False, frozen=True):
     evidence: tuple[str, ...]  # some of `EVIDENCE`
     reason: str  # one of `GRAPH_REASONS` if `graph` is None, else ""
     events: int  # number of GPU events
-    certain: int  # certain, equivalent: number of events linked to an operator
-    equivalent: int
+    certain: int  # certain, unverified: number of events linked to an operator
+    unverified: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,7 +72,7 @@ class CaptureLinks(Record):
 
     event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
     op: IntColumn  # position among the captured operators
-    link: npt.NDArray[np.int8]  # EQUIVALENT or CERTAIN
+    link: npt.NDArray[np.int8]  # UNVERIFIED or CERTAIN
     replay: IntColumn  # position in `CapturedGraphs.replays`
 
     @staticmethod
@@ -119,12 +119,12 @@ class CapturedGraphs(Record):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of GPU events of replayed graphs: "events", "certain", "equivalent", "unlinked"."""
-        events, certain, equivalent = (
-            sum(getattr(replay, key) for replay in self.replays) for key in ("events", "certain", "equivalent")
+        """Number of GPU events of replayed graphs: "events", "certain", "unverified", "unlinked"."""
+        events, certain, unverified = (
+            sum(getattr(replay, key) for replay in self.replays) for key in ("events", "certain", "unverified")
         )
-        linked = certain + equivalent
-        return {"events": events, "certain": certain, "equivalent": equivalent, "unlinked": events - linked}
+        linked = certain + unverified
+        return {"events": events, "certain": certain, "unverified": unverified, "unlinked": events - linked}
 
     @property
     def sentences(self) -> list[str]:
@@ -132,7 +132,7 @@ class CapturedGraphs(Record):
         counts, replays = self.counts, len(self.replays)
         if not replays:
             return ["the trace launches no graphs, so the captures were not used", *self.notes]
-        linked = counts["certain"] + counts["equivalent"]
+        linked = counts["certain"] + counts["unverified"]
         lines = [
             f"{linked:,} of {counts['events']:,} kernels and copies of {_launches(replays)} linked to the operators of"
             f" the capture ({counts['certain']:,} certain)"
@@ -141,7 +141,7 @@ class CapturedGraphs(Record):
             without = [replay.events for replay in self.replays if replay.reason == reason]
             if without:
                 lines.append(f"{sum(without):,} kernels and copies of {_launches(len(without))} not linked: {reason}")
-        lost = sum(replay.events - replay.certain - replay.equivalent for replay in self.replays if not replay.reason)
+        lost = sum(replay.events - replay.certain - replay.unverified for replay in self.replays if not replay.reason)
         if lost:
             lines.append(f"{lost:,} kernels and copies have no launch with an operator in the captured graph")
         if padded := sum("padded batch size" in replay.evidence for replay in self.replays):
@@ -199,7 +199,7 @@ class CapturedOp(CalledWith):
 
     @property
     def link(self) -> str:
-        """ "certain" or "equivalent"."""
+        """ "certain" or "unverified"."""
         return LINK_NAMES[self.link_code]
 
     @property

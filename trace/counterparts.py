@@ -88,7 +88,7 @@ def repetition_sentences(gpu: object) -> list[str]:
     if report.paired:
         sentences.append(
             f"{report.paired:,} of {report.events:,} GPU events that were launched before the trace{share} have the"
-            f" operator of their repetition in it (equivalent, by repetition){apart}"
+            f" operator of their repetition in it (unverified, by repetition){apart}"
         )
     for why, count in sorted(report.unpaired.items(), key=lambda item: (-item[1], item[0])):
         were, have = (" that was", "has") if count == 1 else ("s that were", "have")

@@ -8,9 +8,9 @@ CPU: Final = 0
 GPU: Final = 1
 RUNTIME: Final = 2  # CPU, GPU and RUNTIME are values of `Nodes.kind`.
 UNLINKED: Final = 0
-EQUIVALENT: Final = 1
-CERTAIN: Final = 2  # UNLINKED, EQUIVALENT and CERTAIN are values of `Nodes.link`.
-LINK_NAMES = ("unlinked", "equivalent", "certain")  # names in files and reports
+UNVERIFIED: Final = 1
+CERTAIN: Final = 2  # UNLINKED, UNVERIFIED and CERTAIN are values of `Nodes.link`.
+LINK_NAMES = ("unlinked", "unverified", "certain")  # names in files and reports
 
 # Phase of a call, by code; "" if unknown. "recomputation" is forward work repeated inside backward, "gradient
 # communication" is communication inside backward, "communication" other communication outside forward.

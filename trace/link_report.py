@@ -62,7 +62,7 @@ class Identity(Record):
 class LinkReport(Record):
     et: dict[str, Any]  # et, kineto: contents of both files (counts by kind, window, pid, schema)
     kineto: dict[str, Any]
-    ops: dict[str, Any]  # number of ET operators: total, certain, equivalent, unlinked by reason
+    ops: dict[str, Any]  # number of ET operators: total, certain, unverified, unlinked by reason
     method: str  # the matching method used
     considered: tuple[str, ...]  # sentences about the results of the tried methods
     windows: dict[str, Any]  # windows of both files: iterations and sequence numbers
@@ -106,7 +106,7 @@ class LinkReport(Record):
             ("ET", f"{self.et['file']}: schema {self.et['schema']}, {self.et['ops']:,} ops, pid {self.et['pid']}"),
             ("Kineto", f"{kineto['file']}: {kineto['events']:,} events, {kineto['cpu_ops']:,} CPU calls"),
             ("linked", f"{ops['linked']:,} of {ops['total']:,} ET ops ({share}) by {self.method or 'no method'}"),
-            ("", f"{ops['certain']:,} certain, {ops['equivalent']:,} unverified"),
+            ("", f"{ops['certain']:,} certain, {ops['unverified']:,} unverified"),
             *(("", f"{count:,} unlinked: {reason}") for reason, count in ops["unlinked"].items()),
         ]
         for category, counts in gpu["categories"].items():

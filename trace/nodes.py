@@ -54,7 +54,7 @@ class Nodes(Record):
             " thread runs no operators); none for GPU events",
         )
     )
-    link: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, EQUIVALENT or CERTAIN, for ET nodes"))
+    link: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, UNVERIFIED or CERTAIN, for ET nodes"))
     stream: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
     device: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
     correlation: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event or runtime call"))

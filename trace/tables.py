@@ -104,7 +104,7 @@ class GpuEvents(_Table):
     source: Positions[GpuIndex, Row]
     # Position in `Tables.captured` of the call that launched the event during graph capture, −1 for none.
     captured_by: ColumnOf[GpuIndex, np.int64]
-    captured_link: ColumnOf[GpuIndex, np.int8]  # EQUIVALENT, CERTAIN or UNLINKED
+    captured_link: ColumnOf[GpuIndex, np.int8]  # UNVERIFIED, CERTAIN or UNLINKED
     graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 for none
     # For an event launched before the trace, the node of its later repetition, −1 for none; see `trace.counterparts`.
     counterpart: Positions[GpuIndex, Row]

@@ -185,7 +185,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def link(self) -> str:
-        """The link to the ET: "certain", "equivalent" or "unlinked"."""
+        """The link to the ET: "certain", "unverified" or "unlinked"."""
         return LINK_NAMES[self.trace.nodes.link[self.trace.calls.source[self.index]]]
 
     @property

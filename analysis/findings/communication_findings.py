@@ -18,7 +18,7 @@ from ...trace.kinds import ACCUMULATION, BACKWARD, CPU, GRADIENT_COMMUNICATION
 from ...trace.origin import origin_of_rows
 from ...trace.text_tables import in_ms
 from .case import Case
-from .finding import LIKELY, POSSIBLE, Candidate, Detector, Intervention
+from .finding import INFERRED, PREDICTED, Candidate, Detector, Intervention
 from .places import where_of
 from .proofs import time_of_rows
 from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
@@ -104,7 +104,7 @@ class ExposedCommunication:
             where_of(rank.trace, rank.row[longest], rank=rank.rank if several else None),
             (time_of_rows(rank.trace, rank.row[at], told, case.shell(k)),),
             round(ns.exposed),
-            LIKELY if gradient else POSSIBLE,
+            INFERRED if gradient else PREDICTED,
             _ADVICE.get(part.label, _OTHER_ADVICE),
             "`etplus replay` shows less exposed communication",
             (Intervention(f"comm:name={name_of(rank, at)}*{factor:.4g}", rows),),
@@ -162,7 +162,7 @@ class CommunicationBound:
                 where_of(rank.trace, rank.row[at], rank=rank.rank if len(case.traces) > 1 else None),
                 (time_of_rows(rank.trace, rank.row[at], told, case.shell(k)),),
                 round(ns.exposed - ns.free),
-                LIKELY,
+                INFERRED,
                 "transfer less: use bfloat16 gradients (bf16_compress_hook), reduce once for several batches "
                 "(no_sync), or shard only within a node (HYBRID_SHARD); or use a faster link. "
                 "The gain assumes half the bytes",
@@ -217,7 +217,7 @@ class SmallMessages:
             where_of(rank.trace, rank.row[at], rank=rank.rank if several else None),
             (time_of_rows(rank.trace, rank.row[at], proof, case.shell(k)),),
             round(saved),
-            LIKELY if told and _of_gradients(rank, at) else POSSIBLE,
+            INFERRED if told and _of_gradients(rank, at) else PREDICTED,
             "combine the messages in one buffer: DDP buckets (bucket_cap_mb), one FSDP unit around small modules, "
             "torch.distributed.all_reduce_coalesced, or torch._utils._flatten_dense_tensors",
             "the communication table of `etplus analyze` shows fewer collectives of this kind, with more MB each",

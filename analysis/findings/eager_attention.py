@@ -11,7 +11,7 @@ import numpy as np
 
 from ...trace.columns import mask_at
 from ..flops import Product
-from .finding import LIKELY, MEASURED, Candidate, Intervention
+from .finding import CONFIRMED, INFERRED, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work, time_on_host
 from .ranks_of_case import OfWorstRank, RankOfCase
@@ -240,7 +240,7 @@ class EagerAttention(OfWorstRank):
             place_of(items.trace, items.rows(every)),
             (*evidence, *time_on_host(items, every)),
             items.stake_ns(every),
-            MEASURED if extents is not None else LIKELY,
+            CONFIRMED if extents is not None else INFERRED,
             advice,
             "an attention kernel replaces the softmax kernels",
         )  # fmt: skip

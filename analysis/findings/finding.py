@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Certainty. Measured: the trace shows the problem and its cost. Likely: the trace shows a symptom that usually has this
 # cause. Possible: the trace shows a symptom that often has this cause.
-MEASURED, LIKELY, POSSIBLE = "measured", "likely", "possible"
+CONFIRMED, INFERRED, PREDICTED = "confirmed", "inferred", "predicted"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Finding:
     cost_ns: int | None  # time at stake; None if unknown
     gain: Gain | None  # expected end-to-end gain; None without a replay
     what_ifs: tuple[str, ...]  # arguments of `etplus replay --what-if` that print the gain
-    certainty: str  # "measured", "likely" or "possible"
+    certainty: str  # "confirmed", "inferred" or "predicted"
     advice: str  # suggested change
     check: str  # test that the change worked
 

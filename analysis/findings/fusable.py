@@ -19,7 +19,7 @@ from ...trace.kinds import ACCUMULATION, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..flops import bytes_moved, returned
 from ..operator_outputs import WRITES_ONLY, plain_name
 from .eager_attention import in_attention
-from .finding import LIKELY, POSSIBLE, Candidate, Intervention
+from .finding import INFERRED, PREDICTED, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work, time_on_host
 from .ranks_of_case import OfWorstRank, RankOfCase
@@ -208,7 +208,7 @@ class ElementwiseChains(OfWorstRank):
             place_of(items.trace, items.rows(every)),
             tuple(evidence),
             items.stake_ns(every),
-            LIKELY if known else POSSIBLE,
+            INFERRED if known else PREDICTED,
             "use torch.compile on the enclosing module, or call a fused operator if PyTorch has one"
             " (nn.functional.rms_norm, layer_norm, addcmul)",
             "kernels named triton_ (or cpp_fused) replace these operators",
@@ -265,7 +265,7 @@ class OptimizerLoop(OfWorstRank):
             place_of(items.trace, items.rows(mine)),
             (time_of_work(items, f"operators of the optimizer phase: {what}", mine), *time_on_host(items, mine)),
             max(items.stake_ns(mine), step_ns + (ns if items.on_device else 0)),
-            LIKELY,
+            INFERRED,
             "pass fused=True to the torch.optim optimizer (Adam, AdamW, SGD, Adagrad)"
             + (", or foreach=True" if items.on_device else "; foreach=True gains little on a CPU, where it also loops"),
             "the optimizer phase has only a few kernels named multi_tensor_apply"

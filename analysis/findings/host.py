@@ -15,7 +15,7 @@ from ...trace.printable import shortened
 from ...trace.tables import OP
 from ...trace.trace import Trace
 from ..launch_queues import idle_causes
-from .finding import LIKELY, MEASURED, Candidate, Intervention
+from .finding import CONFIRMED, INFERRED, Candidate, Intervention
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
@@ -66,7 +66,7 @@ class LateStart(OfWorstRank):
             of.where(own, start_ns=0, end_ns=late, kernel=None),
             (of.evidence("idle time before the first GPU event", late, "ns"),),
             late,
-            MEASURED,
+            CONFIRMED,
             "move the work before the first kernel out of the step (reading, conversion, compilation), prefetch data "
             "with DataLoader workers, or record after warm-up: torch.profiler.schedule(wait=1, warmup=1, active=3)",
             "'before ms' in the idle times of `etplus analyze` falls",
@@ -95,7 +95,7 @@ class LateFinish(OfWorstRank):
             of.where(rows, start_ns=last - trace.nodes.span.start, end_ns=trace.span.end - trace.nodes.span.start),
             (of.evidence("idle time after the last GPU event", rest, "ns"),),
             rest,
-            MEASURED,
+            CONFIRMED,
             "move work that follows the step to a thread (metrics, logging, checkpoints), or do this work less often",
             "'after ms' in the idle times of `etplus analyze` falls",
             (of.change(_window(trace, last, rest)),),
@@ -159,7 +159,7 @@ class LongestGap(OfWorstRank):
             of.where(rows, start_ns=begin - trace.nodes.span.start, end_ns=begin + gap - trace.nodes.span.start),
             (of.evidence(waited, idle.host_wait_ns, "ns"),),
             gap,
-            MEASURED,
+            CONFIRMED,
             advice,
             "`etplus analyze` shows no such long gap among the idle times",
             changes,
@@ -241,7 +241,7 @@ class LaunchBound(OfWorstRank):
                 of.evidence("GPU events launched by calls in the trace", launched, "events", query),
             ),
             waited,
-            MEASURED,
+            CONFIRMED,
             "launch less: capture the step in a CUDA graph (torch.cuda.graph, torch.compile(mode='reduce-overhead')), "
             f"so that one launch replaces {count}; fuse operators (torch.compile); increase the batch size; or move "
             "work of the named lines out of the step",
@@ -305,7 +305,7 @@ class SynchronizingCalls(OfWorstRank):
                 for wait in waits
             ),
             taken,
-            MEASURED,
+            CONFIRMED,
             _advice(name),
             f"this query shows less time in {waits[0]}, and launch queues are longer",
             (of.change(f"no wait {waits[0]}", rows),),
@@ -396,7 +396,7 @@ class PageableCopies(OfWorstRank):
                 for kind in kinds
             ),
             taken,
-            LIKELY,
+            INFERRED,
             "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()), copy with non_blocking=True, and copy "
             "the next batch on a separate stream during the current step",
             "copies are named '(Pinned -> Device)' and their calls return immediately",

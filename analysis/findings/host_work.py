@@ -15,7 +15,7 @@ from ...trace.kinds import DATA, FORWARD, UNKNOWN
 from ...trace.printable import shortened
 from ...trace.tables import OP
 from ...trace.trace import Trace
-from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
+from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
@@ -70,7 +70,7 @@ class DataLoading(OfWorstRank):
             of.where(calls.source[roots]),
             (of.evidence("data loading time at the top", of.case.analyses[of.number].host.loading_ns, "ns"),),
             taken,
-            MEASURED,
+            CONFIRMED,
             "load the next batches during the current step: DataLoader(num_workers=…, prefetch_factor=…, "
             "persistent_workers=True), or decode and augment on the device",
             "the data loading time at the top of `etplus analyze` falls",
@@ -120,7 +120,7 @@ class HostLoop(OfWorstRank):
                 ),
             ),
             taken,
-            LIKELY,
+            INFERRED,
             "read all values in one call (tensor.tolist()), or compute on tensors and read only the result",
             f"the operators table of `etplus analyze` shows fewer calls of {name}",
             (of.change(f"cpu*{max(2 / count, 0.01):.3g}", _rows_below(trace, every)),),
@@ -166,7 +166,7 @@ class PythonOverhead(OfWorstRank):
             of.where(calls.source[ops], operator=None),
             (of.evidence("duration of all steps", within.length, "ns", "select sum(duration_ns) from steps"),),
             outside,
-            POSSIBLE,
+            PREDICTED,
             "look at the Python code between the operators: record with_stack=True, or use py-spy for code outside "
             "PyTorch; then move work out of the step, or use torch.compile, which runs operators without Python",
             "operators take a larger share of the steps",
@@ -206,7 +206,7 @@ class UnrecordedTime(OfWorstRank):
             of.where(graph.row[edges.target[at]]),
             (of.evidence(f"time without recorded calls before {before}, in {steps:,} steps", taken, "ns"),),
             taken,
-            MEASURED,
+            CONFIRMED,
             "look for a sleep, I/O, logging, or Python code without PyTorch before this place (py-spy shows it), and "
             "move it out of the step or to a thread",
             "the pause is gone from the timeline of `etplus report`",

@@ -16,7 +16,7 @@ from ...trace.kernel_names import kernel_label
 from ...trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
 from ...trace.printable import shortened
 from .eager_attention import in_attention
-from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Evidence, Intervention
 from .fusable import casts, fusable_chains
 from .memory_use import capacity
 from .module_paths import place_of
@@ -83,7 +83,7 @@ class LayoutConversions(OfWorstRank):
                 ),
             ),
             ns,
-            MEASURED,
+            CONFIRMED,
             "use channels_last for model and inputs (model.to(memory_format=torch.channels_last)): convolutions on"
             " tensor cores use NHWC",
             "the kernels nchwToNhwc and nhwcToNchw (batched_transpose) are gone",
@@ -127,7 +127,7 @@ class Copies(OfWorstRank):
             place_of(items.trace, items.rows(found)),
             (*evidence, *time_on_host(items, found)),
             items.stake_ns(found),
-            POSSIBLE,
+            PREDICTED,
             "keep weights in the dtype of the computation (model.to(torch.bfloat16)), or use torch.compile, which"
             " casts while it reads"
             if mostly_casts
@@ -184,7 +184,7 @@ class Recomputation(OfWorstRank):
             place_of(items.trace, items.rows(found)),
             (*evidence, *time_on_host(items, found)),
             items.stake_ns(found),
-            POSSIBLE if left is None else LIKELY,
+            PREDICTED if left is None else INFERRED,
             "checkpoint fewer layers, or recompute selectively: torch.utils.checkpoint with context_fn ="
             " create_selective_checkpoint_contexts, which keeps the results of GEMMs and attention",
             "the recomputation phase is shorter, and peak memory still fits",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn, grouped, percentiles_of
 from .eager_attention import in_attention
-from .finding import LIKELY, Candidate, Evidence, Intervention
+from .finding import INFERRED, Candidate, Evidence, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work
 from .ranks_of_case import OfWorstRank, RankOfCase
@@ -110,7 +110,7 @@ class SlowerThanLike(OfWorstRank):
             place_of(items.trace, items.rows(at for of in found for at in of.items)),
             evidence,
             ns,
-            LIKELY,
+            INFERRED,
             "look at the strides of the inputs of the slow calls: transposed or expanded inputs are read across rows;"
             " let the producer write them in the order in which they are read",
             "the kernel table by shape shows similar rates for all calls",

@@ -13,7 +13,7 @@ from ...trace.columns import IntColumn, matching
 from ...trace.printable import shortened
 from ...trace.trace import Trace
 from ..device_memory import DeviceMemory
-from .finding import MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .finding import CONFIRMED, PREDICTED, Candidate, Evidence, Intervention
 from .module_paths import place_of
 from .proofs import quoted, sql
 from .ranks_of_case import OfWorstRank, RankOfCase
@@ -69,7 +69,7 @@ class AllocatorCalls(OfWorstRank):
             place_of(trace, rows),
             (Evidence(f"{text}; the time includes calls before the first kernel", taken, "ns", command),),
             ns,
-            MEASURED,
+            CONFIRMED,
             "warm up with the largest shapes before the measured steps; if sizes change in every step, use "
             "PYTORCH_ALLOC_CONF=expandable_segments:True or padding; do not call torch.cuda.empty_cache(); keep pinned "
             "buffers",
@@ -128,7 +128,7 @@ class MemoryNearlyFull(OfWorstRank):
             place_of(trace, np.zeros(0, np.int64), start_ns=memory.peak_ns - start, end_ns=memory.peak_ns - start),
             (Evidence("maximum of reserved memory", reserved, "bytes", command), *held),
             None,
-            POSSIBLE,
+            PREDICTED,
             "set PYTORCH_ALLOC_CONF=expandable_segments:True, which avoids fragments"
             if fragmented
             else "checkpoint the largest modules, reduce the batch size, or shard the optimizer state (ZeRO, FSDP)",

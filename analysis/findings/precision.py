@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...trace.columns import matching
-from .finding import MEASURED, POSSIBLE, Candidate, Intervention
+from .finding import CONFIRMED, PREDICTED, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work
 from .ranks_of_case import OfWorstRank, RankOfCase
@@ -51,7 +51,7 @@ class DoublePrecision(OfWorstRank):
             place_of(items.trace, items.rows(found)),
             tuple(evidence),
             ns,
-            MEASURED,
+            CONFIRMED,
             "find the source of float64: NumPy arrays (use torch.from_numpy(x).float()) or torch.set_default_dtype; "
             "cast once, at the input",
             "the tables of operators by shape and of kernels show float32",
@@ -139,7 +139,7 @@ class MixedPrecision:
             place_of(items.trace, items.rows(at.tolist())),
             (time_of_work(items, "GEMMs in float32 or TF32", at.tolist()),),
             ns + int(items.ns[others].sum()),
-            POSSIBLE,
+            PREDICTED,
             'use torch.autocast("cuda", torch.bfloat16) for forward and loss, and check that the loss stays the same',
             "the table of kernels shows type bfloat16, and the forward phase is shorter",
         )

@@ -16,7 +16,7 @@ from ...trace.kernel_kinds import computes_products
 from ..devices import Device
 from ..flops import Product
 from ..summary import Analysis
-from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Evidence, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work
 from .ranks_of_case import OfWorstRank, RankOfCase
@@ -215,7 +215,7 @@ class ProductDimensions(OfWorstRank):
             place_of(items.trace, items.rows(every)),
             tuple(evidence),
             ns,
-            POSSIBLE if any(group.compared for group in groups) else LIKELY,
+            PREDICTED if any(group.compared for group in groups) else INFERRED,
             "pad the dimensions to multiples of 64, at least of 8 for 16-bit and of 16 for 8-bit dtypes (sequence"
             " length, vocabulary, hidden size); combine many small GEMMs in a fused kernel or one larger GEMM",
             "the GEMMs reach more of the peak in the GEMM table, and kernel names contain align8",
@@ -304,7 +304,7 @@ class OldKernels(OfWorstRank):
             place_of(items.trace, items.rows(at for group in groups for at in group.items)),
             evidence,
             ns,
-            POSSIBLE,
+            PREDICTED,
             "update CUDA and cuBLAS; try torch.compile with max_autotune, or larger batches: libraries choose kernels"
             " of older generations for small GEMMs and for sizes or addresses that new kernels do not support",
             "kernel names contain sm90 or nvjet, and the kernels reach more of the peak",
@@ -360,7 +360,7 @@ class NoTensorFloat(OfWorstRank):
             place_of(trace, items.rows(found)),
             (time_of_work(items, f"{text} (the TF32 peak is {ratio:,.1f} times the float32 peak)", found),),
             ns,
-            MEASURED,
+            CONFIRMED,
             'use torch.set_float32_matmul_precision("high"), torch.backends.cudnn.allow_tf32 = True, or autocast to'
             " bfloat16, unless you need full float32 precision",
             "kernel names contain tf32, and the table of kernels shows type tf32",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...schemas.communications import comm_rows
 from .case import Case
-from .finding import MEASURED, Candidate, Detector, Evidence, Where
+from .finding import CONFIRMED, Candidate, Detector, Evidence, Where
 
 INCOMPLETE = "incomplete-recording"
 AMONG = 3  # with fewer other findings, this finding becomes a note; without others, it is omitted
@@ -34,7 +34,7 @@ class IncompleteRecording:
                 for what, file in ((what, case.trace.file) for what, _, _ in missing)
             ),
             None,
-            MEASURED,
+            CONFIRMED,
             f"also record with {' and '.join(lines)}; recording stacks and shapes costs host time",
             f"`etplus why {files}` no longer reports it",
         )

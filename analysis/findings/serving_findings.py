@@ -15,7 +15,7 @@ from ...trace.text_tables import in_ms
 from ...trace.trace import Trace
 from ..serving_steps import ServingStep
 from .case import Case
-from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Detector, Evidence, Intervention
+from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 
 WAITS = 0.1  # minimum time that decode waits for prefill, as a share of decode time; a tenth is usual
@@ -74,7 +74,7 @@ class PrefillBlocksDecode:
                 Evidence(alone, round(usual), "ns", f"etplus analyze {file} --steps decode"),
             ),
             round(waited),
-            MEASURED,
+            CONFIRMED,
             "split prefill into smaller pieces that run next to decode (chunked prefill: vLLM "
             "--max-num-batched-tokens, SGLang --chunked-prefill-size), or run it on a different device (disaggregated "
             "prefill). The prefill work remains; the gain is for requests in decode",
@@ -124,7 +124,7 @@ class WaitsForFirstKernel:
             where_of(trace, _rows(trace, steps)),
             (Evidence(text, waited, "ns", f"etplus analyze {case.shell()}"),),
             waited,
-            MEASURED,
+            CONFIRMED,
             "prepare the next step during the current step (vLLM --async-scheduling, SGLang overlap schedule); "
             "throughput measured between GPU events does not include this time",
             "in `etplus report`, each step starts with its first GPU event",
@@ -165,7 +165,7 @@ class PaddedBatches:
                 where_of(trace, rows, phase=phase),
                 tuple(evidence),
                 round(lost),
-                POSSIBLE if slope is None else LIKELY,
+                PREDICTED if slope is None else INFERRED,
                 "capture more sizes close to the actual batch sizes (vLLM cudagraph_capture_sizes, SGLang "
                 "--cuda-graph-bs), or let the scheduler fill batches up to a captured size",
                 "steps have fewer padding tokens: the size in the annotation equals the batch size",
@@ -208,7 +208,7 @@ class GraphGaps:
                      end_ns=last - trace.nodes.span.start, kernel=None),
             (Evidence(text, idle, "ns", command), Evidence(between, before, "ns", command)),
             idle,
-            MEASURED,
+            CONFIRMED,
             "prepare the next step during the current step (vLLM --async-scheduling, SGLang overlap schedule), "
             "sample on the device, and capture the whole step as one graph (vLLM cudagraph_mode=FULL)",
             "the idle time of steps in the serving table of `etplus analyze` falls",
@@ -251,7 +251,7 @@ class DecodeFarFromPeak:
             where_of(case.trace, rows, phase=DECODE),
             (Evidence(text, least, "ns", f"etplus analyze {case.shell()} --steps decode"),),
             told - least,
-            LIKELY,
+            INFERRED,
             "decode more requests per step if memory and latency allow (--max-num-seqs), because each step "
             "reads the weights once; quantize weights and cache; use a faster attention backend "
             "(FlashInfer, FlashAttention 3)",

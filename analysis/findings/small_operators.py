@@ -17,7 +17,7 @@ from ...trace.intervals import union
 from ...trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..storages import Storages
 from ..summary import Analysis
-from .finding import LIKELY, Candidate, Intervention
+from .finding import INFERRED, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work, time_on_host
 from .ranks_of_case import OfWorstRank, RankOfCase
@@ -187,7 +187,7 @@ class SmallOperators(OfWorstRank):
                 *time_on_host(items, every),
             ),
             ns + self._backward_ns(items, loops),
-            LIKELY,
+            INFERRED,
             "stack the tensors and call torch.bmm or one operator with a batch dimension (torch.vmap)"
             if product
             else "call a torch._foreach_ operator on the list of tensors, or use torch.compile on the loop",

@@ -19,7 +19,7 @@ from ...trace.text_tables import in_ms
 from ...trace.trace import Trace
 from ..breakdown import shape_labels
 from .case import Case
-from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention
+from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 from .proofs import quoted, sql
 from .rank_times import work_keys
@@ -93,7 +93,7 @@ class OutlierStep:
             where_of(trace, own, rank=rank, step=outlier.label),
             tuple(evidence),
             round(longer),
-            MEASURED if causes else LIKELY,
+            CONFIRMED if causes else INFERRED,
             _advice(causes, outlier.iteration),
             f"`etplus replay {file} --cross-validate {outlier.iteration}` no longer reports this step",
             tuple(_interventions(causes, within, int(case.graph.first_row[k]))),

@@ -14,7 +14,7 @@ from ...trace.kinds import CPU, GPU
 from ...trace.printable import shortened
 from ...trace.text_tables import in_ms
 from .case import Case
-from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention, Where
+from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Intervention, Where
 from .places import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
@@ -187,7 +187,7 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
         where_of(trace, own, rank=late.rank) if len(own) else Where(rank=late.rank, start_ns=since),
         tuple(evidence),
         round(wait),
-        MEASURED if causes else LIKELY,
+        CONFIRMED if causes else INFERRED,
         _advice(name, causes),
         f"`etplus.load([…]).stragglers`: rank {late.rank} no longer joins most collectives last",
         tuple(_interventions(late.rank, causes, extras)) if causes else (),

@@ -23,7 +23,7 @@ from ..summary import Analysis
 from ..trace_diff import Difference, DiffRow, difference, json_of_difference
 from .case import Case
 from .find import NO_TIMES, Findings, find_findings
-from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
+from .finding import CONFIRMED, INFERRED, PREDICTED, Evidence, Finding, Where
 from .places import where_of
 
 LEAST = 0.01  # minimum change, as a share of the iteration time of A; equal programs differ by about as much
@@ -105,7 +105,7 @@ class _Compared:
 
     def finding(
         self, name: str, title: str, evidence: Sequence[tuple[str, float | None, str]], advice: str, *,
-        ns: float | None = None, where: Where | None = None, certainty: str = MEASURED,
+        ns: float | None = None, where: Where | None = None, certainty: str = CONFIRMED,
     ) -> Finding:  # fmt: skip
         found = self.found
         change = found.latency_b - found.latency_a
@@ -187,7 +187,7 @@ class _Compared:
                 ],
                 "compare clocks, temperature and power limit (nvidia-smi -q -d CLOCK,POWER), and check for other "
                 "programs on the device; lock the clocks before you compare programs",
-                ns=longer, certainty=LIKELY,
+                ns=longer, certainty=INFERRED,
             )  # fmt: skip
             return
         for row in sorted(self.both, key=lambda row: -row.change_ns)[:_TOP]:
@@ -321,7 +321,7 @@ class _Compared:
                   ns_b - ns_a, "ns")],
                 "look for repeated work" if often else
                 "compare threads (OMP_NUM_THREADS), CPU load, and the shapes and layouts of this operator",
-                ns=ns_b - ns_a, where=Where(operator=name), certainty=MEASURED if often else POSSIBLE,
+                ns=ns_b - ns_a, where=Where(operator=name), certainty=CONFIRMED if often else PREDICTED,
             )  # fmt: skip
 
     def _other_shapes(self, kernel: str, kernel_a: str | None = None) -> str:

@@ -21,7 +21,7 @@ class ShortKernels:
                 where_of(case.trace, rows),
                 (Evidence("kernels under 5 µs", count, "events", f"etplus analyze {case.trace.file}"),),
                 cost_ns=int((LAUNCH_NS - gpu.dur[short]).sum()),
-                certainty="measured",
+                certainty="confirmed",
                 advice="capture a CUDA graph, or use torch.compile",
                 check="fewer kernels in `etplus analyze`",
                 interventions=(Intervention("kernel*0.5", rows),),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...trace.columns import IntColumn, distinct, positions
 from ...trace.conventions import PROFILER_STEP
-from ...trace.kinds import CERTAIN, EQUIVALENT
+from ...trace.kinds import CERTAIN, UNVERIFIED
 from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 from ..identity import Claims, identify, linked_pids
@@ -50,7 +50,7 @@ def match_calls(
     found = found.noting(et_pid=pair.et.pid, kineto_pids=linked_pids(pair, linked))
     found = demote_uncertain(pair, found, identity)
     if strict:
-        doubtful = found.link == EQUIVALENT
+        doubtful = found.link == UNVERIFIED
         reason = np.where(doubtful, REASONS.index("ambiguous (--strict)"), found.reason).astype(np.int8)
         call, link = np.where(doubtful, -1, found.call), np.where(doubtful, 0, found.link)
         found = replace(found, call=call, link=link, reason=reason)

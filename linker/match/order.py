@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.columns import IntColumn, distinct, mask_at
-from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
+from ...trace.kinds import CERTAIN, UNLINKED, UNVERIFIED
 from ..calls import EtCalls, TracePair
 from ..shortest_edit import CallOrder
 from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment, candidates_by_order, candidates_by_sequence
@@ -73,7 +73,7 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
     if not len(ours):
         return found
     call, link, reason = found.call.copy(), found.link.copy(), found.reason.copy()
-    call[ours], link[ours], reason[ours] = theirs, EQUIVALENT, 0
+    call[ours], link[ours], reason[ours] = theirs, UNVERIFIED, 0
     note = f"{len(ours):,} calls that the two traces record on different threads: paired by name and order"
     return replace(found, call=call, link=link, reason=reason).noting(note)
 
@@ -153,7 +153,7 @@ def place_threads(
         _place_one(threads, candidates, state, t, iteration)
     whole = bool(np.all(state.call >= 0) and np.all(state.taken)) and bool(np.isin(nodes.name, steps).any())
     for t, (taken, rivals) in state.chosen.items():
-        state.link[ours[t]] = np.where(state.call[ours[t]] >= 0, EQUIVALENT, UNLINKED)
+        state.link[ours[t]] = np.where(state.call[ours[t]] >= 0, UNVERIFIED, UNLINKED)
         if not rivals and _is_proof(taken, whole) and not _has_double(threads, state, t):
             sure = (state.call[ours[t]] >= 0) & ~taken.place.alignment.unsure
             state.link[ours[t][sure]] = CERTAIN

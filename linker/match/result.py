@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, matching, scatter
-from ...trace.kinds import EQUIVALENT
+from ...trace.kinds import UNVERIFIED
 from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 
@@ -28,7 +28,7 @@ class Match:
     """Links of the ET's calls to Kineto's CPU calls."""
 
     call: IntColumn  # by call of `EtCalls`: position in `CpuCalls`, −1 for none
-    link: npt.NDArray[np.int8]  # UNLINKED, EQUIVALENT or CERTAIN
+    link: npt.NDArray[np.int8]  # UNLINKED, UNVERIFIED or CERTAIN
     reason: npt.NDArray[np.int8]  # index into `REASONS`
     method: str = ""  # the method that made the links, "" for none
     notes: tuple[str, ...] = ()  # sentences for the report
@@ -54,9 +54,9 @@ _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
-    """Return the match with links demoted to `EQUIVALENT` unless both sides are provably one call of one process."""
+    """Return the match with links demoted to `UNVERIFIED` unless both sides are provably one call of one process."""
     if identity.verdict != "proved":
-        return replace(found, link=np.minimum(found.link, EQUIVALENT).astype(np.int8))
+        return replace(found, link=np.minimum(found.link, UNVERIFIED).astype(np.int8))
     if found.method != "ids":
         found = _demote_other_callers(pair.nodes, pair.calls, _demote_missing_numbers(pair, found))
     return _demote_other_ids(pair, found)
@@ -64,7 +64,7 @@ def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match
 
 def _at_most_equivalent(found: Match, doubtful: IntColumn) -> Match:
     link = found.link.copy()
-    link[doubtful] = np.minimum(link[doubtful], EQUIVALENT)
+    link[doubtful] = np.minimum(link[doubtful], UNVERIFIED)
     return replace(found, link=link)
 
 

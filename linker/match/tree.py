@@ -15,7 +15,7 @@ import numpy as np
 from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct
-from ...trace.kinds import EQUIVALENT
+from ...trace.kinds import UNVERIFIED
 from ..calls import EtCalls
 from ..shortest_edit import CallOrder, shortest_edit
 from .candidate_alignments import candidates_by_order
@@ -38,7 +38,7 @@ class _Forest:
 
 def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
     """Pair the calls of each ET thread with the Kineto thread that shares most call trees with it. Trees are the same
-    in every iteration, so every link is `EQUIVALENT`. Linear time in practice."""
+    in every iteration, so every link is `UNVERIFIED`. Linear time in practice."""
     common = np.intersect1d(nodes.name[nodes.name >= 0], calls.name)
     shapes: dict[tuple[int, tuple[int, ...]], int] = {}
     ours, theirs = _forests(nodes, common, shapes), _forests(calls, common, shapes)
@@ -53,7 +53,7 @@ def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
         for left, right in pairs:
             call[left] = right
     reason = np.where(call >= 0, 0, REASONS.index("not in the Kineto trace")).astype(np.int8)
-    match = Match(call, np.where(call >= 0, EQUIVALENT, 0).astype(np.int8), reason, "tree")
+    match = Match(call, np.where(call >= 0, UNVERIFIED, 0).astype(np.int8), reason, "tree")
     return match.noting(f"tree: {match.linked:,} calls paired by call trees")
 
 

@@ -285,8 +285,8 @@ report --steps"},e.name)))}var Dt=({step:s,span_ns:t})=>s?{min:s.from,max:s.to}:
 e=t.ranks[C("rank").value].steps?.[C("step").value]?.number;C("rank").value=s,Be(t.ranks[s]);let n=t.ranks[s].steps?.findIndex(
 o=>o.number===e&&o.data)??-1;return C("step").value=n<0?"":n,O.draw(s,n<0?null:n)}async function Rs(s,{number:t}){let e=s.
 ranks.map(async n=>{let o=n.steps?.find(i=>i.number===t&&i.data);return o?{...n,...o.unpacked??=await vt(o.data??""),step:o}:
-n});return{...s,ranks:await Promise.all(e)}}var uo={measured:"the trace shows the problem and its cost",likely:"the trace shows the symptom; this is its usual cause",
-possible:"the trace shows a sign that often accompanies the problem"};function ue(s,t){let{findings:e}=s;if(!e)return null;
+n});return{...s,ranks:await Promise.all(e)}}var uo={confirmed:"the trace shows the problem and its cost",inferred:"the trace shows the symptom; this is its usual ca\
+use",predicted:"the trace shows a sign that often accompanies the problem"};function ue(s,t){let{findings:e}=s;if(!e)return null;
 let n=e.found.filter(({where:c})=>!t.step||!c.step||c.step===t.step.name),o=n.filter(c=>s.difference||c.gain||c.cost_ns!==
 null),i=n.filter(c=>!o.includes(c)).map(c=>c.title),r=o.slice(0,e.first||o.length),l=o.slice(r.length),a=l.length?h("det\
 ails",{class:"more"},h("summary",{},`${A(l.length,"smaller problem")}`),l.map((c,d)=>Us(s,c,r.length+d))):null;return _(
@@ -742,7 +742,7 @@ filter(Boolean).join(" ")])}return e.push(["Streams",String(t.streams.length)],[
 untime calls",s.runtime_calls?`${u(s.runtime_calls,"count")}, ${u(t.host.runtime_ns,"ns")}`:"0"]),t.host.loading_ns&&e.push(
 ["Data loading",u(t.host.loading_ns,"ns")]),yt(e)}function mi(s,t){let e=s.coverage,n=[...e?.notes??[],...s.analysis.notes],
 o=e?[["Operators",`${u(e.linked,"count")} of ${u(e.total,"count")} linked (${u(e.linked/(e.total||1),"share")}) by ${e.method}`],
-["Certain",u(e.certain,"count")],["Unverified",`${u(e.equivalent,"count")}; the structure fits, but it could be another \
+["Certain",u(e.certain,"count")],["Unverified",`${u(e.unverified,"count")}; the structure fits, but it could be another \
 run or step`],["GPU time",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["\
 Kind","Kineto trace without Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators of the tra\
 ce`]:null];return[yt(o),rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,

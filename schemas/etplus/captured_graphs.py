@@ -30,7 +30,7 @@ class CapturedBy(msgspec.Struct, gc=False, frozen=True):
     """`captured_by` of a GPU event: positions in `ops` and `replays` of `captured_graphs`."""
 
     op: Position
-    link: Literal["certain", "equivalent"]
+    link: Literal["certain", "unverified"]
     replay: Position
 
 

@@ -20,7 +20,7 @@ from ...trace.columns import IntColumn, StringTable, distinct_rows, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.counterparts import Counterparts
-from ...trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME
+from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNVERIFIED
 from ...trace.node_texts import LazyTexts, Record
 from ...trace.trace import Trace
 from ..execution_trace.arguments import launched_members
@@ -51,8 +51,8 @@ FORMAT_VERSION = "1.1"  # `etplus.version` in files without captured graphs.
 _NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece of a few megabytes.
 _WORTH_A_PROCESS = 8  # With fewer pieces, starting a process costs more time than it saves.
 _SEPARATOR = b",\n    "
-_LINKS = (b'"equivalent"', b'"certain"')
-_DOUBTFUL = b', "link": "equivalent"'
+_LINKS = (b'"unverified"', b'"certain"')
+_DOUBTFUL = b', "link": "unverified"'
 _DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
 _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
@@ -292,7 +292,7 @@ class LinkedRecords(TextRecords):
         ends = [_END] * len(gpu)
         if captured or counterpart:
             ends = [counterpart.get(row, b"") + captured.get(row, b"") + _END for row in gpu.tolist()]
-        for k in np.flatnonzero(self.rows.column("link", gpu) == EQUIVALENT).tolist():
+        for k in np.flatnonzero(self.rows.column("link", gpu) == UNVERIFIED).tolist():
             ends[k] = _DOUBTFUL + ends[k]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = self.comm[int(gpu[k])].members()

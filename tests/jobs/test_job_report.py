@@ -24,7 +24,7 @@ def test_what_was_written_is_read() -> None:
     written = json.loads(data)
     assert written["version"] == "1.0" and written["world_size"] is None and written["ranks"][0] == {
         "rank": 0, "status": "linked", "reason": "", "et": "", "kineto": "", "output": "", "ops": 5, "linked": 4,
-        "certain": 0, "equivalent": 0, "window_ns": [1, 2], "iterations": [], "warnings": [],
+        "certain": 0, "unverified": 0, "window_ns": [1, 2], "iterations": [], "warnings": [],
     }  # fmt: skip
 
 

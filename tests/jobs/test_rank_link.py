@@ -25,7 +25,7 @@ def task_of(source: Path, target: Path, **more: Any) -> RankTask:
 def a_result(linked: int, total: int, min_match: float = 0.5, **more: Any) -> Any:
     report = LinkReport(
         et={}, kineto={}, method="", considered=(), gpu={}, dependencies={}, warnings=("w",),
-        identity=more.get("identity"), ops={"total": total, "linked": linked, "certain": 3, "equivalent": 4},
+        identity=more.get("identity"), ops={"total": total, "linked": linked, "certain": 3, "unverified": 4},
         windows={"linked_ns": more.get("window", [5, 9]), "linked_iterations": ["ProfilerStep#1"]},
     )  # fmt: skip
     summary = {"kineto": {"base_time_ns": 1000}}
@@ -42,7 +42,7 @@ def test_the_result_of_a_rank() -> None:
     assert (found.rank, found.status, found.reason, found.et, found.kineto, found.output) == (
         3, "linked", "", "e.json", "k.json", "o.gz",
     )  # fmt: skip
-    assert (found.ops, found.linked, found.certain, found.equivalent) == (10, 7, 3, 4)
+    assert (found.ops, found.linked, found.certain, found.unverified) == (10, 7, 3, 4)
     assert (found.window_ns, found.iterations, found.warnings) == ((1005, 1009), ("ProfilerStep#1",), ("w",))
     assert a_result(7, 10, window=None).window_ns is None
     more = a_result(7, 10, identity=SimpleNamespace(doubts=["d"]), captured=SimpleNamespace(sentences=["c"]))

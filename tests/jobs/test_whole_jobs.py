@@ -268,7 +268,7 @@ def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
         if path.is_file() and path.name not in ("c.host.json", "a.device.json.gz"):
             path.unlink()
     (one,) = link_many(job, tmp_path / "alone", jobs=1).report.ranks
-    assert (one.status, one.certain) == ("linked", 0) and one.equivalent > 1000, "two files prove nothing"
+    assert (one.status, one.certain) == ("linked", 0) and one.unverified > 1000, "two files prove nothing"
     assert any("only process id and time" in warning for warning in one.warnings)
 
 
@@ -286,7 +286,7 @@ def containers(folder: Path, *, same_pid: bool, renamed: bool = False) -> Path:
 
 
 def counts(batch: Batch) -> list[tuple[int, int]]:
-    return [(one.certain, one.equivalent) for one in batch.report.ranks]
+    return [(one.certain, one.unverified) for one in batch.report.ranks]
 
 
 def test_the_files_of_all_ranks_prove_which_belong_together(tmp_path: Path) -> None:

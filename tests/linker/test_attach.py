@@ -12,7 +12,7 @@ from etplus.analysis.summary import analyze
 from etplus.linker import LinkReport, link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import NO_CPU_CALLS
-from etplus.trace.kinds import EQUIVALENT, GPU
+from etplus.trace.kinds import GPU, UNVERIFIED
 from etplus.trace.unattached import with_unattached
 from support import (
     GPU_CATEGORIES,
@@ -230,11 +230,11 @@ def test_kernels_that_share_a_launch_of_one_are_not_certain() -> None:
     """Nor is any lost: which of them the call launched is not known."""
     events = [*CPU, launch(15, 1), launch(50, 2), work(60, 1), work(70, 2), work(80, 2)]
     gpu, report, document = join(NODES, events)
-    assert parents(gpu) == [4, 3, 3] and [node.get("link") for node in gpu.values()] == [None, *["equivalent"] * 2]
-    assert report.gpu["categories"]["kernel"]["equivalent"] == 2
+    assert parents(gpu) == [4, 3, 3] and [node.get("link") for node in gpu.values()] == [None, *["unverified"] * 2]
+    assert report.gpu["categories"]["kernel"]["unverified"] == 2
     assert report.warnings == ("2 GPU events share 1 launch of one kernel each: their launches are not certain",)
     again = read_etplus(orjson.dumps(document))
-    assert (again.nodes.link[again.nodes.kind == GPU] == EQUIVALENT).tolist() == [False, True, True]
+    assert (again.nodes.link[again.nodes.kind == GPU] == UNVERIFIED).tolist() == [False, True, True]
 
 
 def test_a_repeated_correlation_goes_to_the_last_call_before_the_event() -> None:

@@ -131,7 +131,7 @@ def test_graphs_with_equal_kernels_are_told_apart_by_their_order() -> None:
     layers = [unique("XY", "first"), *(unique("ABC", f"layer{k}_") for k in range(3)), unique("Z", "last")]
     replay = replay_events([kernels(one) for one in layers])
     result = found(linked(capture_events(layers), replay))
-    truth = [(op, "equivalent" if op.startswith("layer") else "certain") for one in layers for _, op in one]
+    truth = [(op, "unverified" if op.startswith("layer") else "certain") for one in layers for _, op in one]
     assert result == truth
 
 
@@ -157,9 +157,9 @@ def test_several_steps_repeat_the_pieces() -> None:
 
 @pytest.mark.parametrize(
     ("batch", "expected", "evidence"),
-    [(4, ("of4_", "equivalent"), "batch size"), (3, ("of4_", "equivalent"), "padded batch size"),
-     (8, ("of8_", "equivalent"), "batch size"), (9, ("", "unlinked"), ""),
-     (None, ("of4_", "equivalent"), "one of several batch sizes")],
+    [(4, ("of4_", "unverified"), "batch size"), (3, ("of4_", "unverified"), "padded batch size"),
+     (8, ("of8_", "unverified"), "batch size"), (9, ("", "unlinked"), ""),
+     (None, ("of4_", "unverified"), "one of several batch sizes")],
 )  # fmt: skip
 def test_the_batch_size_of_the_step_decides(batch: int | None, expected: tuple[str, str], evidence: str) -> None:
     capture = capture_events([unique("ABC", "of4_"), unique("ABC", "of8_")], sizes=[4, 8])
@@ -175,14 +175,14 @@ def test_the_batch_size_of_the_step_decides(batch: int | None, expected: tuple[s
 
 def test_a_batch_size_that_was_not_captured_is_never_certain() -> None:
     capture = capture_events([unique("ABC")], sizes=[32])
-    for batch, labels in ((32, {"certain"}), (16, {"equivalent"}), (64, {"unlinked"})):
+    for batch, labels in ((32, {"certain"}), (16, {"unverified"}), (64, {"unlinked"})):
         trace = linked(capture, replay_events([kernels(unique("ABC"))], batch=batch))
         assert {label for _, label in found(trace)} == labels
 
 
 def test_grids_tell_graphs_apart_and_forbid_certain_links() -> None:
     capture = capture_events([unique("ABC")])
-    for size, label in ((1, "certain"), (5, "equivalent")):
+    for size, label in ((1, "certain"), (5, "unverified")):
         replay = replay_events([kernels(unique("ABC"))], grid=lambda *_, x=size: [x, 1, 1], block=lambda *_: [64, 1, 1])
         assert {one for _, one in found(linked(capture, replay))} == {label}
 
@@ -213,7 +213,7 @@ def test_several_streams_make_equivalent_links_by_name(names: str, seed: int) ->
     kernel_of = {op: kernel for kernel, op in launches}
     for (name, label), op, (kernel, _) in zip(result, truth, ran, strict=True):
         assert kernel_of[name] == kernel
-        assert label == "equivalent" or len({stream for _, stream in ran}) == 1
+        assert label == "unverified" or len({stream for _, stream in ran}) == 1
         assert names.count(kernel) > 1 or name == op
 
 
@@ -227,7 +227,7 @@ def test_several_streams_without_names_are_not_linked() -> None:
 def test_node_ids_give_the_order_on_several_streams() -> None:
     launches = unique("AABBAB")
     ran, truth = spread(launches, 5)
-    for hip, label in ((True, "certain"), (False, "equivalent")):
+    for hip, label in ((True, "certain"), (False, "unverified")):
         node = {"graph_node_id": lambda _, k: (3 << 32) + int(truth[k][2:]) + 1}
         trace = linked(capture_events([launches], hip=hip), replay_events([ran], hip=hip, **node))
         assert found(trace) == [(op, label) for op in truth]

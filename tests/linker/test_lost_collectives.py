@@ -11,7 +11,7 @@ from cut_jobs import COLLECTIVE, cut_before
 from etplus.linker import link
 from etplus.linker.lost_collectives import MADE_OF
 from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
-from etplus.trace.kinds import CERTAIN, EQUIVALENT
+from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from etplus.trace.trace import Trace
 from support import assert_valid, attr_of, read_json, shared_job
 
@@ -87,7 +87,7 @@ def test_without_kinetos_numbers_the_made_link_is_no_certain_one() -> None:
         name: trace.nodes.link[row] for row in range(len(trace)) if (name := trace.name_of(row)).startswith("c10d::")
     }
     assert links == {"c10d::allreduce_": CERTAIN}
-    assert {trace.nodes.link[row] for row in comm_rows(trace)} == {EQUIVALENT}
+    assert {trace.nodes.link[row] for row in comm_rows(trace)} == {UNVERIFIED}
 
 
 def test_a_collective_that_is_there_without_a_link_is_not_made_twice() -> None:

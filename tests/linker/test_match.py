@@ -10,7 +10,7 @@ import pytest
 from etplus.linker import match as module
 from etplus.linker.match import _explain_unlinked, _is_enough, match_calls, match_ids
 from etplus.linker.match.result import REASONS, Match
-from etplus.trace.kinds import CERTAIN, EQUIVALENT
+from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from etplus.trace.link_report import Identity
 
 PROVED = Identity("proved", None, None, False, (), (), ())
@@ -124,11 +124,11 @@ def test_of_matches_that_are_not_enough_the_first_with_most_links_is_taken(chose
 
 def test_strict_leaves_equivalent_links_out(chosen: Any) -> None:
     mixed = found([0, 1, 2, -1])
-    mixed.link[1] = EQUIVALENT
+    mixed.link[1] = UNVERIFIED
     match, *_ = chosen(mixed, strict=True)
     assert match.call.tolist() == [0, -1, 2, -1] and match.link.tolist() == [CERTAIN, 0, CERTAIN, 0]
     assert match.reason.tolist() == [0, STRICT, 0, OUTSIDE] and match.reason.dtype == np.int8
-    assert chosen(mixed)[0].link.tolist() == [CERTAIN, EQUIVALENT, CERTAIN, 0]
+    assert chosen(mixed)[0].link.tolist() == [CERTAIN, UNVERIFIED, CERTAIN, 0]
 
 
 def test_methods_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

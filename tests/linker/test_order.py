@@ -13,7 +13,7 @@ from etplus.linker.match.result import REASONS, Match, unmatched
 from etplus.linker.match.tree import _belong_together, _forests, match_tree
 from etplus.schemas.kineto.kineto_calls import CpuCalls
 from etplus.trace.columns import IntColumn
-from etplus.trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
+from etplus.trace.kinds import CERTAIN, UNLINKED, UNVERIFIED
 
 A, B, C, D, E, STEP = range(6)
 NO_STEPS, STEPS = np.zeros(0, np.int64), np.array([STEP])
@@ -72,7 +72,7 @@ def test_numbers_that_agree_are_certain() -> None:
 def test_one_number_alone_is_no_proof() -> None:
     nodes, calls = nodes_of([A, B, C], seq={0: [4, -1, 4]}), calls_of([A, B, C, D], seq={0: [4, -1, 4, 5]})
     found = match_sequence(nodes, calls, NO_STEPS, "first")
-    assert links(found) == [(0, EQUIVALENT), (1, EQUIVALENT), (2, EQUIVALENT)]
+    assert links(found) == [(0, UNVERIFIED), (1, UNVERIFIED), (2, UNVERIFIED)]
 
 
 def test_numbers_that_do_not_occur_place_nothing() -> None:
@@ -81,7 +81,7 @@ def test_numbers_that_do_not_occur_place_nothing() -> None:
     assert links(found) == [(-1, UNLINKED)] * 3 and found.reason.tolist() == [NEVER] * 3
     assert found.notes == ("sequence: no sequence number of the ET occurs with the same name in the Kineto trace",)
     by_order = match_sequence_and_shift(nodes, calls, NO_STEPS, "first")
-    assert links(by_order) == [(0, EQUIVALENT), (1, EQUIVALENT), (2, EQUIVALENT)], "the same structure, another time"
+    assert links(by_order) == [(0, UNVERIFIED), (1, UNVERIFIED), (2, UNVERIFIED)], "the same structure, another time"
     assert by_order.facts["threads"][0] == {
         "matched": 3, "of": 3, "evidence": "other numbers", "equal_places": 1, "sequence_offset": -3, "unsure": 0,
     }  # fmt: skip
@@ -95,7 +95,7 @@ def test_of_equal_places_one_is_chosen(iteration: str, first: int) -> None:
     """Of the durations 8, 5, 2 and 9 ns a call, the lower middle one is the second."""
     ends = [10 * k + dur for k, dur in enumerate([8] * 3 + [5] * 3 + [2] * 3 + [9] * 3)]
     found = match_shift(nodes_of([A, B, C]), calls_of([A, B, C] * 4, end=ends), STEPS, iteration)
-    assert links(found) == [(first + k, EQUIVALENT) for k in range(3)]
+    assert links(found) == [(first + k, UNVERIFIED) for k in range(3)]
     assert found.facts["threads"][0]["equal_places"] == 4
     assert found.notes == ("shift: 3 calls placed by call order, in one of 4 equal places",)
 
@@ -112,7 +112,7 @@ def test_of_equal_places_one_is_chosen(iteration: str, first: int) -> None:
 def test_names_alone_prove_only_what_is_used_up_whole(ours: list[int], theirs: list[int], certain: bool) -> None:
     found = match_shift(nodes_of(ours), calls_of(theirs), STEPS, "first")
     both = min(len(ours), len(theirs))
-    assert links(found)[:both] == [(k, CERTAIN if certain else EQUIVALENT) for k in range(both)]
+    assert links(found)[:both] == [(k, CERTAIN if certain else UNVERIFIED) for k in range(both)]
     assert found.facts["threads"][0]["matched"] == found.linked == both
 
 
@@ -121,7 +121,7 @@ def test_names_alone_prove_nothing_while_another_thread_is_left() -> None:
     found = match_shift(nodes, calls, STEPS, "first")
     assert links(found) == [(k, CERTAIN) for k in range(7)]
     found = match_shift(nodes, calls_of([STEP, A, B, C], [A, A, E]), STEPS, "first")
-    assert links(found) == [*((k, EQUIVALENT) for k in range(4)), *[(-1, UNLINKED)] * 3]
+    assert links(found) == [*((k, UNVERIFIED) for k in range(4)), *[(-1, UNLINKED)] * 3]
 
 
 def test_threads_go_by_content() -> None:
@@ -132,7 +132,7 @@ def test_threads_go_by_content() -> None:
 def test_threads_alike_take_a_thread_each_and_neither_is_certain() -> None:
     nodes, calls = nodes_of([STEP, A, B], [STEP, A, B]), calls_of([STEP, A, B], [STEP, A, B])
     found = match_shift(nodes, calls, STEPS, "first")
-    assert links(found) == [(k, EQUIVALENT) for k in range(6)]
+    assert links(found) == [(k, UNVERIFIED) for k in range(6)]
     assert [thread["equal_places"] for thread in found.facts["threads"]] == [3, 3], "of both threads with both"
 
 
@@ -141,7 +141,7 @@ def test_a_double_that_was_not_profiled_makes_numbers_doubtful(own: list[int]) -
     """Numbers are counted a thread: of two threads that run one program either can be the one that Kineto has."""
     calls = calls_of([A, B, C, D, D, D], seq={0: [7, 8, 9, 10, 11, 12]})
     found = match_sequence(nodes_of([A, B, C], [A, B, C], seq={0: [7, 8, 9], 1: own}), calls, NO_STEPS, "first")
-    assert sorted(links(found)) == [(-1, UNLINKED)] * 3 + [(0, EQUIVALENT), (1, EQUIVALENT), (2, EQUIVALENT)]
+    assert sorted(links(found)) == [(-1, UNLINKED)] * 3 + [(0, UNVERIFIED), (1, UNVERIFIED), (2, UNVERIFIED)]
     alone = match_sequence(nodes_of([A, B, C], [D, E, E], seq={0: [7, 8, 9]}), calls, NO_STEPS, "first")
     assert links(alone)[:3] == [(0, CERTAIN), (1, CERTAIN), (2, CERTAIN)]
 
@@ -168,7 +168,7 @@ def test_what_is_left_is_paired_by_name_and_order() -> None:
     """D and E are on another thread on each side; of E Kineto has one more."""
     nodes, calls = nodes_of([A, D, E, D, B]), calls_of([A, B], [D, D, E, E], ts=[0, 50, 30, 20, 25, 26])
     found = match_remaining(pair_of(nodes, calls), linked_by_hand(nodes, {0: 0, 4: 1}))
-    assert links(found) == [(0, CERTAIN), (3, EQUIVALENT), (-1, UNLINKED), (2, EQUIVALENT), (1, CERTAIN)]
+    assert links(found) == [(0, CERTAIN), (3, UNVERIFIED), (-1, UNLINKED), (2, UNVERIFIED), (1, CERTAIN)]
     assert found.reason.tolist() == [0, 0, NEVER, 0, 0]
     assert found.notes == ("2 calls that the two traces record on different threads: paired by name and order",)
 
@@ -196,7 +196,7 @@ def test_trees_pair_calls_whose_parents_are_paired() -> None:
     calls = calls_of([A, B, C, D, B, C], parent=[-1, 0, 0, -1, 3, 3])
     found = match_tree(nodes, calls)
     assert found.call.tolist() == [0, 1, 2, 3, -1, 4, 5]
-    assert found.link.tolist() == [EQUIVALENT] * 4 + [UNLINKED] + [EQUIVALENT] * 2
+    assert found.link.tolist() == [UNVERIFIED] * 4 + [UNLINKED] + [UNVERIFIED] * 2
     assert found.reason.tolist() == [0, 0, 0, 0, NEVER, 0, 0] and found.method == "tree"
     assert found.notes == ("tree: 6 calls paired by call trees",)
 

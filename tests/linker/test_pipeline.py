@@ -144,7 +144,7 @@ def test_the_whole_report_of_a_small_pair() -> None:
         "not_used": {}, "dropped": {},
     }  # fmt: skip
     assert report["ops"] == {
-        "total": 4, "linked": 3, "certain": 3, "equivalent": 0, "unlinked": {"not in the Kineto trace": 1}
+        "total": 4, "linked": 3, "certain": 3, "unverified": 0, "unlinked": {"not in the Kineto trace": 1}
     }  # fmt: skip
     assert report["gpu"] == PAIR_GPU and report["warnings"] == [] and report["method"] == "ids"
     assert report["considered"] == ["ids: 3 pairs joined, names equal"]

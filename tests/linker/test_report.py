@@ -16,7 +16,7 @@ def check(report: LinkReport) -> None:
     told = report.to_dict()
     assert json.loads(json.dumps(told)) == told, "plain JSON values only"
     ops = told["ops"]
-    assert ops["certain"] + ops["equivalent"] == ops["linked"]
+    assert ops["certain"] + ops["unverified"] == ops["linked"]
     assert ops["linked"] + sum(ops["unlinked"].values()) == ops["total"] == told["et"]["ops"]
     assert set(ops["unlinked"]) <= set(REASONS[1:])
     assert bool(told["method"]) == (ops["linked"] > 0)
@@ -70,7 +70,7 @@ def stranger() -> Document:
 def test_an_et_of_process_and_thread_nodes_only_and_one_with_an_orphan() -> None:
     report = link(orjson.dumps(et_document([])), orjson.dumps(stranger())).report
     check(report)
-    assert report.ops == {"total": 0, "linked": 0, "certain": 0, "equivalent": 0, "unlinked": {}}
+    assert report.ops == {"total": 0, "linked": 0, "certain": 0, "unverified": 0, "unlinked": {}}
     et = et_document([{"id": 8, "name": "a", "parent": 5}, {"id": 9, "name": "b", "parent": 8}])
     report = link(orjson.dumps(et), orjson.dumps(stranger())).report
     assert report.et["orphans"] == 1 and report.et["threads"] == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from etplus.linker.match import match_ids
 from etplus.linker.match.result import REASONS, Match, demote_uncertain, unmatched
-from etplus.trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
+from etplus.trace.kinds import CERTAIN, UNLINKED, UNVERIFIED
 from etplus.trace.link_report import Identity
 
 PROVED = Identity("proved", None, None, False, (), (), ())
@@ -57,7 +57,7 @@ def made(call: list[int], method: str = "sequence") -> Match:
 def certain(pair: Any, found: Match, identity: Identity = PROVED) -> list[int]:
     judged = demote_uncertain(pair, found, identity)
     assert judged.call.tolist() == found.call.tolist() and not (judged.link[found.call < 0]).any()
-    assert set(judged.link[found.call >= 0].tolist()) <= {CERTAIN, EQUIVALENT}
+    assert set(judged.link[found.call >= 0].tolist()) <= {CERTAIN, UNVERIFIED}
     return np.flatnonzero(judged.link == CERTAIN).tolist()
 
 

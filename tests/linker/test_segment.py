@@ -151,7 +151,7 @@ def test_windows_of_nothing() -> None:
          ["the ET covers iterations 0 to 1 of 3, counted from 0{}"]),
         ((0, 100, 200), (0, 3, 1), {"threads": [thread(2)]}, [0, 2],
          ["the ET is linked to iterations 0, 2 of 3, counted from 0{}",
-          "2 places fit equally well; one was taken (see --iteration) and its links are marked equivalent"]),
+          "2 places fit equally well; one was taken (see --iteration) and its links are marked unverified"]),
         ((0, 100), (0, 2, -1), {}, [0, 1], []),  # all of them
         ((0,), (0, -1, -1), {}, [0], []),  # the only one
         ((10, 100), (0, -1, -1), {}, [], []),  # before the first

@@ -203,7 +203,7 @@ def test_a_folder_and_an_input_as_the_output_are_refused(tmp_path: Path) -> None
     assert done.returncode == 0 and (tmp_path / "page.html").read_bytes().startswith(b"<!DOCTYPE html>")
 
 
-LINKED = {"total": 4, "linked": 3, "certain": 2, "equivalent": 1}
+LINKED = {"total": 4, "linked": 3, "certain": 2, "unverified": 1}
 TIMES = {"time_ns": 9, "attached_time_ns": 8}
 
 

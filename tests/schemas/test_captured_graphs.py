@@ -116,7 +116,7 @@ def test_links_of_unattached_events_are_by_their_order_of_start() -> None:
     section = {
         "graphs": [], "notes": ["n"],
         "replays": [{"correlation": 1, "graph": None, "candidates": 0, "evidence": [], "reason": "x", "events": 2,
-                     "certain": 2, "equivalent": 0}],
+                     "certain": 2, "unverified": 0}],
         "ops": [{"name": name, "kind": "operator", "parent": None, "graph": None} for name in "ab"],
     }  # fmt: skip
     by = [{"op": at, "link": "certain", "replay": 0} for at in (0, 1)]

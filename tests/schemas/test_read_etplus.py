@@ -18,7 +18,7 @@ from etplus.schemas.etplus import read_etplus as etplus_reader
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.kinds import CPU, GPU, RUNTIME, UNVERIFIED
 from etplus.trace.trace import Trace
 from etplus_files import step_by_hand
 from hypothesis import given
@@ -120,6 +120,13 @@ def test_a_cut_inside_an_element_is_followed_by_the_next_one(monkeypatch: pytest
     assert document.nodes.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
     assert len(tried) > len(sizes), "some cuts were inside an element"
     assert max(sizes) <= 200 + 2 * max(len(as_bytes(node)) for node in plain["nodes"])
+
+
+def test_unverified_links_of_files_that_call_them_equivalent_are_read() -> None:
+    text = as_bytes(linked())
+    new, old = (text.replace(b'"link": "certain"', b'"link": "%b"' % name) for name in (b"unverified", b"equivalent"))
+    links = read_etplus(old).nodes.link.tolist()
+    assert UNVERIFIED in links and links == read_etplus(new).nodes.link.tolist()
 
 
 def test_keys_and_attributes_in_any_order_and_number() -> None:

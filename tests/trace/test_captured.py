@@ -13,7 +13,7 @@ from etplus.trace.captured import (
     GraphReplay,
 )
 from etplus.trace.comm_kernels import Comm
-from etplus.trace.kinds import CERTAIN, EQUIVALENT
+from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from made_trace import ALL_REDUCE, made_trace
 
 GRAPH = CapturedGraph("capture.json", 0, 8, "FULL", 2)
@@ -31,13 +31,13 @@ def graphs(**more: Any) -> CapturedGraphs:
         "graphs": (GRAPH,), "replays": (REPLAY,),
         "names": ["nn.Module: Layer", "aten::linear", "aten::mm", "aten::relu"],
         "kind": np.array([2, 0, 0, 0], np.int8), "parent": np.array([-1, 0, 1, -1]), "graph": np.zeros(4, np.int64),
-        "texts": [b"{}"] * 4, "links": links((10, 2, CERTAIN, 0), (13, 0, EQUIVALENT, 0)),
+        "texts": [b"{}"] * 4, "links": links((10, 2, CERTAIN, 0), (13, 0, UNVERIFIED, 0)),
     }  # fmt: skip
     return CapturedGraphs(**{**given, **more})
 
 
 def test_links_of_events() -> None:
-    found = links((3, 1, CERTAIN, 0), (7, 0, EQUIVALENT, 2))
+    found = links((3, 1, CERTAIN, 0), (7, 0, UNVERIFIED, 2))
     op, link, replay = found.of(np.array([7, 2, 3, 9]))
     assert (op.tolist(), link.tolist(), replay.tolist()) == ([0, -1, 1, -1], [1, 0, 2, 0], [2, -1, 0, -1])
     none = CaptureLinks.none()
@@ -52,7 +52,7 @@ def test_calls_of_a_trace() -> None:
     assert captured.parent.tolist() == [-1, 0, 1, -1] and captured.kind.tolist() == [2, 0, 0, 0]
     assert captured.ts.tolist() == captured.end.tolist() == [0] * 4 and captured.thread.tolist() == [-1] * 4
     assert captured.source.tolist() == captured.signature.tolist() == [-1] * 4
-    assert gpu.captured_by.tolist() == [-1, 2, -1, 0] and gpu.captured_link.tolist() == [0, CERTAIN, 0, EQUIVALENT]
+    assert gpu.captured_by.tolist() == [-1, 2, -1, 0] and gpu.captured_link.tolist() == [0, CERTAIN, 0, UNVERIFIED]
     assert gpu.graph_replay.tolist() == [-1, 0, -1, 0]
 
 
@@ -74,7 +74,7 @@ def test_a_captured_call() -> None:
     assert op.modules == ("nn.Module: Layer",) and op.shapes == op.dtypes == ()
     assert repr(op) == "<captured operator aten::mm, certain>"
     loose = trace.device_events[3].captured_by
-    assert loose is not None and loose.index == 0 and loose.link == "equivalent"
+    assert loose is not None and loose.index == 0 and loose.link == "unverified"
     assert trace.device_events[0].captured_by is None
 
 
@@ -84,8 +84,8 @@ def test_what_is_communicated_above_and_names_of_links() -> None:
     assert len(found) == 4
 
 
-def replay(reason: str, events: int, certain: int = 0, equivalent: int = 0, *evidence: str) -> GraphReplay:
-    return GraphReplay(1, None if reason else 0, 1, evidence, reason, events, certain, equivalent)
+def replay(reason: str, events: int, certain: int = 0, unverified: int = 0, *evidence: str) -> GraphReplay:
+    return GraphReplay(1, None if reason else 0, 1, evidence, reason, events, certain, unverified)
 
 
 def test_counts_and_sentences() -> None:
@@ -95,7 +95,7 @@ def test_counts_and_sentences() -> None:
         replay(GRAPH_REASONS[0], 1),
     )  # fmt: skip
     found = graphs(replays=replays, notes=("a note",))
-    assert found.counts == {"events": 2050, "certain": 1510, "equivalent": 105, "unlinked": 435}
+    assert found.counts == {"events": 2050, "certain": 1510, "unverified": 105, "unlinked": 435}
     assert found.sentences == [
         "1,615 of 2,050 kernels and copies of 6 graph launches linked to the operators of the capture (1,510 certain)",
         f"1 kernels and copies of 1 graph launch not linked: {GRAPH_REASONS[0]}",

@@ -10,6 +10,6 @@ def test_codes_of_files_stay() -> None:
     assert edges == conventions.EDGE_KINDS
     assert conventions.UNATTACHED_REASONS[0] == "attached" and conventions.OUTSIDE_WINDOW == 3
     assert kinds.LINK_NAMES[kinds.UNLINKED] == "unlinked" and kinds.LINK_NAMES[kinds.CERTAIN] == "certain"
-    assert kinds.LINK_NAMES[kinds.EQUIVALENT] == "equivalent"
+    assert kinds.LINK_NAMES[kinds.UNVERIFIED] == "unverified"
     assert {"kernel", "mtia_ccp_events", "gpu_memcpy", "gpu_memset"} == conventions.GPU_CATEGORIES
     assert not conventions.KERNEL_CATEGORIES & conventions.COPY_CATEGORIES

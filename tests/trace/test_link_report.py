@@ -19,7 +19,7 @@ def report(**more: Any) -> LinkReport:
     made = LinkReport(
         et={"file": "a.et", "schema": "1.1", "ops": 1200, "pid": 7},
         kineto={"file": "b.json", "events": 34567, "cpu_ops": 1300},
-        ops={"total": 1200, "linked": 900, "certain": 850, "equivalent": 50, "unlinked": {"not recorded": 300}},
+        ops={"total": 1200, "linked": 900, "certain": 850, "unverified": 50, "unlinked": {"not recorded": 300}},
         method="rf_id", considered=("names: 3",), windows={"notes": ["the ET starts later"]},
         gpu={"categories": {"kernel": {"total": 2000, "attached": 1500, "unattached": {"no launcher": 500}},
                             "gpu_memcpy": {"total": 1, "attached": 1, "unattached": {}}},
@@ -53,7 +53,7 @@ def test_text() -> None:
 
 
 def test_text_of_an_empty_link() -> None:
-    nothing = {"total": 0, "linked": 0, "certain": 0, "equivalent": 0, "unlinked": {}}
+    nothing = {"total": 0, "linked": 0, "certain": 0, "unverified": 0, "unlinked": {}}
     empty = report(
         ops=nothing, method="", considered=(), windows={"notes": []}, warnings=(),
         gpu={"categories": {}, "time_ns": 0, "attached_time_ns": 0}, dependencies={"edges": {}, "contradicted": {}},

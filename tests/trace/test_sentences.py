@@ -19,7 +19,7 @@ def test_events_that_were_launched_before_the_trace() -> None:
                               "unpaired": {"b": 1, "a": 1, "c": 2}}  # fmt: skip
     paired = "3 of 6 GPU events that were launched before the trace (75.0% of their time) have the operator of their"
     assert repetition_sentences({"repetition": report}) == [
-        f"{paired} repetition in it (equivalent, by repetition), 1 of them in a different but equal layer",
+        f"{paired} repetition in it (unverified, by repetition), 1 of them in a different but equal layer",
         "2 GPU events that were launched before the trace have no operator: c",
         "1 GPU event that was launched before the trace has no operator: a",
         "1 GPU event that was launched before the trace has no operator: b",
@@ -27,7 +27,7 @@ def test_events_that_were_launched_before_the_trace() -> None:
     none = {**report, "time_ns": 0, "paired": 0, "same_module": 0, "unpaired": {}}
     assert repetition_sentences({"repetition": none}) == repetition_sentences({}) == repetition_sentences(3) == []
     (sentence,) = repetition_sentences({"repetition": {**report, "same_module": 3, "unpaired": {}}})
-    assert sentence.endswith("(equivalent, by repetition)")
+    assert sentence.endswith("(unverified, by repetition)")
 
 
 def test_coverage_by_the_compilers_files() -> None:
@@ -88,7 +88,7 @@ def test_lists_of_ranks_and_missing_files() -> None:
 
 def test_a_link_reaches_shares_and_tells_its_doubts() -> None:
     identity = Identity("stated", 1, 4, True, (), (), (Clue("names", "only names"),))
-    ops = {"total": 10, "linked": 9, "certain": 5, "equivalent": 4, "unlinked": {}}
+    ops = {"total": 10, "linked": 9, "certain": 5, "unverified": 4, "unlinked": {}}
     report = LinkReport({}, {}, ops, "ids", (), {"notes": []}, {}, {}, ("odd",), {}, identity)
     assert report.all_warnings(["graphs"]) == ("odd", "graphs", "only names")
     for shares, reached in (((0.9,), True), ((0.91,), False), ((0.5, 0.5), True), ((0.5, 0.51), False)):

@@ -237,7 +237,7 @@ def test_without_shapes_attention_is_likely_and_costs_what_softmax_and_its_like_
     _eager_attention(device, before=True)
     finding = _all_of(device)["eager-attention"]
     around = sum(event["dur"] for event in device.events if event["cat"] == "kernel" and "nvjet" not in event["name"])
-    assert finding.certainty == "likely" and finding.gain is not None
+    assert finding.certainty == "inferred" and finding.gain is not None
     assert abs(finding.gain.ns - around * 1e3) < 0.05 * around * 1e3
 
 
@@ -297,7 +297,7 @@ def test_on_an_unknown_device_products_are_compared_with_each_other() -> None:
     device = MadeDevice(properties={**H100, "name": "Nobody's GPU", "computeMajor": 99})
     _odd_product(device, before=True)
     finding = _all_of(device)["product-dimensions"]
-    assert finding.certainty == "possible" and "of the rate of the fastest GEMM" in finding.title
+    assert finding.certainty == "predicted" and "of the rate of the fastest GEMM" in finding.title
     rate, best = (2 * 4096 * n * 768 / took for n, took in (
         (50257, of_product(1, 4096, 50257, 768, 0.2)), (2304, of_product(1, 4096, 2304, 768, 0.7))
     ))  # fmt: skip
@@ -372,5 +372,5 @@ def test_a_busy_device_without_16_bit_products_gains_from_mixed_precision(dtype:
     assert bool(findings) == expected
     for finding in findings:
         law = device.span_ns - program("bf16").span_ns
-        assert finding.gain is not None and finding.certainty == "possible"
+        assert finding.gain is not None and finding.certainty == "predicted"
         assert finding.gain.low_ns <= law <= finding.gain.high_ns

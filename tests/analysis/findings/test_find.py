@@ -50,7 +50,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def candidate(name: str, cost: int | None, *what_ifs: str, **more: Any) -> Candidate:
     changes = tuple(map(Intervention, what_ifs))
-    return Candidate(name, name, Where(), PROOF, cost, "measured", "nothing", "never", changes, **more)
+    return Candidate(name, name, Where(), PROOF, cost, "confirmed", "nothing", "never", changes, **more)
 
 
 def test_the_gain_is_that_of_the_replay(trace: Trace, only: Callable[..., None]) -> None:

@@ -209,7 +209,7 @@ def python_loop(pause: float) -> Trace:
 
 def test_time_outside_of_operators() -> None:
     finding = one(python_loop(200), "python-overhead")
-    assert finding.gain is None and finding.certainty == "possible"
+    assert finding.gain is None and finding.certainty == "predicted"
     assert "python-overhead" not in ids(python_loop(50))
 
 

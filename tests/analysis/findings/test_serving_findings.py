@@ -88,13 +88,13 @@ def test_padding_gains_what_the_tokens_of_steps_of_other_sizes_take_less() -> No
     law = before.makespan_ns(RECORDED) - after.makespan_ns(RECORDED)
     finding = only(found(before), "padded-batches")
     assert finding.gain.ns == pytest.approx(law, rel=0.3)
-    assert finding.certainty == "likely"
+    assert finding.certainty == "inferred"
     assert "padded-batches" not in ids(found(after))
 
 
-def test_padding_of_one_size_is_only_possible() -> None:
+def test_padding_of_one_size_is_only_predicted() -> None:
     finding = only(found(job([padded(64, 40)] * 6)), "padded-batches")
-    assert (finding.certainty, finding.gain.low_ns) == ("possible", 0)
+    assert (finding.certainty, finding.gain.low_ns) == ("predicted", 0)
 
 
 def test_gaps_between_graphs_gain_what_the_host_takes_between_them() -> None:

@@ -11,9 +11,9 @@ import { amountText, numberOf, show, signed } from "../units.js";
 
 /** @type {Record<string, string>} */
 const CERTAINTY = {
-  measured: "the trace shows the problem and its cost",
-  likely: "the trace shows the symptom; this is its usual cause",
-  possible: "the trace shows a sign that often accompanies the problem",
+  confirmed: "the trace shows the problem and its cost",
+  inferred: "the trace shows the symptom; this is its usual cause",
+  predicted: "the trace shows a sign that often accompanies the problem",
 };
 
 /** @type {Section} */
