@@ -31,7 +31,6 @@ def fit(one: CallOrder, i: int, other: CallOrder, j: int) -> bool:
 
 
 def check_pairs(one: CallOrder, other: CallOrder, i: list[int], j: list[int]) -> None:
-    """The pairs fit, and both sides ascend: no call has two partners, none cross."""
     assert all(fit(one, a, other, b) for a, b in zip(i, j, strict=True))
     assert sorted(set(i)) == i and sorted(set(j)) == j
 
@@ -83,7 +82,6 @@ def test_either_side_may_end_first() -> None:
 
 @st.composite
 def numbered(draw: st.DrawFn) -> CallOrder:
-    """A thread of few names in which now and then a number rises."""
     names = draw(st.lists(st.integers(0, 1), min_size=1, max_size=10))
     numbers, number = [], 0
     for _ in names:
@@ -103,7 +101,6 @@ def test_no_event_is_linked_twice(pattern: CallOrder, text: CallOrder) -> None:
 
 
 def embeddings(pattern: CallOrder, text: CallOrder, fixed: dict[int, int]) -> list[list[int]]:
-    """Every way to find the pattern in the text as a subsequence, with the fixed pairs as they are."""
     ways: list[list[int]] = [[]]
     for i in range(len(pattern)):
         places = [fixed[i]] if i in fixed else range(len(text))
@@ -182,7 +179,6 @@ def test_two_iterations_between_which_the_numbers_break() -> None:
 
 
 def test_long_threads_are_aligned_in_little_time() -> None:
-    """A hundred thousand calls with a hundred missing on either side."""
     rng, every = random.Random(7), set(range(100_000))
     kept, there = (sorted(every - set(rng.sample(range(100_000), 100))) for _ in range(2))
     whole = calls([rng.randrange(40) for _ in every], [n if n % 3 == 0 else -1 for n in range(100_000)])

@@ -97,7 +97,6 @@ def test_every_gpu_event_is_below_the_innermost_operator_around_its_launch(name:
 
 
 def join(nodes: list[Document], events: list[Event], **header: Any) -> Found:
-    """Link; GPU nodes by index in traceEvents, the report, and the whole document."""
     kineto = kineto_document(events, **header)
     result = link(orjson.dumps(et_document(nodes)), orjson.dumps(kineto))
     document = result.to_dict()
@@ -246,7 +245,6 @@ def test_a_repeated_correlation_goes_to_the_last_call_before_the_event() -> None
 
 
 def rocm(events: list[Event]) -> list[Event]:
-    """The events as ROCm wrote them without `correlation`: the flow's id is the `External id` of call and kernel."""
     flows = []
     for event in events:
         if event["cat"] in ("cuda_runtime", "kernel"):

@@ -22,7 +22,6 @@ SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
 
 def registered(ts: int, name: str, peer: int, count: int, **more: Any) -> Document:
-    """A message as PyTorch registers it."""
     end = {"Dst Rank": peer} if name == "send" else {"Src Rank": peer}
     args = {"Collective name": name, "dtype": "BFloat16", "In msg nelems": count, "Out msg nelems": count,
             "Group size": 2, "Process Group Name": "3", "Process Group Description": "pp",
@@ -31,7 +30,6 @@ def registered(ts: int, name: str, peer: int, count: int, **more: Any) -> Docume
 
 
 def batch_end(ts: int, *kernels: str, correlation: int = 1, **more: Any) -> list[Document]:
-    """The end of a batch, which launches kernels."""
     events: list[Document] = [{"ph": "X", "cat": "cpu_op", "name": "nccl:coalesced", "ts": ts, "dur": 20, **more}]
     for at, name in enumerate(kernels):
         args = {"correlation": correlation + at}
@@ -49,7 +47,6 @@ def trace_of(*events: Document, rank: int = 0) -> Trace:
 
 
 def messages_of(trace: Trace) -> list[list[tuple[str | None, int | None, int | None]]]:
-    """Of each kernel the messages: what, peer, bytes."""
     kernels = [trace.gpu.comm[event] for event in range(len(trace.gpu))]
     return [
         [(one.collective, one.dst_rank if one.collective == "send" else one.src_rank, one.bytes)

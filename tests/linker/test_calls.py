@@ -23,7 +23,6 @@ Interval = tuple[int, int, int]
 
 
 def sorted_columns(intervals: list[Interval]) -> tuple[Ints, Ints, Ints]:
-    """Columns in the order that `nesting` asks for."""
     rows = sorted(intervals, key=lambda i: (i[0], i[1], -i[2]))
     columns = np.array(rows, np.int64).reshape(-1, 3)
     return columns[:, 0], columns[:, 1], columns[:, 2]
@@ -42,7 +41,6 @@ any_intervals = st.lists(
 
 
 def brute_exclusive(calls: CpuCalls) -> list[int]:
-    """Own time less the union of the direct children's, by marking every ns of small intervals."""
     result = []
     for i in range(len(calls)):
         own = set(range(int(calls.ts[i]), int(calls.end[i])))
@@ -59,7 +57,6 @@ def test_exclusive_durations(intervals: list[Interval]) -> None:
 
 
 def test_exclusive_durations_of_long_runs_are_exact() -> None:
-    """A float would lose ns beyond 2**53."""
     begin = 2**60
     calls = calls_of([(0, 0, begin + 3), (0, 1, begin + 2)])
     assert exclusive_durations(calls).tolist() == [2, begin + 1]

@@ -28,7 +28,6 @@ def thread(names: list[int], numbers: list[int] | None = None) -> CallOrder:
 
 
 def counted(iterations: int, first: int = 100) -> CallOrder:
-    """Iterations in which every fourth call has a number of its own."""
     names = ITERATION * iterations
     return thread(names, [first + k // 4 if k % 4 == 0 else -1 for k in range(len(names))])
 
@@ -118,7 +117,6 @@ def test_too_small_an_overlap_is_chance() -> None:
 @examples(15)
 @given(st.integers(0, 2**32))
 def test_threads_of_unlike_programs_have_no_place(seed: int) -> None:
-    """The same vocabulary in another order."""
     rng = random.Random(seed)
     one, other = ([rng.randrange(12) for _ in range(rng.randrange(200, 400))] for _ in range(2))
     assert candidates_by_order(thread(one), thread(other)) == []

@@ -24,13 +24,11 @@ def linked(capture: list[dict[str, Any]], replay: list[dict[str, Any]]) -> Trace
 
 
 def found(trace: Trace) -> list[tuple[str, str]]:
-    """Operator and label of every kernel, in order of start."""
     ops = [kernel.captured_by for kernel in trace.kernels]
     return [("", "unlinked") if op is None else (op.name, op.link) for op in ops]
 
 
 def unique(names: str, prefix: str = "op") -> list[Launch]:
-    """A launch of each named kernel below an operator of its own."""
     return [(name, f"{prefix}{k}") for k, name in enumerate(names)]
 
 
@@ -39,7 +37,6 @@ def kernels(launches: Sequence[Launch], stream: int = 7) -> list[tuple[str, int]
 
 
 def scanned(events: list[dict[str, Any]]) -> list[list[tuple[str, Any, Any, tuple[str, ...]]]]:
-    """Operator, shapes, types and modules of each launch of each capture, found by scanning all calls."""
     calls = [e for e in events if e.get("cat") in ("cpu_op", "user_annotation") or "nn.Module: " in e["name"]]
     runtime = sorted((e for e in events if e.get("cat") == "cuda_runtime"), key=lambda e: e["ts"])
     graphs: list[list[tuple[str, Any, Any, tuple[str, ...]]]] = []

@@ -18,7 +18,6 @@ Event = tuple[str, str, float, float, int]
 
 
 def captured(events: list[Event], args: dict[str, Document] | None = None, **header: Any) -> Capture:
-    """The one capture of a trace; arguments by name."""
     document = kineto_document(documents(events, args), **header)
     (found,) = captures_of(orjson.dumps(document), None, False)  # type: ignore[arg-type]
     return found

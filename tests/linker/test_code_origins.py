@@ -28,7 +28,6 @@ def unique(stacks: list[list[str]]) -> list[list[str]]:
 
 
 def calls_of(trace: Trace, found: list[Kernel]) -> list[tuple[Any, Kernel]]:
-    """The operator of each kernel, by the index of its event."""
     by_event = {int(trace.nodes.kineto_event[op.trace.calls.source[op.index]]): op for op in trace.ops}
     return [(by_event[kernel.event], kernel) for kernel in found]
 
@@ -77,7 +76,6 @@ def test_a_file_keeps_what_is_known_of_compiled_code(name: str, tmp_path: Path) 
 
 
 def gpu_trace(*kernels: tuple[str, dict[str, Any]], op: dict[str, Any] | None = None) -> bytes:
-    """Kernels that operators of the same name launched in a compiled region."""
     ids = {"ph": "X", "pid": 1, "tid": 1}
     events: list[dict[str, Any]] = [
         {**ids, "cat": "cpu_op", "name": REGION, "ts": 0, "dur": 1000, "args": {}},

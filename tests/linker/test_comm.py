@@ -28,7 +28,6 @@ FIELDS = {"collective", "dtype", "in_nelems", "out_nelems", "bytes", "group_size
 
 
 def kernel_of(nodes: list[Document], args: Document, name: str = NCCL, schema: str = "1.1.0-chakra.0.0.4") -> Document:
-    """The node of one kernel that the op with rf_id 1 launched."""
     kineto = kineto_document([
         {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 1, "dur": 9, "args": {"Record function id": 1}},
         {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
@@ -105,7 +104,6 @@ def test_arguments_of_unexpected_types_cost_only_themselves() -> None:
 
 
 def record_param_comms(**attrs: Any) -> list[Document]:
-    """The caller of the launching op, as PyTorch writes it."""
     tensor = [40, 41, 0, 512, 4, "cuda:0"]
     inputs = {
         "values": [[tensor], 9, ["5", "dp"], 0, "all_to_allv", [128, 384], [256, 256], 0, 1, 8],
@@ -174,7 +172,6 @@ def test_evidence_precedes_the_name(
 
 
 def test_collectives_of_mtia() -> None:
-    """Kineto writes the arguments of collectives on MTIA's device events, too (`hccl::…`)."""
     args = {"correlation": 3, "stream": 2, "device": 0, "Collective name": "all_reduce", "dtype": "BFloat16",
             "In msg nelems": 64, "Out msg nelems": 64, "Group size": 2}  # fmt: skip
     trace = read_trace(json.dumps(kineto_document([

@@ -40,7 +40,6 @@ def test_the_waits_of_ddp_follow_its_calls_one_by_one() -> None:
 
 @pytest.mark.parametrize("name", ["ddp", "fsdp"])
 def test_made_jobs_have_the_waits_of_their_programs(name: str, tmp_path: Path) -> None:
-    """Each collective has readers, none contradicts the measured order, and all are marked as inferred."""
     trace = link(*JOBS[name].write(tmp_path)[0])
     document = trace.to_dict()
     assert_valid(document)
@@ -97,7 +96,6 @@ def test_waits_without_operators_follow_the_order_of_the_thread() -> None:
 
 
 def test_no_edge_against_the_measured_order() -> None:
-    """A kernel that began before the collective had ended did not wait for it."""
     plain, trace = linked_events(
         *collective(20, 11, 30, 500), call("cudaStreamWaitEvent", 70, 1, 32), *launch("c", 80, 3, 90, 5),
     )  # fmt: skip

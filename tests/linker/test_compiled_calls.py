@@ -20,7 +20,6 @@ TWICE = FIXTURES / "compiled" / "twice"
 
 
 def matched(kineto: Any, *sources: Any) -> tuple[CompiledCalls, dict[int, str]]:
-    """What was found, and the key of the kernel by index of the event."""
     trace = read_kineto(kineto)
     calls = cpu_calls(trace)
     found = match_compiled(trace.events, calls, read_compile_files(sources).graphs)
@@ -55,7 +54,6 @@ def test_the_kernels_of_backwards_that_were_compiled_before_are_told_apart() -> 
 
 
 def one_graph(*names: str, region: str = REGION, dims: Any = None) -> bytes:
-    """A Kineto trace with one compiled region that calls operators of some names."""
     calls = [(region, "cpu_op"), ("## Call CompiledFxGraph x ##", "user_annotation")]
     events = [
         {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": 10 + k, "dur": 1000 - 2 * k, "args": {}}

@@ -21,7 +21,6 @@ def test_in_another_process_under_another_hash_seed() -> None:
 
 
 def test_from_another_place(tmp_path: Path) -> None:
-    """File names are in the report, folders are not."""
     pair = fixture_pair("pairs/gpu_shaped_from_cpu")
     moved = [Path(shutil.copy(path, tmp_path / path.name)) for path in pair]
     assert b"".join(link(*moved).chunks()) == b"".join(link(*pair).chunks())

@@ -33,7 +33,6 @@ def _traces_are_at_hand() -> None:
 
 
 def linked(et: Document, kineto: Document, **options: Any) -> LinkReport:
-    """The report of two documents that have no names."""
     result = link(orjson.dumps(et), orjson.dumps(kineto), **options)
     assert result.report.ops["certain"] == np.count_nonzero(result.nodes.link == CERTAIN)
     return result.report
@@ -41,14 +40,12 @@ def linked(et: Document, kineto: Document, **options: Any) -> LinkReport:
 
 @lru_cache(16)
 def texts(job: str, rank: int) -> tuple[bytes, bytes]:
-    """The two files of a rank, both of one process id, whatever the rank."""
     pair = (read_json(TRACES / f"{job}rank{rank}.{kind}.json.gz") for kind in ("et", "kineto"))
     et, kineto = map(orjson.dumps, with_pid(*pair))
     return et, kineto
 
 
 def documents(job: str, et_rank: int, kineto_rank: int) -> tuple[Document, Document]:
-    """The ET of one rank and the Kineto trace of another."""
     return orjson.loads(texts(job, et_rank)[0]), orjson.loads(texts(job, kineto_rank)[1])
 
 
@@ -65,7 +62,6 @@ def without_groups(et: Document, kineto: Document) -> None:
 
 
 def without_own_groups(et: Document, kineto: Document) -> None:
-    """Only the default group is left, which all ranks are in."""
     for node in et["nodes"]:
         if node["name"] == INIT:
             groups = orjson.loads(node["inputs"]["values"][0])
@@ -173,7 +169,6 @@ def test_the_option_goes_before_names_and_proves_nothing(plain_ddp: Callable[...
 
 
 def refused(tmp_path: Path, *arguments: str | Path) -> str:
-    """The one line of a command that writes nothing."""
     before = sorted(tmp_path.rglob("*"))
     done = call("link", *arguments, "--output", tmp_path / "plus.json", "--report", tmp_path / "report.json")
     line = done.stderr.decode()
@@ -193,7 +188,6 @@ def test_an_option_that_the_file_contradicts_is_refused(
 
 
 def shifted(et: Document, seconds: int) -> Document:
-    """An ET as recorded so much later."""
     later = datetime.fromisoformat(et["time"]) + timedelta(seconds=seconds)
     return {**et, "time": later.isoformat(sep=" ")}
 

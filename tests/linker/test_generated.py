@@ -18,7 +18,6 @@ METHODS = st.sampled_from(["auto", "auto", "sequence", "shift", "tree"])
 
 
 def check(pair: Pair, result: Trace) -> None:
-    """No certain link is wrong, and no event has two nodes."""
     links = links_of(result)
     wrong = {n: event for n, (event, certain) in links.items() if certain and pair.truth.get(n) != event}
     assert not wrong, f"certain and wrong: {wrong}\n{result.report.to_text()}\n{result.report.facts}"
@@ -30,7 +29,6 @@ def check(pair: Pair, result: Trace) -> None:
 
 
 def alone(recipe: Recipe) -> Recipe:
-    """The same with the main thread only."""
     return replace(recipe, workers=(replace(recipe.workers[0], profiled=True),))
 
 
@@ -67,7 +65,7 @@ def test_a_call_cut_off_by_kinetos_window_is_not_taken_for_the_one_before() -> N
 
 
 @pytest.mark.parametrize("narrowed", ["all at once", "one window", "one thread"])
-@examples(50)
+@examples(30)
 @given(recipes(ids=False), recipes(ids=False, same_window=True), METHODS)
 def test_nothing_certain_is_wrong(narrowed: str, recipe: Recipe, one_window: Recipe, method: str) -> None:
     """Several windows, threads alike and not profiled, calls that raise. Nearly nothing is left to see then, so that a
@@ -83,7 +81,6 @@ def test_nothing_certain_is_wrong(narrowed: str, recipe: Recipe, one_window: Rec
 @examples(30)
 @given(recipes(ids=False))
 def test_the_same_calls_on_one_thread_are_all_linked(recipe: Recipe) -> None:
-    """Both sides have all calls, and nothing else: whatever the names and numbers."""
     calm = replace(alone(recipe), raised=NOTHING, et_only=NOTHING, kineto_only=NOTHING)
     pair = record(replace(calm, et=(recipe.kineto,)))
     result = link(pair.et, pair.kineto)

@@ -40,7 +40,6 @@ def graphs(draw: st.DrawFn, empty: bool) -> list[Node]:
 
 
 def scheduled(nodes: list[Node]) -> list[tuple[int, int]]:
-    """Start and end of each node: as soon as its stream and what it waits for let it, no two ends at one time."""
     free: dict[int, int] = {}
     times: list[tuple[int, int]] = []
     taken: set[int] = set()
@@ -56,7 +55,6 @@ def scheduled(nodes: list[Node]) -> list[tuple[int, int]]:
 
 
 def recorded(nodes: list[Node], *, arrows: bool, launches: int = 1) -> bytes:
-    """One or more launches of the graph; the arrows as Cuspy writes them."""
     times, events, flow = scheduled(nodes), list[Document](), ARROW
     for launch in range(launches):
         shift, correlation = 2000 * launch, 11 + launch

@@ -19,7 +19,6 @@ Ops = list[tuple[int, int, int]]
 
 
 def brute_force(thread: list[int], ts: list[int], end: list[int]) -> list[tuple[int, int]]:
-    """Every pause against every thread, op by op: (source, target)."""
     ops = list(zip(thread, ts, end, strict=True))
     found = []
     for target, (own, stop, _) in enumerate(ops):
@@ -44,7 +43,6 @@ def brute_force(thread: list[int], ts: list[int], end: list[int]) -> list[tuple[
 
 
 def handoffs(ops: Ops) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """What the sweep and what the brute force find."""
     ops = sorted(ops)
     codes = {thread: code for code, thread in enumerate(sorted({thread for thread, _, _ in ops}))}
     thread, ts, end = (np.array(column, np.int64) for column in zip(*ops, strict=True))
@@ -56,7 +54,6 @@ def handoffs(ops: Ops) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
 
 
 def apart(pieces: list[tuple[int, int, int]]) -> Ops:
-    """(thread, pause before, duration) as ops one after the other on each thread."""
     clock: dict[int, int] = {}
     ops = []
     for thread, pause, duration in pieces:

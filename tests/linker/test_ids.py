@@ -29,7 +29,6 @@ def test_ids_on_kernels_and_runtime_calls_are_not_repeats() -> None:
 
 
 def test_shifted_ids_are_refused() -> None:
-    """Every id is moved, as in a file of another run."""
     et, kineto = fixture_pair("demo/train_cpu")
     document = read_json(et)
     for attr in (attr for node in document["nodes"] for attr in node["attrs"] if attr["name"] == "rf_id"):

@@ -122,7 +122,6 @@ def test_all_columns_of_the_nodes() -> None:
 
 
 def test_texts_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They say what the columns say, in any order and in blocks of any size."""
     monkeypatch.setattr(kineto_only, "_BLOCK", 3)
     dims = {"Input Dims": [[2]], "Input type": ["float"], "Concrete Inputs": [""]}
     kineto = a_trace(event("cpu_op", "with inputs", 70, 1, **dims), event("cpu_op", "with inputs", 80, 1, **dims))

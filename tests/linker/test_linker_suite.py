@@ -43,7 +43,6 @@ def test_etplus_passes_in_every_form(name: str, form: str, tmp_path: Path) -> No
 
 
 def no_successors(node: Node, device: set[int]) -> None:
-    """What Chakra's issue 215 describes."""
     kept = [need for need in node.data_deps if need not in device]
     del node.data_deps[:]
     node.data_deps.extend(kept)

@@ -17,7 +17,6 @@ from support import assert_valid, attr_of, read_json, shared_job
 
 
 def communications(trace: Trace) -> list[tuple[Any, ...]]:
-    """All that there is to know of a rank's communications, but the ids of their own nodes."""
     nodes, calls = trace.nodes, issuing_calls(trace, comm_rows(trace))
     return [
         (one.kind, one.peer, one.bytes, one.group, nodes.ts[one.row], nodes.dur[one.row], nodes.id[calls[one.row]])
@@ -26,7 +25,6 @@ def communications(trace: Trace) -> list[tuple[Any, ...]]:
 
 
 def without(et: Path, ordinals: slice) -> bytes:
-    """An ET without some of its collectives."""
     document = read_json(et)
     lost = [node["id"] for node in document["nodes"] if node["name"].startswith(COLLECTIVE)][ordinals]
     document["nodes"] = [node for node in document["nodes"] if node["id"] not in lost]
@@ -114,7 +112,6 @@ def test_a_flat_et_gets_a_flat_node() -> None:
 
 
 def flat(node: dict[str, Any]) -> dict[str, Any]:
-    """A node in the layout of schema 1.0.1."""
     columns = {attr["name"]: attr["value"] for attr in node["attrs"]}
     tensors = {
         f"{side}{name}": node[f"{side}s"][key]

@@ -82,8 +82,6 @@ def test_one_pair_of_ids_is_joined() -> None:
 
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Choose among made results; returns the match, what was considered, and which results were asked for."""
-
     def choose(*results: Match, strict: bool = False, pair: Any = None) -> tuple[Match, list[str], list[str]]:
         asked: list[str] = []
 

@@ -32,7 +32,6 @@ WITHIN = """
 
 
 def parents(trace: Trace, category: str) -> Counter[tuple[int, int]]:
-    """Correlation, and op_id of the parent, of every attached GPU event of a category."""
     nodes = trace.nodes
     rows = np.flatnonzero((nodes.kind == GPU) & (nodes.category == trace.categories.index(category)))
     return Counter(zip(nodes.correlation[rows].tolist(), nodes.rf_id[nodes.parent_row[rows]].tolist(), strict=True))

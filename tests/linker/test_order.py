@@ -25,7 +25,6 @@ def column(values: list[int]) -> IntColumn:
 
 
 def nodes_of(*threads: list[int], seq: dict[int, list[int]] | None = None, parent: list[int] | None = None) -> EtCalls:
-    """The threads' calls one after the other; `seq` by thread."""
     names = [name for thread in threads for name in thread]
     numbers = [n for t, names_of in enumerate(threads) for n in (seq or {}).get(t, [-1] * len(names_of))]
     count = len(names)
@@ -39,7 +38,6 @@ def calls_of(
     *threads: list[int], seq: dict[int, list[int]] | None = None, parent: list[int] | None = None,
     ts: list[int] | None = None, end: list[int] | None = None,
 ) -> CpuCalls:  # fmt: skip
-    """A call every 10 ns that takes 5."""
     nodes = nodes_of(*threads, seq=seq, parent=parent)
     starts = column(ts) if ts else 10 * np.arange(len(nodes))
     return CpuCalls(

@@ -189,7 +189,6 @@ def test_runtime_calls_of_the_window_with_its_ends(shift: int, kept: list[int]) 
 def test_recorded_edges_of_data_are_there_unasked_and_those_of_storages_if_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Positions in the order of ids: outer, inner, lost, late."""
     monkeypatch.setattr(pipeline, "recorded_data", lambda *_: (np.array([0]), np.array([1])))
     monkeypatch.setattr(join_module, "data_edges", lambda *_: (np.array([1]), np.array([3])))
     for asked, expected in ((False, [[4, 6]]), (True, [[4, 6], [6, 9]])):

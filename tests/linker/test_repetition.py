@@ -22,7 +22,6 @@ from support import examples, shared_case
 
 
 def pairs(trace: Trace, truth: Sequence[Work]) -> Iterator[tuple[Work, Work | None]]:
-    """Each kernel without a launch, and what its counterpart is."""
     trace = with_unattached(trace)
     row = {int(source): at for at, source in enumerate(trace.gpu.source) if source >= 0}
     for at in np.flatnonzero(trace.gpu.call < 0).tolist():
@@ -41,7 +40,6 @@ def alike(a: Work, b: Work) -> bool:
 
 
 def share(found: Sequence[tuple[Work, Work | None]]) -> float:
-    """Of the time that is paired."""
     return sum(a.us for a, b in found if b is not None) / sum(a.us for a, _ in found)
 
 
@@ -77,7 +75,6 @@ def test_the_source_line_follows_from_the_repetition() -> None:
 
 
 def other_size(step: Step, at: int = 20) -> list[Work]:
-    """The step with another operator in one place, whose kernel looks the same."""
     return [*step[:at], step[at]._replace(op="aten::other"), *step[at + 1 :]]
 
 
@@ -122,7 +119,6 @@ def test_layers_that_are_alike_say_nothing_of_the_module() -> None:
 @given(st.integers(0, 2**32), st.integers(2, 9), st.integers(20, 200))
 @examples(12)
 def test_nothing_is_paired_where_nothing_repeats(seed: int, names: int, queued: int) -> None:
-    """Kernels in random order, of operators that have nothing to do with them."""
     rng = random.Random(seed)
     step = [Work(f"aten::op{rng.randrange(40)}", rng.randrange(9), f"k{rng.randrange(names)}") for _ in range(400)]
     _, found = linked([step], queued, seed=seed)

@@ -12,7 +12,6 @@ from support import Document, et_document, fixture_pair, kineto_document, read_j
 
 
 def check(report: LinkReport) -> None:
-    """What must hold for any report."""
     told = report.to_dict()
     assert json.loads(json.dumps(told)) == told, "plain JSON values only"
     ops = told["ops"]

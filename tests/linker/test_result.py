@@ -137,7 +137,6 @@ def test_ids_that_repeat_are_not_joined() -> None:
 
 @pytest.mark.parametrize(("odd", "refused"), [(0, False), (1, False), (2, True)])
 def test_a_join_in_which_names_differ_is_refused(odd: int, refused: bool) -> None:
-    """One of a hundred may; it is left out."""
     every = list(range(1, 101))
     call, reason, notes, facts = ids(a_pair(every, every, name=[0] * 100, other_name=[2] * odd + [0] * (100 - odd)))
     assert facts == {"joined": 100, "names_differ": odd}

@@ -20,8 +20,6 @@ TRACES = ("gpu-kineto/mi300_bert", "compiled/mlp.kineto")
 
 
 class PlainFrames:
-    """The Python calls of a file, by thread in order of start."""
-
     def __init__(self, document: dict[str, Any]) -> None:
         self.events = document["traceEvents"]
         self.calls: defaultdict[tuple[Any, Any], list[tuple[int, int, int]]] = defaultdict(list)
@@ -40,7 +38,6 @@ class PlainFrames:
 
 
 def launching_event(trace: Trace, row: int, events: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The event at whose start the stack of a row is taken: its own, or of a GPU event its launch."""
     if trace.nodes.kind[row] != GPU:
         return events[trace.nodes.kineto_event[row]]
     at = int(np.flatnonzero(trace.gpu.source == row)[0])
@@ -50,7 +47,6 @@ def launching_event(trace: Trace, row: int, events: list[dict[str, Any]]) -> dic
 
 
 def plain_source(frames: list[dict[str, Any]]) -> tuple[str, int, bool] | None:
-    """File and line of the innermost own frame, that of the call in it where it is recorded, else of any frame."""
     found = []
     for frame, inner in zip(frames, [*frames[1:], None], strict=False):
         name = frame["name"]
@@ -65,7 +61,6 @@ def plain_source(frames: list[dict[str, Any]]) -> tuple[str, int, bool] | None:
 
 
 def check(trace: Trace, document: dict[str, Any], every: int) -> int:
-    """Hold some rows against the file; returns how many of those looked at have a stack."""
     frames = PlainFrames(document)
     timed = np.flatnonzero(
         (trace.nodes.kineto_event >= 0) & (trace.nodes.ts >= 0) & np.isin(trace.nodes.kind, (CPU, GPU, RUNTIME))

@@ -25,7 +25,6 @@ def linked(pair: Pair, **options: Any) -> tuple[Trace, dict[int, tuple[int, bool
 
 
 def renamed_threads(pair: Pair, names: dict[int, int]) -> Pair:
-    """The same with other thread ids in Kineto, events of a thread together as Kineto writes them."""
     kineto = orjson.loads(pair.kineto)
     for event in kineto["traceEvents"]:
         event["tid"] = names.get(event["tid"], event["tid"])
@@ -34,7 +33,6 @@ def renamed_threads(pair: Pair, names: dict[int, int]) -> Pair:
 
 @given(st.permutations([100, 101, 102]))
 def test_threads_are_mapped_by_content(order: list[int]) -> None:
-    """Three threads with unlike work; the system's thread ids come in any order."""
     pair = record(Recipe((Worker(CNN), Worker(MLP, lag=1), Worker(LOADER)), 3))
     pair = renamed_threads(pair, dict(zip([100, 101, 102], order, strict=True)))
     result, links = linked(pair)

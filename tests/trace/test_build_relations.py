@@ -21,7 +21,6 @@ def test_parent_rows(ids: list[int], data: st.DataObject) -> None:
 
 
 def walk(above: list[int], row: int) -> list[int]:
-    """The callers of a row, each once."""
     seen: list[int] = []
     while (row := above[row]) >= 0 and row not in seen:
         seen.append(row)
@@ -31,7 +30,6 @@ def walk(above: list[int], row: int) -> list[int]:
 def threads(
     ops: list[int], calls: list[tuple[int, int]], tids: list[int | str], *, same_tids: bool = False
 ) -> list[int]:
-    """Threads of runtime calls (row of the caller, code of the Kineto thread) behind ops of some ET threads."""
     kind = np.array([CPU] * len(ops) + [GPU] + [RUNTIME] * len(calls), np.int8)
     tid = np.array([*ops, 77, *[0] * len(calls)], np.int64)
     above = np.array([-1] * len(ops) + [0] + [caller for caller, _ in calls], np.int64)

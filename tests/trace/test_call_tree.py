@@ -20,7 +20,6 @@ def column(values: list[int]) -> np.ndarray:
 
 
 def above(parent: list[int], call: int) -> list[int]:
-    """A call and all around it, the innermost first."""
     found = []
     while call >= 0:
         found.append(call)

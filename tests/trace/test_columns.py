@@ -56,7 +56,6 @@ columns = st.lists(near, max_size=30) | st.lists(near | far, max_size=30)
 
 @given(columns, columns)
 def test_positions_are_those_of_the_first(among: list[int], wanted: list[int]) -> None:
-    """Dense values are looked up in a table, others by sorting."""
     found = positions(np.array(among, np.int64), np.array(wanted, np.int64))
     assert found.tolist() == [among.index(value) if value in among else -1 for value in wanted]
 

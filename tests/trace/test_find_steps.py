@@ -20,7 +20,6 @@ DENOISE = ["embed", *["norm", "qkv", "attention", "mlp"] * 3, "unpatch", "schedu
 
 
 def pipeline(*parts: list[str], around: str | None = None, cat: str = "user_annotation", pause: int = 0) -> Trace:
-    """Operators one after the other, each of which launches the kernel of its name; parts are a pause (µs) apart."""
     events: list[dict[str, Any]] = []
     ts = 100
     for part in parts:

@@ -90,7 +90,6 @@ def test_an_operator_at_time_0_leaves_the_span_alone(tmp_path: Path) -> None:
 
 
 def columns(rows: list[tuple[int, int, int, int]], category: str = "kernel", name: str = "cudaLaunchKernel") -> Any:
-    """`impossible_times` of GPU events (start, duration, stream, correlation)."""
     ts, dur, stream, correlation = np.array(rows, np.int64).T
     zeros = np.zeros(len(rows), np.int64)
     return impossible_times(

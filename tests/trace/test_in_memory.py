@@ -70,7 +70,6 @@ def test_generated_pairs(recipe: Any) -> None:
 
 
 def test_typed_values_are_those_of_the_records() -> None:
-    """Sizes of copies, records and the whole document, as they are in the file's text."""
     trace = linked("gpu-pairs/dlrm.rank1")
     document = orjson.loads(b"".join(trace.chunks()))
     assert trace.to_dict() == document

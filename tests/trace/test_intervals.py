@@ -30,7 +30,6 @@ def moments(spans: Pairs) -> set[int]:
 
 
 def runs(at: set[int]) -> Pairs:
-    """The moments as disjoint spans, as long as they go."""
     starts = sorted(one for one in at if one - 1 not in at)
     ends = sorted(one + 1 for one in at if one + 1 not in at)
     return list(zip(starts, ends, strict=True))

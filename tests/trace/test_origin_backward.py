@@ -32,7 +32,6 @@ class Range(NamedTuple):
 
 
 def true_ranges(events: list[dict[str, Any]]) -> dict[int, list[Range]]:
-    """By thread, the innermost ones first."""
     found: dict[int, list[Range]] = {}
     for event in events:
         if event.get("cat") == "user_annotation" and event["name"].startswith("truth"):

@@ -25,8 +25,6 @@ class Dist:
 
 @dataclass
 class Point:
-    """As much of an entry point as is looked at."""
-
     name: str
     dist: Dist | None
     target: Any = None

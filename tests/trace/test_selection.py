@@ -31,7 +31,6 @@ def trace() -> Trace:
 
 
 def kept(whole: Trace, part: Trace) -> tuple[set[int], set[int], set[tuple[int, int, int]]]:
-    """Node ids of the part's calls and runtime calls; start, duration and stream of its GPU events."""
     ids = tuple(set(part.nodes.id[table.source].tolist()) for table in (part.calls, part.runtime))
     part = with_unattached(part)
     gpu = set(zip(part.gpu.ts.tolist(), part.gpu.dur.tolist(), part.gpu.stream.tolist(), strict=True))
@@ -39,7 +38,6 @@ def kept(whole: Trace, part: Trace) -> tuple[set[int], set[int], set[tuple[int, 
 
 
 def test_the_steps_of_a_trace_are_its_parts(trace: Trace) -> None:
-    """Every GPU event launched in an iteration is in the part of that one, and in no other one's."""
     for k in range(len(trace.steps)):
         part = with_unattached(part_of(trace, steps=str(k)))
         assert part.steps.names == trace.steps.names[k : k + 1]

@@ -39,7 +39,6 @@ def trace_of(made: Served) -> Trace:
 
 
 def brute(part: Any) -> RequestSums:
-    """Sums and pairs, request by request."""
     sums = [sum(values) for values in zip(*((1, q, k, q * q, q * k) for q, k in part), strict=True)]
     return RequestSums(*sums) if part else NO_REQUESTS
 

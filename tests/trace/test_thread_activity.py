@@ -11,7 +11,6 @@ Pairs = list[tuple[int, int]]
 
 
 def found(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> Pairs:
-    """Of work (end, thread) and pauses (since, until, thread)."""
     end, thread = np.array(work, np.int64).reshape(-1, 2).T
     since, until, of = np.array(pauses, np.int64).reshape(-1, 3).T
     pause, piece = recently_finished(end, thread, since=since, until=until, of=of)

@@ -14,7 +14,6 @@ Row = tuple[str, str, int, int, int, int]
 
 
 def events(*rows: Row) -> UnattachedEvents:
-    """Name, category, start, duration, correlation, reason."""
     names, categories, *numbers = ([row[k] for row in rows] for k in range(6))
     ts, dur, correlation, reason = (np.array(one, np.int64) for one in numbers)
     stream = np.full(len(rows), 3)
