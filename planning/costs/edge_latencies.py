@@ -82,10 +82,6 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
 
     Args:
         wanted: "0-19" or "7" (zero-based, inclusive), or a phase such as "decode"; None for the whole trace.
-
-    Raises:
-        UsageError: `wanted` is invalid, matches no iterations, or matches only outliers.
-        ConvertError: `wanted` is given, but the trace has no marked iterations.
     """
     try:
         found = find_iterations(trace)
@@ -108,12 +104,7 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
 
 
 def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
-    """Return the predicted edges in the graph of one rank, with their keys.
-
-    Args:
-        trace: the trace of the graph, or the same trace with new shapes.
-        of_row: iteration of each row (int64); −1 excludes the edges of the row.
-    """
+    """Return the predicted edges in the graph of one rank, with their keys."""
     edges, recorded = graph.edges, graph.trace
     priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(recorded.nodes.kind == GPU)))
     priced &= edges.owner >= 0

@@ -169,13 +169,7 @@ class _EndToEnd:
     def of(
         jobs: Sequence[RankJob], measured: int, recorded: int, total: Callable[[Times], int], waits: Sequence[int]
     ) -> _EndToEnd:
-        """Predict the end-to-end time of one or more ranks.
-
-        Args:
-            recorded: the time of a replay with all recorded times.
-            total: returns the time of a replay with the given GPU event times.
-            waits: replay times with different waits in collectives.
-        """
+        """Predict the end-to-end time of one or more ranks."""
         model, by_model = jobs[0].model, any(job.by_model for job in jobs)
         missed = log(measured / recorded) if measured and recorded else 0.0
         error, factor = (model.end_to_end, model.calibration) if by_model else (None, 1.0)
@@ -313,16 +307,7 @@ class Link(NamedTuple):
 
 
 def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, force: bool) -> str | None:
-    """Return the largest source of uncertainty; None if both ends of the interval are near the prediction.
-
-    Args:
-        files: file names for the error message.
-        links: the sources of uncertainty.
-        force: accept an interval of any width.
-
-    Raises:
-        UsageError: the interval is wider than a factor of 2, or nothing was predicted.
-    """
+    """Return the largest source of uncertainty; None if both ends of the interval are near the prediction."""
     weakest = max(links, key=lambda link: link.half).what if ns else "the replay finds no work in the trace"
     if (not ns or high > WIDEST * low) and not force:
         raise UsageError(

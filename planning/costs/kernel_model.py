@@ -36,11 +36,7 @@ class KernelModel(msgspec.Struct, frozen=True):
     __repr__ = brief
 
     def fitted(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> dict[str, CostModel]:
-        """Return the models that do not have to be fitted again, by name.
-
-        Raises:
-            UsageError: the package of a cost model is not installed.
-        """
+        """Return the models that do not have to be fitted again, by name."""
         states = self.states or {}
         restored = {name: model_class(name).restored(state, measured, devices) for name, state in states.items()}
         return {UTILIZATION: Utilized(self.utilization, devices), **restored}
@@ -51,10 +47,6 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
 
     Each job is held out once, and every candidate predicts its traces from the other jobs. If there is only one job,
     each trace is held out instead; if there is only one trace, a fifth of the groups (operator and shapes) at a time.
-
-    Args:
-        traces: the distinct GPU events of each trace.
-        devices: device records by name.
     """
     traces = [[event for event in trace if event.ns > 0] for trace in traces]
     everything = pooled(event for trace in traces for event in trace)
@@ -83,14 +75,7 @@ _SAME_JOB = 0.5
 
 
 def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
-    """Return, per trace, the first trace of the same job. Traces of a job share over half of their distinct events.
-
-    Example:
-        >>> from etplus.planning.costs.task import Task
-        >>> first, second = [MeasuredTask(Task("a"), 1.0, 1)], [MeasuredTask(Task("b"), 1.0, 1)]
-        >>> jobs_of([first, second, first])
-        [0, 1, 0]
-    """
+    """Return, per trace, the first trace of the same job. Traces of a job share over half of their distinct events."""
     tasks = [{event.task for event in trace} for trace in traces]
     jobs: list[int] = []
     for k, of in enumerate(tasks):

@@ -51,12 +51,7 @@ class _Caller:
 
 
 def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = None) -> list[Task]:
-    """Return a task for every GPU event of a trace, in the order of `Trace.gpu`.
-
-    Args:
-        own: device records that take precedence over the built-in table.
-        device: device to predict for; by default the device of each event.
-    """
+    """Return a task for every GPU event of a trace, in the order of `Trace.gpu`."""
     work, gpu, devices = work_of_events(trace), trace.gpu, find_devices(trace, own)
     callers = _Callers(trace)
     place, before = np.zeros(len(gpu), np.int64), dict[int, int]()
@@ -166,10 +161,6 @@ def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
     """Merge equal tasks of several traces into the median over the traces.
 
     Collectives get the expected time on an unmeasured rank instead (`unseen_rank_duration`).
-
-    Example:
-        >>> pooled([MeasuredTask(Task("a"), 4.0, 9, 3.0, 5.0), MeasuredTask(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
-        5.0
     """
     found: dict[Task, list[MeasuredTask]] = {}
     for known in measured:

@@ -39,12 +39,7 @@ class EndToEndError(msgspec.Struct, frozen=True):
             raise ValueError("end_to_end: need one log ratio and one share per trace")
 
     def like(self, unknown: float) -> tuple[float, ...]:
-        """Return the log ratios of the traces with a similar or smaller share of unknown edges.
-
-        Example:
-            >>> EndToEndError((0.1, 4.2), (0.02, 0.9)).like(0.05)
-            (0.1,)
-        """
+        """Return the log ratios of the traces with a similar or smaller share of unknown edges."""
         most = max(_MUCH * unknown, _LITTLE)
         return tuple(ratio for ratio, of in zip(self.log_ratios, self.unknown, strict=True) if of <= most)
 
@@ -89,11 +84,7 @@ def write_model(model: FittedModel, path: str) -> None:
 
 
 def read_model(source: Source) -> FittedModel:
-    """Read a file that `write_model` wrote.
-
-    Raises:
-        TraceFormatError: the file does not exist or is not a model file.
-    """
+    """Read a file that `write_model` wrote."""
     model, name = read_struct(source, FittedModel, "no model", "make it with `etplus predict fit`")
     if model.version != VERSION:
         raise TraceFormatError(name, "version", f"{model.version}, expected {VERSION}", "fit the model again")

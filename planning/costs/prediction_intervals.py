@@ -55,10 +55,6 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
         Args:
             group: group names from wide to narrow, such as ("utilization", "new", "work", "Elementwise").
             usual: result for an unknown first name; by default the spread over all events.
-
-        Example:
-            >>> PredictionIntervals({"measured": Spread(20, 0.9, 1.2)}).of(("measured", "same kernel")).high
-            1.2
         """
         for size in range(len(group), -1 if usual is None else 0, -1):
             found = self.spreads.get("|".join(group[:size]))
@@ -72,13 +68,7 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
 def fit_intervals(
     groups: Sequence[Sequence[str]], log_ratios: Sequence[float], jobs: Sequence[int] | None = None
 ) -> PredictionIntervals:
-    """Return the percentiles of each group with enough events, at every level from wide to narrow.
-
-    Args:
-        groups: group names of each held-out event, from wide to narrow.
-        log_ratios: log(measured/predicted) of each event.
-        jobs: job number of each event; all jobs have the same weight.
-    """
+    """Return the percentiles of each group with enough events, at every level from wide to narrow."""
     of_job = [0] * len(groups) if jobs is None else jobs
     found: dict[str, list[tuple[float, int]]] = {}
     for group, value, job in zip(groups, log_ratios, of_job, strict=True):

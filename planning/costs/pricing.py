@@ -48,9 +48,6 @@ class Pricing:
     Args:
         device: name of the device to predict for; by default the device of each event.
         beyond: the shapes differ from the recorded shapes, so the recorded launch sizes are ignored.
-
-    Raises:
-        UsageError: no device record has this name.
     """
 
     def __init__(self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False) -> None:
@@ -215,10 +212,6 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
 
     Args:
         unknown: share of the timed edges without an estimate; their time is taken as 0.
-
-    Example:
-        >>> round(half_width(EndToEndError((0.1, -0.1), (0.0, 0.0))), 3)  # 1.886 √((0.1² + 0.1² + 0.2²) / 2)
-        0.327
     """
     ratios = error.like(unknown) if error is not None else ()
     if not ratios:

@@ -49,17 +49,7 @@ Host = Literal["trace", "model"]
 
 
 class RankJob:
-    """The prediction of one rank.
-
-    Args:
-        wanted: iterations to predict (`iterations_of`).
-        keep_outliers: also predict outlier iterations.
-        device: name of the device to predict for.
-        changed: the shapes differ from the measured shapes.
-        shape: new input sizes.
-        measured: operators timed on this machine.
-        host: source of the CPU times (`Host`).
-    """
+    """The prediction of one rank."""
 
     def __init__(
         self, trace: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,

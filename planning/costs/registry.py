@@ -80,11 +80,7 @@ def candidates() -> tuple[tuple[str, ...], ...]:
 
 
 def model_class(name: str) -> type[CostModel]:
-    """Return the model with this name.
-
-    Raises:
-        UsageError: no installed package has a model of this name.
-    """
+    """Return the model with this name."""
     known = MODELS.get(name) or cost_models().get(name)  # searching entry points is slow
     if known is None:
         raise UsageError(

@@ -57,9 +57,6 @@ def train(
     Args:
         epochs: maximum number of epochs; by default EPOCHS, but fewer for many nodes.
         report: called after each epoch, with its number and validation error.
-
-    Raises:
-        UsageError: `graphs` or `valid` is empty.
     """
     if not graphs or not valid:
         raise UsageError("training needs graphs in train/ and in valid/; give a dataset with more graphs")
@@ -137,11 +134,7 @@ def write_trained(trained: Trained, path: str | os.PathLike[str]) -> None:
 
 
 def read_trained(path: str | os.PathLike[str]) -> Trained:
-    """Read a file that `write_trained` wrote.
-
-    Raises:
-        TraceFormatError: the file does not exist or does not contain a network.
-    """
+    """Read a file that `write_trained` wrote."""
     tensors, meta = _read(path)
     try:
         net = GraphNet(meta["hidden"])

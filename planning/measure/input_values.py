@@ -40,13 +40,7 @@ class Given(NamedTuple):
 
 
 def fill_of(given: Given, argument: str, place: int, dtype: str) -> Fill:
-    """Return the contents for a tensor; `place` is the tensor's index in the list of its argument.
-
-    Example:
-        >>> given = Given("embedding", {"weight": [(50, 8)], "indices": [(4,)]}, {}, [(4, 8)])
-        >>> fill_of(given, "indices", 0, "int64")
-        {'kind': 'index', 'low': 0, 'high': 50}
-    """
+    """Return the contents for a tensor; `place` is the tensor's index in the list of its argument."""
     rule = _RULES.get((given.op, argument))
     if rule is not None and (found := rule(given, place, dtype)) is not None:
         return found

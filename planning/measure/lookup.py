@@ -34,12 +34,7 @@ def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
 
 
 def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """Return the share of time per source: measured here, from traces, modeled, and recorded (if present).
-
-    Example:
-        >>> shares_of_sources([("executed", 60.0), ("same place", 30.0), ("between measured", 10.0)])
-        {'measured here': 0.6, 'from traces': 0.3, 'modeled': 0.1}
-    """
+    """Return the share of time per source: measured here, from traces, modeled, and recorded (if present)."""
     found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modeled": 0.0})
     of = {EXECUTED: "measured here", RECORDED: "as recorded", _UNKNOWN: "as recorded"} | dict.fromkeys(
         _FROM_TRACES, "from traces"

@@ -193,11 +193,7 @@ def write_measured(measured: Measured, path: str) -> None:
 
 
 def read_measured(source: Source) -> Measured:
-    """Read a file that `write_measured` wrote.
-
-    Raises:
-        TraceFormatError: the file does not exist or does not contain measured times.
-    """
+    """Read a file that `write_measured` wrote."""
     found, name = read_struct(source, Measured, "invalid measured times", _REMEDY)
     if found.version != VERSION:
         raise TraceFormatError(name, "version", f"{found.version}, expected {VERSION}", "measure again")

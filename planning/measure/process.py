@@ -42,11 +42,7 @@ class ExecutionError(EtplusError):
 
 
 def check_device(device: str) -> str:
-    """Check that a device name is valid in torch.
-
-    Raises:
-        UsageError: the device is neither "cpu" nor a GPU.
-    """
+    """Check that a device name is valid in torch."""
     kind, _, number = device.partition(":")
     if device == "cpu" or (kind == "cuda" and (not number or number.isdecimal())):
         return "cuda:0" if device == "cuda" else device
@@ -60,9 +56,6 @@ class WorkerProcess:
         device: "cpu" or "cuda:N".
         threads: number of torch threads; 0 for torch's default.
         timeout_s: time limit per request, in seconds.
-
-    Raises:
-        UsageError: `about` or `ask` was called, and torch is not installed or has no such device.
     """
 
     def __init__(

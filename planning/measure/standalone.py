@@ -97,11 +97,7 @@ def _uniform(count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def operator_of(call: Call) -> Any:
-    """Look up the operator in torch's registry.
-
-    Raises:
-        LookupError: the installed torch does not have the operator.
-    """
+    """Look up the operator in torch's registry."""
     namespace, _, name = call["op"].partition("::")
     try:
         torch._C._get_schema(call["op"], call["overload"])
@@ -111,11 +107,7 @@ def operator_of(call: Call) -> Any:
 
 
 def bind(operator: Any, call: Call, tensors: list[torch.Tensor], device: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return positional and keyword arguments, matched by name with the registered schema.
-
-    Raises:
-        TypeError: an argument is unknown, missing, or has the wrong type.
-    """
+    """Return positional and keyword arguments, matched by name with the registered schema."""
     given = dict(zip(call["names"], call["args"], strict=False))
     schema = operator._schema
     unknown = [name for name in given if name not in {one.name for one in schema.arguments}]
@@ -157,9 +149,6 @@ def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float =
     The times include the overhead of a call from Python (`empty_call_ns`). On a CPU, calls cycle through copies of the
     tensors, because data in a real program are seldom in the nearest cache. In-place operators reuse the same tensors,
     unless they change a tensor's shape or memory; then they get new tensors.
-
-    Raises:
-        Exception: the error from torch if the operator cannot be called with these arguments.
     """
     with torch.no_grad():
         operator = operator_of(call)

@@ -242,13 +242,7 @@ def covered(
     reasons: Mapping[CallIndex, str],
     among: Container[CallIndex] | None = None,
 ) -> TimedShare:
-    """Return the share of self time in calls that were executed, or that are part of an executed call.
-
-    Args:
-        operators: calls that have, or should have, a schema.
-        reasons: reasons why the remaining calls were not executed.
-        among: calls to include; None for all calls.
-    """
+    """Return the share of self time in calls that were executed, or that are part of an executed call."""
     parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
     whole, found = [False] * len(parents), TimedShare()
     for at, (above, self_ns) in enumerate(zip(parents, own, strict=True)):

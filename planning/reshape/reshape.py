@@ -158,12 +158,7 @@ def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
 
 
 class _Signatures:
-    """The distinct signatures with new extents.
-
-    Args:
-        new: derived value of each extent; None if it could not be derived.
-        likely: assumed values for classes that could not be derived.
-    """
+    """The distinct signatures with new extents."""
 
     def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None], likely: Mapping[int, int]) -> None:
         self._trace, self._shapes, self._new, self._likely = trace, shapes, new, likely

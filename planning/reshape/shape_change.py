@@ -37,9 +37,6 @@ def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange
 def parse_changes(texts: Sequence[str]) -> ShapeChange:
     """Parse texts such as "batch=128" and "seq=512:2048" (recorded:new).
 
-    Raises:
-        UsageError: a text is malformed, a name is unknown, or a size is not positive.
-
     Example:
         >>> parse_changes(["batch=32:128"])
         ShapeChange(sizes=(SizeChange(dimension='batch', new_size=128, recorded_size=32),))

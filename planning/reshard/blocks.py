@@ -91,13 +91,7 @@ def repeated_blocks(
     sizes: Mapping[int, int],
     joined: Set[int] = frozenset(),
 ) -> list[CallRange]:
-    """Find consecutive blocks of calls that repeat.
-
-    Args:
-        alive: number of live activations after each call.
-        sizes: number of elements of each parameter.
-        joined: indices of calls that must stay in the same block as the call before.
-    """
+    """Find consecutive blocks of calls that repeat."""
     tokens = _tokens_of(forward, weights, alive, sizes, joined)
     found: list[CallRange] = []
     waiting, least = [(0, len(tokens.place))], 0.0

@@ -336,12 +336,7 @@ def _cat(parts: Sequence[tuple[int, ...]], element: tuple[str, int]) -> Syntheti
 
 
 def _in_proportion(recorded: Sequence[int], total: int) -> list[int]:
-    """Split a total in proportion to recorded numbers; the largest remainders are rounded up.
-
-    Example:
-        >>> _in_proportion([3, 1, 1], 3)
-        [2, 1, 0]
-    """
+    """Split a total in proportion to recorded numbers; the largest remainders are rounded up."""
     whole = sum(recorded)
     exact = [Fraction(number * total, whole or 1) for number in recorded]
     found = [int(share) for share in exact]

@@ -33,10 +33,6 @@ class Layout:
     """The parallel layout of a model over ranks.
 
     In rank numbers, tensor parallelism is innermost and the pipeline outermost: rank = (pp · DP + dp) · TP + tp.
-
-    Example:
-        >>> Layout(tp=2, dp=64, pp=4).ranks
-        512
     """
 
     tp: int = 1  # tp, dp, pp: number of ranks along tensor, data and pipeline parallelism
@@ -137,9 +133,6 @@ class Layout:
 
 def parse_layout(text: str) -> Layout:
     """Parse "tp=2,dp=4,pp=1"; missing dimensions are 1.
-
-    Raises:
-        UsageError: the text is malformed.
 
     Example:
         >>> parse_layout("tp=2,dp=4").ranks

@@ -16,7 +16,6 @@ from ...schemas.etplus.record_store import MadeRecords
 from ...schemas.etplus.write_etplus import FORMAT_VERSION
 from ...schemas.execution_trace.arguments import listed_attributes
 from ...trace.build import TraceBuilder
-from ...trace.columns import IntColumn
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS
 from ...trace.index import Row
@@ -114,19 +113,11 @@ class Launch(NamedTuple):
 def rank_records(
     root: Mapping[str, Any], rows: Sequence[MadeNode | Launch], nodes: int, edges: Sequence[tuple[int, int, str]]
 ) -> MadeRecords:
-    """Return the records of the nodes and launches of a rank.
-
-    Args:
-        root: members of the file's top-level object; `nodes`, `runtime` and `edges` are only placeholders.
-        rows: nodes, followed by runtime calls.
-        nodes: number of nodes.
-        edges: pairs of IDs, each with a kind.
-    """
-    return MadeRecords(partial(_row_texts, rows), partial(_rank_text, root, rows, nodes, edges))
-
-
-def _row_texts(rows: Sequence[MadeNode | Launch], wanted: IntColumn) -> list[bytes]:
-    return [orjson.dumps(rows[row].record()) for row in wanted.tolist()]
+    """Return the records of the nodes and launches of a rank."""
+    return MadeRecords(
+        lambda wanted: [orjson.dumps(rows[row].record()) for row in wanted.tolist()],
+        partial(_rank_text, root, rows, nodes, edges),
+    )
 
 
 def _rank_text(
@@ -154,13 +145,7 @@ def trace_of_nodes(
     devices: Sequence[Any],
     distributed: Mapping[str, Any],
 ) -> Trace:
-    """Build a trace from derived nodes and runtime calls, in this row order.
-
-    Args:
-        edges: pairs of IDs, each with a kind.
-        file: name of the recording that the nodes are derived from.
-        devices, distributed: Kineto's `deviceProperties` and `distributedInfo`.
-    """
+    """Build a trace from derived nodes and runtime calls, in this row order."""
     ordered = sorted(set(edges), key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
     header = {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "time": "", "start_ts": 0, "finish_ts": 0}
     summary = {

@@ -159,10 +159,6 @@ def _shards_optimizer(derivation: Derivation) -> bool:
     return derivation.layout.zero in (1, 2) and derivation.layout.dp > 1
 
 
-def _new_data_parallel(derivation: Derivation) -> bool:
-    return derivation.layout.dp > 1 and derivation.recorded.dp == 1
-
-
 def _divides_the_model(derivation: Derivation) -> bool:
     layout = derivation.layout
     return layout.tp > 1 or layout.pp > 1 or layout.ep > 1
@@ -184,7 +180,7 @@ def _experts(derivation: Derivation) -> Iterator[_Gap]:
 
 def _gradients(derivation: Derivation) -> Iterator[_Gap]:
     model = derivation.model
-    if _new_data_parallel(derivation):
+    if derivation.layout.dp > 1 and derivation.recorded.dp == 1:
         yield "gradients", "their parameters are unknown", model.unmatched
         if model.weights.evidence == "optimizer":
             lost = sum(not parameter.accumulates for parameter in model.parameters)
@@ -211,10 +207,10 @@ def _fsdp_units(derivation: Derivation) -> Iterator[_Gap]:
     if derivation.layout.fsdp_wrap is None and not model.wraps:
         if not model.blocks[1:]:
             reason = "no block repeats, so the root has all parameters"
-            yield "FSDP units", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
+            yield "FSDP units", f"{reason}; choose --fsdp-wrap from: {candidates(model)}", 1
         if model.loose_blocks:
             reason = "some layers may belong to other blocks or to the root"
-            yield "FSDP units", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
+            yield "FSDP units", f"{reason}; choose --fsdp-wrap from: {candidates(model)}", 1
     spans = sorted(wrap.units for wrap in derivation.wraps if not wrap.root)
     shared = sum(left[1] >= right[0] for left, right in pairwise(spans))
     yield (

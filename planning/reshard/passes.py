@@ -48,7 +48,7 @@ def split_step(top: Sequence[Call]) -> RecordedStep:
         while end <= places[-1] and not top[end].backward:
             end += 1
         between = [call for call in top[at:end] if call.operator]
-        if between and _is_forward(between, later[end]):
+        if any(call.sequence in later[end] for call in walked(between) if call.sequence >= 0):
             found.passes.append((forward, backward))
             forward, backward = between, []
         else:
@@ -82,7 +82,3 @@ def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:
                 found[at] = frozenset(run)
                 run = set()
     return found
-
-
-def _is_forward(calls: Sequence[Call], later: frozenset[int]) -> bool:
-    return any(call.sequence in later for call in walked(calls) if call.sequence >= 0)

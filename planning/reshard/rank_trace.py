@@ -208,7 +208,8 @@ class _Builder:
             for shapes in (item.inputs, item.outputs)
         )
         if item.listed:
-            inputs = _in_one_list(inputs)
+            kind = f"GenericList[{','.join(inputs['types'])}]"
+            inputs = {"values": [inputs["values"]], "shapes": [inputs["shapes"]], "types": [kind]}
         node = self._node(item.name, self.step.id, 1, (inputs, outputs), schema=item.schema)
         number, begin = node.id, self.now
         self._reads(number)
@@ -381,11 +382,6 @@ class _Builder:
 
 def _arguments(values: list[Any], shapes: list[Any], types: list[str]) -> dict[str, Any]:
     return {"values": values, "shapes": shapes, "types": types}
-
-
-def _in_one_list(inputs: dict[str, Any]) -> dict[str, Any]:
-    kind = f"GenericList[{','.join(inputs['types'])}]"
-    return {"values": [inputs["values"]], "shapes": [inputs["shapes"]], "types": [kind]}
 
 
 def _tensor_type(dtype: str) -> str:

@@ -103,13 +103,7 @@ def cut_units(
     cuts: Set[int] = frozenset(),
     joined: Set[int] = frozenset(),
 ) -> tuple[list[Unit], list[Call]]:
-    """Cut the forward pass into units and the loss.
-
-    Args:
-        alive: number of live activations after each call.
-        cuts: indices of calls that must start a unit.
-        joined: indices of calls that must not start a unit.
-    """
+    """Cut the forward pass into units and the loss."""
     units: list[Unit] = []
     segment: list[Call] = []
     for place, (call, live) in enumerate(zip(forward, alive, strict=True)):

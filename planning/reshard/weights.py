@@ -40,11 +40,6 @@ def find_weights(
     """Find the parameters of a step.
 
     Tied weights share a storage, so they are a single parameter. Views of packed weights belong to the packed weights.
-
-    Args:
-        steps: calls of the optimizer steps.
-        gathered: recorded FSDP units.
-        part: with FSDP, the part of each parameter on the recorded rank.
     """
     if gathered:
         return _of_shards(steps, shapes, forward, gathered, part)
@@ -271,11 +266,7 @@ def _by_shapes(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]) -
 def _matched_shapes(
     children: Sequence[Call], candidates: Sequence[int], used: dict[int, GivenTensor], shapes: Shapes
 ) -> tuple[dict[int, Parameter], dict[int, Parameter]]:
-    """Match tensors of the optimizer one-to-one with forward weights of the same sizes.
-
-    Returns:
-        The parameters by tensor number in forward, and the parameters by tensor number in the optimizer.
-    """
+    """Match tensors of the optimizer one-to-one with forward weights of the same sizes."""
     lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
     entries = [
         tensor

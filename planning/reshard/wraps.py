@@ -151,7 +151,7 @@ def _of_modules(model: Model, name: str) -> list[Wrap]:
                     wrap.units = wrap.units[0], unit.number
     if not found:
         raise UsageError(
-            f"{model.trace.file}: no module of class {name} is recorded; pass --fsdp-wrap with {candidates(model)}"
+            f"{model.trace.file}: no recorded module has class {name}; choose --fsdp-wrap from: {candidates(model)}"
         )
     for wrap in found.values():
         wrap.parameters.sort()
@@ -181,14 +181,14 @@ def candidates(model: Model) -> str:
     if repeated:
         return " or ".join(f"{name} ({len(numbers[name])} modules)" for name in repeated[:_CANDIDATES])
     units = sum(bool(unit.parameters) for unit in model.units)
-    return f"each ({units} units) or a minimum of elements; record with with_stack=True to wrap modules by class"
+    return f"each ({units} units) or a minimum number of elements; record with with_stack=True to wrap modules by class"
 
 
 # communication of a unit
 
 
 class _Group(NamedTuple):
-    """Parameters of a unit with the same dtype: their sizes, and the elements of each parameter's largest part."""
+    """Parameters of a unit with the same dtype: their sizes, and the number of elements of each largest shard."""
 
     dtype: str
     itemsize: int

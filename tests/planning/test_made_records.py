@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import numpy as np
 import orjson
 from etplus.planning.reshard.made_records import (
@@ -13,14 +12,9 @@ from etplus.planning.reshard.made_records import (
     LAUNCH_NS,
     Launch,
     MadeNode,
-    event_args,
-    header_of,
     rank_records,
 )
-from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.etplus.record_store import MadeRecords
-from etplus.trace.comm_kernels import Comm
-from etplus.trace.index import Row
 
 NONE = {"values": [], "shapes": [], "types": []}
 GIVEN = {"values": [3], "shapes": [[]], "types": ["Int"]}
@@ -96,10 +90,3 @@ def test_the_file_of_a_rank() -> None:
     }]  # fmt: skip
     each = [*document["nodes"], *document["runtime"]]
     assert list(map(orjson.loads, records.texts(np.array([3, 0, 2])))) == [each[3], each[0], each[2]]
-
-
-def test_reading_back() -> None:
-    trace = read_etplus(made()[0])
-    assert trace.nodes.ts.tolist() == [-1, 1000, 4000, 2000] and trace.nodes.dur.tolist() == [0, 8000, 2000, LAUNCH_NS]
-    assert trace.comm == {2: Comm(pg_name="a", bytes=4)} and event_args(trace, Row(2)) == {}
-    assert header_of({"a": [1]}) == {"a": msgspec.Raw(b"[1]")}

@@ -15,9 +15,7 @@ from etplus.timeline.graph_building import build_graph, has_assumed_waits
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import join_ranks
-from etplus.trace.trace import Trace
 from made_jobs import ALL_GATHER, ALL_REDUCE, AUTOGRAD, COMPUTE, RECORDED, UNSHARD, Job, Play, Rank
-from support import linked
 
 BANDWIDTHS = (250, 50, 25, 0.25)
 """At 50 and 25 GB/s transfers take about as long as the host works beside them."""
@@ -121,15 +119,3 @@ def test_the_response_is_the_jobs(program: object, tmp_path: Path) -> None:
         assert simulator.job_makespan_ns(simulated, network) == pytest.approx(truth, rel=0.02)
     late = replay(on_network(free, Network(0.25, 5000)), constants).makespan_ns
     assert late < truth, "without these waits the host runs ahead"
-
-
-def test_ddps_timers_wait_for_the_all_reduces_of_the_step_before() -> None:
-    """resnet103, 16 of 24 calls (the first 8 wait for work before the window): +24% at 0.5 GB/s."""
-    trace: Trace = linked("gpu-pairs/resnet103")
-    waits = [trace.name_of(row) for row in trace.edges_of("sync")[:, 1].tolist()]
-    assert waits.count("cudaEventSynchronize") == 16
-    spans = []
-    for assumed in (True, False):
-        graph = build_graph(trace, assumed_waits=assumed)
-        spans.append(replay(on_network(graph, Network(0.5, 5000)), fit_constants(graph)).makespan_ns)
-    assert spans[0] > 1.2 * spans[1]

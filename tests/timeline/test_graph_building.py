@@ -14,6 +14,7 @@ from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_graph import LINK_KINDS, ReplayGraph
 from etplus.trace.errors import ConvertError
 from made_traces import Timeline, sync
+from test_rank_coupling import rank
 
 GOLDEN = Path(__file__).with_name("graphs.txt")
 """The expected lines, written by `PYTHONPATH=tests python tests/replaying/test_graph_building.py`."""
@@ -148,20 +149,6 @@ CASES: dict[str, Callable[[], Timeline]] = {
     "threads": threads,
     "a stall": stalled,
 }
-
-
-def rank(number: int, launch: int, start: int, dur: int) -> Timeline:
-    """A rank that launches an all-reduce after an op of that length and then works for 20."""
-    trace = Timeline(distributedInfo={"backend": "nccl", "rank": number, "world_size": 2})
-    if launch:
-        trace.op("before", 0, launch)
-    trace.op("reduce", launch, 5)
-    comm = {"Collective name": "allreduce", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float",
-            "Group size": 2, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 3}  # fmt: skip
-    call = trace.call("cudaLaunchKernel", launch, 5)
-    trace.gpu("ncclDevKernel_AllReduce", start, dur, call, stream=20, **comm)
-    trace.op("after", launch + 5, 20)
-    return trace
 
 
 def joined() -> ReplayGraph:

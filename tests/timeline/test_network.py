@@ -164,14 +164,6 @@ def test_a_group_of_one_rank_takes_no_time() -> None:
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 20
 
 
-def test_one_trace_in_a_program() -> None:
-    trace, text = waiting().document(), "bandwidth=10,latency=5us"
-    assert trace.replay(network=text).makespan_ns == alone(build_graph(trace), parse_network(text)).makespan_ns
-    assert trace.replay("comm*2", network=text).makespan_ns == trace.replay(network=text).makespan_ns + 630_000
-    with pytest.raises(UsageError, match=r"^network 'fast'"):
-        trace.replay(network="fast")
-
-
 @cache
 def made(name: str, folder: Path) -> tuple[ReplayGraph, tuple[Constants, ...]]:
     """A made job, coupled; what waits for what is recorded."""
@@ -240,11 +232,6 @@ def test_an_all_to_all_passes_through_the_ranks_between() -> None:
     for ranks, ring, direct in ((2, 2000, 2000), (4, 6000, 3000), (8, 14000, 3500)):
         for algorithm, wanted in (("ring", ring), ("halving-doubling", ring), ("direct", direct)):
             assert Network(1.0, 0, algorithm).transfer_ns(Type.ALL_TO_ALL, 4000, ranks) == wanted
-
-
-def test_halving_takes_as_many_steps_as_the_logarithm_rounded_up() -> None:
-    steps = [Network(1.0, 1, "halving-doubling").transfer_ns(Type.REDUCE_SCATTER, 0, n) for n in range(1, 10)]
-    assert steps == [0, 1, 2, 2, 3, 3, 3, 3, 4]
 
 
 @pytest.mark.parametrize(

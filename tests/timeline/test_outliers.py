@@ -39,18 +39,6 @@ def written(trace: Timeline, path: Path) -> Path:
     return path
 
 
-def test_the_others_are_predicted_without_it() -> None:
-    """Of 100, 101, 99, 100 each from the other three: 100, 100, 100, 100; with the warm-up from four of them."""
-    graph = build_graph(recorded(WARM_UP).document())
-    held = [predict_iteration(graph, k) for k in range(1, 5)]
-    assert [one.predicted_ns for one in held] == [100_000] * 4 and all(one.outlier is None for one in held)
-    assert held[0].others_ns == (101_000, 99_000, 100_000) and held[0].spread == pytest.approx(0.02)
-    first = predict_iteration(graph, 0)
-    assert first.predicted_ns == 100_000 and first.outlier is not None and first.outlier.iteration == 0
-    kept = predict_iteration(graph, 3, keep_outliers=True)
-    assert kept.set_apart == () and kept.others_ns == (183_000, 100_000, 101_000, 100_000)
-
-
 def test_models_are_fitted_without_it() -> None:
     """As on the iterations 1 to 4 alone, calibration included; with it the mean is that of all five."""
     document = recorded(WARM_UP).document()

@@ -110,14 +110,6 @@ def test_every_pair_of_rates() -> None:
     assert np.mean(inside) >= 0.8
 
 
-def test_from_the_slowest_to_the_fastest() -> None:
-    """The waits of the slow recording are no host work: 553 ms before, where 138 are true."""
-    graphs = [build_graph(trace) for trace in traces("ddp-1mb", "100mbit")]
-    joint, constants = join_ranks(graphs), [fit_constants(graph) for graph in graphs]
-    usual = replay(on_network(joint, networks()["unlimited"]), constants).makespan_ns / 1e6
-    assert usual == pytest.approx(traced_ms("network/ddp-1mb")["unlimited"], rel=0.1)
-
-
 def test_a_wait_that_ends_before_its_collective_does() -> None:
     """Each wait of a step gets longer than its pause: by 2 ms the recorded ends move, and nothing else."""
     (first, _), late = traces("ddp-1mb", "100mbit"), 2_000_000
@@ -197,7 +189,7 @@ def test_a_file_of_networks(tmp_path: Path) -> None:
 
 
 def test_the_library_has_the_commands_range() -> None:
-    """`answer_range` of a replay on another network is what `replay --network` prints; without a network None."""
+    """`answer_range` of a replay on another network is what `replay --network` prints."""
     first = shared_trace("network/tp/500mbit/rank0.et.json.gz")
     network = "bandwidth=0.1476,latency=847us"
     job = load(Path(first).parent)
@@ -206,6 +198,3 @@ def test_the_library_has_the_commands_range() -> None:
     assert found is not None and found.low_ns < done.makespan_ns < found.high_ns
     printed = json.loads(call("replay", Path(first).parent, "--network", network, "--json", "-").stdout)
     assert found.to_dict() == printed["what_if"]["range_ns"]
-    assert job.replay().answer_range is None
-    alone = job.ranks[0].replay(network=network)
-    assert alone.answer_range is not None and alone.answer_range.reasons

@@ -118,13 +118,6 @@ def test_lags_have_a_limit() -> None:
     assert graph.with_latencies(graph.edges.lag.astype(np.float64)).edges.lag.dtype == np.int64
 
 
-def test_names_and_ranks_of_rows() -> None:
-    graph = program().graph()
-    assert graph.ranks == [0] and graph.rank_of_row.tolist() == [0] * len(graph.start)
-    assert graph.first_row.tolist() == [0, len(graph.trace)] and len(graph) == len(graph.row)
-    assert graph.column("kind").tolist() == graph.trace.nodes.kind.tolist()
-
-
 def test_capped_lags_count_at_most_the_constant_of_their_kind() -> None:
     graph = program().graph()
     constants = Constants(2000, 1000, 500, 700)

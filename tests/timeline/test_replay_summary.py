@@ -12,7 +12,8 @@ from etplus.timeline.replay_text import render_full
 from etplus.trace.errors import UsageError
 from made_traces import Timeline, after
 from test_critical import program
-from test_graph_building import rank, stalled
+from test_graph_building import stalled
+from test_rank_coupling import rank
 
 
 def test_the_screen_of_a_replay() -> None:

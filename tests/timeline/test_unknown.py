@@ -120,19 +120,6 @@ def test_a_removed_call_waits_for_nothing() -> None:
     assert after(graph, "remove op:outer").makespan_ns < after(graph).makespan_ns - OPENING * 1000
 
 
-def test_waits_at_the_same_time_count_once() -> None:
-    """Streams 7 and 9 stall from 110 and 111 until 5000."""
-    trace = Timeline()
-    trace.op("op", 0, 6000)
-    for stream in (7, 9):
-        trace.launch("idle", stream, 1, 10 + stream, 10, stream)
-    for stream in (7, 9):
-        trace.launch("late", 90 + stream, 1, 5000, 100, stream)
-    result = after(trace.graph())
-    assert result.unexplained.count == 2
-    assert result.unexplained.ns <= 5000 * 1000 and result.unexplained.share < 1
-
-
 @pytest.mark.parametrize("jitter", [12.0])
 def test_noise_does_not_count_as_unknown_waits(jitter: float) -> None:
     """Latencies of 10 to 10 + jitter µs, gaps of 1 to 1 + jitter, a call that finds nothing pending and takes 60."""

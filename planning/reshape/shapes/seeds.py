@@ -23,14 +23,7 @@ class _Claim:
 
 
 class SizeEvidence:
-    """Evidence for the batch size and sequence length, collected from the recorded calls.
-
-    Args:
-        file: file name of the recording, for error messages.
-
-    Raises:
-        UsageError: the recording has no tensors.
-    """
+    """Evidence for the batch size and sequence length, collected from the recorded calls."""
 
     def __init__(self, file: str, shapes: Shapes) -> None:
         if not shapes.sources:
@@ -42,12 +35,7 @@ class SizeEvidence:
             self._sums.pop(root, None)
 
     def find(self, dimension: str, recorded_size: int | None) -> tuple[set[int], int]:
-        """Return the extent classes of a dimension, and its size.
-
-        Args:
-            dimension: "batch" or "seq".
-            recorded_size: recorded size of the dimension; None to detect it.
-        """
+        """Return the extent classes of a dimension, and its size."""
         size, tiers = (self._batch if dimension == "batch" else self._seq)(recorded_size)
         found = set[int]()
         for tier in (*tiers, self._anywhere(size)):

@@ -56,14 +56,11 @@ def test_ranks_of_a_job_on_gloo_are_fitted_and_predicted(job: str, tmp_path: Pat
     coupled = call("predict", "run", *files[-2:], "--rank-couple", "--model", tmp_path / "m.json", "--json", "-")
     together = orjson.loads(coupled.stdout)
     assert coupled.returncode == (0 if together["reliable"] else 3) and abs(together["error"]) < CLOSE
-    for more in (["--host", "model"], ["--set", "batch=4:8"]):
-        other = call("predict", "run", files[-1], "--model", tmp_path / "m.json", *more)
-        assert other.returncode == 0 or other.stderr.count(b"\n") == (2 if b"deprecated" in other.stderr else 1)
-        assert b"this is a bug" not in other.stderr and (other.returncode != 2) == bool(other.stdout)
-        assert (other.returncode == 3) == (b": uncertain; weakest link: " in other.stderr)
+    other = call("predict", "run", files[-1], "--model", tmp_path / "m.json", "--host", "model")
+    assert (other.returncode != 2) == bool(other.stdout) and other.stderr.count(b"\n") == (other.returncode != 0)
 
 
-@pytest.mark.parametrize("job", ["mlp.tp2", "mlp.fsdp2", "mlp.single1", "block.single1"])
+@pytest.mark.parametrize("job", ["mlp.fsdp2", "block.single1"])
 def test_a_job_from_other_jobs_is_close_or_says_so(job: str) -> None:
     """On hosts; operators as recorded, or priced by the model."""
     ranks = {"mlp.tp2": 2, "mlp.fsdp2": 2, "mlp.single1": 1, "block.single1": 1}
@@ -78,19 +75,6 @@ def test_a_job_from_other_jobs_is_close_or_says_so(job: str) -> None:
 @cache
 def of_gpu(name: str) -> Trace:
     return load(shared_trace(f"gpu-kineto/{name}.json.gz"))
-
-
-@cache
-def with_pauses() -> FittedModel:
-    others = [link(*shared_pair("gpu-pairs/simple_add")), of_gpu("alexnet"), of_gpu("torch_compile_triton")]
-    return calibrated(fit(others), others)
-
-
-@pytest.mark.parametrize("name", ["mi250_minitoy", "cuda_event_sync"])
-def test_pauses_of_other_traces_are_no_law(name: str) -> None:
-    """Fitted on traces with pauses of seconds, 4 ms became 17 ms."""
-    done = predict(of_gpu(name), with_pauses(), force=True)
-    assert said(done) and (done.forced or done.high_ns <= 2 * done.low_ns)
 
 
 def test_what_is_known_too_little_is_refused_and_named(tmp_path: Path) -> None:

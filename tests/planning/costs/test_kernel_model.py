@@ -11,11 +11,10 @@ from etplus.planning.costs.kernel_model import (
     chosen_order,
     errors_of,
     fit_kernels,
-    interval_group,
     jobs_of,
 )
 from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.registry import ORDER, Costs, Utilized
+from etplus.planning.costs.registry import ORDER, Utilized
 from etplus.planning.costs.task import Estimate, Task
 from etplus.planning.costs.utilization import fit_utilization
 from etplus.trace.tensors import Tensor
@@ -126,9 +125,3 @@ def test_ranks_of_a_job_are_held_out_together() -> None:
     one_job = fit_kernels(ranks, DEVICES)
     assert one_job is not None and (one_job.held_out, one_job.jobs) == (2, 1)
     assert one_job.intervals.spreads["measured"].count == 2 * 39
-
-
-def test_the_group_of_an_interval() -> None:
-    assert interval_group("law at 53%", ("new", "work", "Copy")) == ("law", "new", "work", "Copy")
-    assert interval_group("measured", ()) == ("measured",)
-    assert Costs([], DEVICES).predict(Task("x")) is None

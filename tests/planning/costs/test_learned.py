@@ -122,21 +122,6 @@ def test_nodes_alike_are_computed_once_and_nothing_else_changes() -> None:
 
 
 @needs_torch
-def test_batches_are_limited_by_graphs_and_nodes() -> None:
-    import torch
-    from etplus.planning.learned.graph_batches import INPUTS, dealt, single
-
-    sizes = (1, 1, 5, 1, 1, 1, 2, 1)
-    parts = [single((made_graph(str(i), n, i), 0), torch.zeros(INPUTS), torch.ones(())) for i, n in
-             enumerate(sizes)]  # fmt: skip
-    found = list(dealt(parts, 3, 90))
-    assert [one.rows.shape[0] for one in found] == [2, 1, 3, 2]
-    assert sum(len(one.row) for one in found) == 30 * sum(sizes)
-    assert torch.equal(torch.cat([one.node_log for one in found]), torch.cat([one.node_log for one in parts]))
-    assert not list(dealt([], 3, 90))
-
-
-@needs_torch
 def test_a_file_of_tpugraphs_trains(tmp_path: Path) -> None:
     from etplus.planning.learned.training import predict_graphs, read_trained, train
 

@@ -9,7 +9,6 @@ from etplus.planning.costs.measured_tasks import (
     MeasuredTask,
     _Caller,
     _Callers,
-    cpu_tasks,
     gpu_tasks,
     medians,
     pooled,
@@ -19,7 +18,6 @@ from etplus.planning.costs.task import Task
 from etplus.trace.index import CallIndex
 from etplus.trace.trace import Trace
 from made_traces import Timeline
-from support import linked
 
 HERE = Device(name="here", tflops={"float32": 1}, memory_gb_s=100)
 
@@ -47,35 +45,6 @@ def test_tasks_of_gpu_events() -> None:
     assert (alone.op, alone.place, alone.main, alone.bytes, alone.flops) == ("", 0, False, None, None)
     assert [task.inputs for task in tasks] == [()] * 4
     assert {task.device for task in gpu_tasks(timeline())} == {"unknown device"}
-
-
-def test_tasks_of_a_pair_have_what_the_operator_has() -> None:
-    trace = linked("pairs/gpu_shaped_from_cpu")
-    by_kernel = {(task.op, task.kernel): task for task in gpu_tasks(trace, device=HERE)}
-    assert by_kernel
-    for event, task in enumerate(gpu_tasks(trace, device=HERE)):
-        call = trace.gpu.call[event]
-        signature = trace.signature_of(CallIndex(int(call))) if call >= 0 else None
-        if signature is not None and signature.tensors:
-            assert task.inputs == signature.tensors and task.outputs == (signature.outputs or ())
-            assert task.op == trace.names[trace.calls.name[call]]
-
-
-def test_tasks_of_operators() -> None:
-    trace = linked("pairs/gpu_shaped_from_cpu")
-    calls = np.array([call for call in range(len(trace.calls.name)) if trace.signature_of(CallIndex(call))][:20])
-    tasks = cpu_tasks(trace, calls, "a CPU")
-    assert len(tasks) == 20
-    for call, task in zip(calls.tolist(), tasks, strict=True):
-        signature = trace.signature_of(CallIndex(call))
-        assert signature is not None
-        assert (task.op, task.kernel, task.category, task.device) == (
-            trace.names[trace.calls.name[call]], "", "cpu_op", "a CPU"
-        )  # fmt: skip
-        assert (task.inputs, task.outputs, task.dtype) == (
-            signature.tensors, signature.outputs or (), signature.dtype
-        )  # fmt: skip
-    assert [task.device for task in cpu_tasks(trace, calls[:1])] == ["CPU"]
 
 
 def test_the_caller_is_the_innermost_operator_with_tensors() -> None:

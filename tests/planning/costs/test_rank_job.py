@@ -30,6 +30,7 @@ from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_traces import Timeline
 from support import linked
+from test_rank_coupling import rank
 
 
 def steps(lengths: list[int], kernels: list[int] | None = None) -> Trace:
@@ -184,22 +185,9 @@ def test_calibration_and_how_held_out_traces_were_missed() -> None:
     assert again.end_to_end is None and again.calibration == 1.0
 
 
-def rank(number: int, launch: int, start: int, dur: int) -> Trace:
-    """A rank that launches an all-reduce after an op of that length and then works for 20."""
-    trace = Timeline(distributedInfo={"backend": "nccl", "rank": number, "world_size": 2})
-    if launch:
-        trace.op("before", 0, launch)
-    trace.op("reduce", launch, 5)
-    comm = {"Collective name": "allreduce", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float",
-            "Group size": 2, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 3}  # fmt: skip
-    trace.gpu("ncclDevKernel_AllReduce", start, dur, trace.call("cudaLaunchKernel", launch, 5), stream=20, **comm)
-    trace.op("after", launch + 5, 20)
-    return trace.document()
-
-
 def test_ranks_are_predicted_together() -> None:
     """The transfer takes the least that was measured, 40, from when the later rank is ready, at 60."""
-    traces = [rank(0, 0, 10, 90), rank(1, 50, 60, 40)]
+    traces = [rank(0, 0, 10, 90).document(), rank(1, 50, 60, 40).document()]
     model = fit(traces)
     done = predict_ranks(traces, model, force=True)
     assert (done.predicted_ns, done.measured_ns, done.iterations) == (100_000, 100_000, 1)

@@ -7,22 +7,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from etplus.analysis.devices import known_devices
-from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.planning.costs.bound import bound_of
 from etplus.planning.costs.end_to_end import calibrated, predict, predict_ranks
 from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.measured_tasks import gpu_tasks
-from etplus.timeline.constants import fit_constants
-from etplus.timeline.graph_building import build_graph
-from etplus.timeline.graph_replay import replay
-from etplus.timeline.iterations import Outlier, Percentiles, percentiles, step_times, warm_up
-from etplus.timeline.replay_summary import summarize
-from etplus.timeline.replay_text import render_full
+from etplus.timeline.iterations import percentiles
 from etplus.trace.trace import Trace
 from made_traces import Timeline
-from support import call, shared_pair, shared_trace
+from support import call, shared_pair
 from test_pricing import kernels, queued
 
 
@@ -33,21 +24,6 @@ def steps(lengths: list[int]) -> Trace:
         trace.op("aten::mm", now, length)
         now += length
     return trace.document()
-
-
-def test_step_times_are_a_distribution_without_the_warm_up() -> None:
-    lengths = [300, 250, *range(96, 107)]
-    trace = steps(lengths)
-    graph = build_graph(trace)
-    done = replay(graph, fit_constants(graph))
-    found = step_times(trace, done.start, done.end)
-    assert found is not None and (found.count, found.warm_up, len(found.set_apart)) == (11, 2, 2)
-    assert found.measured == found.predicted == Percentiles(97_000, 101_000, 105_000)
-    text = render_full(summarize(done, fit_constants(graph)))
-    assert "11 similar; set apart: 2 at the beginning as warm-up" in " ".join(text.split())
-    assert "p10 97.0, p50 101.0, p90 105.0 µs" in text
-    assert step_times(steps([100]), done.start, done.end) is None
-    assert warm_up([Outlier(1, "", 9, "")]) == warm_up([]) == 0
 
 
 def test_predicted_steps_are_spread_as_those_fitted_on() -> None:
@@ -91,16 +67,6 @@ def test_a_trace_without_operators_is_predicted() -> None:
     assert model.calibration == 1.0, "no times of the host are the model's"
     done = predict(trace, model, force=True)
     assert 0 < done.low_ns <= 60_000 < done.high_ns
-
-
-def test_bounds_are_known_where_flops_or_bytes_are() -> None:
-    trace = read_trace(shared_trace("gpu-kineto/mi300_bert.json.gz"))
-    model = fit([read_trace(shared_trace("gpu-kineto/torch_compile_triton.json.gz"))])
-    devices = {device.name: device for device in known_devices()}
-    known = {task.kernel for task in gpu_tasks(trace) if bound_of(task, devices) is not None}
-    rows = predict(trace, model).kernels
-    assert known and {row.name for row in rows if row.bound_ns is not None} == known
-    assert all(row.predicted_ns >= (row.bound_ns or 0) for row in rows)
 
 
 @cache

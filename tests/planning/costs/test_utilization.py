@@ -294,26 +294,6 @@ def test_which_law_holds() -> None:
     assert Utilization(*laws[:2]).law(named) == laws[1]
 
 
-def test_a_law_of_names_is_their_mean_drawn_to_nothing() -> None:
-    """Three equal events of 4 µs and one kernel of 12: weights and names share what is above the usual 4 µs, and the
-    smearing makes up for the rest, so that the totals agree within a few per cent."""
-    events = [MeasuredTask(Task("", "short", device="small"), 4000.0, 1)] * 6
-    events += [MeasuredTask(Task("", "long", device="small"), 12_000.0, 1)] * 6
-    model = fit_utilization(events, DEVICES)
-    assert model.known == Law({term: {} for term in ("start", "compute", "memory")}, {}, 1.0)
-    assert model.unknown.kernels == {} and model.named is not None
-    priced_ns = [model.nanoseconds(event.task, DEVICES) for event in events]
-    assert sum(priced_ns) == pytest.approx(sum(event.ns for event in events), rel=0.06)
-    assert priced_ns[6] / priced_ns[0] == pytest.approx(3, rel=0.2)
-    short, long = (model.named.kernels[name] for name in ("short", "long"))
-    assert short < 0 < long and set(model.named.kernels) == {"short", "long"}
-    assert (short, long) == (pytest.approx(GOLDEN_NAMES[0], abs=2e-4), pytest.approx(GOLDEN_NAMES[1], abs=2e-4))
-    assert model.named.smearing == pytest.approx(GOLDEN_NAMES[2], abs=2e-4)
-
-
-GOLDEN_NAMES = (-0.0597, 0.0659, 1.0009)
-
-
 def objective(law: Law, works: list[EventWork], log_ns: list[float], known: bool) -> float:
     """What a law is fitted by: squares of log residuals, in proportion above one half, and drawn weights."""
     plain = Law(law.weights, {}, 1.0)

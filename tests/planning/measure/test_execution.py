@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import etplus
 import pytest
-from etplus.planning.measure.measured import read_measured
 from etplus.planning.measure.process import ExecutionError, WorkerProcess
 from etplus.planning.measure.reader import recorded_calls
 from etplus.planning.measure.recorded_calls import RecordedCall
-from etplus.planning.measure.run_program import op_script
 from etplus.planning.measure.timing import Options, measure
 from etplus.trace.trace import Trace
-from recorded_ops import HOSTILE, MM, mm, op, scalar, tensor, trace_of
-from support import fixture_pair, run
+from recorded_ops import MM, mm, op, scalar, tensor, trace_of
 
 pytest.importorskip("torch", reason="PyTorch is not installed: no operator can be called")
 ONE = Options(threads=1, timeout_s=60, max_bytes=1 << 28)
@@ -29,12 +21,6 @@ def process() -> Iterator[WorkerProcess]:
     """A worker for all tests."""
     with WorkerProcess(threads=1, max_bytes=1 << 28, timeout_s=60) as one:
         yield one
-
-
-@pytest.fixture(scope="module")
-def recorded() -> Trace:
-    """A real recording of a transformer's training."""
-    return etplus.link(*fixture_pair("demo/train_cpu"))
 
 
 def calls_of(trace: Trace) -> list[RecordedCall]:
@@ -76,12 +62,6 @@ def test_arguments_are_made_by_type_and_meaning(name: str, process: WorkerProces
     assert found["ns"] > 0 and found["iqr_ns"] >= 0 and found["runs"] >= 3
 
 
-def test_tensors_of_large_storages_are_not_copied(process: WorkerProcess) -> None:
-    """32 numbers in 50 MB: as many copies as of 32 numbers would be more memory than the process may have."""
-    (one,) = calls_of(trace_of(op("aten::mm", MM, tensor(1, 4, 8, strides=[2**22, 1]), tensor(2, 8, 2))))
-    assert process.ask(call=one.call, min_time=0.001)["runs"] >= 3
-
-
 REFUSED = {
     "unknown": (op("aten::nonesuch", "aten::nonesuch(Tensor self) -> Tensor", tensor(1, 4)), "has no operator"),
     "dunder": (op("aten::__class__", "aten::__class__(Tensor self) -> Tensor", tensor(1, 4)), "has no operator"),
@@ -110,45 +90,3 @@ def test_an_operator_that_takes_too_long_costs_itself_only() -> None:
     assert [one.op for one in found.timings] == ["aten::mm"]
     assert [(one.op, one.reason) for one in found.not_executed] == [("aten::linalg_svdvals", "took over 2 s")]
     assert abs(found.executed - 0.5) < 1e-9 and found.outside == 0
-
-
-def test_hostile_traces_are_listed() -> None:
-    found = measure(trace_of(*HOSTILE.values(), mm()), options=ONE)
-    assert [one.op for one in found.timings] == ["aten::mm"]
-    assert sum(one.count for one in found.not_executed) == len(HOSTILE) - 1  # a far offset does not matter by itself
-    assert all(one.reason for one in found.not_executed)
-
-
-@pytest.mark.slow
-def test_the_commands(recorded: Trace, tmp_path: Path) -> None:
-    """Measure as a process."""
-    recorded.save(tmp_path / "x.json")
-    done = run("etplus", "measure", "x.json", "-o", "m.json", "--threads", "1", "--ops", "mm|relu", cwd=tmp_path)
-    lines = done.stdout.decode().splitlines()
-    assert done.returncode == 0 and max(map(len, lines)) <= 80
-    found = read_measured(tmp_path / "m.json")
-    assert found.timings and all("mm" in one.op or "relu" in one.op for one in found.timings)
-    assert {one.reason for one in found.not_executed} == {"not among --ops"} and 0 < found.executed < 1
-    for one in found.timings:
-        assert one.recorded_ns and one.ns > 0 and one.count > 0
-        assert one.own_ns is None or one.own_ns <= one.ns
-
-
-@pytest.mark.slow
-def test_scripts_run_by_themselves(recorded: Trace, tmp_path: Path) -> None:
-    """Of operators by chance, in a Python that cannot import this package."""
-    draw = random.Random(1)
-    for number, one in enumerate(draw.sample(calls_of(recorded), 12)):
-        text = op_script(one, 1.0, "x.json", f"op{number}.py", device="cpu", threads=1)
-        text = text.replace("min_time=0.2", "min_time=0.002")
-        (tmp_path / f"op{number}.py").write_text(text)
-    (tmp_path / "all.py").write_text(
-        "import runpy, pathlib, sys\n"
-        "sys.modules['etplus'] = None\n"
-        "for one in sorted(pathlib.Path('.').glob('op*.py')):\n"
-        "    try:\n        runpy.run_path(str(one), run_name='__main__')\n"
-        "    except SystemExit as end:\n        assert not end.code, one\n"
-    )
-    done = subprocess.run([sys.executable, "-I", "all.py"], cwd=tmp_path, capture_output=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    assert done.stdout.count(b"interquartile range") == 12

@@ -12,18 +12,13 @@ import numpy as np
 import pytest
 from etplus.planning.costs.end_to_end import predict
 from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.measured_models import Interpolated
-from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.task import Task
 from etplus.planning.reshape.reshape import Reshaped, reshaped
 from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.index import CallIndex
-from etplus.trace.tensors import Signature, Tensor
+from etplus.trace.tensors import Signature
 from etplus.trace.trace import Trace
-from hypothesis import given
-from hypothesis import strategies as st
-from support import FIXTURES, ROOT, examples
+from support import FIXTURES, ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -94,24 +89,6 @@ def test_what_a_loader_does_for_each_sample_is_done_as_often_as_there_are_sample
     counts = Counter(truth.names[name] for name in truth.calls.name.tolist())
     assert {name for name in made | counts if made[name] != counts[name] and "DataLoader" not in name} == set()
     assert set(done.repeats) == {1.0, 4.0}
-
-
-@examples(50)
-@given(
-    st.lists(st.tuples(st.integers(1, 64), st.floats(1e3, 1e6)), min_size=2, max_size=6, unique_by=lambda one: one[0]),
-    st.integers(1, 64),
-)
-def test_times_between_measured_sizes_are_between_their_times(of: list[tuple[int, float]], rows: int) -> None:
-    def task(size: int) -> Task:
-        return Task("aten::mm", category="cpu_op", inputs=(Tensor((size, 8), "float32"),), device="CPU")
-
-    found = Interpolated([MeasuredTask(task(size), ns, 5) for size, ns in of]).predict(task(rows))
-    below, above = [one for one in of if one[0] <= rows], [one for one in of if one[0] >= rows]
-    if not below or not above or min(above)[0] > 16 * max(below)[0]:
-        assert found is None
-    else:
-        ends = sorted((max(below)[1], min(above)[1]))
-        assert found is not None and ends[0] * (1 - 1e-9) <= found.ns <= ends[1] * (1 + 1e-9)
 
 
 def test_predicted_times_between_fitted_sizes_are_between_theirs() -> None:

@@ -13,7 +13,6 @@ from etplus.planning.reshard.explain import explain
 from etplus.planning.reshard.items import CommOp, RecordedOp
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
-from etplus.planning.reshard.proof import reductions
 from etplus.planning.reshard.rank_program import program
 from etplus.planning.reshard.recorded_job import recorded_layout
 from etplus.trace.errors import UsageError
@@ -188,11 +187,3 @@ def test_a_rank_that_differs_is_said() -> None:
     operators, communications = job.proof.different[1]
     assert operators > 50 and communications == 0  # of half the batch; the gradients are the same
     assert job.doubts and job.proof.to_dict()["different"][0]["rank"] == 1
-
-
-@pytest.mark.slow
-def test_a_recording_of_fsdp_is_a_source() -> None:
-    """Put on more ranks each has another part: nothing of it is merely scaled."""
-    job = reshard(etplus.link(*shared_pair("parallel/block.fsdp2/rank1")), Layout(dp=4))
-    assert not job.doubts and job.gradients[0].whole
-    assert {comm.kind for comm in reductions(job.derivation, 0)} == {"all_reduce"}

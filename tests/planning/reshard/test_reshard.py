@@ -27,7 +27,7 @@ from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from reshard_truth import ran
-from support import assert_valid, call, fixture_pair, run, shared_pair, shared_trace
+from support import FIXTURES, assert_valid, call, fixture_pair, run, shared_pair, shared_trace
 
 _BATCH = 16
 _EACH = Layout(dp=2, batch=_BATCH, zero=3, fsdp_wrap="each")
@@ -118,16 +118,6 @@ def test_kernels_follow_their_operators(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
-def test_every_rank_passes_the_check_of_simulators(tmp_path: Path) -> None:
-    layout = Layout(tp=2, dp=2, pp=2, batch=_BATCH, zero=2, schedule="gpipe")
-    job = _derived("mlp.single1", layout)
-    assert job.matched() > 0
-    convert([job.trace(rank) for rank in range(layout.ranks)], tmp_path / "job", to="astra-sim")
-    report = check(tmp_path / "job", profile="astra-sim")
-    assert report.ok and report.ranks == layout.ranks, report.problems
-
-
 def test_work_is_conserved() -> None:
     """Multiplications of all ranks together are those of one device; parameters too."""
     single = _derived("mlp.single1", Layout())
@@ -162,6 +152,14 @@ def test_memory_is_that_which_was_allocated(layout: Layout, before: int, step: i
     with `profile_memory` (tools/record_parallel.py otherwise); `before`: parameters, and the buckets of DDP."""
     total = _derived("block.single1", layout).memory[0].total
     assert abs(total / (before + step) - 1) < 0.1
+
+
+def test_states_of_adam_are_sharded_from_zero_1_on_and_parameters_by_zero_3() -> None:
+    document = b"".join(etplus.load(FIXTURES / "batches" / "mlp_w128_d2__b8_t1.json.gz").chunks())
+    trace = read_etplus(document.replace(b"Optimizer.step#SGD", b"Optimizer.step#Adam"))
+    memory = [reshard(trace, Layout(dp=2, zero=zero)).memory[0] for zero in (0, 1, 2, 3)]  # type: ignore[arg-type]
+    assert [round(one.optimizer / memory[0].parameters, 2) for one in memory] == [2, 1, 1, 1]
+    assert [round(one.parameters / memory[0].parameters, 2) for one in memory] == [1, 1, 1, 0.5]
 
 
 def test_sequence_parallelism_divides_norms_and_gathers_for_products() -> None:
