@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from chakra_sets import write_set
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
-from etplus.schemas.chakra.stream import write_chakra
 from etplus.timeline.network import Network
 
 Ranks = list[list[pb.Node]]
@@ -49,13 +48,8 @@ def clean() -> Ranks:
     ]
 
 
-def write(folder: Path, ranks: Ranks, groups: Mapping[int, Sequence[int]] | None = None) -> Path:
-    for rank, nodes in enumerate(ranks):
-        write_chakra(folder / f"t.{rank}.et", pb.GlobalMetadata(version="1"), nodes)
-    if groups is not None:
-        text = json.dumps({str(group): list(members) for group, members in groups.items()})
-        (folder / "t.comm_groups.json").write_text(text, encoding="utf-8")
-    return folder / "t"
+def write(folder: Path, ranks: Ranks, groups: dict[int, list[int]] | None = None) -> Path:
+    return write_set(folder, ranks, version="1", groups=groups)
 
 
 def edited(node: pb.Node, name: str, **value: Any) -> None:
@@ -65,16 +59,43 @@ def edited(node: pb.Node, name: str, **value: Any) -> None:
     node.attr.extend([*kept, *([pb.AttributeProto(name=name, **value)] if value else [])])
 
 
-def duplicate_id(ranks: Ranks) -> None:
-    ranks[0][5].id = 1
+Spoil = Callable[[Ranks], object]
 
 
-def dangling(ranks: Ranks) -> None:
-    ranks[1][5].data_deps.append(77)
+def without(at: int, name: str) -> Spoil:
+    return lambda ranks: edited(ranks[0][at], name)
 
 
-def dangling_call(ranks: Ranks) -> None:
-    ranks[1][5].ctrl_deps.append(77)
+def with_value(at: int, name: str, *, rank: int = 0, **value: Any) -> Spoil:
+    return lambda ranks: edited(ranks[rank][at], name, **value)
+
+
+def on_both(at: int, name: str, **value: Any) -> Spoil:
+    return lambda ranks: [edited(nodes[at], name, **value) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
+def with_field(at: int, name: str, value: object, *, rank: int = 0) -> Spoil:
+    return lambda ranks: setattr(ranks[rank][at], name, value)
+
+
+def twice(at: int, name: str, value: object) -> Spoil:
+    return lambda ranks: ranks[0][at].attr.append(attribute(name, value))
+
+
+def with_deps(at: int, kind: str, *deps: int, rank: int = 0) -> Spoil:
+    return lambda ranks: getattr(ranks[rank][at], kind).extend(deps)
+
+
+def with_nodes(rank: int, *nodes: pb.Node) -> Spoil:
+    return lambda ranks: ranks[rank].extend(nodes)
+
+
+def of_type(op: int, size: int = 64) -> Spoil:
+    return lambda ranks: [nodes.append(coll(7, 6, op=op, size=size)) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
+def in_dimensions(*chosen: bool) -> Spoil:
+    return on_both(4, "involved_dim", bool_list=pb.BoolList(values=chosen))
 
 
 def dangling_between(ranks: Ranks) -> None:
@@ -82,73 +103,9 @@ def dangling_between(ranks: Ranks) -> None:
     ranks[1].append(comp(10, 8))
 
 
-def duplicate_dependency(ranks: Ranks) -> None:
-    ranks[0][5].data_deps.append(5)
-
-
-def duplicate_call(ranks: Ranks) -> None:
-    ranks[0][5].ctrl_deps.extend([2, 5, 2])
-
-
-def duplicate_id_and_cycle(ranks: Ranks) -> None:
-    ranks[0] += [comp(7, 8), comp(8, 7), comp(6)]
-
-
-def self_dependency(ranks: Ranks) -> None:
-    ranks[0][0].ctrl_deps.append(1)
-
-
-def cycle(ranks: Ranks) -> None:
-    ranks[0][1].ctrl_deps.append(6)
-
-
-def empty_rank(ranks: Ranks) -> None:
-    ranks[1].clear()
-
-
-def without(at: int, name: str) -> Callable[[Ranks], None]:
-    return lambda ranks: edited(ranks[0][at], name)
-
-
-def with_value(at: int, name: str, **value: Any) -> Callable[[Ranks], None]:
-    return lambda ranks: edited(ranks[0][at], name, **value)
-
-
-def other_type(ranks: Ranks) -> None:
-    edited(ranks[1][1], "comm_type", int64_val=pb.ALL_TO_ALL)
-
-
-def other_size(ranks: Ranks) -> None:
-    edited(ranks[1][1], "comm_size", int64_val=2048)
-
-
-def one_more(ranks: Ranks) -> None:
-    ranks[0].append(coll(7, 5))
-
-
-def only_one_rank_of_a_group(ranks: Ranks) -> None:
-    ranks[1].append(coll(7, 5, group="2"))
-
-
 def swapped_order(ranks: Ranks) -> None:
     for nodes, ops in zip(ranks, ([0, 6], [6, 0]), strict=True):
         nodes.extend(coll(7 + at, 5 + at, op=op) for at, op in enumerate(ops))
-
-
-def lost_receive(ranks: Ranks) -> None:
-    ranks[0][2].CopyFrom(comp(3, 2))
-
-
-def other_tag(ranks: Ranks) -> None:
-    edited(ranks[0][2], "comm_tag", int32_val=6)
-
-
-def other_message_size(ranks: Ranks) -> None:
-    edited(ranks[0][3], "comm_size", int64_val=65)
-
-
-def peer_that_is_not(ranks: Ranks) -> None:
-    edited(ranks[0][2], "comm_dst", int32_val=2)
 
 
 def crossed_messages(ranks: Ranks) -> None:
@@ -161,26 +118,47 @@ def crossed_groups(ranks: Ranks) -> None:
     ranks[1] += [coll(7, 6, group="0"), comp(8, 7), coll(9, 8)]
 
 
-def twice(at: int, name: str, value: object) -> Callable[[Ranks], None]:
-    return lambda ranks: ranks[0][at].attr.append(attribute(name, value))
+def uneven(ranks: Ranks) -> None:
+    for size, nodes in zip((100, 102), ranks, strict=True):
+        nodes.append(coll(7, 6, op=pb.ALL_TO_ALL, size=size))
 
 
-def with_size(size: int) -> Callable[[Ranks], None]:
-    return lambda ranks: [edited(nodes[1], "comm_size", int64_val=size) for nodes in ranks]  # type: ignore[func-returns-value]
+def empty_messages(ranks: Ranks) -> None:
+    ranks[0].append(send(7, 1, 6, tag=9, size=0))
+    ranks[1].append(receive(7, 0, 6, tag=9, size=0))
 
 
-def lasting(micros: int) -> Callable[[Ranks], None]:
-    return lambda ranks: [setattr(nodes[0], "duration_micros", micros) for nodes in ranks]  # type: ignore[func-returns-value]
+def unknown_group(ranks: Ranks) -> None:
+    for nodes in ranks:
+        nodes.append(coll(7, 6, group="2"))
+
+
+def first_of_all(ranks: Ranks) -> None:
+    del ranks[0][1].data_deps[:]
+
+
+def out_of_turn(ranks: Ranks) -> None:
+    """The second of two collectives in a row may come first on one rank, if times are such."""
+    for nodes, deps in zip(ranks, ((8,), (1,)), strict=True):
+        nodes += [comp(7, 6), coll(8, 7), coll(9, *deps)]
+
+
+cycle = with_deps(1, "ctrl_deps", 6)
+duplicate_id_and_cycle = with_nodes(0, comp(7, 8), comp(8, 7), comp(6))
+only_one_rank_of_a_group = with_nodes(1, coll(7, 5, group="2"))
+other_tag = with_value(2, "comm_tag", int32_val=6)
+other_message_size = with_value(3, "comm_size", int64_val=65)
+peer_that_is_not = with_value(2, "comm_dst", int32_val=2)
 
 
 HARD = [
-    (duplicate_id, "duplicate-id", "2 nodes have the id 1"),
-    (dangling, "dangling-dependency", "node 6 depends on 77"),
-    (dangling_call, "dangling-dependency", "node 6 depends on 77"),
+    (with_field(5, "id", 1), "duplicate-id", "2 nodes have the id 1"),
+    (with_deps(5, "data_deps", 77, rank=1), "dangling-dependency", "node 6 depends on 77"),
+    (with_deps(5, "ctrl_deps", 77, rank=1), "dangling-dependency", "node 6 depends on 77"),
     (dangling_between, "dangling-dependency", "node 10 depends on 8"),
-    (self_dependency, "cycle", "1 -> 1; 6 of 6 nodes"),
+    (with_deps(0, "ctrl_deps", 1), "cycle", "1 -> 1; 6 of 6 nodes"),
     (cycle, "cycle", "5 of 6 nodes are never issued"),
-    (empty_rank, "no-nodes", "t.1.et has metadata only"),
+    (lambda ranks: ranks[1].clear(), "no-nodes", "t.1.et has metadata only"),
     (without(1, "comm_type"), "missing-attribute", "COMM_COLL_NODE) has no comm_type"),
     (without(1, "comm_size"), "missing-attribute", "has no comm_size"),
     (without(2, "comm_dst"), "missing-attribute", "COMM_SEND_NODE) has no comm_dst"),
@@ -199,21 +177,29 @@ HARD = [
     (with_value(2, "comm_dst", int32_val=-1), "attribute-value", "comm_dst is -1"),
     (with_value(3, "comm_dst", int32_val=1), "attribute-value", "comm_dst is 1, but the node is on rank 0"),
     (with_value(2, "comm_tag", int32_val=-1), "attribute-value", "comm_tag is -1, but tags count from 0"),
-    (other_type, "collective", "collective 0: ALL_REDUCE of 1024 bytes on rank 0 (node 2), ALL_TO_ALL of 1024"),
-    (other_size, "collective", "ALL_REDUCE of 2048 bytes on rank 1 (node 2)"),
     (
-        one_more,
+        with_value(1, "comm_type", rank=1, int64_val=pb.ALL_TO_ALL),
+        "collective",
+        "collective 0: ALL_REDUCE of 1024 bytes on rank 0 (node 2), ALL_TO_ALL of 1024",
+    ),
+    (with_value(1, "comm_size", rank=1, int64_val=2048), "collective", "ALL_REDUCE of 2048 bytes on rank 1 (node 2)"),
+    (
+        with_nodes(0, coll(7, 5)),
         "collective",
         "group 1, collective 1: ALL_REDUCE of 1024 bytes on rank 0 (node 7) is missing on rank 1 (it has 1 of 2)",
     ),
     (swapped_order, "collective", "collective 1: ALL_REDUCE of 1024 bytes on rank 0 (node 7), ALL_TO_ALL"),
-    (lost_receive, "message", "rank 0 to 1, tag 5, 64 bytes: 0 sends, 1 receives (first: node 4 of rank 1)"),
-]
+    (
+        lambda ranks: ranks[0][2].CopyFrom(comp(3, 2)),
+        "message",
+        "rank 0 to 1, tag 5, 64 bytes: 0 sends, 1 receives (first: node 4 of rank 1)",
+    ),
+]  # fmt: skip
 
 
 OTHER_READERS = [
-    (duplicate_dependency, "duplicate-dependency", "data_deps of node 6"),
-    (duplicate_call, "duplicate-dependency", "ctrl_deps of node 6"),
+    (with_deps(5, "data_deps", 5), "duplicate-dependency", "data_deps of node 6"),
+    (with_deps(5, "ctrl_deps", 2, 5, 2), "duplicate-dependency", "ctrl_deps of node 6"),
     (with_value(1, "comm_size", uint64_val=1024), "attribute-type", "comm_size of node 2 is uint64_val, not int64_val"),
     (with_value(1, "comm_priority", int64_val=1), "attribute-type", "not int32_val"),
     (with_value(2, "comm_dst", int64_val=1), "attribute-type", "not int32_val"),
@@ -227,61 +213,12 @@ OTHER_READERS = [
 """What ASTRA-sim runs, and another reader does not."""
 
 
-def metadata_node(ranks: Ranks) -> None:
-    ranks[0].append(node(7, pb.METADATA_NODE))
-
-
-def invalid_node(ranks: Ranks) -> None:
-    ranks[0] += [node(7, pb.INVALID_NODE, [6]), comp(8, 7)]
-
-
-def newer_node(ranks: Ranks) -> None:
-    ranks[0].append(node(7, 8))
-
-
-def of_type(op: int, size: int = 64) -> Callable[[Ranks], None]:
-    return lambda ranks: [nodes.append(coll(7, 6, op=op, size=size)) for nodes in ranks]  # type: ignore[func-returns-value]
-
-
-def uneven(ranks: Ranks) -> None:
-    for size, nodes in zip((100, 102), ranks, strict=True):
-        nodes.append(coll(7, 6, op=pb.ALL_TO_ALL, size=size))
-
-
-def to_itself(ranks: Ranks) -> None:
-    ranks[0] += [send(7, 0, 6), receive(8, 0, 6)]
-
-
-def empty_messages(ranks: Ranks) -> None:
-    ranks[0].append(send(7, 1, 6, tag=9, size=0))
-    ranks[1].append(receive(7, 0, 6, tag=9, size=0))
-
-
-def in_dimensions(*chosen: bool) -> Callable[[Ranks], None]:
-    return lambda ranks: [edited(nodes[4], "involved_dim", bool_list=pb.BoolList(values=chosen)) for nodes in ranks]  # type: ignore[func-returns-value]
-
-
-def unknown_group(ranks: Ranks) -> None:
-    for nodes in ranks:
-        nodes.append(coll(7, 6, group="2"))
-
-
-def first_of_all(ranks: Ranks) -> None:
-    del ranks[0][1].data_deps[:]
-
-
-def out_of_turn(ranks: Ranks) -> None:
-    """The second of two collectives in a row may come first on one rank, if times are such."""
-    for nodes, deps in zip(ranks, ((8,), (1,)), strict=True):
-        nodes += [comp(7, 6), coll(8, 7), coll(9, *deps)]
-
-
 SIMULATOR_ONLY = [
-    (with_size(2**60), "overflow", 2, "node 2 communicates 1,152,921,504,606,846,976 bytes"),
-    (lasting(2**50), "overflow", 2, "its nodes take 1,125,899,906,842,624 µs together"),
-    (metadata_node, "unsupported-node", 1, "node 7 is of type METADATA_NODE"),
-    (invalid_node, "unsupported-node", 1, "node 7 is of type INVALID_NODE"),
-    (newer_node, "unsupported-node", 1, "node 7 is of type 8"),
+    (on_both(1, "comm_size", int64_val=2**60), "overflow", 2, "node 2 communicates 1,152,921,504,606,846,976 bytes"),
+    (with_field(0, "duration_micros", 2**50), "overflow", 1, "its nodes take 1,125,899,906,842,624 µs together"),
+    (with_nodes(0, node(7, pb.METADATA_NODE)), "unsupported-node", 1, "node 7 is of type METADATA_NODE"),
+    (with_nodes(0, node(7, pb.INVALID_NODE, [6]), comp(8, 7)), "unsupported-node", 1, "node 7 is of type INVALID_NODE"),
+    (with_nodes(0, node(7, 8)), "unsupported-node", 1, "node 7 is of type 8"),
     (of_type(pb.REDUCE), "unsupported-collective", 2, "node 7 is a REDUCE"),
     (of_type(pb.GATHER), "unsupported-collective", 2, "node 7 is a GATHER"),
     (of_type(pb.SCATTER), "unsupported-collective", 2, "node 7 is a SCATTER"),
@@ -289,7 +226,7 @@ SIMULATOR_ONLY = [
     (of_type(pb.BARRIER), "unsupported-collective", 2, "node 7 is a BARRIER"),
     (of_type(pb.ALL_GATHER, 0), "empty-all-gather", 2, "node 7 gathers 0 bytes"),
     (uneven, "uneven-collective", 1, "ALL_TO_ALL of 100 bytes on rank 0 (node 7), ALL_TO_ALL of 102 bytes"),
-    (to_itself, "self-message", 2, "node 7 is a message from rank 0 to itself"),
+    (with_nodes(0, send(7, 0, 6), receive(8, 0, 6)), "self-message", 2, "node 7 is a message from rank 0 to itself"),
     (empty_messages, "empty-message", 2, "node 7 (COMM_SEND_NODE) has 0 bytes"),
     (in_dimensions(False, False), "no-dimension", 2, "node 5: all values of involved_dim are false"),
     (in_dimensions(), "no-dimension", 2, "node 5: all values of involved_dim are false"),

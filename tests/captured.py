@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from made_traces import event, gpu, op
 from support import kineto_document
 
 Launch = tuple[str, str]
@@ -28,11 +29,9 @@ def capture_events(
         first = ts
         events.append(_call("StreamBeginCapture", ts + 2, correlation, hip=hip))
         ts += 3
-        for kernel, op in launches:
-            events.append({
-                "ph": "X", "cat": "cpu_op", "name": op, "ts": ts, "dur": 8.0,
-                "args": {"External id": correlation, "Input Dims": [[len(op), 4]], "Input type": ["float"]},
-            })  # fmt: skip
+        for kernel, name in launches:
+            args = {"External id": correlation}
+            events.append(op(name, ts, 8.0, [([len(name), 4], "float")], args))
             correlation += 1
             named = {"kernel": kernel, "grid": [1, 1, 1], "block": [64, 1, 1]} if hip else {}
             events.append(_call("LaunchKernel", ts + 2, correlation, hip=hip, **named))
@@ -40,20 +39,17 @@ def capture_events(
         correlation += 1
         events.append(_call("StreamEndCapture", ts, correlation, hip=hip))
         ts += 5
-        around = [{"ph": "X", "cat": "python_function", "name": f"nn.Module: Layer_{k}"}]
+        around = [event("python_function", f"nn.Module: Layer_{k}", first, ts - first)]
         if sizes and sizes[k] is not None:
-            around.append({"ph": "X", "cat": "user_annotation", "name": f"capture_{sizes[k]}_FULL"})
-        events += [{**one, "ts": first, "dur": ts - first, "args": {}} for one in around]
+            around.append(event("user_annotation", f"capture_{sizes[k]}_FULL", first, ts - first))
+        events += around
         ts += 5
         correlation += 1
     return events
 
 
 def _call(name: str, ts: float, correlation: int, *, hip: bool, **args: Any) -> dict[str, Any]:
-    return {
-        "ph": "X", "cat": "cuda_runtime", "name": ("hip" if hip else "cuda") + name, "ts": ts, "dur": 1.0,
-        "args": {"correlation": correlation, **args},
-    }  # fmt: skip
+    return event("cuda_runtime", ("hip" if hip else "cuda") + name, ts, 1.0, {"correlation": correlation, **args})
 
 
 def replay_events(
@@ -72,14 +68,12 @@ def replay_events(
         start = ts + 4
         for k, (name, stream) in enumerate(kernels):
             args = {key.replace("_", " "): value(r, k) for key, value in kernel_args.items()}
-            events.append({
-                "ph": "X", "cat": "kernel", "name": name, "ts": start, "dur": 1.0, "pid": 0, "tid": stream,
-                "args": {"device": 0, "stream": stream, "correlation": correlation, **args},
-            })  # fmt: skip
+            made = gpu(name, start, 1.0, correlation, stream)
+            events.append({**made, "args": made["args"] | args})
             start += 2.0
         ts = start + 4
         correlation += 1
-    around = [{"ph": "X", "cat": "cpu_op", "name": "run"}]
+    around = [op("run", 99.0, ts)]
     if batch is not None:
-        around.append({"ph": "X", "cat": "user_annotation", "name": f"step[DECODE bs={batch}]"})
-    return events + [{**one, "ts": 99.0 - k, "dur": ts, "args": {}} for k, one in enumerate(around)]
+        around.append(event("user_annotation", f"step[DECODE bs={batch}]", 98.0, ts))
+    return events + around

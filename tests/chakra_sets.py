@@ -1,7 +1,6 @@
 """Chakra sets as generators and text converters write them: plain protobuf without start times.
 
-Each set is one list of nodes a rank; `write_set` makes the files. Unless said otherwise, no node names a group: all
-ranks of the set communicate.
+Unless said otherwise, no node names a group: all ranks of the set communicate.
 """
 
 from __future__ import annotations
@@ -103,20 +102,19 @@ def roofline(ranks: int, layers: int = 6) -> Ranks:
 
 def pipeline(ranks: int, microbatches: int = 4, micros: int = 200, size: int = MB) -> Ranks:
     """A pipeline stage a rank: each microbatch is received, computed and sent on; then an all-reduce of all ranks."""
-    return [list(_stage(rank, ranks, microbatches, micros, size)) for rank in range(ranks)]
-
-
-def _stage(rank: int, ranks: int, microbatches: int, micros: int, size: int) -> list[pb.Node]:
-    nodes: list[pb.Node] = []
-    last: list[int] = []
-    for microbatch in range(microbatches):
-        if rank:
-            last = [*last, *_add(nodes, message(len(nodes), rank - 1, rank, microbatch, size, is_send=False))]
-        last = _add(nodes, compute(len(nodes), micros + 10 * rank, *last))
-        if rank < ranks - 1:
-            _add(nodes, message(len(nodes), rank, rank + 1, microbatch, size, *last, is_send=True))
-    _add(nodes, collective(len(nodes), "all_reduce", size, *last))
-    return nodes
+    found = []
+    for rank in range(ranks):
+        nodes: list[pb.Node] = []
+        last: list[int] = []
+        for tag in range(microbatches):
+            if rank:
+                last = [*last, *_add(nodes, message(len(nodes), rank - 1, rank, tag, size, is_send=False))]
+            last = _add(nodes, compute(len(nodes), micros + 10 * rank, *last))
+            if rank < ranks - 1:
+                _add(nodes, message(len(nodes), rank, rank + 1, tag, size, *last, is_send=True))
+        _add(nodes, collective(len(nodes), "all_reduce", size, *last))
+        found.append(nodes)
+    return found
 
 
 def message(number: int, source: int, target: int, tag: int, size: int, *deps: int, is_send: bool) -> pb.Node:
@@ -128,16 +126,14 @@ def message(number: int, source: int, target: int, tag: int, size: int, *deps: i
 
 def ring_all_gather(ranks: int, size: int = MB) -> Ranks:
     """A custom collective, as collective compilers write them: each rank sends on what it received, in a ring."""
-    return [list(_ring(rank, ranks, size)) for rank in range(ranks)]
-
-
-def _ring(rank: int, ranks: int, size: int) -> list[pb.Node]:
-    nodes = [compute(0, 10)]
-    last = [0]
-    for step in range(ranks - 1):
-        _add(nodes, message(len(nodes), rank, (rank + 1) % ranks, step, size, *last, is_send=True))
-        last = _add(nodes, message(len(nodes), (rank - 1) % ranks, rank, step, size, 0, is_send=False))
-    return nodes
+    found = []
+    for rank in range(ranks):
+        nodes, last = [compute(0, 10)], [0]
+        for tag in range(ranks - 1):
+            _add(nodes, message(len(nodes), rank, (rank + 1) % ranks, tag, size, *last, is_send=True))
+            last = _add(nodes, message(len(nodes), (rank - 1) % ranks, rank, tag, size, 0, is_send=False))
+        found.append(nodes)
+    return found
 
 
 def symbolic(ranks: int) -> Ranks:
@@ -147,10 +143,7 @@ def symbolic(ranks: int) -> Ranks:
     for rank in range(ranks):
         own = "1" if rank < ranks // 2 else "2"
         nodes = [compute(0, 50), compute(1, 400, 0)]
-        order = [("all_reduce", 2 * MB, own, [0]), ("all_gather", MB, own, [1])]
-        nodes += [
-            collective(2 + at, kind, size, *deps, pg_name=name) for at, (kind, size, name, deps) in enumerate(order)
-        ]
+        nodes += [collective(2, "all_reduce", 2 * MB, 0, pg_name=own), collective(3, "all_gather", MB, 1, pg_name=own)]
         for node in nodes:
             for given in node.attr:
                 if given.name == "is_cpu_op":
@@ -172,11 +165,8 @@ def write_set(
     folder: Path, ranks: Ranks, name: str = "t", *, version: str = "0.0.4",
     groups: Mapping[int, Sequence[int]] | None = None,
 ) -> Path:  # fmt: skip
-    """Write `<name>.<rank>.et` and, if there are groups, `<name>.comm_groups.json`; the prefix of the files.
-
-    Args:
-        version: "" writes an empty GlobalMetadata, which our own writer refuses.
-    """
+    """Write `<name>.<rank>.et` and, if there are groups, `<name>.comm_groups.json`; the prefix of the files. The
+    version "" writes an empty GlobalMetadata, which our own writer refuses."""
     for rank, nodes in enumerate(ranks):
         messages = [pb.GlobalMetadata(version=version), *nodes]
         data = b"".join(delimited(message.SerializeToString()) for message in messages)

@@ -14,6 +14,7 @@ import orjson
 from etplus.trace.kinds import CERTAIN, CPU, UNLINKED
 from etplus.trace.trace import Trace
 from hypothesis import strategies as st
+from made_traces import event, gpu
 from support import PID, Document, et_document, kineto_document
 
 _PARTS = 8
@@ -36,20 +37,12 @@ class Op:
 
 @dataclass(frozen=True)
 class Worker:
-    """A thread that does the same calls in every iteration.
-
-    Attributes:
-        body: its calls.
-        renewed: a new thread for each iteration, which counts its sequence numbers from 0 again.
-        backward: uses the main thread's numbers, downwards, instead of its own.
-        lag: by how many calls it is behind the main thread.
-        profiled: Kineto records it.
-    """
+    """A thread that does the same calls in every iteration."""
 
     body: tuple[Op, ...]
-    renewed: bool = False
-    backward: bool = False
-    lag: int = 0
+    renewed: bool = False  # a new thread for each iteration, which counts its sequence numbers from 0 again
+    backward: bool = False  # uses the main thread's numbers, downwards, instead of its own
+    lag: int = 0  # by how many calls it is behind the main thread
     profiled: bool = True
 
 
@@ -59,18 +52,15 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What runs and who looks.
+    """What runs, the first worker on the main thread, and who looks.
 
     Attributes:
-        workers: the first is the main thread.
-        iterations: how many there are.
         numbers: "rising", "constant" (nothing is differentiated: one number for ever), or "none".
         et: windows of the ET's observer, apart and in order; kineto: the profiler's window.
         raised, et_only, kineto_only, skipped: (thread, iteration, ordinal) of calls; the ET has no node of a call that
             raised; what only one observer ever sees has a name of its own; what is skipped does not happen.
         steps: each iteration of the main thread stands below a ProfilerStep annotation.
         ids: both observers write their ids.
-        schema: layout of the ET.
     """
 
     workers: tuple[Worker, ...]
@@ -85,17 +75,6 @@ class Recipe:
     steps: bool = False
     ids: bool = False
     schema: str = "1.1.1-chakra.0.0.4"
-
-    @property
-    def same_window(self) -> bool:
-        """Both observers saw the same time."""
-        return self.et == (self.kineto,)
-
-    @property
-    def orderly(self) -> bool:
-        """Both observers saw all of the same calls."""
-        missed = self.raised or self.et_only or self.kineto_only
-        return self.same_window and not missed and all(worker.profiled for worker in self.workers)
 
 
 @dataclass(frozen=True)
@@ -249,17 +228,13 @@ def _et_nodes(
         while caller >= 0 and not run.calls[caller].node:
             caller = run.calls[caller].caller
         parent = run.calls[caller].node if caller >= 0 else roots[call.thread]
-        nodes.append((_identity(call), {
+        nodes.append((call.key, {
             "id": call.node, "name": call.name, "parent": parent, "tid": call.thread + 1, "scope": call.scope,
             "seq_id": call.seq, "rf_id": call.rf_id if recipe.ids else 0,
         }))  # fmt: skip
     root = "[pytorch|profiler|execution_trace|thread]"
     threads = [{"id": i, "name": root, "parent": 1, "tid": t + 1, "scope": 7} for t, i in roots.items()]
     return [*nodes, *((None, node) for node in threads)]
-
-
-def _identity(call: _Call) -> tuple[int, int, int]:
-    return call.key
 
 
 def _kineto_events(
@@ -281,39 +256,28 @@ def _kineto_events(
         if call.seq >= 0:
             args["Sequence number"] = call.seq
         category = "user_annotation" if call.scope == 7 else "cpu_op"
-        events.append((_identity(call), _event(category, call.name, call.thread, (call.start, call.end), args)))
+        times, track = (_us(call.start * 10), _us((call.end - call.start) * 10)), {"pid": PID, "tid": 100 + call.thread}
+        events.append((call.key, event(category, call.name, *times, args, **track)))
         if call.stream >= 0:
-            events += [(None, event) for event in _launch(call, i + 1, free)]
+            events += [(None, launched) for launched in _launch(call, i + 1, free)]
     # Also if nothing was called in the window: a file without any event of use is no trace.
     freed = {"Addr": 64, "Bytes": -8, "Device Type": 0, "Device Id": -1, "Total Allocated": 0, "Total Reserved": 0}
     memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": PID, "tid": 100, "args": freed}
     return [*events, (None, {**memory, "ts": _us(end * 10)})]
 
 
-def _launch(call: _Call, correlation: int, free: dict[int, int]) -> list[Document]:
+def _launch(launcher: _Call, correlation: int, free: dict[int, int]) -> list[Document]:
     """A launch just after the call's start, and its kernel when the stream is free; times in parts of a tick."""
-    launch = call.start * 10 + 2
-    begin = max(launch + 3, free.get(call.stream, 0))
-    free[call.stream] = begin + 25
-    common = {"correlation": correlation}
-    runtime = _event("cuda_runtime", "cudaLaunchKernel", call.thread, (call.start, call.end), common)
-    kernel = _event("kernel", "void k()", call.thread, (call.start, call.end), common)
-    runtime |= {"ts": _us(launch), "dur": _us(2)}
-    kernel |= {"pid": 0, "tid": call.stream, "ts": _us(begin), "dur": _us(20)}
-    kernel["args"] = {**common, "device": 0, "stream": call.stream}
-    return [runtime, kernel]
+    launched = launcher.start * 10 + 2
+    begin = max(launched + 3, free.get(launcher.stream, 0))
+    free[launcher.stream] = begin + 25
+    track = {"pid": PID, "tid": 100 + launcher.thread}
+    runtime = event("cuda_runtime", "cudaLaunchKernel", _us(launched), _us(2), {"correlation": correlation}, **track)
+    return [runtime, gpu("void k()", _us(begin), _us(20), correlation, launcher.stream)]
 
 
 def _us(tenths: int) -> float:
     return tenths * _TICK_NS / 10_000
-
-
-def _event(category: str, name: str, thread: int, ticks: tuple[int, int], args: Document) -> Document:
-    start, end = ticks
-    return {
-        "ph": "X", "cat": category, "name": name, "pid": PID, "tid": 100 + thread, "ts": _us(start * 10),
-        "dur": _us((end - start) * 10), "args": args,
-    }  # fmt: skip
 
 
 _NAMES = st.sampled_from(["aten::a", "aten::b", "aten::c", "aten::d"])
@@ -348,28 +312,16 @@ def recipes(draw: st.DrawFn, *, ids: bool | None = None, same_window: bool | Non
     cuts = sorted(draw(st.lists(edges, min_size=2, max_size=4, unique=True)))
     windows = tuple(zip(cuts[::2], cuts[1::2], strict=False))
     some = st.frozensets(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 12)), max_size=2)
-    return Recipe(
-        workers=tuple(workers),
-        iterations=iterations,
-        numbers=draw(st.sampled_from(["rising", "rising", "constant", "none"])),
-        et=(kineto,) if both else windows,
-        kineto=kineto,
-        raised=draw(some),
-        et_only=draw(some),
-        kineto_only=draw(some),
-        skipped=draw(some),
-        steps=draw(st.booleans()),
-        ids=draw(st.booleans()) if ids is None else ids,
-        schema=draw(st.sampled_from(["1.0.1", "1.0.3-chakra.0.0.4", "1.1.1-chakra.0.0.4"])),
-    )
+    numbers, steps = draw(st.sampled_from(["rising", "rising", "constant", "none"])), draw(st.booleans())
+    lost = {name: draw(some) for name in ("raised", "et_only", "kineto_only", "skipped")}
+    ids = draw(st.booleans()) if ids is None else ids
+    schema = draw(st.sampled_from(["1.0.1", "1.0.3-chakra.0.0.4", "1.1.1-chakra.0.0.4"]))
+    et = (kineto,) if both else windows
+    return Recipe(tuple(workers), iterations, numbers, et, kineto, **lost, steps=steps, ids=ids, schema=schema)
 
 
 def links_of(result: Trace) -> dict[int, tuple[int, bool]]:
     """What a link says: ET node id → index in traceEvents, and whether it is certain."""
     rows = np.flatnonzero((result.nodes.kind == CPU) & (result.nodes.link != UNLINKED))
-    columns = (
-        result.nodes.id[rows].tolist(),
-        result.nodes.kineto_event[rows].tolist(),
-        (result.nodes.link[rows] == CERTAIN).tolist(),
-    )
-    return {node: (event, certain) for node, event, certain in zip(*columns, strict=True)}
+    found = result.nodes.id[rows], result.nodes.kineto_event[rows], result.nodes.link[rows] == CERTAIN
+    return {node: (row, certain) for node, row, certain in zip(*(one.tolist() for one in found), strict=True)}

@@ -9,7 +9,8 @@ import numpy as np
 from etplus.linker.calls import EtCalls
 from etplus.linker.join import Join
 from etplus.schemas.kineto.kineto_calls import CpuCalls
-from support import Document, et_document, kineto_document
+from made_traces import event, gpu, memory_event
+from support import PID, Document, et_document, kineto_document
 
 
 class _Table(SimpleNamespace):
@@ -65,17 +66,15 @@ def a_join(
 
 
 def _event(name: str, ts: float, dur: float, cat: str = "cpu_op", tid: int = 7, **args: Any) -> Document:
-    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": tid, "args": args}
+    return event(cat, name, ts, dur, args, tid=tid)
 
 
-def _kernel(name: str, ts: float, dur: float, correlation: int, stream: int = 7, **more: Any) -> Document:
-    args = {"stream": stream, "device": 0, "correlation": correlation, **more}
-    return {"ph": "X", "cat": "kernel", "name": name, "ts": ts, "dur": dur, "tid": 70, "args": args}
+def _kernel(name: str, ts: float, dur: float, correlation: int, stream: int = 7, device: int = 0) -> Document:
+    return {**gpu(name, ts, dur, correlation, stream, device=device), "pid": PID, "tid": 70}
 
 
 def _memory(ts: float, size: int, address: int, **args: Any) -> Document:
-    given = {"Bytes": size, "Addr": address, **args}
-    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "tid": 7, "ts": ts, "args": given}
+    return {**memory_event(ts, size, address, 0), "tid": 7, "args": {"Bytes": size, "Addr": address, **args}}
 
 
 PAIR_ET = et_document([

@@ -1,18 +1,12 @@
-"""A job of many ranks with known stragglers, made of the two traces of one: times vary, clocks differ.
+"""A job of many ranks with known stragglers, made of the traces of one rank, which is taken apart at its collectives.
 
-    python tests/made_ranks.py FOLDER [--ranks N] [--seed N] [--et FILE --kineto FILE]
-
-The recorded rank is taken apart at its collectives over all ranks. Each made rank works between them for another time
-(a few per cent more or less, and of a straggler half as much again or more), comes to each collective when it has done
-so, and leaves it with all others, once the last one has come and the data have moved. All else in the trace is moved
-with it. Each rank's clock is ahead or behind by up to some milliseconds.
-
-So what an analysis should find is known: `JobTruth` has the stragglers, the clocks, and when each rank comes.
+Each made rank works between them for another time, a few per cent more or less, a straggler half as much again or more.
+It leaves a collective with all others, once the last one has come and the data have moved. All else in the trace is
+moved with it. Each rank's clock is ahead or behind by up to some milliseconds.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
@@ -31,46 +25,40 @@ from etplus.jobs.rank_communications import communications
 from etplus.linker import link
 from etplus.schemas.parquet.arrow_tables import ArrowTables
 from etplus.schemas.parquet.stored_tables import EXCHANGES, FACTS, Place, StoredFacts
+from support import fixture_pair, plain
 
-ROOT = Path(__file__).parents[1]
-FIXTURE = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu"
+FIXTURE = fixture_pair("pairs/gpu_shaped_from_cpu")
 MAX_CLOCK_NS = 5_000_000
 US = 1000
+Times = npt.NDArray[np.int64]
 _GROUPS = "## process_group:init ##"
 
 
 @dataclass(frozen=True)
 class JobTruth:
-    """What is known of a made job.
-
-    Attributes:
-        stragglers: those ranks. clock_ns: int64 (ranks,), what each clock is ahead of the first one's.
-        come_ns: int64 (ranks, collectives), when each rank comes to each collective, by one clock, from the start.
-    """
+    """The ranks that are stragglers, what each clock is ahead of the first one's, and when each rank comes to each
+    collective (ranks, collectives), by one clock, from the start."""
 
     stragglers: tuple[int, ...]
-    clock_ns: npt.NDArray[np.int64]
-    come_ns: npt.NDArray[np.int64]
+    clock_ns: Times
+    come_ns: Times
 
 
 def make_job(
     folder: Path, ranks: int, *, seed: int = 0, stragglers: int = 3, et: Path | None = None, kineto: Path | None = None
 ) -> JobTruth:
-    """Write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` of each rank; the same seed gives the same bytes.
-
-    Args:
-        stragglers: how many ranks work half as long again or more between collectives.
-        et, kineto: the rank they are made of; by default a fixture.
-    """
-    et, kineto = et or Path(f"{FIXTURE}.et.json.gz"), kineto or Path(f"{FIXTURE}.kineto.json.gz")
-    document = orjson.loads(_plain(kineto))
-    knots, text, world = _collectives(et, kineto, document), _plain(et), document["distributedInfo"]["world_size"]
+    """Write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` of each rank, made of a fixture unless a pair is given."""
+    et, kineto = et or FIXTURE[0], kineto or FIXTURE[1]
+    document = orjson.loads(plain(kineto))
+    knots, text, world = _collectives(et, kineto, document), plain(et), document["distributedInfo"]["world_size"]
     truth, moved = _truth(knots, ranks, seed, stragglers)
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(ranks):
-        _write(folder / f"rank-{rank}.et.json.gz", _of_rank(orjson.loads(text), world, rank, ranks, moved[rank]))
+        own = _of_rank(orjson.loads(text), world, rank, ranks, moved[rank])
         told = _told(document, knots, moved[rank] + int(truth.clock_ns[rank]), rank, ranks)
-        _write(folder / f"rank-{rank}.kineto.json.gz", told)
+        for kind, made in (("et", own), ("kineto", told)):
+            path = folder / f"rank-{rank}.{kind}.json.gz"
+            path.write_bytes(gzip.compress(orjson.dumps(made), 1, mtime=0))
     return truth
 
 
@@ -78,8 +66,8 @@ def make_exchanges(
     folder: Path, ranks: int, *, seed: int = 0, stragglers: int = 3, et: Path | None = None, kineto: Path | None = None
 ) -> JobTruth:
     """Write a job as columns of which only the collectives are there, what a query for stragglers reads."""
-    et, kineto = et or Path(f"{FIXTURE}.et.json.gz"), kineto or Path(f"{FIXTURE}.kineto.json.gz")
-    trace, document = link(et, kineto, rank=0), orjson.loads(_plain(kineto))
+    et, kineto = et or FIXTURE[0], kineto or FIXTURE[1]
+    trace, document = link(et, kineto, rank=0), orjson.loads(plain(kineto))
     knots = _collectives(et, kineto, document)
     truth, moved = _truth(knots, ranks, seed, stragglers)
     table = ArrowTables(trace).table(EXCHANGES)
@@ -88,13 +76,8 @@ def make_exchanges(
     table = table.take(joint)
     for rank in range(ranks):
         times = moved[rank, 1:] + int(truth.clock_ns[rank]) + trace.base_time_ns
-        own = msgspec.structs.replace(
-            facts,
-            groups=[("", ())],
-            rank=rank,
-            digest=b"%16d" % rank,
-            info=facts.info | {"rank": rank, "world_size": ranks},
-        )
+        info = facts.info | {"rank": rank, "world_size": ranks}
+        own = msgspec.structs.replace(facts, groups=[("", ())], rank=rank, digest=b"%16d" % rank, info=info)
         for name, values in (("start_ns", times[::2]), ("end_ns", times[1::2])):
             at = table.column_names.index(name)
             table = table.set_column(at, table.schema.field(at), [pa.array(values)])
@@ -102,18 +85,14 @@ def make_exchanges(
         place, packed = Place(folder, rank), io.BytesIO()
         pq.write_table(table, packed, compression="zstd")
         digest = hashlib.blake2b(packed.getvalue(), digest_size=16).hexdigest()
-        for path, content in (
-            (place.of(EXCHANGES), packed.getvalue()),
-            (place.meta, msgspec.json.encode({"digests": {EXCHANGES: digest}})),
-        ):
+        meta = msgspec.json.encode({"digests": {EXCHANGES: digest}})
+        for path, content in ((place.of(EXCHANGES), packed.getvalue()), (place.meta, meta)):
             path.parent.mkdir(parents=True)
             path.write_bytes(content)
     return truth
 
 
-def _truth(
-    knots: npt.NDArray[np.int64], ranks: int, seed: int, stragglers: int
-) -> tuple[JobTruth, npt.NDArray[np.int64]]:
+def _truth(knots: Times, ranks: int, seed: int, stragglers: int) -> tuple[JobTruth, Times]:
     """What is to be known of a job, and when each rank is at each knot, ns."""
     random = np.random.default_rng(seed)
     late = tuple(sorted(random.choice(ranks, min(stragglers, ranks), replace=False).tolist()))
@@ -125,21 +104,19 @@ def _truth(
     return JobTruth(late, clock, come), moved
 
 
-def _collectives(et: Path, kineto: Path, document: dict[str, Any]) -> npt.NDArray[np.int64]:
+def _collectives(et: Path, kineto: Path, document: dict[str, Any]) -> Times:
     """Starts and ends of the collectives over all ranks by turns, ns by the trace's clock, after the first event."""
     trace = link(et, kineto, rank=0)
     own = communications(trace)
     world = [group == ("", ()) for group in own.groups]
     joint = np.flatnonzero(np.array(world, np.bool_)[own.group] & (own.peer < 0))
     base = int(document["baseTimeNanoseconds"])
-    knots: npt.NDArray[np.int64] = np.stack([own.start[joint], own.end[joint]], axis=1).reshape(-1) - base
+    knots: Times = np.stack([own.start[joint], own.end[joint]], axis=1).reshape(-1) - base
     assert len(knots) and (np.diff(knots) > 0).all(), "the collectives overlap"
     return np.concatenate([[trace.span.start], knots])
 
 
-def _times(
-    knots: npt.NDArray[np.int64], work: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _times(knots: Times, work: npt.NDArray[np.float64]) -> tuple[Times, Times]:
     """When each rank is at each knot, (ranks, knots) ns, and when it comes to the collectives, from the first knot."""
     moved = np.zeros((len(work), len(knots)), np.int64) + knots[0]
     for at in range(1, len(knots), 2):
@@ -148,9 +125,7 @@ def _times(
     return moved, moved[:, 1::2] - knots[0]
 
 
-def _told(
-    document: dict[str, Any], knots: npt.NDArray[np.int64], moved: npt.NDArray[np.int64], rank: int, ranks: int
-) -> dict[str, Any]:
+def _told(document: dict[str, Any], knots: Times, moved: Times, rank: int, ranks: int) -> dict[str, Any]:
     """The Kineto trace of a rank: the knots are where they are to be, and all other times between them."""
     events = document["traceEvents"]
     timed = [event for event in events if "ts" in event]
@@ -174,7 +149,7 @@ def _told(
     return document | {"traceEvents": found, "distributedInfo": own}
 
 
-def _of_rank(et: dict[str, Any], world: int, rank: int, ranks: int, moved: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _of_rank(et: dict[str, Any], world: int, rank: int, ranks: int, moved: Times) -> dict[str, Any]:
     """The ET of a rank: that of rank 0, but for the process groups and how long it was recorded."""
     et["finish_ts"] = et["start_ts"] + int(moved[-1] - moved[0]) // 1_000_000
     for node in et["nodes"]:
@@ -194,41 +169,10 @@ def _group(group: dict[str, Any], size: str, world: int, rank: int, ranks: int) 
     return group | {"ranks": [rank]}
 
 
-def _write(path: Path, document: dict[str, Any]) -> None:
-    path.write_bytes(gzip.compress(orjson.dumps(document), 1, mtime=0))
-
-
-def _between(
-    times: npt.NDArray[np.int64], knots: npt.NDArray[np.int64], moved: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _between(times: Times, knots: Times, moved: Times) -> Times:
     """Times moved with the knots around them; before the first and after the last one they keep their distance."""
     zero, to = knots[0], moved[0]
     inside = np.interp(times - zero, knots - zero, (moved - to).astype(np.float64))
     outside = np.minimum(times - zero, 0) + np.maximum(times - knots[-1], 0)
-    found: npt.NDArray[np.int64] = to + np.rint(inside).astype(np.int64) + outside
+    found: Times = to + np.rint(inside).astype(np.int64) + outside
     return found
-
-
-def _plain(path: Path) -> bytes:
-    data = path.read_bytes()
-    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-
-
-def main() -> None:
-    """Write a job and print what is known of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--ranks", type=int, default=1000)
-    parser.add_argument("--stragglers", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--et", type=Path)
-    parser.add_argument("--kineto", type=Path)
-    given = parser.parse_args()
-    truth = make_job(
-        given.folder, given.ranks, seed=given.seed, stragglers=given.stragglers, et=given.et, kineto=given.kineto
-    )
-    print(f"{given.ranks} ranks, stragglers {truth.stragglers}")
-
-
-if __name__ == "__main__":
-    main()

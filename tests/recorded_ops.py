@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from typing import Any
 
 import etplus
 from etplus.trace.trace import Trace
-from support import et_document, kineto_document, recorded_with
+from made_traces import event
+from support import Document, et_document, kineto_document, recorded_with
 
-Document = dict[str, Any]
 Argument = tuple[Any, Any, str, Any]
 """Value, shape, type, strides."""
 
@@ -19,17 +20,9 @@ MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 def tensor(number: int, *shape: int, dtype: str = "float", storage: int = 0, offset: int = 0,
            strides: list[int] | None = None) -> Argument:  # fmt: skip
     """A tensor; of a storage of its own unless one is given."""
-    steps = strides or [int_product(shape[at + 1 :]) for at in range(len(shape))]
-    value = [number, storage or 1000 + number, offset, int_product(shape), 4, "cpu"]
+    steps = strides or [prod(shape[at + 1 :]) for at in range(len(shape))]
+    value = [number, storage or 1000 + number, offset, prod(shape), 4, "cpu"]
     return value, list(shape), f"Tensor({dtype})", steps
-
-
-def int_product(numbers: Any) -> int:
-    """The product, 1 of none."""
-    found = 1
-    for one in numbers:
-        found *= one
-    return found
 
 
 def scalar(value: Any, kind: str) -> Argument:
@@ -64,7 +57,7 @@ def trace_of(*calls: Document, took_us: float = 100.0) -> Trace:
         ids = {"id": number + 2, "rf_id": number, "parent": above + 2 if above else 2}
         nodes.append({**call, **ids})
         args = {"Record function id": number, "Ev Idx": number - 1}
-        events.append({"ph": "X", "cat": "cpu_op", "name": call["name"], "ts": begin, "dur": took, "args": args})
+        events.append(event("cpu_op", call["name"], begin, took, args))
     kineto = kineto_document(events)
     et = et_document(nodes, **recorded_with(kineto))
     return etplus.link(json.dumps(et).encode(), json.dumps(kineto).encode())

@@ -8,9 +8,11 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import orjson
+from made_traces import event, gpu, op
 from support import PID, kineto_document
 
 PROCESS, THREAD = PID, 1
+TRACK = {"pid": PROCESS, "tid": THREAD}
 
 
 class Work(NamedTuple):
@@ -41,13 +43,8 @@ def training(layers: int = 6) -> list[Work]:
         Work(f"aten::{op}_backward", 8, f"{op}_bwd", 3) for op in ("gelu", "addmm", "norm") for _ in range(layers)
     ]
     optimizer = [Work("aten::add_", k, "elementwise", 1 + k % 3, 4) for k in range(12)]
-    return [
-        Work("aten::embedding", 5, "gather", 11),
-        *forward,
-        Work("aten::loss", 1, "reduce", 2),
-        *backward,
-        *optimizer,
-    ]
+    first, loss = Work("aten::embedding", 5, "gather", 11), Work("aten::loss", 1, "reduce", 2)
+    return [first, *forward, loss, *backward, *optimizer]
 
 
 def recorded(steps: Sequence[Step], queued: int, seed: int = 0, jitter: float = 0.1) -> tuple[bytes, list[Work]]:
@@ -62,28 +59,24 @@ def recorded(steps: Sequence[Step], queued: int, seed: int = 0, jitter: float = 
         if number >= queued:
             if work.module != frame:
                 if frame:
-                    events.append(python(frame, opened, launched - opened))
+                    events.append(_module(frame, opened, launched - opened))
                 frame, opened = work.module, launched
             k = next(ids)
-            shapes = {"Input Dims": [[work.shape, 4]], "Input type": ["float"], "External id": k}
-            events.append(host("cpu_op", work.op, launched, 8, **shapes))
-            events.append(host("cuda_runtime", "cudaLaunchKernel", launched + 2, 3, correlation=number + 1))
+            shape = [([work.shape, 4], "float")]
+            events.append(op(work.op, launched, 8, shape, {"External id": k}, **TRACK))
+            args = {"correlation": number + 1}
+            events.append(event("cuda_runtime", "cudaLaunchKernel", launched + 2, 3, args, **TRACK))
         start = max(free.get(work.stream, 0.0), launched + 400)
         dur = work.us * (1 + jitter * rng.random())
         free[work.stream] = start + dur + 0.5
-        args = {"stream": work.stream, "device": 0, "correlation": number + 1, "grid": [work.grid, 1, 1]}
-        kernel = {"ph": "X", "cat": "kernel", "name": work.kernel, "pid": 0, "tid": work.stream}
-        events.append({**kernel, "ts": start, "dur": dur, "args": args | {"block": [128, 1, 1], "shared memory": 0}})
+        made = gpu(work.kernel, start, dur, number + 1, work.stream)
+        made["args"] |= {"grid": [work.grid, 1, 1], "block": [128, 1, 1], "shared memory": 0}
+        events.append(made)
         truth.append((start, work))
     if frame:
-        events.append(python(frame, opened, clock - opened))
+        events.append(_module(frame, opened, clock - opened))
     return orjson.dumps(kineto_document(events)), [work for _, work in sorted(truth, key=lambda pair: pair[0])]
 
 
-def host(cat: str, name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
-    args = {key.replace("_", " "): value for key, value in args.items()} if cat == "python_function" else args
-    return {"ph": "X", "cat": cat, "name": name, "pid": PROCESS, "tid": THREAD, "ts": ts, "dur": dur, "args": args}
-
-
-def python(name: str, ts: float, dur: float) -> dict[str, Any]:
-    return host("python_function", name, ts - 0.5, dur, Python_id=int(ts * 10) + 1)
+def _module(name: str, ts: float, dur: float) -> dict[str, Any]:
+    return event("python_function", name, ts - 0.5, dur, {"Python id": int(ts * 10) + 1}, **TRACK)

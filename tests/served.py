@@ -50,12 +50,8 @@ def _sums(part: Requests, form: str) -> str:
 
 @dataclass
 class Served:
-    """A trace and what is known of it.
-
-    Attributes:
-        events: of the trace. step_of: by index in it, the step of each host call and GPU event, −1 for none.
-        spans: of each step start and end on the host, ns. device: of each the start and end of its GPU events, ns.
-    """
+    """A trace, by index in its events the step of each (−1 for none), and of each step in ns start and end on the host
+    and those of its GPU events."""
 
     batches: list[Batch]
     events: list[Document] = field(default_factory=list)
@@ -68,14 +64,9 @@ class Served:
 
 
 def serve(
-    batches: Sequence[Batch],
-    form: str = "vllm",
-    seed: int = 0,
-    *,
-    delay: int = 0,
-    threads: int = 1,
+    batches: Sequence[Batch], form: str = "vllm", seed: int = 0, *, delay: int = 0, threads: int = 1,
     wrapped: bool = False,
-) -> Served:
+) -> Served:  # fmt: skip
     """Run batches one after the other.
 
     Every step calls operators on its thread, which launch kernels one by one or as a graph; between steps the

@@ -1,4 +1,4 @@
-"""ET+ of the fixtures against golden files, byte for byte; `python tests/make_golden.py` writes them anew."""
+"""ET+ of the fixtures against golden files, byte for byte; `python tests/goldens.py` writes them anew."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from make_golden import golden_path, made_now
+from goldens import golden_path, made_now
 from support import FIXTURE_PAIRS, assert_valid, plain
 
 

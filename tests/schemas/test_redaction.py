@@ -48,7 +48,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def test_no_planted_secret_is_let_through(tmp_path: Path) -> None:
-    for what, text, parts in list(planted())[::23]:
+    for what, text, parts in planted():
         assert any(part in "\n".join(texts_in(json.loads(text))) for part in parts), what
         for names in (True,) if what.endswith("; annotation") else (False, True):
             redact(text, tmp_path / "copy.json", names=names)

@@ -22,7 +22,7 @@ from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.rank_program import program
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from reshard_families_truth import kept_run, recording, whole_run
+from reshard_truth import kept_run, recording, whole_run
 from support import FIXTURES, call
 
 _STYLES = ("loop", "indexed", "capacity", "grouped")

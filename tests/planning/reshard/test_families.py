@@ -16,7 +16,7 @@ from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.rank_program import program
 from etplus.planning.reshard.recorded_job import recorded_layout
 from etplus.trace.errors import UsageError
-from reshard_families_truth import differences, recording, whole_run
+from reshard_truth import differences, recording, whole_run
 from support import FIXTURES, call, run, shared_pair
 
 _DDP, _FSDP = Layout(dp=2, batch=8), Layout(dp=2, batch=8, zero=3)

@@ -20,8 +20,7 @@ from etplus.planning.reshard.step_calls import read_step, tensor_values, walked
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from reshard_families_truth import differences, whole_run
-from reshard_truth import ran
+from reshard_truth import differences, ran, whole_run
 from support import FIXTURES, SHARED, assert_valid, call, fixture_pair, shared_pair
 
 _PIPELINES = FIXTURES / "pipelines"

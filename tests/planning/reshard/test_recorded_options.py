@@ -18,7 +18,7 @@ from etplus.planning.reshard.rank_program import program
 from etplus.planning.reshard.recorded_job import recorded_layout
 from etplus.planning.reshard.step_calls import walked
 from etplus.trace.errors import UsageError
-from reshard_families_truth import differences, kept_run, recording, whole_run
+from reshard_truth import differences, kept_run, recording, whole_run
 from support import call
 
 _DDP, _FSDP = Layout(dp=2, batch=8), Layout(dp=2, batch=8, zero=3)

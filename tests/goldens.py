@@ -1,0 +1,238 @@
+"""Golden files: what the code once made and somebody looked at. `python tests/goldens.py` writes them again; look at
+`git diff` and at the output of the tests first.
+
+`tests/golden/NAME.etplus.json.gz` is the ET+ of a fixture pair, the version masked. Folders of it hold lines that say
+what planning makes of recordings: `measure` their calls as they are made again, `reshape` how their shapes are related,
+`reshard` model, plan, report, and each rank's program and trace.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import etplus
+import msgspec
+import numpy as np
+from etplus.linker import link
+from etplus.planning.measure.reader import recorded_calls
+from etplus.planning.reshape.reshape import reshaped
+from etplus.planning.reshape.shape_change import batch_change, parse_changes
+from etplus.planning.reshape.shapes.followed_calls import Shapes, shapes_of
+from etplus.planning.reshape.shapes.seeds import SizeEvidence
+from etplus.planning.reshard.items import CommOp, CommWait, Item, RecordedOp
+from etplus.planning.reshard.job import reshard
+from etplus.planning.reshard.layout import Layout
+from etplus.planning.reshard.model import Model
+from etplus.planning.reshard.rank_program import program
+from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
+from support import FIXTURE_PAIRS, FIXTURES, ROOT, fixture_pair, plain, shared_pair
+
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def golden_path(name: str) -> Path:
+    """Where the golden file of one of `FIXTURE_PAIRS` lies."""
+    return GOLDEN / f"{Path(name).name}.etplus.json.gz"
+
+
+def made_now(name: str) -> bytes:
+    """The ET+ of a fixture pair as the code makes it now, the version masked."""
+    text = b"".join(link(*fixture_pair(name)).chunks())
+    masked, count = re.subn(rb'"tool_version": ?"[^"]*"', b'"tool_version": "*"', text)
+    assert count == 1
+    return masked
+
+
+_MEASURE = {
+    "conv": "batches/conv_w8_d2__b8_t1",
+    "dlrm": "batches/dlrm_w16_d3__b4_t1",
+    "transformer": "batches/transformer_w32_d1__b16_t1",
+    "lstm": "programs/lstm_time__b4_s6_w32",
+    "loader": "programs/mlp__b8_s6_w32",
+}
+
+
+def _measure_lines(name: str) -> list[str]:
+    """Calls, at twelve samples too."""
+    trace = etplus.load(FIXTURES / f"{_MEASURE[name]}.json.gz")
+    lines, seen = list[str](), set[str]()
+    for some in (trace, reshaped(trace, batch_change(12)).trace):
+        for index, call in recorded_calls(some):
+            if isinstance(call, str):
+                lines.append(f"{index} {call}")
+            elif call.key not in seen:
+                seen.add(call.key)
+                results = [one.shape for one in call.results]
+                lines.append(f"{index} {call.key} {call.needed_bytes} {json.dumps(call.call)} {results}")
+    return lines
+
+
+_RESHAPE = {
+    "conv": ("batches/conv_w8_d2__b8_t1", ("batch=32",)),
+    "dlrm": ("batches/dlrm_w16_d3__b4_t1", ("batch=16",)),
+    "transformer": ("batches/transformer_w32_d1__b16_t1", ("batch=4",)),
+    "contrastive": ("programs/contrastive__b4_s6_w32", ("batch=6",)),
+    "lstm": ("programs/lstm_time__b4_s6_w32", ("batch=16", "seq=6:9")),
+}
+
+
+def _reshape_lines(name: str) -> list[str]:
+    file, change = _RESHAPE[name]
+    trace = etplus.load(FIXTURES / f"{file}.json.gz")
+    lines = [*_relations(trace, shapes_of(trace))]
+    for changes in (change, change[:1]):
+        lines += _changed(trace, changes)
+    return lines
+
+
+def _relations(trace: Trace, shapes: Shapes) -> Iterator[str]:
+    extents, number = shapes.extents, dict[int, int]()
+
+    def of(classes: Sequence[int]) -> str:
+        return " ".join(
+            f"{number.setdefault(root, len(number))}:{extents.value[root]}" for root in map(extents.root, classes)
+        )
+
+    for row, inputs in shapes.inputs.items():
+        sides = [
+            [[None if s is None else of(s) for s in some] for some in side] for side in (inputs, shapes.results[row])
+        ]
+        yield f"{trace.name_of(row)} {sides[0]} -> {sides[1]}"
+    for source in shapes.sources:
+        yield f"source {of(source.shape)} {source[1:]}"
+    yield f"votes {[of(vote) for vote in shapes.votes]} mixed {of(shapes.mixed)} loaded {of(shapes.loaded)}"
+    yield f"fixed {of(sorted(extents.fixed()))}"
+    for kind in (sorted(extents.products.items()), extents.sums):
+        yield from (f"{of([whole])} of {of(parts)}" for whole, parts in kind)
+    yield from (f"{of(some)} follow {of(basis)}" for some, basis in extents.following)
+    evidence = SizeEvidence("x", shapes)
+    yield f"claims {[(one.size, one.votes, one.mixed, one.place) for one in evidence.claims]}"
+    for dimension in ("batch", "seq"):
+        for size in (None, 4, 6, 8, 32):
+            try:
+                roots, found = evidence.find(dimension, size)
+                yield f"{dimension} {size} {of(sorted(roots))} {found}"
+            except UsageError as error:
+                yield f"{dimension} {size} {error}"
+
+
+def _changed(trace: Trace, changes: Sequence[str]) -> Iterator[str]:
+    try:
+        done = reshaped(trace, parse_changes(changes))
+    except UsageError as error:
+        yield str(error)
+        return
+    yield f"{done.to_dict()}"
+    for call, (code, unknown, repeats) in enumerate(
+        zip(done.trace.calls.signature.tolist(), done.unknown.tolist(), done.repeats.tolist(), strict=True)
+    ):
+        signature = done.trace.signatures[code] if code >= 0 else None
+        sides = () if signature is None else (signature.tensors, signature.outputs or ())
+        shapes = [[(tensor.shape, tensor.dtype) for tensor in side] for side in sides]
+        yield f"{done.trace.names[done.trace.calls.name[call]]} {shapes} {unknown} {repeats}"
+
+
+_TRANSFORMER = FIXTURES / "batches" / "transformer_w32_d1__b16_t1.json.gz"
+_MLP = FIXTURES / "batches" / "mlp_w128_d2__b8_t1.json.gz"
+_BLOCK = "parallel/block.single1/rank0"
+"""In the folder of shared traces; the others are fixtures."""
+_GPU = golden_path("gpu_shaped_from_cpu")
+_RESHARD: dict[str, tuple[Path | str, Layout]] = {
+    "tp": (_TRANSFORMER, Layout(tp=2, batch=4)),
+    "sequence": (_BLOCK, Layout(tp=2, pp=2, tp_style="megatron", sequence_parallel=True)),
+    "ddp": (_MLP, Layout(dp=3, bucket_mib=1)),
+    "zero2": (_MLP, Layout(dp=3, zero=2, microbatches=2)),
+    "fsdp": (_MLP, Layout(dp=3, zero=3)),
+    "gpipe": (_MLP, Layout(pp=2, dp=2, microbatches=2, schedule="gpipe")),
+    "gpu_fsdp": (_GPU, Layout(dp=2, zero=3)),
+}
+
+
+def _comm_text(trace: Trace, row: int) -> str:
+    comm = trace.comm.get(row)
+    return msgspec.json.encode(None if comm is None else comm.members()).decode()
+
+
+def _reshard_lines(name: str) -> list[str]:
+    file, layout = _RESHARD[name]
+    trace = link(*shared_pair(file)) if isinstance(file, str) else etplus.load(file)
+    job = reshard(trace, layout, recorded=Layout())
+    model = job.derivation.model
+    lines = [*_model_lines(model), f"plan {json.dumps(job.plan)}", f"report {json.dumps(job.to_dict())}"]
+    lines += [f"matched {job.matched()}"]
+    for rank in job.rank_map:
+        lines += [f"rank {rank} runs {_item_text(item)}" for item in program(job.derivation, rank)]
+        lines += [f"rank {rank} {line}" for line in _trace_lines(job.trace(rank))]
+    return lines
+
+
+def _model_lines(model: Model) -> Iterator[str]:
+    for unit in model.units:
+        parts = [[call.row for call in calls] for calls in (unit.forward, unit.backward)]
+        ready = {row: parameter.number for row, parameter in unit.ready.items()}
+        yield f"unit {unit.number} {unit.kind} {model.extents.sizes(unit.output)} {unit.dtype} {parts} {ready}"
+    for one in model.parameters:
+        yield f"parameter {one.number} {model.extents.sizes(one.shape)} {one.dtype} {one.unit} {one.itemsize}"
+    around = (model.before, model.loss_forward, model.loss_backward, model.after)
+    yield f"around {[[call.row for call in calls] for calls in around]} {model.batch}"
+    for call in model.calls():
+        yield f"call {call.row} {call.name} {call.operator} {call.lead} {call.sequence}"
+
+
+def _item_text(item: Item) -> str:
+    if isinstance(item, RecordedOp):
+        after = {row: [asdict(comm) for comm in comms] for row, comms in item.after.items()}
+        changed = sorted(item.changed.values())
+        return f"{item.call.name} {item.call.row} {changed} {item.microbatch} {item.shard} {after}"
+    if isinstance(item, CommOp | CommWait):
+        return f"{type(item).__name__} {asdict(item)}"
+    return f"{asdict(item)} {item.bytes} {item.schema}"
+
+
+_COLUMNS = ("kind", "id", "parent_row", "ts", "dur", "exclusive", "thread", "stream", "correlation", "seq_id", "scope")
+
+
+def _trace_lines(trace: Trace) -> Iterator[str]:
+    columns = [getattr(trace.nodes, name).tolist() for name in _COLUMNS]
+    texts = trace.texts.texts(np.arange(len(trace)))
+    for row, (values, text) in enumerate(zip(zip(*columns, strict=True), texts, strict=True)):
+        digest = hashlib.blake2b(text, digest_size=6).hexdigest()
+        yield f"row {row} {trace.name_of(row)} {values} {_comm_text(trace, row)} {digest}"
+    whole = json.loads(b"".join(trace.texts.chunks()))
+    yield f"edges {whole['edges']}"
+    del whole["etplus"]["tool_version"], whole["etplus"]["kineto"]["file_name"]
+    yield f"root {json.dumps({key: of for key, of in whole.items() if key not in ('nodes', 'edges')})}"
+
+
+LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
+    "measure": (tuple(_MEASURE), _measure_lines),
+    "reshape": (tuple(_RESHAPE), _reshape_lines),
+    "reshard": (tuple(_RESHARD), _reshard_lines),
+}
+CASES = [(folder, name) for folder, (names, _) in LINES.items() for name in names]
+
+
+def differences(folder: str, name: str) -> list[tuple[str, str]]:
+    """Lines as they are kept and as the code makes them now, where they differ."""
+    golden, made = plain(GOLDEN / folder / f"{name}.txt.gz").decode().splitlines(), LINES[folder][1](name)
+    size = [(f"{len(golden)} lines", f"{len(made)} lines")] if len(golden) != len(made) else []
+    return [*size, *(pair for pair in zip(golden, made, strict=False) if pair[0] != pair[1])]
+
+
+def main() -> None:
+    for name in FIXTURE_PAIRS:
+        golden_path(name).write_bytes(gzip.compress(made_now(name), mtime=0))
+    for folder, name in CASES:
+        text = "\n".join(LINES[folder][1](name)).encode()
+        (GOLDEN / folder / f"{name}.txt.gz").write_bytes(gzip.compress(text, mtime=0))
+
+
+if __name__ == "__main__":
+    main()
