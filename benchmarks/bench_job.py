@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from dask_cluster import killed_at, local_cluster  # noqa: E402
+from job_files import killed_at, local_cluster  # noqa: E402
 from made_ranks import make_exchanges, make_job  # noqa: E402
 
 REAL = ROOT.parent / "shared" / "traces" / "parallel" / "mlp.tp2"

@@ -3,7 +3,7 @@
     python benchmarks/findings.py [--traces FOLDER] [--gains FOLDER]... [PAIR…]
 
 There are three kinds of pairs. The gains of steps recorded on a CPU (`fixtures/findings`) were measured without the
-profiler. The gains of generated GPU steps (`tests/made_steps.py`) and generated jobs (`tests/made_jobs.py`)
+profiler. The gains of generated GPU steps and generated jobs (`finding_pairs.py`)
 follow from their construction. For each pair, the benchmark checks that the expected finding is present before the
 change and absent after the change, that its gain has the right sign, that the gain is within 30% of the measured gain,
 and that its interval contains the measured gain. Gains are shares of the time before the change, because a recorded
@@ -33,8 +33,7 @@ from etplus.trace.errors import EtplusError
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from made_jobs import JOB_PAIRS, NETWORK  # noqa: E402
-from made_steps import GPU_PAIRS, played, well_tuned  # noqa: E402
+from finding_pairs import GPU_PAIRS, JOB_PAIRS, NETWORK, played, well_tuned  # noqa: E402
 
 RECORDED = ROOT / "fixtures" / "findings"
 # Largest accepted relative error of a gain.

@@ -2,8 +2,7 @@
 
 A program calls what PyTorch calls, in its order: operators, launches, event records, stream waits. Played on one
 network it gives each rank's Kineto trace and ET; played on another, what the job would really take there. `JOBS` are
-recorded on a network so fast that no kernel starts visibly late: only the calls say what waits for what. `JOB_PAIRS`
-are jobs before and after a change, for a network whose transfers take visible time.
+recorded on a network so fast that no kernel starts visibly late: only the calls say what waits for what.
 
     pairs = JOBS["ddp"].write(tmp_path)                               # (ET, Kineto trace) of each rank
     JOBS["ddp"].makespan_ns(Network(bandwidth=2.5, latency=5000))     # from the first start to the last end
@@ -14,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
@@ -498,29 +496,3 @@ def moe(rank: Rank, layers: int = 4) -> Play:
 
 JOBS = {"ddp": Job(ddp, 4), "fsdp": Job(fsdp, 4), "pipeline": Job(pipeline, 2), "moe": Job(moe, 4)}
 """One of each kind; `Job(ddp, 2, skew_ns=3_000_000)` and so on for others."""
-
-
-NETWORK = Network(bandwidth=50, latency=8_000)
-"""50 GB/s and 8 µs a step of the ring."""
-
-
-def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None) -> dict[bool, Job]:
-    """A job before and after a change; one rank may be slower before it."""
-
-    def program(options: dict[str, Any], slower: float, rank: Rank) -> Play:
-        return ddp(rank, bucket=1, slower=slower if rank.rank == late else 1.0, **options)
-
-    return {False: Job(partial(program, before, 1.4), 4), True: Job(partial(program, after, 1.0), 4)}
-
-
-JOB_PAIRS: dict[str, dict[bool, Job]] = {
-    # 8 MiB a layer take 0.3 ms on the network: gradients are reduced after the backward pass, or in it
-    "exposed_reduce": _pair({"overlapped": False}, {}),
-    # each message takes six steps of 8 us: a layer's gradients in 24 messages, or in one
-    "small_messages": _pair(
-        {"overlapped": False, "size": 3 << 18, "messages": 24}, {"overlapped": False, "size": 3 << 18}
-    ),
-    # all wait for rank 2, whose kernels take 1.4 times as long
-    "straggler": _pair({"size": 4 << 20}, {"size": 4 << 20}, late=2),
-}
-"""Jobs by whether the change was made."""

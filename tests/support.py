@@ -171,7 +171,7 @@ def et_document(nodes: list[Document], schema: str = "1.0.3-chakra.0.0.4", **hea
         {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "parent": 1, "scope": 7},
         {"id": 2, "name": "[pytorch|profiler|execution_trace|thread]", "parent": 1, "scope": 7, "tid": 1},
     ]
-    shaped = [_flat(node) if schema == "1.0.1" else _with_attrs(node) for node in [*roots, *nodes]]
+    shaped = [_et_node(node, schema) for node in [*roots, *nodes]]
     recorded = {"time": "2023-11-14 22:13:20", "start_ts": 1, "finish_ts": 600_001}  # for 10 minutes
     return {"schema": schema, "pid": PID, **recorded, **header, "nodes": shaped}
 
@@ -185,32 +185,20 @@ def recorded_with(kineto: Document) -> Document:
     return {"pid": ops[0]["pid"], "time": told, "start_ts": 1, "finish_ts": 2 + math.ceil(took / 1000)}
 
 
-def _columns(node: Document) -> Document:
+def _et_node(node: Document, schema: str) -> Document:
     none = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0, "op_schema": ""}
-    return {key: node.get(key, value) for key, value in none.items()}
-
-
-def _flat(node: Document) -> Document:
-    tensors: Document = {
-        **{key: node.get(key, {}).get("values", []) for key in ("inputs", "outputs")},
-        **{f"input_{key}": node.get("inputs", {}).get(key, []) for key in ("shapes", "types")},
-        **{f"output_{key}": node.get("outputs", {}).get(key, []) for key in ("shapes", "types")},
-    }
-    return {
-        "name": node["name"], "id": node["id"], "parent": node.get("parent", 2), **_columns(node), **tensors
-    }  # fmt: skip
-
-
-def _with_attrs(node: Document) -> Document:
-    empty: Document = {"values": [], "shapes": [], "types": []}
+    columns = {key: node.get(key, value) for key, value in none.items()}
+    sides = {side: node.get(f"{side}s", {"values": [], "shapes": [], "types": []}) for side in ("input", "output")}
+    if schema == "1.0.1":
+        flat = {f"{side}_{key}": sides[side].get(key, []) for side in sides for key in ("shapes", "types")}
+        values = {f"{side}s": sides[side].get("values", []) for side in sides}
+        return {"name": node["name"], "id": node["id"], "parent": node.get("parent", 2), **columns, **values, **flat}
     attrs = [
         {"name": key, "type": "string" if isinstance(value, str) else "uint64", "value": value}
-        for key, value in {**_columns(node), **node.get("attrs", {})}.items()
+        for key, value in {**columns, **node.get("attrs", {})}.items()
     ]
-    return {
-        "id": node["id"], "name": node["name"], "ctrl_deps": node.get("parent", 2),
-        "inputs": node.get("inputs", empty), "outputs": node.get("outputs", empty), "attrs": attrs,
-    }  # fmt: skip
+    tensors = {f"{side}s": sides[side] for side in sides}
+    return {"id": node["id"], "name": node["name"], "ctrl_deps": node.get("parent", 2), **tensors, "attrs": attrs}
 
 
 def kineto_document(events: list[Document], **header: Any) -> Document:

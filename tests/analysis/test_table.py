@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
-from column_docs import PAGE, with_tables
 from etplus.analysis.breakdown import BreakdownRow
 from etplus.analysis.table import INFERRED, Row, Table, TextColumn, WithMean, column, derived, nested, per_second
+from support import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+
+from column_docs import PAGE, with_tables
 
 
 class Plain(WithMean, Row):
@@ -86,6 +92,6 @@ def test_a_mean_is_of_the_count() -> None:
 
 
 def test_the_docs_have_every_column() -> None:
-    """docs/reference/columns.md is that of the declarations: `python tests/column_docs.py` writes it."""
+    """docs/reference/columns.md is that of the declarations: `python docs/column_docs.py` writes it."""
     page = PAGE.read_text("utf-8")
     assert with_tables(page) == page and "| `bus_bandwidth` | bytes/s |" in page

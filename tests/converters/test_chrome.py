@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browser import open_in_perfetto, why_not
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.chrome import ChromeTrace, write_chrome
 from etplus.converters.open import load as read_trace
@@ -19,7 +20,6 @@ from etplus.trace.errors import ConvertError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, runtime
-from perfetto_ui import open_in_perfetto, why_not
 from random_step import digest, random_step
 from support import fixture_pair, read_json, shared_pair, shared_trace
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from astra_sim import run_astra
-from cut_jobs import COLLECTIVE, write_cut_job
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.schemas.communications import find_communications
 from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus
+from job_files import COLLECTIVE, write_cut_job
 from plain_chakra import COLL
 from simulator import read_set
 from support import Document, call, rank_files, read_json, shared_job

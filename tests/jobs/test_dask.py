@@ -7,10 +7,9 @@ from pathlib import Path
 
 import etplus
 import pytest
-from dask_cluster import Workers, killed_at, local_cluster
 from etplus import Job
 from etplus.jobs.batch import link_many
-from job_files import outputs, write_job
+from job_files import Workers, killed_at, local_cluster, outputs, write_job
 
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cut_jobs import COLLECTIVE, cut_before
 from etplus.linker import link
 from etplus.linker.lost_collectives import MADE_OF
 from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
 from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from etplus.trace.trace import Trace
+from job_files import COLLECTIVE, cut_before
 from support import assert_valid, attr_of, read_json, shared_job
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
-from made_steps import GPU_PAIRS, played
 from support import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+from finding_pairs import GPU_PAIRS, played
 from findings import Score, scores, tuned, tuned_ranks
 
 

@@ -1,6 +1,6 @@
 """The tables of docs/reference/columns.md, from the declarations of the columns.
 
-Run `python tests/column_docs.py` to update the page after a declaration has changed.
+Run `python docs/column_docs.py` to update the page after a declaration has changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from etplus.analysis.summary import TABLES
 from etplus.analysis.table import INFERRED, Row
 from etplus.analysis.trace_diff import Side
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "columns.md"
+PAGE = Path(__file__).resolve().parent / "reference" / "columns.md"
 FRAMES: dict[str, type[Row]] = {"ops": CallFrame, "kernels": EventFrame}
 ANALYSIS: dict[str, type[Row]] = {
     **TABLES, "gaps": Gap,

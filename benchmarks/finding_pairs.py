@@ -1,13 +1,22 @@
-"""Steps on one GPU before and after a change; the two times of the whole trace are what the change gains.
+"""Generated steps on one GPU and jobs of four ranks, before and after a change, for `findings.py` and its test.
 
-Changes to kernels themselves are in `analysis/findings/test_device.py`.
+The two times of the whole trace are what the change gains. Changes to kernels themselves are in
+`tests/analysis/findings/test_device.py`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from made_jobs import Job, Play, Rank, ddp
 from made_traces import FLOPS, MadeDevice
+from simulator import Network
 
 Program = Callable[[MadeDevice, bool], None]
 """Plays a step as it is before the change, or after it."""
@@ -95,3 +104,28 @@ def _pageable(device: MadeDevice, after: bool) -> None:
 GPU_PAIRS: dict[str, Program] = {
     "launch_bound": _launch_bound, "item_each_step": _item, "late_start": _late_start, "pageable_copies": _pageable,
 }  # fmt: skip
+
+NETWORK = Network(bandwidth=50, latency=8_000)
+"""50 GB/s and 8 µs a step of the ring."""
+
+
+def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None) -> dict[bool, Job]:
+    """A job before and after a change; one rank may be slower before it."""
+
+    def program(options: dict[str, Any], slower: float, rank: Rank) -> Play:
+        return ddp(rank, bucket=1, slower=slower if rank.rank == late else 1.0, **options)
+
+    return {False: Job(partial(program, before, 1.4), 4), True: Job(partial(program, after, 1.0), 4)}
+
+
+JOB_PAIRS: dict[str, dict[bool, Job]] = {
+    # 8 MiB a layer take 0.3 ms on the network: gradients are reduced after the backward pass, or in it
+    "exposed_reduce": _pair({"overlapped": False}, {}),
+    # each message takes six steps of 8 us: a layer's gradients in 24 messages, or in one
+    "small_messages": _pair(
+        {"overlapped": False, "size": 3 << 18, "messages": 24}, {"overlapped": False, "size": 3 << 18}
+    ),
+    # all wait for rank 2, whose kernels take 1.4 times as long
+    "straggler": _pair({"size": 4 << 20}, {"size": 4 << 20}, late=2),
+}
+"""Jobs by whether the change was made."""
