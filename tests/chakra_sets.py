@@ -74,21 +74,6 @@ def model_parallel(ranks: int, layers: int = 8, micros: int = 300, size: int = M
     return [nodes] * ranks
 
 
-def tree(ranks: int, depth: int = 4, micros: int = 100) -> Ranks:
-    """Computations that fork and join again, with a collective at each join."""
-    nodes: list[pb.Node] = []
-
-    def grow(level: int, *deps: int) -> list[int]:
-        top = _add(nodes, compute(len(nodes), micros + level, *deps))
-        if level == depth:
-            return top
-        parts = [*grow(level + 1, *top), *grow(level + 1, *top)]
-        return _add(nodes, collective(len(nodes), "all_reduce", (level + 1) * MB, *parts))
-
-    grow(0)
-    return [nodes] * ranks
-
-
 def roofline(ranks: int, layers: int = 6) -> Ranks:
     """Computations without durations: FLOPs and bytes for ASTRA-sim's roofline."""
     nodes: list[pb.Node] = []
@@ -122,18 +107,6 @@ def message(number: int, source: int, target: int, tag: int, size: int, *deps: i
     kind = pb.COMM_SEND_NODE if is_send else pb.COMM_RECV_NODE
     what = {"is_cpu_op": False, "comm_src": source, "comm_dst": target, "comm_tag": tag, "comm_size": size}
     return _node(number, kind, f"{'send' if is_send else 'receive'}_{number}", deps, 0, **what)
-
-
-def ring_all_gather(ranks: int, size: int = MB) -> Ranks:
-    """A custom collective, as collective compilers write them: each rank sends on what it received, in a ring."""
-    found = []
-    for rank in range(ranks):
-        nodes, last = [compute(0, 10)], [0]
-        for tag in range(ranks - 1):
-            _add(nodes, message(len(nodes), rank, (rank + 1) % ranks, tag, size, *last, is_send=True))
-            last = _add(nodes, message(len(nodes), (rank - 1) % ranks, rank, tag, size, 0, is_send=False))
-        found.append(nodes)
-    return found
 
 
 def symbolic(ranks: int) -> Ranks:

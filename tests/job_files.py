@@ -67,7 +67,7 @@ COLLECTIVE = "gloo:"
 
 
 def cut_before(et: Path, ordinal: int) -> bytes:
-    """An ET as an observer writes it that was stopped before a collective ended: nodes are in the order of their ends."""
+    """An ET of an observer that was stopped before a collective ended: nodes are in the order of their ends."""
     document = read_json(et)
     nodes = document["nodes"]
     at = [i for i, node in enumerate(nodes) if node["name"].startswith(COLLECTIVE)][ordinal]
