@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import orjson
 from etplus.schemas.text.recover import LOSS_KINDS, Recovered, recover
-from support import FIXTURE_PAIRS, fixture_pair, plain
+from support import fixture_pair, plain
 
 KEY = {"et": "nodes", "kineto": "traceEvents"}
-SOUND = [(name, kind) for name in FIXTURE_PAIRS for kind in KEY]
 _decode_one = json.JSONDecoder().raw_decode
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import os
 import re
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from etplus.trace.trace import Trace
 from support import fixture_pair, plain, read_json, shared_job
 
 _INFO = re.compile(rb'("distributedInfo":\{"backend":"nccl","rank":)\d+(,"world_size":)\d+(.*?"ranks":)\[[0-9, ]*\]')
@@ -44,13 +42,6 @@ def die_at(task: tuple[int, str]) -> int:
         Path(memory).write_text("")
         os._exit(9)
     return number * number
-
-
-def slow_digest(trace: Trace, folder: str) -> str:
-    """What a trace holds, after a while; that it has begun is a file."""
-    (Path(folder) / str(trace.rank)).touch()
-    time.sleep(0.3)
-    return hashlib.sha256(b"".join(trace.chunks())).hexdigest()
 
 
 def wait_with_a_file(path: str) -> None:

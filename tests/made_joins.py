@@ -9,8 +9,8 @@ import numpy as np
 from etplus.linker.calls import EtCalls
 from etplus.linker.join import Join
 from etplus.schemas.kineto.kineto_calls import CpuCalls
-from made_traces import event, gpu, memory_event
-from support import PID, Document, et_document, kineto_document
+from made_traces import event, memory_event
+from support import Document, et_document, kineto_document
 
 
 class _Table(SimpleNamespace):
@@ -70,7 +70,7 @@ def _event(name: str, ts: float, dur: float, cat: str = "cpu_op", tid: int = 7, 
 
 
 def _kernel(name: str, ts: float, dur: float, correlation: int, stream: int = 7, device: int = 0) -> Document:
-    return {**gpu(name, ts, dur, correlation, stream, device=device), "pid": PID, "tid": 70}
+    return event("kernel", name, ts, dur, {"stream": stream, "device": device, "correlation": correlation}, tid=70)
 
 
 def _memory(ts: float, size: int, address: int, **args: Any) -> Document:
