@@ -3,7 +3,7 @@
     python benchmarks/bench_record.py                    # minutes; --python PYTHON if PyTorch is elsewhere
     python benchmarks/bench_record.py --rounds 5 --only train
 
-The steps of the programs take a fraction of a millisecond, so the cost per step
+The programs come from tests/programs_to_record.py. Their steps take a fraction of a millisecond, so the cost per step
 and per operator is visible. Times are CPU times of all threads of the process. Each figure is the median over runs of
 the median step. `start` and `end` are the extra times of the steps at the edges of the window, which occur once. "×" is
 the ratio to the same steps without the recorder, and "+ µs" is the difference.
@@ -21,44 +21,15 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from programs_to_record import TRAIN  # noqa: E402
+
 PROGRAMS = {"train": "train", "inference": "inference", "compiled": "compiled"}
 WARM, FIRST, LAST, STEPS = 40, 240, 249, 520
 # Steps on both sides of a window edge that belong to its start or end.
 EDGE = 3
-
-# Arguments: train, inference, compiled or ddp; steps; backward passes per step; the step that fails, -1 for none.
-TRAIN = """
-import sys, torch
-torch.manual_seed(0)
-kind, steps, accumulate, fail_at = sys.argv[1], *map(int, sys.argv[2:5])
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
-ranks = kind == "ddp"
-if ranks:
-    torch.distributed.init_process_group("gloo")
-    model = torch.nn.parallel.DistributedDataParallel(model)
-if kind == "compiled":
-    model = torch.compile(model)
-if kind == "inference":
-    with torch.no_grad():
-        for _ in range(steps):
-            out = model(torch.randn(4, 8))
-    print(out.sum().item())
-    sys.exit(0)
-optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-for step in range(steps):
-    if step == fail_at:
-        raise ValueError("half-way")
-    for _ in range(accumulate):
-        loss = model(torch.randn(4, 8)).square().mean()
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-if not ranks or torch.distributed.get_rank() == 0:
-    print("loss", loss.item())
-if ranks:
-    torch.distributed.destroy_process_group()
-print("trained", file=sys.stderr)
-"""
 
 _CLOCK = """
 import atexit, json, sys, time, torch
