@@ -12,8 +12,8 @@ from ...trace.columns import IntColumn
 if TYPE_CHECKING:
     from .case import Case
 
-# Certainty. Measured: the trace shows the problem and its cost. Likely: the trace shows a symptom that usually has this
-# cause. Possible: the trace shows a symptom that often has this cause.
+# Certainty. Confirmed: the trace shows the problem and its cost. Inferred: the trace shows a symptom that usually has
+# this cause. Predicted: the trace shows a symptom that often has this cause.
 CONFIRMED, INFERRED, PREDICTED = "confirmed", "inferred", "predicted"
 
 
