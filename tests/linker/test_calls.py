@@ -109,24 +109,16 @@ def test_calls_of_an_et_are_in_order_of_start_without_process_and_threads() -> N
     assert not calls.orphan.any()
 
 
-def test_a_missing_caller_makes_an_orphan_and_its_children_stay_its_own() -> None:
+def test_callers_that_are_missing_or_on_a_circle() -> None:
+    """A missing caller makes an orphan, whose children stay its own."""
     nodes = [{"id": 9, "name": "a", "parent": 7}, {"id": 10, "name": "b", "parent": 9}, {"id": 11, "name": "c"}]
     _, _, calls = both(nodes, named("a"))
-    assert calls.parent.tolist() == [-1, 0, -1]
-    assert calls.orphan.tolist() == [True, False, False]
-
-
-def test_calls_on_a_circle_have_no_caller() -> None:
+    assert calls.parent.tolist() == [-1, 0, -1] and calls.orphan.tolist() == [True, False, False]
     nodes = [{"id": 5, "name": "self", "parent": 5}, {"id": 6, "name": "x", "parent": 7},
              {"id": 7, "name": "y", "parent": 6}]  # fmt: skip
-    _, _, calls = both(nodes, named("x"))
-    assert calls.parent.tolist() == [-1, -1, -1]
-
-
-def test_repeated_ids_do_not_hang_or_fail() -> None:
-    _, _, calls = both(
-        [{"id": 5, "name": "a"}, {"id": 5, "name": "b"}, {"id": 6, "name": "c", "parent": 5}], named("a")
-    )
+    assert both(nodes, named("x"))[2].parent.tolist() == [-1, -1, -1]
+    repeated = [{"id": 5, "name": "a"}, {"id": 5, "name": "b"}, {"id": 6, "name": "c", "parent": 5}]
+    _, _, calls = both(repeated, named("a"))
     assert len(calls) == 3 and calls.parent.tolist()[2] in (0, 1)
 
 

@@ -230,28 +230,6 @@ def test_node_ids_give_the_order_on_several_streams() -> None:
         assert found(trace) == [(op, label) for op in truth]
 
 
-def test_threads_that_launch_into_one_capture_belong_to_it() -> None:
-    """A second thread (autograd's) launches while the first one captures; nobody else does at that time."""
-    capture = capture_events([unique("ABC")])
-    for event in capture:
-        if event["name"] == "op1" or event["args"].get("kernel") == "B":
-            event["tid"] = 8
-    assert found(linked(capture, replay_events([kernels(unique("ABC"))]))) == [
-        ("op0", "certain"), ("op1", "certain"), ("op2", "certain")
-    ]  # fmt: skip
-
-
-def test_captures_on_two_threads_at_once_are_two_graphs() -> None:
-    one, other = capture_events([unique("ABC", "one")]), capture_events([unique("DEF", "other")], begin=11.0)
-    for event in other:
-        event["tid"] = 8
-        event["args"]["correlation"] = event["args"].get("correlation", 0) + 500
-    replay = replay_events([kernels(unique("ABC")), kernels(unique("DEF"))])
-    assert [name for name, _ in found(linked(one + other, replay))] == [
-        "one0", "one1", "one2", "other0", "other1", "other2"
-    ]  # fmt: skip
-
-
 def test_copies_and_memsets_are_recognized_by_their_kind() -> None:
     capture = capture_events([unique("ABC")])
     (second,) = (event for event in capture if event["args"].get("kernel") == "B")

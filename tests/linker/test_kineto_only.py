@@ -45,25 +45,6 @@ def test_every_call_is_a_node_and_every_gpu_event_has_a_parent(name: str) -> Non
     assert document["nodes"][0]["name"] == "[pytorch|profiler|execution_trace|process]"
 
 
-def test_callers_follow_from_times_and_inputs_from_shapes() -> None:
-    inner = event(
-        "cpu_op", "inner", 2, 3,
-        **{"Input Dims": [[2, 3], []], "Input type": ["float", "Scalar"], "Concrete Inputs": ["", "1"],
-           "Sequence number": 9, "Record function id": 4},
-    )  # fmt: skip
-    document = linked([inner, event("cpu_op", "outer", 0, 10), event("user_annotation", "mark", 20, 1, tid=8)])
-    by_name = {node["name"]: node for node in document["nodes"]}
-    attrs = {attr["name"]: attr["value"] for attr in by_name["inner"]["attrs"]}
-    assert by_name["inner"]["ctrl_deps"] == by_name["outer"]["id"]
-    assert by_name["inner"]["inputs"] == {
-        "values": ["", 1], "shapes": [[2, 3], []], "types": ["Tensor(float)", "Scalar"]
-    }  # fmt: skip
-    assert (attrs["seq_id"], attrs["rf_id"], attrs["tid"], attrs["scope"]) == (9, 4, 7, 0)
-    mark = {attr["name"]: attr["value"] for attr in by_name["mark"]["attrs"]}
-    assert (mark["scope"], mark["tid"]) == (7, 8)
-    assert by_name["outer"]["exclusive_dur"] == 7.0
-
-
 def test_what_was_launched_outside_any_op_stands_below_the_process() -> None:
     document = linked([
         event("cpu_op", "op", 100, 10),
@@ -77,12 +58,6 @@ def test_what_was_launched_outside_any_op_stands_below_the_process() -> None:
     assert [edge for edge in document["edges"] if edge[2] == "launch"] == [[launch, kernels[1]["id"], "launch"]]
     read = read_etplus(orjson.dumps(document))
     assert read.nodes.thread[read.nodes.kind == 2].tolist() == [7]  # the thread of the op, though no op calls it
-
-
-def test_threads_whose_numbers_clash_get_ordinals() -> None:
-    document = linked([event("cpu_op", "a", 0, 5), {**event("cpu_op", "b", 10, 5), "pid": 8}])
-    tids = [attr["value"] for node in document["nodes"] for attr in node["attrs"] if attr["name"] == "tid"]
-    assert tids[-2:] == [1, 2]
 
 
 def a_trace(*more: dict[str, Any]) -> KinetoTrace:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from etplus import Trace, convert, link
+from etplus import Trace, link
 from etplus.analysis.operators import operator_table
 from etplus.analysis.origins import source_table
 from etplus.trace.counterparts import Counterparts
@@ -173,12 +172,3 @@ def test_no_edge_comes_of_it() -> None:
     assert not launched & set(trace.counterparts.links.event.tolist())
     plain = trace.with_(counterparts=Counterparts())
     assert trace.replay().makespan_ns == plain.replay().makespan_ns and trace.replay().error == plain.replay().error
-
-
-def test_no_conversion_uses_it(tmp_path: Path) -> None:
-    trace, _ = linked([training()] * 3, 60)
-    files = [tmp_path / f"{name}.npz" for name in ("with", "without")]
-    for file, of in zip(files, (trace, trace.with_(counterparts=Counterparts())), strict=True):
-        convert(of, file)
-    one, other = map(np.load, files)
-    assert all(np.array_equal(one[key], other[key]) for key in one.files) and one.files == other.files

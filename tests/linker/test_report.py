@@ -73,10 +73,3 @@ def test_an_et_of_process_and_thread_nodes_only_and_one_with_an_orphan() -> None
     et = et_document([{"id": 8, "name": "a", "parent": 5}, {"id": 9, "name": "b", "parent": 8}])
     report = link(orjson.dumps(et), orjson.dumps(stranger())).report
     assert report.et["orphans"] == 1 and report.et["threads"] == 1
-
-
-def test_a_kineto_trace_without_any_call() -> None:
-    kineto = kineto_document([{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "args": {"correlation": 4}}])
-    report = link(fixture_pair("demo/train_cpu")[0], orjson.dumps(kineto)).report
-    check(report)
-    assert report.gpu["categories"]["kernel"]["unattached"] == {"no CPU calls were recorded": 1}

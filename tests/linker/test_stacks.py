@@ -136,11 +136,3 @@ def test_frames_that_cannot_be_cost_only_themselves() -> None:
             trace = link(None, json.dumps(kineto_document(events, **header)).encode())
             source = trace.kernels[0].source
             assert source is not None and source.file in ("a.py", "b.py", "(1): f", ""), bad
-
-
-def test_perfetto_traces_have_them() -> None:
-    kineto, perfetto = (
-        link(None, shared_trace(f"cuspy/h100_bert.{kind}")) for kind in ("json.gz", "pftrace")
-    )  # fmt: skip
-    assert [kernel.stack for kernel in perfetto.kernels] == [kernel.stack for kernel in kineto.kernels]
-    assert len(kineto.stacks) and len(perfetto.stacks) == len(kineto.stacks)

@@ -19,6 +19,7 @@ from etplus.trace.columns import (
     joined_columns,
     lists_by,
     mask_at,
+    matching,
     median,
     percentiles_of,
     positions,
@@ -115,3 +116,10 @@ def test_medians_and_percentiles_are_those_of_numpy(values: list[float], percent
     column = np.array(values, np.float64)
     assert median(column) == np.median(column) and np.isnan(median([]))
     assert percentiles_of(column, percent, 25) == np.percentile(column, [percent, 25]).tolist()
+
+
+@given(st.lists(st.text("ab", max_size=2), unique=True), st.lists(st.integers(0, 50)))
+def test_rows_by_name_are_those_of_a_look_at_every_row(values: list[str], numbers: list[int]) -> None:
+    codes = np.array([n % len(values) for n in numbers] if values else [], np.int32)
+    found = matching(codes, values, lambda value: value.startswith("a"))
+    assert found.dtype == np.bool_ and found.tolist() == [values[code].startswith("a") for code in codes]

@@ -12,39 +12,26 @@ from support import run
 PROGRAM = """
 import numpy as np
 from etplus import Trace
-from etplus.trace.index import CallIndex, ColumnOf, GpuIndex, Positions, Row, RuntimeIndex
+from etplus.trace.index import CallIndex, ColumnOf, GpuIndex, Positions, Row
 from etplus.trace.views import DeviceEvent, Op
 
-def of_columns(trace: Trace) -> None:
-    calls, runtime, gpu = trace.calls, trace.runtime, trace.gpu
+def of_columns(trace: Trace, call: CallIndex, event: GpuIndex, row: Row) -> None:
+    calls, gpu = trace.calls, trace.gpu
     launched = np.flatnonzero(gpu.call >= 0)
-    calls.ts[gpu.call].max()
-    calls.ts[gpu.runtime].max()  # wrong: positions in the runtime calls
     calls.ts[gpu.call[launched]].max()
-    calls.ts[gpu.runtime[launched]].max()  # wrong: some of them
-    runtime.end[calls.parent] - runtime.ts  # wrong
-    trace.nodes.ts[calls.source].min()
+    calls.ts[gpu.runtime[launched]].max()  # wrong: positions in the runtime calls
     trace.nodes.ts[gpu.call].min()  # wrong: positions in the calls, not rows
     calls.name[calls.source].min()  # wrong: rows, not positions in the calls
-    trace.self_ns[gpu.call].sum()
     trace.self_ns[gpu.source].sum()  # wrong
-
-def of_indices(trace: Trace, call: CallIndex, event: GpuIndex, launch: RuntimeIndex, row: Row) -> None:
-    trace.signature_of(call)
-    trace.signature_of(event)  # wrong
     trace.signature_of(trace.gpu.call[event])
     trace.signature_of(trace.gpu.call[call])  # wrong
     trace.call_tree.children(row)  # wrong
     trace.name_of(trace.calls.source[call])
-    trace.name_of(launch)  # wrong
+    trace.name_of(call)  # wrong
     Op(trace, call)
     DeviceEvent(trace, call)  # wrong
-    [trace.signature_of(one) for one in trace.gpu.runtime.tolist()]  # wrong
-
-def of_computed(trace: Trace) -> None:
     right: Positions[CallIndex, CallIndex] = trace.hierarchy.top
     wrong: Positions[CallIndex, CallIndex] = trace.gpu.runtime  # wrong
-    own: ColumnOf[CallIndex, np.int64] = trace.device_ns
     other: ColumnOf[GpuIndex, np.int64] = trace.device_ns  # wrong
 """
 

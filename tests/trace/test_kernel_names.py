@@ -59,6 +59,7 @@ def test_every_kernel_of_the_real_traces_has_a_readable_name() -> None:
         ("_ZN7cutlass6KernelI9ClassOne", "cutlass::Kernel"),
         ("_ZN7cutlass6KernelI8ClassOne9cute5ShapeILi128ELi64ELi32E", "cutlass::ClassOne 128x64x32"),
         ("_Z4gemmPf", "gemm"),
+        ("_ZN2at6native12_GLOBAL__N_113reduce_kernelEv", "reduce_kernel"),
     ],
 )  # fmt: skip
 def test_labels(name: str, label: str) -> None:

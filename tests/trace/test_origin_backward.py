@@ -1,4 +1,4 @@
-"""Modules of backward operators: recordings whose truth comes from hooks, without sequence numbers.
+"""Modules of backward operators (trace/views.py): recordings whose truth comes from hooks.
 
 `fixtures/record_origin.py` wrote them. Annotations around the run of each autograd node name the module in whose
 forward it came into being; they are taken out before the trace is linked.
@@ -119,3 +119,6 @@ def test_numbered_operators_in_backward_are_recomputed_only_next_to_operators_wi
     events += [op(name, 50, 10, args=args) for name, args in own]
     trace = link(None, kineto_of(events))
     assert PHASES[trace.origin.phase[3]] == phase
+    forward, engine = trace.ops[0], trace.ops[1]
+    assert engine.forward == forward and engine.through == "sequence number" and engine.phase == "backward"
+    assert forward.forward is None and forward.through == ""

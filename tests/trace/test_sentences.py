@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from etplus.trace import outer
-from etplus.trace.counterparts import repetition_sentences
+from etplus.trace.counterparts import CounterpartLinks, Counterparts, repetition_sentences
 from etplus.trace.errors import EtplusError, MissingFileError, UsageError
 from etplus.trace.generated import compiled_summary
 from etplus.trace.link_report import Clue, Identity, LinkReport
-from etplus.trace.selection import ranks_of
+from etplus.trace.printable import few
+from etplus.trace.selection import part_words, ranks_of
 from etplus.trace.text_tables import change_text, first_clause, fitting, in_short
 
 
@@ -28,6 +30,14 @@ def test_events_that_were_launched_before_the_trace() -> None:
     assert repetition_sentences({"repetition": none}) == repetition_sentences({}) == repetition_sentences(3) == []
     (sentence,) = repetition_sentences({"repetition": {**report, "same_module": 3, "unpaired": {}}})
     assert sentence.endswith("(unverified, by repetition)")
+
+
+def test_counterparts_of_events() -> None:
+    links = CounterpartLinks(np.array([3, 8]), np.array([20, 10]), np.array([True, False]))
+    row, same_module = links.of(np.array([8, 4, 3]))
+    assert (row.tolist(), same_module.tolist()) == ([10, -1, 20], [False, False, True])
+    assert len(Counterparts(links, links)) == 4 and len(Counterparts()) == 0
+    assert [side.tolist() for side in CounterpartLinks.none().of(np.array([3]))] == [[-1], [False]]
 
 
 def test_coverage_by_the_compilers_files() -> None:
@@ -72,6 +82,7 @@ def test_sentences_are_cut_after_a_clause() -> None:
     assert first_clause(text, 70) == "a sentence that goes on for a while (with, or; without parentheses)"
     assert first_clause(text, 60) == "a sentence that goes on for a while"
     assert first_clause("x" * 50, 9) == "xxxxx…xxx"
+    assert few(["a", "b"]) == "a, b" and few(list("abc")) == "a, b, c" and few(["x"] * 2000) == "x, x, x and 1,997 more"
     assert fitting("etplus analyze {}", "a.json", 30) == "etplus analyze a.json"
     assert fitting("etplus analyze {}", "a" * 30, 30) == "etplus analyze FILE"
 
@@ -81,6 +92,8 @@ def test_lists_of_ranks_and_missing_files() -> None:
     for text in ("", "3-1", "a", "0-99999999", "1,,2"):
         with pytest.raises(UsageError, match="must be a list of ranks"):
             ranks_of(text)
+    assert part_words("3", None, None, "M") == ("--steps=3", "--module=M") and part_words() == ()
+    assert part_words(between=("a", 1)) == ("--between", "a", "1", "--log-level=warning")
     error = MissingFileError("x.json")
     assert isinstance(error, EtplusError) and isinstance(error, FileNotFoundError)
     assert str(error) == "x.json: no such file; check the path" and error.filename == "x.json" and error.errno == 2

@@ -105,10 +105,14 @@ def test_operators_have_the_modules_and_lines_around_them() -> None:
     made = Timeline()
     made.events += [frame(TRAIN, 0, 100), frame(NET, 5, 60, "train.py:7"), frame("nn.Module: Linear_1", 10, 20)]
     made.events += [op("aten::linear", 12, 9), op("aten::relu", 40, 9), op("aten::add", 80, 9)]
+    made.op("a note", 13, 4, category="user_annotation")  # not a region, because it is within an operator
     made.launch("gemm", 14, 2, 30, 8)
     trace = made.document()
     linear, relu, add = trace.ops
-    assert linear.modules == (NET, "nn.Module: Linear_1") and (relu.modules, add.modules) == ((NET,), ())
+    assert trace.annotations.named("a note")[0].modules == linear.modules == (NET, "nn.Module: Linear_1") and (
+        relu.modules,
+        add.modules,
+    ) == ((NET,), ())
     assert [one.module for one in trace.ops] == ["Linear_1", "Net_0", None]
     assert [str(one.source) for one in trace.ops] == ["train.py:7 (step)"] * 2 + ["step (train.py:3)"]
     (kernel,) = trace.kernels
