@@ -13,8 +13,9 @@ from etplus.analysis.breakdown import device_use
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.linker.calls import et_calls
-from etplus.linker.comm import CommRecord, comm_records
+from etplus.linker.comm import CommRecord, comm_of_tensor, comm_records, is_all_reduce, reduced_tensor
 from etplus.schemas.execution_trace.read_et import read_execution_trace
+from etplus.trace.comm_kernels import Comm
 from support import Document, assert_valid, et_document, kineto_document
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -184,3 +185,12 @@ def test_collectives_of_mtia() -> None:
     assert (row.collective, row.bytes, row.group_size) == ("all_reduce", 128, 2)
     (use,) = device_use(trace)
     assert (use.communication_ns, use.compute_ns, use.copy_ns) == (3000, 0, 0)
+
+
+def test_all_reduces_of_serving_engines_send_their_first_tensor() -> None:
+    inputs = {"values": [[1, 2, 0, 32, 2, "cuda:0"]], "shapes": [[4, 8]], "types": ["Tensor(c10::BFloat16)"]}
+    calls = [{"id": 3, "name": "_C_custom_ar::all_reduce", "inputs": inputs}, {"id": 4, "name": "x"}]
+    text, without = (orjson.dumps(node) for node in et_document(calls)["nodes"][2:])
+    assert comm_of_tensor(text) == Comm(dtype="c10::BFloat16", in_nelems=32, out_nelems=32, bytes=64)
+    assert reduced_tensor(without) == {} and comm_of_tensor(without) == Comm()
+    assert is_all_reduce("_C_custom_ar::all_reduce") and not is_all_reduce("c10d::allreduce_")

@@ -251,3 +251,15 @@ def test_a_short_call_shows_no_skew() -> None:
         call("cudaLaunchKernel", 0, 5, 1), gpu("k", 10, 20, 1), call("cudaStreamSynchronize", 20, 8, 2),
     )  # fmt: skip
     assert document.clock_skew_ns == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "guessed"), [("cudaStreamSynchronize", 1), ("cudaEventSynchronize", 1), ("cudaDeviceSynchronize", 0)]
+)
+def test_a_call_that_took_no_time_waited_for_the_work_submitted_before(name: str, guessed: int) -> None:
+    """Nothing ends while it waits, but it orders what comes after; an event stands for what was submitted before it."""
+    plain, document = linked_events(
+        call("cudaLaunchKernel", 0, 5, 1), gpu("k", 10, 20, 1), call("cudaEventRecord", 6, 1, 2), call(name, 150, 1, 3),
+        call("cudaLaunchKernel", 160, 5, 4), gpu("later", 170, 5, 4),
+    )  # fmt: skip
+    assert edge_names(document, "sync") == {("k", name)} and len(plain["etplus"]["inferred_edges"]) == guessed
