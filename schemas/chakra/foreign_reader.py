@@ -65,7 +65,9 @@ def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> T
         times = reading.time_columns(file, [node.id for node, _ in block], [_times(node) for node, _ in block])
         rows.add(nodes, times, runtime=False)
     trace = rows.trace(_HEADER, msgspec.Raw(_encode(_summary(path))), NO_RECORDS, needs.edges)
-    trace = _with_host_callers(trace)
+    caller = np.where(trace.nodes.kind[trace.nodes.parent_row] == CPU, trace.nodes.parent_row, -1)
+    named = as_column(np.where(caller >= 0, trace.nodes.parent, trace.nodes.id))  # without a caller: its own parent
+    trace = trace.with_(parent=named, parent_row=as_positions(caller))
     if not np.any(trace.nodes.ts > 0):
         trace = _laid_out(trace, needs)
     texts = MadeRecords(partial(_texts, trace, bodies), partial(_file_text, trace, bodies))
@@ -81,13 +83,6 @@ def _summary(path: str) -> dict[str, Any]:
             job["pg_config"] = [{"pg_name": str(name), "ranks": ranks} for name, ranks in read_groups(groups).items()]
     kineto = {"file_name": Path(path).name, "base_time_ns": 0, "distributed_info": job or None}
     return {"version": FORMAT_VERSION, "tool_version": __version__, "kineto": kineto}
-
-
-def _with_host_callers(trace: Trace) -> Trace:
-    """Keep only host nodes as callers. A node without a caller becomes its own parent."""
-    caller = np.where(trace.nodes.kind[trace.nodes.parent_row] == CPU, trace.nodes.parent_row, -1)
-    named = as_column(np.where(caller >= 0, trace.nodes.parent, trace.nodes.id))
-    return trace.with_(parent=named, parent_row=as_positions(caller))
 
 
 def _laid_out(trace: Trace, needs: _Waits) -> Trace:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +32,9 @@ def list_schedule(
         >>> list_schedule(6, begin, end, np.full(3, 5), begin, end, np.array([-1, 0, 0])).time.tolist()
         [0, 5, 0, 5, 5, 10]
     """
-    followers = _followers(points, source, target, lag)
+    by_source = np.argsort(source, kind="stable")
+    after, lags = target[by_source].tolist(), np.maximum(lag[by_source], 0).tolist()
+    first = np.searchsorted(source[by_source], np.arange(points + 1)).tolist()
     missing = np.bincount(target, minlength=points).tolist()
     item_of, freed_by = _by_point(points, begin, np.arange(len(lane)), lane), _by_point(points, end, lane, lane)
     start, lanes = begin.tolist(), lane.tolist()
@@ -59,7 +60,8 @@ def list_schedule(
                 if freed_by[point] >= 0:
                     busy[freed_by[point]] = False
                     changed.add(freed_by[point])
-                for follower, ns in followers(point):
+                edges = slice(first[point], first[point + 1])
+                for follower, ns in zip(after[edges], lags[edges], strict=True):
                     came[follower] = max(came[follower], now + ns)
                     missing[follower] -= 1
                     if missing[follower]:
@@ -74,20 +76,6 @@ def list_schedule(
                     settled.append(start[heapq.heappop(waiting[free])])
             changed.clear()
     return Schedule(np.array(time, np.int64), np.array(order, np.int64))
-
-
-def _followers(
-    points: int, source: IntColumn, target: IntColumn, lag: IntColumn
-) -> Callable[[int], Iterator[tuple[int, int]]]:
-    order = np.argsort(source, kind="stable")
-    after, lags = target[order].tolist(), np.maximum(lag[order], 0).tolist()
-    first = np.searchsorted(source[order], np.arange(points + 1)).tolist()
-
-    def followers(point: int) -> Iterator[tuple[int, int]]:
-        edges = slice(first[point], first[point + 1])
-        return zip(after[edges], lags[edges], strict=True)
-
-    return followers
 
 
 def _by_point(points: int, point: IntColumn, value: IntColumn, lane: IntColumn) -> list[int]:

@@ -70,16 +70,11 @@ def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterato
 
 
 def _of_json(name: str) -> tuple[GlobalMetadata, Iterator[Messages]]:
-    texts = [delimited(node.SerializeToString()) for node in read_workload(name)]
+    bodies = [node.SerializeToString() for node in read_workload(name)]
+    texts = list(map(delimited, bodies))
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64).tolist()
-    starts = [end - size for end, size in zip(ends, map(_message_size, texts), strict=True)]
+    starts = [end - len(body) for end, body in zip(ends, bodies, strict=True)]
     return GlobalMetadata(), iter([Messages(name, b"".join(texts), 0, starts, ends, 0, " of its messages")])
-
-
-def _message_size(text: bytes) -> int:
-    start, size = _length(text, 0)
-    assert start + size == len(text)
-    return size
 
 
 class Messages(NamedTuple):

@@ -253,8 +253,9 @@ class ArrowTables:
         return arrow_numbers(values, nulls(values, column))
 
     def _coded(self, codes: npt.NDArray[np.integer], values: Any) -> Any:
-        used, texts = layout.texts_of(codes, values)
-        return self._arrow.DictionaryArray.from_arrays(arrow_numbers(used), arrow_texts(texts))
+        used, back = np.unique(codes, return_inverse=True)
+        texts = arrow_texts([values[code] for code in used.tolist()])
+        return self._arrow.DictionaryArray.from_arrays(arrow_numbers(back.reshape(-1).astype(np.int32)), texts)
 
 
 def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:

@@ -32,11 +32,11 @@ from ..text.gc_control import gc_disabled
 from ..text.transaction import protect
 from . import stored_tables as layout
 from .stored_folder import META, StoredRank, stored_ranks
-from .stored_tables import Place, stored_name
+from .stored_tables import SPOILT as _SPOILT
+from .stored_tables import Place, checked_content, known_digest, stored_name
 from .stored_tables import numbers as _numbers
 from .stored_tables import values as _values
 
-_SPOILT = "write it again with etplus"
 _PIECES_KEPT = 8
 _UNFIT = (KeyError, IndexError, ValueError, TypeError, OverflowError, *UNREADABLE)
 
@@ -71,21 +71,7 @@ def read_meta(place: Place, name: str) -> layout.Meta:
 
 def check_table(place: Place, table: str) -> None:
     """Raise TraceFormatError if the file of a table has changed since it was written."""
-    path = place.of(table)
-    try:
-        known = msgspec.json.decode(place.meta.read_bytes(), type=layout.StoredDigests).digests
-        found = hashlib.blake2b(digest_size=16)
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                found.update(block)
-    except OSError as error:
-        raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
-    except UNREADABLE as error:
-        raise TraceFormatError(
-            os.fspath(place.folder), META, f"not a trace stored as columns ({error})", _SPOILT
-        ) from None
-    if found.hexdigest() != known.get(table):
-        raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
+    checked_content(place.of(table), known_digest(place, table))
 
 
 class _FolderReader:
@@ -148,10 +134,8 @@ class _FolderReader:
             stacks=stacks, generated=generated, counterparts=counterparts, notes=tuple(meta.notes),
         )  # fmt: skip
 
-    def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]] | tuple[()]:
-        """Return each row's code of its launch arguments (−1 for none), and the arguments; () for older folders."""
-        if "launch_args" not in device.column_names:
-            return ()
+    def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]]:
+        """Return each row's code of its launch arguments (−1 for none), and the arguments."""
         table = StringTable()
         which = _codes(device.column("launch_args"), table)
         return scatter(self.meta.rows, _numbers(device, "row"), which), list(map(str.encode, table.values))
@@ -166,15 +150,7 @@ class _FolderReader:
         return self.parquet.ParquetFile(self.arrow.BufferReader(content)).read(use_threads=False)
 
     def _content(self, table: str) -> bytes:
-        path = self.place.of(table)
-        try:
-            protect(path)
-            content = path.read_bytes()
-        except OSError as error:
-            raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
-        if hashlib.blake2b(content, digest_size=16).hexdigest() != self.meta.digests[table]:
-            raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
-        return content
+        return checked_content(self.place.of(table), self.meta.digests[table])
 
     def _split(self, device: Any) -> tuple[Any, Any]:
         rows = len(device) - device.column("row").null_count
@@ -317,8 +293,8 @@ class _Stored:
     code: IntColumn  # signature code by row, −1 for none
     signatures: Sequence[bytes]  # signature texts by code
     sizes: IntColumn  # size in bytes by row, −1 if the row is not a copy
-    launch: IntColumn | None = None  # code of the launch arguments by row, −1 for none; None for older folders
-    launches: Sequence[bytes] = ()  # launch argument texts by code
+    launch: IntColumn  # code of the launch arguments by row, −1 for none
+    launches: Sequence[bytes]  # launch argument texts by code
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.text.parts(self.start[rows], self.end[rows])
@@ -340,13 +316,12 @@ class _Stored:
         return self.sizes[rows]
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        assert self.launch is not None
         seen, which = first_seen(self.launch[rows])
         return which, [self.launches[code] if code >= 0 else b"{}" for code in seen.tolist()]
 
     def records(self) -> MadeRecords:
-        launches = None if self.launch is None else self.launch_args
-        return MadeRecords(self.texts, self.text.pieces, self.tensor_texts, self.tensor_uses, self.copy_sizes, launches)
+        functions = self.tensor_texts, self.tensor_uses, self.copy_sizes, self.launch_args
+        return MadeRecords(self.texts, self.text.pieces, *functions)
 
 
 def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,12 +187,29 @@ def nulls(values: npt.NDArray[Any], column: RowColumn | None) -> npt.NDArray[np.
     return np.asarray(values == column.none)
 
 
-def texts_of(codes: npt.NDArray[np.integer], values: Sequence[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
-    used, back = np.unique(codes, return_inverse=True)
-    return back.reshape(-1).astype(np.int32), [values[code] for code in used.tolist()]
+SPOILT = "write it again with etplus"
 
 
-_SPOILT = "write it again with etplus"
+def checked_content(path: Path, digest: str | None) -> bytes:
+    """Return the content of a table's file. Raise TraceFormatError if it has changed since it was written."""
+    try:
+        protect(path)
+        content = path.read_bytes()
+    except OSError as error:
+        raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", SPOILT) from None
+    if hashlib.blake2b(content, digest_size=16).hexdigest() != digest:
+        raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", SPOILT)
+    return content
+
+
+def known_digest(place: Place, table: str) -> str | None:
+    path = os.fspath(place.meta)
+    try:
+        return msgspec.json.decode(place.meta.read_bytes(), type=StoredDigests).digests.get(table)
+    except OSError as error:
+        raise TraceFormatError(path, "", f"cannot be read ({error.strerror})", SPOILT) from None
+    except UNREADABLE as error:
+        raise TraceFormatError(path, "", f"not a trace stored as columns ({error})", SPOILT) from None
 
 
 def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
@@ -201,16 +217,7 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
     place = Place(stored.folder, stored.rank)
     path = place.of(EXCHANGES)
     arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
-    try:
-        protect(path)
-        content = path.read_bytes()
-        known = msgspec.json.decode(place.meta.read_bytes(), type=StoredDigests).digests.get(EXCHANGES)
-    except OSError as error:
-        raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
-    except UNREADABLE as error:
-        raise TraceFormatError(os.fspath(place.meta), "", f"not a trace stored as columns ({error})", _SPOILT) from None
-    if hashlib.blake2b(content, digest_size=16).hexdigest() != known:
-        raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
+    content = checked_content(path, known_digest(place, EXCHANGES))
     table = parquet.ParquetFile(arrow.BufferReader(content), pre_buffer=False).read(use_threads=False)
     facts = msgspec.json.decode(table.schema.metadata[FACTS.encode()], type=StoredFacts)
     kind = table.column("collective").combine_chunks()

@@ -98,7 +98,12 @@ def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
         if found := _array(data, records_key):
             body = found.end()
     if body is None:
-        fault = _first_fault(data)
+        fault = 0
+        try:
+            msgspec.json.Decoder(msgspec.Raw).decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            found = _OFFSET.search(str(error))
+            fault = int(found[1]) if found else len(data)
         cut_off = f'the file is cut off before its "{records_key}" array'
         problem = cut_off if fault == len(data) else f'no "{records_key}" array was found'
         raise TraceFormatError(name, f"byte {fault}", problem, "give the file that the profiler wrote")
@@ -106,15 +111,6 @@ def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
     salvage.run(body)
     losses = salvage.losses()
     return Recovered(salvage.document(), losses) if losses else Recovered(data, ())
-
-
-def _first_fault(data: bytes) -> int:
-    try:
-        msgspec.json.Decoder(msgspec.Raw).decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        found = _OFFSET.search(str(error))
-        return int(found[1]) if found else len(data)
-    return 0
 
 
 class _Salvage:

@@ -16,6 +16,7 @@ from etplus.schemas.chakra.encode import (
     OUTPUTS,
     START,
     TYPE,
+    Block,
     attribute_cells,
     delimited,
     dependency_rows,
@@ -25,6 +26,7 @@ from etplus.schemas.chakra.encode import (
     text_field,
 )
 from etplus.schemas.chakra.et_def_pb2 import AttributeProto, IOInfo, Node
+from etplus.schemas.chakra.stream import messages_of
 from etplus.schemas.wire_format import byte_rows
 from etplus.trace.errors import ConvertError
 from hypothesis import given
@@ -107,3 +109,9 @@ def test_a_node_that_is_too_long_is_refused() -> None:
     with pytest.raises(ConvertError, match=f"a message has {MAX_MESSAGE_BYTES + 6} bytes; at most"):
         messages([text_field(NAME, b"x" * (MAX_MESSAGE_BYTES + 1))])
     assert len(messages([b"x" * MAX_MESSAGE_BYTES])) == 1
+
+
+def test_messages_of_blocks_are_the_nodes() -> None:
+    nodes = [Node(id=number, name="x" * number) for number in (1, 127, 300)]
+    encoded = [delimited(node.SerializeToString()) for node in nodes]
+    assert list(messages_of([Block(2, encoded[0] + encoded[1]), Block(0, b""), Block(1, encoded[2])])) == nodes

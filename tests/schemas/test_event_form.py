@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 import pytest
-from etplus.schemas.kineto.event_form import arguments, category, counter_name, decoded, header, with_arguments
+from etplus.schemas.kineto.event_form import (
+    arguments,
+    category,
+    counter_name,
+    decoded,
+    header,
+    recorded_args,
+    shown_text,
+    with_arguments,
+)
 from etplus.trace.index import Row
 from etplus_files import cpu, etplus, gpu, runtime, step_by_hand
 
@@ -78,3 +88,10 @@ def test_arguments_exchanged() -> None:
     assert with_arguments(text, {}, ["other"]) == text
     assert with_arguments(b'{"args":null}', {"flop": 1}, ["flop"]) == with_arguments(b"{}", {"flop": 1}, ["flop"])
     assert with_arguments(b"{}", {"flop": 1}, ["flop"]) == b'{"args":{"flop":1}}'
+
+
+def test_recorded_arguments_as_texts() -> None:
+    record = {"args": msgspec.Raw(b'{"a": 1, "b": "x", "c": 2}')}
+    assert recorded_args(record, {"c"}) == {"a": "1", "b": '"x"'}
+    assert recorded_args({}, ()) == {} == recorded_args({"args": msgspec.Raw(b"[1]")}, ())
+    assert (shown_text('"a"'), shown_text("[1, 2]")) == (b"a", b"[1,2]")

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from chakra_sets import MB, collective, compute, data_parallel, symbolic, write_set
+from chakra_sets import MB, Ranks, collective, compute, data_parallel, pipeline, symbolic, write_set
+from etplus import convert, load
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.chakra_reader import read_et
+from etplus.schemas.chakra.comm_groups import (
+    group_members,
+    group_name,
+    prefix_of,
+    read_groups,
+    with_groups,
+    write_groups,
+)
+from etplus.schemas.chakra.stream import read_chakra
 from etplus.schemas.communications import find_communications
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import TraceFormatError
@@ -104,3 +115,87 @@ def test_a_converted_step_lasts_as_long_as_its_stream(tmp_path: Path) -> None:
     trace = read_et(step)
     assert int(trace.gpu.dur.sum()) == 17_092_000 and trace.span.length >= 17_092_000
     assert (trace.gpu.ts[1:] >= trace.gpu.end[:-1]).all()
+
+
+def as_json(folder: Path, ranks: Ranks) -> list[str]:
+    """The files of a set in the JSON form, with the keys that Chakra's feeder reads."""
+    files = []
+    for rank, nodes in enumerate(ranks):
+        records = [
+            {
+                "Id": node.id, "Name": node.name, "NodeType": node.type, "runtime": node.duration_micros,
+                "data_deps": list(node.data_deps),
+                **{given.name: getattr(given, str(given.WhichOneof("value"))) for given in node.attr},
+            }
+            for node in nodes
+        ]  # fmt: skip
+        path = folder / f"j.{rank}.json"
+        path.write_text(json.dumps({"workload_graph": records}))
+        files.append(str(path))
+    return files
+
+
+@pytest.mark.parametrize("made", [data_parallel, pipeline], ids=lambda made: made.__name__)
+def test_it_is_converted_to_the_messages_of_the_et_file(made: object, tmp_path: Path) -> None:
+    ranks: Ranks = made(4)  # type: ignore[operator]
+    write_set(tmp_path, ranks)
+    convert(as_json(tmp_path, ranks), tmp_path / "out", to="chakra")
+    for rank in range(4):
+        given, written = (list(read_chakra(tmp_path / f"{name}.{rank}.et")[1]) for name in ("t", "out"))
+        assert written == given
+
+
+def test_numbers_are_taken_for_integers_and_names_of_groups(tmp_path: Path) -> None:
+    node = {"Id": 1, "Name": "c", "NodeType": 7, "comm_type": 0, "comm_size": 4e6, "pg_name": 3, "is_cpu_op": 0}
+    path = tmp_path / "j.0.json"
+    path.write_text(json.dumps({"workload_graph": [node]}))
+    (comm,) = load(path).comm.values()
+    assert (comm.bytes, comm.pg_name) == (4_000_000, "3")
+
+
+@pytest.mark.parametrize("text", [
+    '{"workload_graph": 3}', '{"workload_graph": [{"Id": 1}]}', '{"workload_graph": [{',
+    '{"workload_graph": [{"Id": 1, "Name": "c", "NodeType": 7, "comm_type": 0, "comm_size": 1.5}]}',
+])  # fmt: skip
+def test_a_broken_file_is_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "j.0.json"
+    path.write_text(text)
+    with pytest.raises(TraceFormatError, match=r"j\.0\.json"):
+        load(path)
+
+
+def test_groups_there_and_back(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "job")
+    files = write_groups(prefix, {3: [0, 2], 1: [1]}, {1: "tp", 3: "pp", 9: "unused"})
+    assert files == [f"{prefix}.comm_groups.json", f"{prefix}.comm_group_names.json"]
+    assert Path(files[0]).read_bytes() == b'{"3":[0,2],"1":[1]}\n'
+    assert Path(files[1]).read_bytes() == b'{"3":"pp","1":"tp"}\n'
+    assert read_groups(files[0]) == {3: [0, 2], 1: [1]}
+
+
+def test_without_groups_there_are_no_names(tmp_path: Path) -> None:
+    assert write_groups(str(tmp_path / "a"), {}, {1: "tp"}) == [str(tmp_path / "a.comm_groups.json")]
+    assert read_groups(str(tmp_path / "a.comm_groups.json")) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("[1]", "invalid group file"), ('{"1": ["0"]}', "invalid group file"), ('{"x": [0]}', "invalid group number 'x'"),
+     ('{"12345678901": [0]}', "invalid group number '12345678901'"), ('{"-1": [0]}', "invalid group number '-1'")],
+)  # fmt: skip
+def test_other_files(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "g.json").write_text(text)
+    with pytest.raises(TraceFormatError, match=problem):
+        read_groups(str(tmp_path / "g.json"))
+
+
+def test_names_and_members_of_groups(tmp_path: Path) -> None:
+    used = {0: ["1", ""], 1: ["1", "2"], 2: ["2"]}
+    assert group_members(used, {2: [2, 9]}) == {"1": (0, 1), "2": (2, 9)}
+    assert group_members(used, None) == {"1": (0, 1), "2": (1, 2)}
+    assert [group_name(value) for value in (None, "", "0", 0, 3, "tp")] == ["", "", "", "", "3", "tp"]
+    assert prefix_of("out/job.3.et.gz") == "out/job" == prefix_of("out/job")
+    trace = read(tmp_path, collective(0, "all_reduce", MB, pg_name="7"), collective(1, "all_reduce", MB, pg_name="8"))
+    comms = with_groups(trace, {7: [0, 2]}).comm.values()
+    assert [(comm.pg_ranks, comm.group_size) for comm in comms] == [([0, 2], 2), (None, None)]
+    assert with_groups(trace, {9: [0]}) is trace

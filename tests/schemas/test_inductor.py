@@ -133,3 +133,15 @@ def test_arguments_of_a_kernel_that_was_annotated() -> None:
     assert annotated_args(b'{"graph node id": 0, "stream": 7}') == ([], None)
     assert annotated_args(b'{"stream": 7}') == ([], None)
     assert annotated_args(b'{"module_fqn": 5, "graph node id": "x"}') == ([], None)
+
+
+def test_node_mappings_give_the_nodes_of_kernels_and_the_file_the_direction(tmp_path: Path) -> None:
+    kernels = {"triton_1:2": ["a", "b"], "mm:1": ["c"], "no handle": ["a"]}
+    text = json.dumps({"cppCodeToPost": kernels, "postToPre": {"a": ["gelu"], "b": ["gelu", "mul"]}})
+    for name, backward in (("model__0_backward_1.0", True), ("model__0_forward_1.0", False), ("model", None)):
+        file = tmp_path / f"provenance.{name}.json"
+        file.write_text(text)
+        (graph,) = read_compile_files([file]).graphs
+        assert (graph.region, graph.backward) == ("", backward)
+        found = [(kernel.name, kernel.handle, kernel.nodes) for kernel in graph.kernels]
+        assert found == [("mm", 1, ()), ("triton_1", 2, ("gelu", "mul"))]

@@ -253,3 +253,13 @@ def test_memory_is_that_of_the_rank_that_is_read(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True)
     events, peak = map(int, done.stdout.split())
     assert events > count and path.stat().st_size > 300e6 and peak < 250e6
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "size"),
+    [("x:ENVIRONMENT_VARIABLE", "WORLD_SIZE=4", 4), ("x:ENVIRONMENT_VARIABLE", 'SLURM_NTASKS="16"', 16),
+     ("x:ENVIRONMENT_VARIABLE", "WORLD_SIZE=0", None), ("x:OTHER", "WORLD_SIZE=4", None)],
+)  # fmt: skip
+def test_the_world_size_is_in_the_environment(name: str, value: str, size: int | None, tmp_path: Path) -> None:
+    path = small_export(tmp_path / "x.sqlite", META_DATA_CAPTURE=[{"name": name, "value": value}])
+    assert read_nsys(path).distributed_info == ({} if size is None else {"world_size": size})

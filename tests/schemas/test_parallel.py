@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor
 from multiprocessing import active_children
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 from etplus.schemas.text import parallel as parallel_module
 from etplus.schemas.text.parallel import local_pool, parallel_map, processes
-from job_files import wait_with_a_file
 from support import time_limit
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
@@ -259,24 +258,6 @@ def test_processes_do_not_outlive_the_one_that_forked_them() -> None:
         finally:
             process.kill()
     wait_until(lambda: not any(Path(f"/proc/{other}").exists() for other in others))
-
-
-class TaskFailedError(Exception):
-    """Of what uses a pool."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("thread", [False, True], ids=["forked", "started anew"])
-def test_an_error_beside_a_pool_ends_its_tasks_which_clean_up(thread: bool, tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    with ThreadPoolExecutor(1) as other:
-        if thread:
-            other.submit(int).result()
-        with pytest.raises(TaskFailedError), local_pool(2) as pool:
-            task = pool.submit(wait_with_a_file, str(file))
-            wait_until(file.exists)
-            raise TaskFailedError
-    assert not file.exists() and task.exception() is not None
 
 
 def test_a_broken_queue_ends_a_worker_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:

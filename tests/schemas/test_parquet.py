@@ -20,11 +20,14 @@ import pytest
 from captured import capture_events, encode, replay_events
 from etplus import Trace, convert, link
 from etplus.converters.open import load
+from etplus.schemas.communications import communication_columns
 from etplus.schemas.parquet import (
     StoredRank,
     arrow_tables,
+    files_of,
     is_stored,
     parquet_reader,
+    read_exchanges,
     read_parquet,
     stored_ranks,
     write_parquet,
@@ -79,14 +82,6 @@ def assert_same_answers(found: Trace, expected: Trace) -> None:
     for column, known_column in zip(found_uses[:-2], known_uses[:-2], strict=True):
         assert_same(column, known_column)
     assert all(found_uses.device(at) == known_uses.device(at) for at in range(len(known_uses.node)))
-
-
-def test_folders_of_older_versions_have_launch_arguments_in_the_texts_only(tmp_path: Path) -> None:
-    trace, folder = linked("pairs/gpu_shaped_from_cpu"), tmp_path / "x.parquet"
-    write_parquet(trace, folder)
-    assert any(b"grid" in text for text in load(folder).texts.launch_args(trace.gpu.source)[1])
-    changed(folder, "device", lambda table: table.drop_columns(["launch_args"]))
-    assert_same_answers(load(folder), trace)
 
 
 def changed(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -282,3 +277,18 @@ def test_arrow_arrays_are_those_that_pyarrow_makes(monkeypatch: pytest.MonkeyPat
     assert arrow_bytes([b"abcd", None]).equals(arrow.array([b"abcd", None], arrow.binary()))
     with pytest.raises(arrow.ArrowInvalid):
         arrow_texts([b"\xff"])
+
+
+def test_the_communications_of_a_rank_are_read_without_its_other_tables(tmp_path: Path) -> None:
+    trace, folder = linked("gpu-pairs/dlrm.rank1"), tmp_path / "job.parquet"
+    write_parquet(trace, folder, rank=1)
+    facts, columns = read_exchanges(StoredRank(str(folder), 1))
+    groups, expected = communication_columns(trace)
+    assert facts.groups == list(groups) and columns.tolist() == expected.tolist() and len(columns[0])
+    assert (facts.rank, facts.begin_ns) == (trace.rank, trace.base_time_ns + trace.span.start)
+    written = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert sorted(files_of(1)) == written and files_of(1)[-1] == "trace/rank=1/trace.json"
+    table = folder / "exchanges" / "rank=1" / "part-0.parquet"
+    table.write_bytes(table.read_bytes()[:-1])
+    with pytest.raises(TraceFormatError, match=r"part-0\.parquet: cut off or edited"):
+        read_exchanges(StoredRank(str(folder), 1))

@@ -16,7 +16,8 @@ from etplus.linker import generated
 from etplus.schemas.inductor import graph_annotations
 from etplus.schemas.kineto import event_args, input_args, kineto_decode
 from etplus.schemas.known_fields import ARGUMENTS, ET_HEADER, KINETO_HEADER, FieldFilter, hashed_name, known_args
-from etplus.schemas.redaction import redact
+from etplus.schemas.redaction import known_header, redact
+from etplus.schemas.text.files import Blob
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -216,3 +217,10 @@ def test_damaged_traces(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match="not a trace that can be read"):
         redact(b'{"a": 1}', tmp_path / "x.json")
     assert load(shared_trace("gpu-kineto/alexnet.json.gz")) is not None
+
+
+def test_unknown_header_keys_alone_are_removed_before_reading() -> None:
+    given = b'{"traceEvents": [{"ph": "X", "own": 1}], "HF_TOKEN": "x"}'
+    found = known_header(Blob("x", given)).data
+    assert b"HF_TOKEN" not in found and json.loads(found)["traceEvents"] == [{"ph": "X", "own": 1}]
+    assert known_header(Blob("x", b"no trace")).data == b"no trace"

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import gzip
 import io
-import lzma
 import pickle
-import tarfile
-import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from etplus import load
 from etplus.linker import link
-from etplus.schemas.text.sniff import head_of, is_chakra, refuse_foreign, varint
+from etplus.schemas.text.sniff import head_of, is_chakra, refuse_foreign, unpacked, varint
 from etplus.trace.errors import EtplusError, TraceFormatError
 from nsys_files import small_export
 from support import fixture_pair, shared_trace
@@ -39,50 +34,25 @@ def _xspace(number: bytes = b"\x08\x01") -> bytes:
     return b"".join(_field(1, number + _field(2, name) + line + metadata * 3) for name in names)
 
 
-def _snapshot() -> bytes:
-    """What `torch.cuda.memory._dump_snapshot` pickles."""
-    return pickle.dumps({"segments": [{"device": 0, "address": 1}], "device_traces": [[]], "allocator_settings": {}})
-
-
-def _zip() -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as packed:
-        packed.writestr("trace.json", "{}")
-    return held.getvalue()
-
-
-def _tar() -> bytes:
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w") as packed:
-        packed.addfile(tarfile.TarInfo("trace.json"))
-    return held.getvalue()
-
-
-def _npy() -> bytes:
-    held = io.BytesIO()
-    np.save(held, np.zeros(9))
-    return held.getvalue()
-
-
 _VIEWER = b'\n<!DOCTYPE html>\n<html>\n<script type="module">\nimport {add_local_files} from "x/MemoryViz.js"'
 _TIMELINE = b"<html>\n<head><meta charset='utf-8' /><title>GPU Memory Timeline HTML</title></head>"
 KINDS = {
     "XPlane": (_xspace(), "an XPlane file of JAX"),
     "XPlane without numbers": (_xspace(b""), "an XPlane file of JAX"),
     "rocprofv3": (b'{\n  "rocprofiler-sdk-tool": [\n {"metadata": {}}]}', "a JSON file of rocprofv3"),
-    "snapshot": (_snapshot(), "a memory snapshot of PyTorch"),
+    "snapshot": (pickle.dumps({"segments": [{"device": 0}], "device_traces": [[]]}), "a memory snapshot of PyTorch"),
     "viewer": (_VIEWER, "a memory snapshot of PyTorch"),
     "timeline": (_TIMELINE, "a memory timeline page of PyTorch"),
     "pickle": (pickle.dumps({"a": [1]}), "a Python pickle"),
     "page": (b"<!doctype html><html><title>r</title></html>", "an HTML page"),
     "PNG": (_PNG, "a PNG image"),
     "PDF": (b"%PDF-1.7\n" + bytes(100), "a PDF document"),
-    "ZIP": (_zip(), "a ZIP archive"),
-    "tar": (_tar(), "a tar archive"),
-    "xz": (lzma.compress(b"{}" * 99), "a file packed by xz"),
-    "bzip2": (bz2.compress(b"{}" * 99), "a file packed by bzip2"),
+    "ZIP": (b"PK\x03\x04" + bytes(50), "a ZIP archive"),
+    "tar": (b"trace.json".ljust(257, b"\0") + b"ustar" + bytes(250), "a tar archive"),
+    "xz": (b"\xfd7zXZ\0" + bytes(50), "a file packed by xz"),
+    "bzip2": (b"BZh91AY&SY" + bytes(50), "a file packed by bzip2"),
     "zstd": (b"\x28\xb5\x2f\xfd" + bytes(50), "a file packed by zstd"),
-    "numpy": (_npy(), "a numpy array"),
+    "numpy": (b"\x93NUMPY\x01\0" + bytes(50), "a numpy array"),
     "ncu": (b"NVR\0" + bytes(range(50)), "a report of Nsight Compute"),
 }
 
@@ -179,3 +149,10 @@ def test_the_metadata_of_chakra(head: bytes, is_one: bool) -> None:
 )  # fmt: skip
 def test_numbers_of_protobuf(data: bytes, at: int, found: tuple[int, int]) -> None:
     assert varint(data, at) == found
+
+
+def test_a_file_is_unpacked_in_utf8_block_by_block() -> None:
+    text = '{"a": "é"}' * 300_000
+    for data in (text.encode(), gzip.compress(text.encode()), text.encode("utf-16")):
+        blocks = list(unpacked(io.BytesIO(data)))
+        assert b"".join(blocks) == text.encode() and len(blocks) > 1
