@@ -74,6 +74,9 @@ def test_a_kernel_has_the_messages_registered_since_the_last_launch_of_its_threa
     assert (first.collective, first.pg_name, first.group_size, first.in_nelems) == ("sendrecv", "3", 2, 1 << 20)
     assert (single.collective, single.src_rank, single.bytes, single.pg_ranks) == ("recv", 1, 16, [0, 1])
     assert max(row.bytes or 0 for row in communication(trace)) == 4 << 20
+    received = trace_of(registered(10, "recv", 1, 8), registered(20, "recv", 1, 16), *batch_end(40, SEND_RECV))
+    both = received.gpu.comm[0]
+    assert (both.collective, both.in_nelems, both.out_nelems, both.bytes) == ("sendrecv", 0, 24, 48)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ class Call(NamedTuple):
     def event(self, at: int) -> Document:
         shapes, types, values = self.inputs
         args: Document = {"Input Dims": shapes, "Input type": types, "Concrete Inputs": [str(one) for one in values]}
+        args = args if shapes else {}
         args |= {"Record function id": self.id} if self.id else {}
         args |= {"Sequence number": self.seq} if self.seq >= 0 else {}
         return {"ph": "X", "cat": "cpu_op", "name": self.name, "ts": 10 * at, "dur": 5, "tid": self.tid, "args": args}
@@ -83,6 +84,7 @@ SHAPES, TYPES, VALUES = Call().inputs
 )  # fmt: skip
 def test_inputs_that_differ_are_of_two_runs(ours: object, theirs: object, says: str) -> None:
     et, kineto = (changed(calls(4), 2, inputs=inputs) for inputs in (ours, theirs))
+    assert linked(et, changed(et, 2, inputs=([], [], []))).ops["certain"] == 4, "Kineto recorded none"
     assert linked(et, et).ops["certain"] == 4
     expected = f"two runs: 1 of 4 compared calls have different inputs, such as aten::linear: {says}"
     assert refuted(linked(et, kineto)) == {"inputs": expected}
@@ -99,6 +101,7 @@ def test_sequence_numbers_that_differ_are_of_two_runs() -> None:
     found = refuted(linked(calls(4), changed(calls(4), 1, seq=9)))
     assert found == {"numbers": f"{expected}8 in the ET, 9 in the Kineto trace"}
     assert refuted(linked(calls(4), changed(calls(4), 1, seq=-1))) == {}, "recorded on one side only"
+    assert list(refuted(linked(changed(calls(4), 1, seq=0), calls(4)))) == ["numbers"]
 
 
 @pytest.mark.parametrize(

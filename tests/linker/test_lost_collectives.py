@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
-from etplus.linker.lost_collectives import MADE_OF
+from etplus.linker.lost_collectives import MADE_OF, _tensors
 from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
 from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from etplus.trace.trace import Trace
@@ -119,3 +119,13 @@ def flat(node: dict[str, Any]) -> dict[str, Any]:
         for name, key in (("s", "values"), ("_shapes", "shapes"), ("_types", "types"))
     }
     return {"id": node["id"], "name": node["name"], "parent": node["ctrl_deps"], **columns, **tensors}
+
+
+def test_tensors_in_lists_and_lists_of_lists() -> None:
+    one, other = ([k, k, 0, 2, 4, "cpu"] for k in (1, 2))
+    found = [(one, [2], "Tensor(float)"), (other, [3], "Tensor(float)")]
+    assert list(_tensors([one, other], [[2], [3]], "GenericList[Tensor(float)]")) == found
+    assert (
+        list(_tensors([[one, other]], [[[2], [3]]], "GenericList[GenericList[Tensor(float),Tensor(float)]]")) == found
+    )
+    assert list(_tensors(one, [2], "Tensor(float)")) == found[:1] and list(_tensors(5, [], "Int")) == []

@@ -150,7 +150,7 @@ def test_a_join_in_which_names_differ_is_refused(odd: int, refused: bool) -> Non
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "side"),
-    [([0, 0], [1, 2], "the ET"), ([1, 2], [0, -1], "the Kineto trace"), ([0], [-1], "the ET")],
+    [([0, 0], [1, 2], "the ET"), ([1, 1], [0, -1], "the Kineto trace"), ([0], [-1], "the ET")],
 )
 def test_a_side_without_ids(ours: list[int], theirs: list[int], side: str) -> None:
     assert ids(a_pair(ours, theirs)) == ([-1] * len(ours), [NEVER] * len(ours), (f"ids: {side} has none",), {})

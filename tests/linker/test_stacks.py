@@ -123,6 +123,24 @@ def test_lines_of_calls() -> None:
     assert [op.stack for op in link(None, kineto_of([events[0], other_thread])).ops] == [()]
 
 
+@pytest.mark.parametrize("inner", [(0, 50, 50.001), (0, 50, 100), (10, 30, 40)])
+def test_frames_nest_in_whatever_order_the_file_has_them(inner: tuple[float, float, float]) -> None:
+    """The inner frame comes first; it starts with the outer one, or ends with it."""
+    start, dur, outer = inner
+    frames = [frame("in.py(5): f", start, dur), frame("out.py(1): g", 0, outer)]
+    (op_in_both,) = link(None, kineto_of([*frames, {**op("aten::mm", 20, 5), "pid": 1, "tid": 1}])).ops
+    assert op_in_both.stack == ("out.py(1): g", "in.py(5): f")
+
+
+def test_an_event_without_a_launch_has_the_stack_of_its_operator() -> None:
+    first = {**op("aten::mm", 20, 5, args={"External id": 5}), "pid": 1, "tid": 1}
+    lost = kernel("lost", 99, 50, 5)
+    trace = link(
+        None, kineto_of([frame("a.py(1): f", 0, 40), first, {**lost, "args": {**lost["args"], "External id": 5}}])
+    )
+    assert trace.kernels[0].op == trace.ops[0] and trace.kernels[0].stack == ("a.py(1): f",)
+
+
 def test_frames_that_cannot_be_cost_only_themselves() -> None:
     inner, launched = frame("b.py(5): inner", 10, 50), launch(7, 22) | {"pid": 1, "tid": 1}
     for bad in (
