@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from etplus.timeline import beside_transfers
+from etplus.timeline.beside_transfers import plain_work, time_beside, time_covered, undisturbed_lags, unevenness
 from etplus.timeline.constants import Constants
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import DURATION, HANDOFF, HOST, Edges, ReplayGraph, SharedTransfers
@@ -98,3 +100,33 @@ def test_work_beside_a_transfer_takes_longer() -> None:
         shared = replace(of.shared, beside=beside)
         with_work = ReplayGraph(of.traces, row, of.start, of.end, np.zeros(len(row), np.int64), edges, shared=shared)
         assert replay(with_work, Constants(0, 0)).time[3] == wanted
+
+
+def test_work_takes_less_without_the_transfer_that_covers_most_of_it() -> None:
+    """10 ns of work, of which a transfer covers 8; beside transfers work takes twice as long."""
+    of = graph([0], [8], [BOTH])
+    assert of.shared is not None
+    edges = Edges.joined([of.edges, Edges.of(HOST, np.array([1]), np.array([3]), np.array([10]))])
+    row, measured = np.append(of.row, of.shared.rows[0]), np.array([0, 0, 8, 10])
+    shared = replace(of.shared, beside=(20_000_000, 10_000_000))
+    made = ReplayGraph(of.traces, row, of.start, of.end, measured, edges, shared=shared)
+    assert [column.tolist() for column in time_covered(made, np.array([2]))] == [[8], [10]]
+    assert plain_work(made) == {2: pytest.approx(0.6)} and undisturbed_lags(made).tolist() == [0, 8, 6]
+    assert undisturbed_lags(replace(made, shared=replace(of.shared, beside=(0, 0)))).tolist() == [0, 8, 10]
+
+
+def test_the_slowdown_beside_transfers_is_that_of_equal_operators() -> None:
+    """Only groups that ran both ways count; nothing ran faster than alone."""
+    assert time_beside([([2, 2, 9], [(3, 3), (4, 2)]), ([], [(50, 50)]), ([7], [])]) == (5, 5 - 1 - 2)
+    assert time_beside([([5], [(3, 3)])]) == (3, 3) and time_beside([([1], [(9, 4)])]) == (4, 0)
+
+
+def test_evenness_is_the_spread_of_equal_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight of ten equal ones take 10: the first decile is 5, the last ends with the tens; two are too few."""
+    groups = [([10, 5, *[10] * 7, 20], [(99, 9)]), ([1, 100], [])]
+    monkeypatch.setattr(beside_transfers, "equal_operators", lambda _: groups)
+    assert unevenness(graph([0], [8], [BOTH])) == (0.5, 1.0)
+    groups[0][0].append(20)
+    assert unevenness(graph([0], [8], [BOTH])) == (1.0, 2.0)
+    del groups[0]
+    assert unevenness(graph([0], [8], [BOTH])) == (1.0, 1.0)
