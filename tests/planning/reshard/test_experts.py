@@ -1,4 +1,4 @@
-"""Routed experts divided over ranks, against recordings of ranks that exchange tokens all-to-all."""
+"""Routed experts divided over ranks, against recordings of ranks that exchange tokens all-to-all (expert_calls.py)."""
 
 from __future__ import annotations
 

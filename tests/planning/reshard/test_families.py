@@ -1,4 +1,5 @@
-"""Derived layouts of model families against recordings of them, and what a result says of itself."""
+"""Derived layouts of model families against recordings of them, and what a result says of itself
+(planning/reshard/proof.py)."""
 
 from __future__ import annotations
 
