@@ -204,7 +204,7 @@ def test_every_kind_of_gpu_work_counts_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("call", ["cudaGraphLaunch", "hipGraphLaunch", "cudaMemcpyBatchAsync"])
-def test_a_graph_or_a_batch_has_many_events_in_order_of_gpu_start(call: str) -> None:
+def test_a_graph_launch_or_a_batch_has_many_events_in_order_of_gpu_start(call: str) -> None:
     starts = [90, 62, 75, 70, 61]
     gpu, report, document = join(NODES, [*CPU, launch(15, 1, call), *(work(ts, 1) for ts in starts)])
     assert parents(gpu) == [4] * 5 and not report.warnings and not any("link" in node for node in gpu.values())

@@ -37,6 +37,7 @@ def test_counterparts_of_events() -> None:
     row, same_module = links.of(np.array([8, 4, 3]))
     assert (row.tolist(), same_module.tolist()) == ([10, -1, 20], [False, False, True])
     assert len(Counterparts(links, links)) == 4 and len(Counterparts()) == 0
+    assert {len(column) for column in vars(CounterpartLinks.none()).values()} == {0}
     assert [side.tolist() for side in CounterpartLinks.none().of(np.array([3]))] == [[-1], [False]]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import etplus
 import pytest
-from etplus.trace.suggest import no_attribute
+from etplus.trace.suggest import guesses_of, no_attribute
 from support import linked
 
 
@@ -56,6 +56,10 @@ def test_names_of_the_package_and_private_ones(things: dict[str, Any]) -> None:
     assert not hasattr(things["trace"], "_nonesuch") and not hasattr(things["trace"], "__array_interface__")
     assert pickle.loads(pickle.dumps(things["step"])).name == things["step"].name
     assert str(no_attribute("X", "zzz", ["ops"], {})) == "X has no attribute 'zzz'; dir() of it lists 1 names"
+    known = ["name", "dural", "during", "durations", "_duration", "duration_ns", "durationless"]
+    found = str(no_attribute("X", "duration", known, {})).partition("did you mean ")[2]
+    assert found == "'durations' or 'duration_ns' or 'durationless'?"
+    assert guesses_of("a b: use x: y; c: z") == {"a": "use x: y", "b": "use x: y", "c": "z"}
     assert repr(things["ops"].named("aten::addm")).startswith("0 rows: nothing is named 'aten::addm', but aten::addmm")
 
 
