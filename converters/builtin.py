@@ -93,7 +93,7 @@ class EtPlusOptions:
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """Options of the graph formats; see `select_rows`. `max_nodes` counts per rank."""
+    """Options of the graph formats; see `write_graph`. `max_nodes` counts per rank."""
 
     subtree: str | None = None
     max_nodes: int | None = None

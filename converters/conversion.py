@@ -64,7 +64,8 @@ def convert(
     if as_prefix is not None and "as_prefix" in option_names(exporter):
         settings["as_prefix"] = as_prefix
     part: dict[str, Any] = {"steps": steps, "window": window, "between": between, "module": module}
-    _check_whole(exporter, [f"--{name}" for name, value in part.items() if value is not None])
+    if exporter.name in _WHOLE and (given := [name for name, value in part.items() if value is not None]):
+        raise UsageError(f"--to {exporter.name} writes whole traces; leave out --{given[0]}")
     chosen = _options(exporter, options, settings)
     for source in inputs:
         if not isinstance(source, Trace):
@@ -80,11 +81,6 @@ def convert(
     notes = [note for notes_of_rank in traces.notes.values() for note in notes_of_rank]
     damage = [sentence for damage_of_rank in traces.damage.values() for sentence in damage_of_rank]
     return replace(done, notes=(*done.notes, *notes), damage=(*done.damage, *damage))
-
-
-def _check_whole(exporter: Exporter, chosen_by: Sequence[str]) -> None:
-    if chosen_by and exporter.name in _WHOLE:
-        raise UsageError(f"--to {exporter.name} writes whole traces; leave out {chosen_by[0]}")
 
 
 def _options(exporter: Exporter, options: Any, settings: dict[str, Any]) -> Any:

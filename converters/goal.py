@@ -195,7 +195,11 @@ class _Schedule:
         if after is None:
             self.counts[_FIXED] += 1
             ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]
-            after = {rank: [self._alone(rank, ns, needs)] for rank, needs in ready.items()}
+            after = {}
+            for rank, needs in ready.items():  # time outside the rank's threads and streams
+                self.extra[rank] += 1
+                cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
+                after[rank] = [self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)]
         self.after.update({(point, rank): operations for rank, operations in after.items()})
 
     def _next_of(self, own: Mapping[int, list[FoundComm]]) -> dict[int, FoundComm]:
@@ -223,12 +227,6 @@ class _Schedule:
         rank, comm = next(iter(comms.items()))
         (other,) = ready.keys() - {rank}
         return self._message(ready, *((rank, other) if comm.kind == SEND else (other, rank)), size)
-
-    def _alone(self, rank: int, ns: int, needs: Sequence[int]) -> int:
-        """Add time on a rank outside its threads and streams."""
-        self.extra[rank] += 1
-        cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
-        return self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)
 
     def _message(self, ready: Mapping[int, list[int]], source: int, target: int, size: int) -> dict[int, list[int]]:
         tag, size = self._next_tag(), max(size, 1)

@@ -34,13 +34,6 @@ _BLOCK = 1 << 20
 _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#e4e4e4"}
 
 
-def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
-    """Return rows for a readable picture: of a subtree (a node's id or name), and the first `max_nodes` to start."""
-    if max_nodes is not None and max_nodes < 1:
-        raise UsageError(f"{max_nodes} nodes are not a graph; pass 1 or more")
-    return np.sort(_by_start(trace, subtree)[:max_nodes])
-
-
 def _by_start(trace: Trace, subtree: str | None) -> IntColumn:
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
@@ -57,8 +50,9 @@ def write_graph(
     max_nodes: int | None = None,
 ) -> tuple[int, list[int]]:
     """Write traces as one graph; ids of several ranks are prefixed with the rank ("3:17").
-    Return the number of nodes, and each rank's number without `max_nodes`. With `to` "dot" and a name that ends in
-    .svg, .pdf, or .png, Graphviz draws the graph."""
+    `subtree` is a node's id or name; of the chosen nodes the first `max_nodes` to start are written. Return the number
+    of nodes, and each rank's number without `max_nodes`. With `to` "dot" and a name that ends in .svg, .pdf, or .png,
+    Graphviz draws the graph."""
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
     if max_nodes is not None and max_nodes < 1:

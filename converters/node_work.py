@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ..schemas.kineto.host_calls import WAIT
 from ..trace.columns import IntColumn, mask_at, matching
@@ -103,7 +102,8 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
     begin, end = nodes.ts[on_host], nodes.end[on_host]
     collective = union(begin, end)
     others = union(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
-    for who, busy in ((annotation, others), (calls_collectives(trace)[parts.row], collective)):
+    calls = matching(nodes.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
+    for who, busy in ((annotation, others), (calls[parts.row], collective)):
         work[who] -= busy.between(parts.start[who], parts.end[who])
     result = np.zeros(len(trace), np.int64)
     np.add.at(result, parts.row, np.maximum(work, 0))
@@ -120,10 +120,6 @@ def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
     micros = np.empty(len(order), np.int64)
     micros[order] = (upto + 500) // 1000 - (upto - durations[order] + 500) // 1000
     return micros
-
-
-def calls_collectives(trace: Trace) -> npt.NDArray[np.bool_]:
-    return matching(trace.nodes.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
 
 
 _MAX_BYTES = 2.0**62

@@ -215,7 +215,7 @@ def run_on(
     tasks = [RankCall(function, source, position, ranks, choose) for position, source in enumerate(sources)]
     waiting: dict[int, tuple[int, Result] | None] = {}
     seen: dict[int, int] = {}
-    for task, result in run_all(engine, _run, tasks):
+    for task, result in run_all(engine, RankCall.run, tasks):
         if isinstance(result, BaseException):
             raise _error(task.source, result) from result
         waiting[task.position] = result
@@ -229,10 +229,6 @@ def run_on(
             seen[key] = position
             if answer is not None:
                 yield answer
-
-
-def _run(task: RankCall[Result]) -> tuple[int, Result] | None:
-    return task.run()
 
 
 def _error(source: Source, error: BaseException) -> EtplusError:

@@ -14,8 +14,8 @@ BUDGETS = {
     "schemas": 13_275,  # plan: 12,500
     "linker": 6_808,  # plan: 6,500
     "recording": 1_595,  # plan: 1,400
-    "jobs": 2_575,  # plan: 3,000
-    "converters": 7_290,  # plan: 7,500
+    "jobs": 2_572,  # plan: 3,000
+    "converters": 7_269,  # plan: 7,500
     "timeline": 5_530,  # plan: 5,500
     "cli": 4_210,  # plan: 3,600
     "analysis": 13_764,  # plan: 14,000

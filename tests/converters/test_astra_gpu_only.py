@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from etplus.converters.astra_gpu_only import fold, submitted
+from etplus.converters.astra_gpu_only import GpuWaits, fold, submitted
 from etplus.converters.astra_nodes import DELAY
 from etplus.converters.collectives import survey
 from etplus.schemas.comm_types import RECV, SEND
 from etplus.trace.trace import Trace
-from etplus_files import step_by_hand
+from etplus_files import cpu, etplus, step_by_hand
 from random_step import digest, random_step
 
 FOLDED = [
@@ -79,3 +80,19 @@ def test_made_steps_are_folded_as_ever(seed: int) -> None:
     late = {int(number): int(end) - 250 for number, end in zip(trace.nodes.id, trace.nodes.end, strict=True)}
     assert digest([*nodes_of(trace), *nodes_of(trace, late)]) == FOLDED[seed]
     assert digest(submitted(trace).tolist()) == SUBMITTED[seed]
+
+
+@pytest.mark.parametrize(("reads_at", "resumed"), [(600, True), (450, False)])
+def test_work_after_a_long_pause_waits_for_the_communication_that_ended_in_it(reads_at: int, resumed: bool) -> None:
+    """The thread pauses from 10 to 500 µs while gloo's thread communicates; it reads the result later, or before."""
+    comm = {"collective": "allreduce", "dtype": "Float", "in_nelems": 4, "out_nelems": 4, "bytes": 16}
+    nodes = [
+        cpu(3, "before", 0, 10), cpu(4, "after", 500, 20), cpu(5, "reader", reads_at, 10),
+        cpu(9, "gloo:all_reduce", 5, 200, tid=5, comm=comm, pg_name="0"),
+    ]  # fmt: skip
+    trace = etplus(nodes, [], [[9, 5, "data"]], rank=0, world_size=2)
+    row = {int(number): at for at, number in enumerate(trace.nodes.id)}
+    rows = np.array(sorted((row[3], row[4], row[5]), key=lambda at: trace.nodes.ts[at]), np.int64)
+    waits = GpuWaits(trace, rows, survey(trace, 0).found).through_host
+    expected = {row[5]: [row[9]], **({row[4]: [row[9]]} if resumed else {})}
+    assert waits == expected

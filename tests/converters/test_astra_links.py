@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from etplus.converters.astra_links import astra_links, described_beyond_a_formula, sized_exactly
+from etplus.converters.astra_links import _priced_as, astra_links, described_beyond_a_formula, sized_exactly
 from etplus.converters.collectives import Agreement, Communication, RankComms
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND
@@ -96,11 +96,22 @@ def test_sizes_are_those_that_take_the_networks_time() -> None:
 
     def agreement(size: int) -> Agreement:
         found = (Communication(3, Type.ALL_REDUCE, size, group=1), Communication(5, SEND, 4000, peer=1))
-        return Agreement({rank: RankComms(rank, 4, found) for rank in range(2)}, {1: [0, 1]}, {1: "tp"}, ())
+        return Agreement({0: RankComms(0, 4, found), 1: RankComms(1, 4, found[:1])}, {1: [0, 1]}, {1: "tp"}, ())
 
     links = astra_links(DIRECT, 4)
     done = sized_exactly(agreement(90_000), agreement(90_000), DIRECT, links)
-    sized = done.ranks[0].found[0]
+    assert done.notes == ("3 communications have sizes that take the network's time in ASTRA-sim",)
+    sized, message = done.ranks[0].found
+    assert message.size == round((DIRECT.transfer_ns(SEND, 4000, (0, 1)) - 500) * 2 / 3)
     wanted = DIRECT.transfer_ns(Type.ALL_REDUCE, 90_000, (0, 1))
     assert links.transfer_ns(Type.ALL_REDUCE, sized.size, (0, 1)) == pytest.approx(wanted, rel=1e-3)
     assert links.transfer_ns(Type.ALL_REDUCE, 90_000, (0, 1)) != pytest.approx(wanted, rel=1e-3)
+
+
+def test_what_a_network_takes_for_an_original_is_known_by_its_kind() -> None:
+    def priced(kind: int, size: int, as_kind: int, as_size: int) -> tuple[int, int]:
+        return _priced_as(Communication(0, kind, size), Communication(0, as_kind, as_size))
+
+    assert priced(Type.BROADCAST, 100, Type.ALL_GATHER, 34) == (Type.BROADCAST, 100)
+    assert priced(Type.BARRIER, 0, Type.ALL_REDUCE, 1024) == (Type.BARRIER, 0)
+    assert priced(Type.GATHER, 100, Type.ALL_GATHER, 102) == (Type.ALL_GATHER, 102)

@@ -108,10 +108,14 @@ def test_stream_0_and_row_0(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_work_of_0_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_of_0_is_told_and_that_of_copies_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = step_by_hand()
     work = {name: np.zeros(len(trace), np.int64) for name in ("num_ops", "tensor_size")}
-    monkeypatch.setattr(astra_nodes, "work_columns", lambda _: work)
+    monkeypatch.setattr(astra_nodes, "work_columns", lambda _: {name: column.copy() for name, column in work.items()})
     write_nodes(trace, tmp_path / "t.0.et", [SimNode(1, Row(0), 1, []), SimNode(2, DELAY, 1, [])], 0)
     found = [(node.value("num_ops"), node.value("tensor_size")) for node in read_plain(tmp_path / "t.0.et")[1]]
     assert found == [(0, 0), (None, None)]
+    work["tensor_size"][:] = 64
+    write_nodes(trace, tmp_path / "t.0.et", [SimNode(1, row_of(7), 9, []), SimNode(2, row_of(12), 10, [])], 0, 250.0)
+    sizes = [node.value("tensor_size") for node in read_plain(tmp_path / "t.0.et")[1]]
+    assert sizes == [64, 2_500_000], "a copy takes its measured time"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from astra_sim import RUNNER
 from chakra_sets import data_parallel, message, symbolic, write_set
-from etplus.converters.astra_run import _ms, _recorded_ns
+from etplus.converters.astra_run import SimulatedRank, _ms, _recorded_ns, run_set
 from etplus.converters.chakra import write_et
+from etplus.trace.errors import UsageError
 from etplus_files import cpu, etplus, gpu
 from support import call
 
@@ -68,3 +71,25 @@ def test_the_recorded_time_of_a_rank_is_from_its_first_start_to_its_last_end(tmp
     prefix = write_set(tmp_path, data_parallel(2))
     assert _recorded_ns(f"{prefix}.0.et") is None
     assert (_ms(2_500_000), _ms(None)) == (2.5, None)
+
+
+def test_a_rank_is_complete_if_the_simulator_says_so_and_no_node_is_left() -> None:
+    def complete(ran: int | None, simulated: float | None) -> bool:
+        return SimulatedRank(0, 5, ran, simulated, None, None).is_complete
+
+    assert complete(5, 1.0) and complete(None, 1.0)
+    assert not complete(4, 1.0) and not complete(5, None) and not complete(None, None)
+
+
+def test_a_simulator_that_cannot_be_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = write_set(tmp_path, data_parallel(2))
+    monkeypatch.setenv("ASTRA_SIM", "/bin/false")
+    with pytest.raises(UsageError, match=r"/bin/false: failed with status 1 .*; check ASTRA_SIM"):
+        run_set([f"{prefix}.{rank}.et" for rank in (0, 1)], None, ["bandwidth=1"])
+
+    def stuck(words: list[str], **options: Any) -> None:
+        raise subprocess.TimeoutExpired(words, 3600)
+
+    monkeypatch.setattr(subprocess, "run", stuck)
+    with pytest.raises(UsageError, match=r"/bin/false: cannot be run .*timed out"):
+        run_set([f"{prefix}.{rank}.et" for rank in (0, 1)], None, ["bandwidth=1"])

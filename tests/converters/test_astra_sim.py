@@ -22,7 +22,7 @@ from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.trace.errors import ConvertError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
-from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, runtime
+from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, runtime, step_by_hand
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_chakra import COLL, COMP, RECV, SEND, PlainNode, read_plain
@@ -270,7 +270,7 @@ def test_every_kind_of_collective_is_simulated_or_has_a_substitute() -> None:
     assert {one.kind for one in SUBSTITUTES.values()} <= SIMULATED_COLLECTIVES
 
 
-def test_messages_get_the_same_tag_on_both_sides(tmp_path: Path) -> None:
+def test_messages_get_the_same_tag_on_both_sides() -> None:
     def message(kind: str, source: int, target: int, **more: Any) -> Document:
         return {"collective": kind, "src_rank": source, "dst_rank": target, **more}
 
@@ -279,12 +279,6 @@ def test_messages_get_the_same_tag_on_both_sides(tmp_path: Path) -> None:
     agreement = agreed(comm_rank(0, *sends, world=2), comm_rank(1, *receives, world=2))
     tags = {rank: {comm.seq: comm.tag for comm in comms.found} for rank, comms in agreement.ranks.items()}
     assert tags == {0: {5: 0, 6: 1, 4: 2}, 1: {5: 0, 6: 1, 7: 2}}
-    both = [comm_rank(0, *sends[1:], message("recv", 1, 0), world=2),
-            comm_rank(1, *receives[:2], message("send", 1, 0), world=2)]  # fmt: skip
-    convert(both, tmp_path / "t", to="astra-sim")
-    report = check(tmp_path / "t", profile="astra-sim")
-    assert report.ok
-    assert report.messages == 6
 
 
 def test_ranks_issue_in_the_order_of_launches(tmp_path: Path) -> None:
@@ -343,3 +337,20 @@ def test_ranks_are_renumbered_with_their_groups_and_the_peers_of_messages() -> N
         replace(found[1], peer=1),
         replace(found[2], peer=-10),
     )
+
+
+@pytest.mark.parametrize(("skew_ns", "micros"), [(499, None), (500, 1), (5_000_499, 5000), (5_000_500, 5001)])
+def test_a_late_rank_begins_with_a_computation_of_its_skew(skew_ns: int, micros: int | None, tmp_path: Path) -> None:
+    trace = step_by_hand()
+    write_astra_sim(trace, tmp_path / "t.0.et", agreed(trace).ranks[0], skew_ns)
+    first = read_plain(tmp_path / "t.0.et")[1][0]
+    assert (first.micros if first.name == "start skew" else None) == micros
+
+
+def test_ranks_with_other_numbers_of_collectives_of_all_keep_them_without_a_group() -> None:
+    pair = {"collective": "all_reduce", "pg_name": "tp", "pg_ranks": [0, 1]}
+    of_all = {"collective": "all_reduce", "pg_name": "0", "pg_ranks": [0, 1, 2, 3]}
+    agreement = agreed(
+        comm_rank(0, pair, of_all, of_all), comm_rank(1, pair, of_all), comm_rank(2, of_all), comm_rank(3, of_all)
+    )
+    assert list(agreement.groups.values()) == [[0, 1]] and "all ranks" not in agreement.names.values()

@@ -137,3 +137,10 @@ def test_only_pictures_are_limited_to_what_can_be_seen(tmp_path: Path, monkeypat
     assert done.nodes == 4 and done.notes[0].startswith(f"the 4 nodes that start first are drawn, out of {ROWS}; ")
     assert convert([step_by_hand(), of_rank(1)], tmp_path / "g.png").nodes == 2 + 2
     assert convert(step_by_hand(), tmp_path / "g.svg", max_nodes=6).notes == (f"6 of {ROWS} nodes were selected",)
+
+
+@pytest.mark.parametrize("to", ["chrome", "pftrace", "goal", "jsonl", "etplus", "dot", "npz"])
+def test_an_output_is_refused_before_the_input_is_read(to: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("no trace")
+    with pytest.raises(UsageError, match="the output would replace an input"):
+        convert(tmp_path / "broken.json", tmp_path / "broken.json", to=to)

@@ -6,13 +6,15 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from browser import open_in_perfetto, why_not
 from etplus.analysis.event_work import work_of_events
-from etplus.converters.chrome import ChromeTrace, write_chrome
+from etplus.converters.chrome import _PROGRAM, ChromeTrace, program_of, write_chrome
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.conventions import EDGE_KINDS
@@ -286,3 +288,10 @@ def made(seed: int, folder: Path, ranks: int) -> str:
 @pytest.mark.parametrize("seed", range(len(MADE)))
 def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
     assert (made(seed, tmp_path, 1), made(seed, tmp_path, 3)) == (MADE[seed], MADE_RANKS[seed])
+
+
+@pytest.mark.parametrize(("pid", "shown"), [("7", 7), ("0", None), ('"x"', None), (None, None), ("9" * 19, None)])
+def test_the_program_has_its_own_number_unless_that_is_a_devices(pid: str | None, shown: int | None) -> None:
+    header = {} if pid is None else {"pid": msgspec.Raw(pid.encode())}
+    trace: Any = SimpleNamespace(header=header, nodes=etplus([cpu(3, "a", 0, 9), gpu(4, "k", 1, 2)]).nodes)
+    assert program_of(trace) == (_PROGRAM if shown is None else shown)

@@ -85,32 +85,6 @@ def test_groups_by_name_ranks_and_size() -> None:
     assert agreement.names == {1: "dp", 2: "tp", 3: "unknown", 12: "12"}
 
 
-@pytest.mark.parametrize(
-    ("sent", "received", "tags"),
-    [
-        ([1, 2, 3], [1, 2, 3], ([0, 1, 2], [0, 1, 2])),
-        ([1, 2, 3], [2, 3], ([2, 0, 1], [0, 1])),
-        ([1, 2, 3], [3, 2, 1], ([0, 1, 2], [2, 1, 0])),
-        ([1, 1, 2], [2, 1, 1], ([0, 1, 2], [0, 1, 2])),
-        ([None, 1], [1, 2], ([0, 1], [0, 1])),
-        ([10**30, 1], [1, 2], ([0, 1], [0, 1])),
-    ],
-)
-def test_tags_follow_numbers(
-    sent: list[int | None], received: list[int | None], tags: tuple[list[int], list[int]]
-) -> None:
-    """Equal numbers get equal tags, what only one rank has comes last; without numbers on both the order counts."""
-
-    def rank(number: int, name: str, numbers: list[int | None]) -> RankComms:
-        comm = {"collective": name, "bytes": 8, "src_rank": 0, "dst_rank": 1}
-        kernels = [gpu(10 + at, KERNEL, 10.0 * at, 5, comm=comm | {"seq": seq}, pg_name=None)
-                   for at, seq in enumerate(numbers)]  # fmt: skip
-        return survey(etplus([cpu(3, "op", 0, 500), *kernels], rank=number, world_size=2), number)
-
-    agreement = agree([rank(0, "send", sent), rank(1, "recv", received)])
-    assert tuple([comm.tag for comm in agreement.ranks[number].found] for number in (0, 1)) == tags
-
-
 def test_gloo_runs_on_the_host_in_one_order_on_all_ranks() -> None:
     """Its threads run collectives at other times than the program asks for them; the ranks agree on the latter."""
     orders = []

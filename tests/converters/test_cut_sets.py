@@ -9,15 +9,10 @@ from pathlib import Path
 
 import pytest
 from astra_sim import run_astra
-from etplus.converters.preflight import check
 from etplus.linker import link
-from etplus.schemas.communications import find_communications
-from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus
 from job_files import COLLECTIVE, write_cut_job
-from plain_chakra import COLL
-from simulator import read_set
-from support import Document, call, rank_files, read_json, shared_job
+from support import Document, call, read_json, shared_job
 
 REFUSED = (
     "rank 2 lacks ALL_REDUCE of 530,432 bytes, collective 1 (from 0) of all ranks, which ranks 0, 1, 3 have "
@@ -37,10 +32,6 @@ def lossy(folder: Path) -> Path:
     name.unlink()
     name.write_bytes(gzip.compress(json.dumps(document).encode(), 1))
     return job
-
-
-def ranks_of(job: Path) -> list[Trace]:
-    return [link(*files) for files in rank_files(job)]
 
 
 @pytest.mark.parametrize(
@@ -77,25 +68,6 @@ def test_a_set_that_cannot_be_whole_is_refused_in_one_line(tmp_path: Path) -> No
     assert last.startswith(f"etplus: error: {job}/rank2.et.json.gz: rank 2 lacks ALL_REDUCE of 530,432 bytes, ")
     assert re.sub(r"node \d+", "node 1008", last).endswith(REFUSED)
     assert not list(tmp_path.glob("set*"))
-
-
-@pytest.mark.slow
-def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
-    job = lossy(tmp_path / "job")
-    traces = ranks_of(job)
-    done = call("convert", job, "--to", "astra-sim", "--degrade", "-o", tmp_path / "set")
-    assert done.returncode == 0, done.stderr
-    second = [list(find_communications(trace))[1].row for rank, trace in enumerate(traces) if rank != 2]
-    ns = sum(int(trace.nodes.dur[row]) for trace, row in zip((traces[0], traces[1], traces[3]), second, strict=True))
-    told = "note warning: degraded: 3 communications that differ between ranks, "
-    printed = " ".join(done.stderr.decode().split())
-    assert f"{told}{ns / 1e6:,.3f} ms, became computations of fixed duration" in printed
-    assert "the durations above are as recorded; the set has the durations of the replay on its network" in printed
-    assert "1 of 2 collectives of all ranks are not coupled" in printed, "what the replay says of its times"
-    nodes = read_set(tmp_path / "set").ranks
-    assert [sum(node.type == COLL for node in nodes[rank]) for rank in range(4)] == [1, 1, 1, 1]
-    assert check(tmp_path / "set", profile="astra-sim").ok
-    assert run_astra(tmp_path / "set", 4).complete
 
 
 def test_another_size_in_one_rank_is_refused_too(tmp_path: Path) -> None:

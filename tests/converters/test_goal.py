@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from pathlib import Path
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 from astra_sim import formula_alone
 from etplus.converters.conversion import convert
-from etplus.converters.goal import goal
+from etplus.converters.goal import _Schedule, goal
 from etplus.linker import link
+from etplus.schemas.comm_types import RECV, SEND
 from etplus.schemas.communications import find_communications
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
@@ -125,3 +127,20 @@ def test_the_command(tmp_path: Path) -> None:
     with pytest.raises(ConvertError, match="a simulator would wait forever"):
         convert([step_by_hand(), silent], tmp_path / "two.goal")
     assert not (tmp_path / "two.goal").exists()
+
+
+def test_ranks_are_numbered_from_0_and_messages_of_a_kernel_paired_one_by_one(tmp_path: Path) -> None:
+    ranks = [etplus([cpu(3, "a", 0, 9)], rank=rank, world_size=9) for rank in (6, 2)]
+    assert "ranks renumbered: 2 as 0, 6 as 1" in convert(ranks, tmp_path / "x.goal").notes
+
+    def message(kind: int, peer: int) -> Any:
+        return SimpleNamespace(kind=kind, peer=peer)
+
+    numbers: Any = SimpleNamespace(numbers=[2, 6])
+    own = {0: [message(SEND, 6), message(RECV, 6)], 1: [message(RECV, 2), message(SEND, 2)]}
+    first, second = (_Schedule._next_of(numbers, own) for _ in range(2))
+    assert [{rank: comm.kind for rank, comm in pair.items()} for pair in (first, second)] == [
+        {0: SEND, 1: RECV}, {1: SEND, 0: RECV},
+    ]  # fmt: skip
+    alone = {0: [message(0, -1)], 1: [message(0, -1)], 2: []}
+    assert _Schedule._next_of(numbers, alone).keys() == {0, 1}

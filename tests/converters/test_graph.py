@@ -14,8 +14,7 @@ from xml.etree import ElementTree
 import networkx as nx
 import numpy as np
 import pytest
-from etplus.converters.conversion import convert
-from etplus.converters.graph import GRAPH_FORMATS, PICTURE_NODES, _blocks, select_rows, write_graph
+from etplus.converters.graph import GRAPH_FORMATS, _blocks, write_graph
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
@@ -98,34 +97,6 @@ def test_graphviz_takes_it(tmp_path: Path) -> None:
         assert magic in (tmp_path / f"g{suffix}").read_bytes()
 
 
-@pytest.fixture
-def copying_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program `dot` whose picture is the text that it was given."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "dot").write_text("#!/bin/sh\nexec cat\n")
-    (tmp_path / "bin" / "dot").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-
-
-@pytest.mark.usefixtures("copying_dot")
-def test_a_picture_has_300_nodes_unless_told_otherwise(tmp_path: Path) -> None:
-    trace = document_of(NAME)
-    total = len(trace)
-    assert total > 2 * PICTURE_NODES
-
-    def drawn(name: str, **options: Any) -> tuple[int, tuple[str, ...]]:
-        done = convert(trace, tmp_path / name, **options)
-        assert (tmp_path / name).read_text().count("fillcolor=") == done.nodes
-        return done.nodes, done.notes
-
-    nodes, (note,) = drawn("g.svg")
-    assert nodes == PICTURE_NODES and f"the {PICTURE_NODES} nodes that start first are drawn, out of {total};" in note
-    assert f"to draw all nodes, pass --max-nodes {total} (" in note
-    assert drawn("all.svg", max_nodes=total) == drawn("g.dot") == (total, ())
-    assert drawn("few.svg", max_nodes=9) == (9, (f"9 of {total} nodes were selected",))
-    assert drawn("sub.svg", subtree=str(trace.nodes.id[-1]))[1] == (f"1 of {total} nodes were selected",)
-
-
 def test_without_graphviz_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"Graphviz is needed to draw \.svg"):
@@ -176,12 +147,12 @@ def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
     assert made(seed, tmp_path) == MADE[seed]
 
 
-def test_rows_of_a_picture() -> None:
+def test_rows_of_a_picture(tmp_path: Path) -> None:
     """Those that start first, callers before what they call; all below a node, and what that launches."""
     trace = step_by_hand()
 
     def ids(**choice: Any) -> set[int]:
-        return set(trace.nodes.id[select_rows(trace, **choice)].tolist())
+        return set(written(tmp_path, {0: trace}, **choice))
 
     assert ids() == set(trace.nodes.id.tolist()) and ids(max_nodes=1) == {1} and ids(max_nodes=4) == {1, 2, 3, 4}
     below = {3, 4, 20, 21, 25, 7, 8, 13}
@@ -189,11 +160,9 @@ def test_rows_of_a_picture() -> None:
     assert ids(subtree="3", max_nodes=2) == {3, 4} and ids(subtree="gemm") == {7} and ids(subtree="1") == ids()
     for wrong in ("none", "0", "9" * 18, "9" * 19):
         with pytest.raises(UsageError, match="no node has the id or name"):
-            select_rows(trace, subtree=wrong)
-    with pytest.raises(UsageError, match=r"^0 nodes are not a graph; pass 1 or more$"):
-        select_rows(trace, max_nodes=0)
+            ids(subtree=wrong)
     twice = etplus([cpu(3, "a", 50, 10), cpu(4, "a", 20, 10), cpu(5, "a", 20, 10)])
-    assert twice.nodes.id[select_rows(twice, subtree="a")].tolist() == [4]
+    assert list(written(tmp_path, {0: twice}, subtree="a")) == [4]
 
 
 def test_a_dot_file_by_hand(tmp_path: Path) -> None:

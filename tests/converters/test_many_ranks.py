@@ -16,9 +16,6 @@ from browser import Page
 from etplus import Job
 from etplus.cli import inputs
 from etplus.jobs.job_report import read_job_report
-from etplus.planning.costs.end_to_end import calibrated
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.model_file import write_model
 from etplus.report.job_page import large_job_html
 from etplus.trace.errors import TraceFormatError, UsageError
 from made_ranks import JobTruth, make_exchanges, make_job
@@ -240,26 +237,3 @@ def test_ranks_that_are_worked_on_one_by_one_are_not_kept(
     assert done.returncode in (0, 3), done.stderr
     assert len(alive) >= RANKS and (tmp_path / "out").stat().st_size > 0
     assert most <= 2 or "--network" in words
-
-
-@pytest.mark.slow
-def test_a_model_of_many_ranks_is_that_of_the_library(stored: Path, tmp_path: Path) -> None:
-    """The command reads each rank anew where it needs it again."""
-    traces = list(job_of(stored))
-    write_model(calibrated(fit(traces), traces), tmp_path / "a")
-    assert call("predict", "fit", stored, "-o", tmp_path / "b").returncode == 0
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-@pytest.mark.slow
-def test_every_command_takes_a_job_of_many_ranks(stored: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy.etplus"
-    for words in (
-        ["why", stored], ["top", stored, "--by", "rank"], ["report", stored, "-o", tmp_path / "r.html"],
-        ["replay", stored, "--network", "bandwidth=25,latency=5us"],
-        ["reshard", stored, "--dp", "1000", "--representative"],
-        ["predict", "fit", stored, "--network", "-o", tmp_path / "network"], ["convert", stored, "-o", copy],
-        ["diff", stored, copy, "--ranks", "3"],
-    ):  # fmt: skip
-        done = call(*words)
-        assert done.returncode in (0, 3), (words, done.stderr)

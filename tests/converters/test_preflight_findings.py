@@ -53,3 +53,15 @@ def test_verdicts(errors: int, warnings: int, verdict: str) -> None:
     rest: dict[str, Any] = {"counts": counts, "problems": (), "skipped": ()}
     report = PreflightReport("chakra", (), **SIZES, **rest)
     assert (report.verdict, report.ok) == (verdict, not errors) and report.total("warning") == warnings
+
+
+def test_findings_of_another_check_are_added_up_to_the_limit() -> None:
+    one, other = (PreflightFindings("astra-sim", 3) for _ in range(2))
+    for node in range(2):
+        one.add(HOST, 0, (node,), "node {}", node)
+        other.add(HOST, 1, (node,), "other {}", node)
+    other.skip("later")
+    one.extend(other)
+    report = one.report((), **SIZES)
+    assert report.counts == {HOST: 4} and report.skipped == ("later",)
+    assert [problem.text for problem in report.problems] == ["node 0", "node 1", "other 0"]

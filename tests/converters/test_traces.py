@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from etplus.converters import traces as module
-from etplus.converters.traces import Traces
+from etplus.converters.traces import RankCall, Traces, run_on
+from etplus.jobs.engines import engine_of
 from etplus.schemas.nsys import NsysRank
-from etplus.trace.errors import UsageError
+from etplus.trace.errors import EtplusError, UsageError
 from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus
 
@@ -97,3 +99,48 @@ def test_the_only_source_that_is_wanted(opened: list[Any]) -> None:
     with pytest.raises(ValueError, match="too many"):
         assert Traces(["rank0.json", "rank1.json"]).source
     assert Traces(["rank1.json", "rank0.json"], rank=0).source == "rank0.json"
+
+
+def test_only_wanted_ranks_are_chosen_from(opened: list[Any]) -> None:
+    chosen: list[int | None] = []
+
+    def choose(trace: Trace) -> Trace:
+        chosen.append(trace.rank)
+        return trace
+
+    traces = Traces([of_rank(4), of_rank(2), of_rank(7)], ranks={2, 7}, choose=choose)
+    assert list(traces) == [2, 7] and len(traces) == 2
+    assert chosen == [2, 7] and traces[7].rank == 7 and chosen == [2, 7]
+
+
+def test_a_call_on_a_rank_answers_for_wanted_ranks_alone(opened: list[Any]) -> None:
+    def call(source: Any, ranks: set[int] | None) -> Any:
+        return RankCall(len, source, 3, None if ranks is None else frozenset(ranks), None).run()
+
+    assert call(of_rank(1), None) == call(of_rank(1), {1}) == (1, 3) and call(of_rank(1), {0}) is None
+    assert call("plain.json", {3}) == (3, 3) and call("plain.json", {0}) is None
+    halved = RankCall(len, of_rank(1), 0, None, lambda trace: of_rank(5)).run()
+    assert halved == (1, 3)
+
+
+def test_answers_of_processes_come_in_the_order_of_the_sources_and_one_rank_answers_once(opened: list[Any]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        engine = engine_of(pool, None, None)
+        assert list(run_on(engine, len, [of_rank(2), of_rank(0), of_rank(1)], frozenset({0, 2}))) == [(2, 3), (0, 3)]
+        with pytest.raises(UsageError, match=r"rank5\.json and rank5\.json are both rank 5; give one of them"):
+            list(run_on(engine, len, ["rank5.json", of_rank(1), "rank5.json"]))
+        with pytest.raises(EtplusError, match=r"^rank5\.json: ZeroDivisionError: "):
+            list(run_on(engine, lambda trace: 1 // 0, ["rank5.json"]))
+        with pytest.raises(UsageError, match="its own"):
+            list(run_on(engine, own_error, ["rank5.json"]))
+
+
+def own_error(trace: Trace) -> None:
+    raise UsageError("its own")
+
+
+def test_whole_files_are_converted_as_they_are_only_if_nothing_is_chosen(opened: list[Any]) -> None:
+    assert Traces(["a.et", Path("b.et")]).whole_files == ["a.et", "b.et"]
+    assert Traces(["a.et"], part={"steps": None}).whole_files == ["a.et"]
+    changed = [Traces(["a.et"], part={"steps": "1"}), Traces(["a.et"], ranks={0}), Traces(["a.et"], job=Job())]  # type: ignore[arg-type]
+    assert [traces.whole_files for traces in (*changed, Traces(["a.et", of_rank()]))] == [None] * 4
