@@ -2,13 +2,78 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from columns_equality import COMMANDS, FAST, JOB_COMMANDS, assert_equal
-from etplus import link
+from etplus import convert, link
+from etplus.trace.trace import Trace
 from support import call, fixture_pair, shared_job, shared_pair
+
+COMMANDS = {
+    "analyze": ["T", "--json", "o.json", "--csv", "tables", "-o", "o.txt"],
+    "analyze part": ["T", "--window", "0.1-0.9ms", "--json"],
+    "report": ["T", "-o", "o.html"], "replay": ["T", "--json", "o.json", "--what-if", "kernel*0.5", "--force"],
+    "replay steps": ["T", "--steps", "all"], "diff": ["T", "T", "--json", "o.json"],
+    "convert et": ["T", "-o", "o.et"], "convert chrome": ["T", "-o", "o.perfetto.json"],
+    "convert graph": ["T", "-o", "o.graphml"], "convert npz": ["T", "-o", "o.npz"],
+    "convert astra-sim": ["T", "--to", "astra-sim", "--degrade", "-o", "job"],
+    "sql": ["T", "select id, name, start_ns, duration_ns, thread from runtime order by id", "--csv"],
+    "sql frames": ["T", "select * from kernels order by index", "--csv"],
+    "sql ops": ["T", "select * from ops order by index", "--json"],
+    "convert augment": ["T", "--augment", "-o", "o.json"], "top": ["T", "--by", "operator", "--json", "o.json"],
+    "predict fit": ["T", "-o", "o.model"],
+    "measure script": ["T", "--script", "aten::mm", "-o", "o.py"],
+}  # fmt: skip
+"""By what is tested: the words after the command; T is the trace."""
+JOB_COMMANDS = {
+    "analyze": ["T", "--json", "o.json"], "report": ["T", "-o", "o.html"],
+    "replay": ["T", "--rank-couple", "--json", "o.json"],
+    "convert": ["T", "--to", "astra-sim", "--degrade", "-o", "job"],
+    "convert chrome": ["T", "-o", "o.perfetto.json"], "reshard": ["T", "--dp", "2", "--json", "o.json"],
+    "diff": ["T", "T", "--json", "o.json"],
+    "sql": ["T", "select rank, name, sum(duration_ns) from device group by all order by all", "--csv"],
+}  # fmt: skip
+FAST = ["analyze", "replay", "convert et", "sql frames", "sql ops", "convert augment", "report"]
+
+
+def outcome(
+    folder: Path, name: str, words: Sequence[str], traces: Sequence[str]
+) -> tuple[int, str, str, dict[str, bytes]]:
+    """Exit status, what is printed, and the files that are written, of a command in a folder of its own."""
+    before = set(folder.rglob("*"))
+    given = [word for text in words for word in (traces if text == "T" else [text])]
+    done = call(*(name.split() if name == "predict fit" else name.split()[:1]), *given, cwd=folder)
+    new = sorted(path for path in folder.rglob("*") if path not in before)
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in new if path.is_file()}
+    for path in reversed(new):
+        path.rmdir() if path.is_dir() else path.unlink()
+    out, errors = (re.sub(r"\(\d[\d.]* MB\)", "", text.decode()) for text in (done.stdout, done.stderr))
+    return done.returncode, out, errors, files
+
+
+def assert_equal(traces: dict[str, Trace], tmp_path: Path, commands: dict[str, list[str]]) -> None:
+    """Compare what commands do in folders with the traces as JSON and as columns, under the same names.
+
+    That every trace is the same from both, column by column, is tested in `schemas/test_parquet.py`.
+    """
+    as_json, as_columns = tmp_path / "a", tmp_path / "b"
+    for folder in (as_json, as_columns):
+        folder.mkdir()
+    for name, trace in traces.items():
+        trace.save(as_json / name)
+        convert(as_json / name, as_columns / name, to="parquet")
+        convert(as_columns / name, tmp_path / name, to="etplus")
+        assert (tmp_path / name).read_bytes() == (as_json / name).read_bytes()
+    worked = 0
+    for title, words in commands.items():
+        a, b = (outcome(folder, title, words, list(traces)) for folder in (as_json, as_columns))
+        assert a == b, title
+        assert "Traceback" not in a[2], (title, a[2])
+        worked += a[0] == 0
+    assert worked >= len(commands) // 2
 
 
 def test_commands_give_the_same_bytes_from_json_and_from_columns(tmp_path: Path) -> None:
