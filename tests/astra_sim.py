@@ -6,9 +6,8 @@ import os
 import re
 import subprocess
 import tempfile
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from support import SHARED
@@ -51,13 +50,6 @@ class SetRun(NamedTuple):
     def makespan_ns(self) -> int:
         """When the last node ended."""
         return max(rank.last_end_ns for rank in self.ranks)
-
-
-def formula_alone(graph: Any) -> Any:
-    """A replay graph in which communications take what the formula of their algorithm says, as in simulators: without
-    what a host's backend adds to it."""
-    names = {one.name for one in fields(graph)}
-    return replace(graph, shared=None) if "shared" in names else graph
 
 
 def run_astra(

@@ -59,21 +59,6 @@ def data_parallel(ranks: int, layers: int = 8, steps: int = 2, micros: int = 300
     return [nodes] * ranks
 
 
-def model_parallel(ranks: int, layers: int = 8, micros: int = 300, size: int = MB) -> Ranks:
-    """Activations are gathered after each layer and their gradients are reduced on the way back, next to the
-    computation of the layer's weight gradients; the next layer waits for them."""
-    nodes: list[pb.Node] = []
-    last: list[int] = []
-    for layer in range(layers):
-        last = _add(nodes, compute(len(nodes), micros + 10 * layer, *last))
-        last = _add(nodes, collective(len(nodes), "all_gather", size, *last))
-    for layer in reversed(range(layers)):
-        gradient = _add(nodes, compute(len(nodes), micros + 20 * layer, *last))
-        last = _add(nodes, collective(len(nodes), "all_reduce", size + layer * MB, *gradient))
-        _add(nodes, compute(len(nodes), micros, *gradient))
-    return [nodes] * ranks
-
-
 def roofline(ranks: int, layers: int = 6) -> Ranks:
     """Computations without durations: FLOPs and bytes for ASTRA-sim's roofline."""
     nodes: list[pb.Node] = []

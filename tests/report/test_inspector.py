@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -16,8 +17,49 @@ from etplus.report.report_html import rank_report, report_html
 from etplus.timeline.critical import critical_chain
 from etplus.trace.views import DeviceEvent
 from made_traces import kernel, kineto_of, launch, op
-from pages import data_of, details, press, select, shown, unpacked
+from pages import data_of, shown, unpacked
 from traces import GPU_SHAPED, analysis_of
+
+_CANVAS = "document.querySelector('.frame [tabindex]')"
+
+
+def press(browser: Page, key: str) -> None:
+    """A key in the timeline."""
+    browser.evaluate(
+        f"(() => {{ const canvas = {_CANVAS}, key = {orjson.dumps(key).decode()};"
+        " canvas.focus({preventScroll: true});"
+        " canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); })()"
+    )
+
+
+def select(browser: Page, number: int) -> dict[str, Any]:
+    """Select an event by the page's address; returns what its details say.
+
+    Returns:
+        `name`; `values` by key; `in` and `out`, by kind of relation the numbers of the related events listed; `arrows`,
+        [kind, from, to] each.
+    """
+    browser.evaluate(f"location.hash = '#event-{number}'")
+    return details(browser, number)
+
+
+def details(browser: Page, number: int) -> dict[str, Any]:
+    """What the details of an event say, once they are there."""
+    browser.wait_for(f"document.querySelector('.details').dataset.event === '{number}'")
+    found: dict[str, Any] = browser.evaluate(
+        "(async () => { const panel = document.querySelector('.details');"
+        " const lists = [...panel.querySelectorAll('.relation')];"
+        " while (lists.some((one) => !one.querySelector('li, p'))) await new Promise(requestAnimationFrame);"
+        " const side = (name) => Object.fromEntries(lists.map((one) => [one.dataset.relation.split(' '), one])"
+        "  .filter(([[, of]]) => of === name)"
+        "  .map(([[kind], one]) =>"
+        "    [kind, [...one.querySelectorAll('li button')].map((button) => Number(button.dataset.event))]));"
+        " return {in: side('in'), out: side('out'), arrows: JSON.parse(panel.dataset.arrows),"
+        "  name: panel.querySelector('h3').textContent,"
+        "  values: Object.fromEntries([...panel.querySelectorAll('dd')]"
+        "   .map((one) => [one.dataset.key, JSON.parse(one.dataset.value)]))}; })()"
+    )
+    return found
 
 
 def page_of(analysis: Analysis) -> bytes:

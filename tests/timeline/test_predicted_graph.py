@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 from astra_sim import run_astra
 from broken_sets import receive, send
-from chakra_sets import (
-    COLLECTIVES,
-    MB,
-    Ranks,
-    collective,
-    compute,
-    model_parallel,
-    single_collective,
-    write_set,
-)
+from chakra_sets import COLLECTIVES, MB, Ranks, collective, compute, data_parallel, single_collective, write_set
 from etplus.converters.open import load
 from etplus.timeline.graph_replay import Replay
 from etplus.timeline.replay_ranks import replay_ranks
@@ -46,7 +37,7 @@ def test_one_collective_takes_what_astra_sim_takes(kind: str, tmp_path: Path) ->
 
 
 def test_32_ranks_without_groups_take_what_astra_sim_takes(tmp_path: Path) -> None:
-    prefix = write_set(tmp_path, model_parallel(32))
+    prefix = write_set(tmp_path, data_parallel(32))
     assert replayed(prefix, 32).makespan_ns == pytest.approx(simulated_ns(prefix, 32), rel=0.03)
 
 

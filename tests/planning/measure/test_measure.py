@@ -23,8 +23,30 @@ from etplus.planning.measure.schema import parse_schema
 from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import batch_change
 from etplus.trace.trace import Trace
-from recorded_ops import HOSTILE, MM, mm, op, scalar, tensor, trace_of
+from recorded_ops import MM, mm, op, scalar, tensor, trace_of
 from support import call, fixture_pair, run
+
+HOSTILE = {
+    "huge": op("aten::mm", MM, tensor(1, 2**31, 2**31), tensor(2, 2**31, 2)),
+    "overflow": op("aten::mm", MM, tensor(1, 2**62, 4), tensor(2, 4, 2)),
+    "over int64": op("aten::mm", MM, tensor(1, 2**80, 4), tensor(2, 4, 2)),
+    "negative": op("aten::mm", MM, tensor(1, -4, 8), tensor(2, 8, 2)),
+    "strides": op("aten::mm", MM, tensor(1, 4, 8, strides=[2**50, 1]), tensor(2, 8, 2)),
+    "negative strides": op("aten::mm", MM, tensor(1, 4, 8, strides=[-8, 1]), tensor(2, 8, 2)),
+    "offset": op("aten::mm", MM, tensor(1, 4, 8, offset=2**60), tensor(2, 8, 2)),
+    "factory": op("aten::full", "aten::full(int[] size, Scalar v) -> Tensor",
+                  scalar([2**30, 2**10], "GenericList[Int,Int]"), scalar(1, "Int")),
+    "range": op("aten::arange", "aten::arange(Scalar end) -> Tensor", scalar(2**60, "Int")),
+    "dtype": op("aten::mm", MM, tensor(1, 4, 8, dtype="__import__('os')"), tensor(2, 8, 2)),
+    "code": op("aten::mm", 'aten::mm"); import os; os.abort(); ("(Tensor self) -> Tensor', tensor(1, 4, 8)),
+    "arguments": op("aten::mm", MM, tensor(1, 4, 8), tensor(2, 8, 2), scalar(1, "Int"), scalar("x", "String")),
+    "objects": op("aten::mm", MM, scalar("<Object>", "Object"), tensor(2, 8, 2)),
+    "no schema": op("aten::mm", "", tensor(1, 4, 8), tensor(2, 8, 2)),
+    "values": op("aten::mm", MM, ({"a": 1}, [4], "Tensor(float)", [1]), tensor(2, 8, 2)),
+    "list": op("aten::cat", "aten::cat(Tensor[] t, int d) -> Tensor", ([1, 2], [[]], "GenericList[Tensor(float)]", []),
+               scalar(0, "Int")),
+}  # fmt: skip
+
 
 BATCHES = Path(__file__).parents[3] / "fixtures" / "batches"
 GB = 1 << 30
