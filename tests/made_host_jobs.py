@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from made_jobs import Job, Play, Rank, Ready, Tensor, sides, trace_event
-from simulator import ALL_GATHER, ALL_REDUCE, MESSAGE
+from simulator import ALL_REDUCE, MESSAGE
 
 _BACKEND = 300
 """Thread of the backend."""
@@ -48,13 +48,6 @@ class HostRank(Rank):
             end = yield from self.reduce(tensor)
         with self.op("_c10d_functional::wait_tensor", [tensor], [tensor]):
             self.wait_for(end)
-
-    def gather_and_wait(self, whole: Tensor, shard: Tensor) -> Play:
-        """An all-gather that Python waits for."""
-        values = [whole, shard, "<Object>", False, -1]
-        self.wait_for(
-            (yield from self._collective("c10d::_allgather_base_", "gloo:all_gather", ALL_GATHER, values, shard))
-        )
 
     def message(self, tensor: Tensor, source: int, target: int) -> Issue:
         """Issue a send or a receive."""
@@ -126,17 +119,6 @@ def _tensor_parallel(rank: HostRank) -> Play:
                 yield from rank.reduce_and_wait(y)
 
 
-def _fsdp(rank: HostRank) -> Play:
-    """Each layer's parameters gathered before it."""
-    for number in range(_STEPS):
-        with rank.op(f"ProfilerStep#{number}", annotation=True):
-            for layer in range(_LAYERS):
-                shard = rank.tensor(f"shard{layer}", _BYTES // 4 // rank.ranks)
-                whole = rank.tensor(f"w{layer}", _BYTES // 4)
-                yield from rank.gather_and_wait(whole, shard)
-                rank.work("aten::mm", _FORWARD, [whole], [rank.tensor(f"x{layer}")])
-
-
 def _pipeline(rank: HostRank) -> Play:
     """Microbatches from stage to stage, each received while the one before it is worked on."""
     x, y = ([rank.tensor(f"{name}{batch}", _BYTES // 4) for batch in range(4)] for name in "xy")
@@ -156,6 +138,5 @@ def _pipeline(rank: HostRank) -> Play:
 HOST_JOBS = {
     "ddp": Job(_ddp, ranks=3, skew_ns=400_000, of=HostRank),
     "tensor parallel": Job(_tensor_parallel, ranks=4, skew_ns=400_000, of=HostRank),
-    "fsdp": Job(_fsdp, ranks=2, skew_ns=400_000, of=HostRank),
     "pipeline": Job(_pipeline, ranks=3, skew_ns=400_000, of=HostRank),
 }

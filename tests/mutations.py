@@ -29,8 +29,7 @@ _OTHER_TYPES: tuple[Any, ...] = (None, True, "7", "", "x", [], [1], {}, {"a": 1}
 _WRITTEN_RAW = ('say "hi"', "\n", "\t", "\\d", "C:\\new", "\x00", '", "', '"}', "\udcff", '"name": "', "\u2028", "é")
 _INSERTED = (b"\xff\xfe", b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\n", b"nan", b"\x00\x07\x80\xc3")
 _WRAPPED = (
-    (b"\xef\xbb\xbf", b""), (b"", bytes(512)), (b"\n\n", b"\n\n"), (b"WARNING: slow\n", b""), (b"", b"done\n"),
-    (b"[", b"]"), (b'{"a": ', b"}"),
+    b"\xef\xbb\xbf%b", b"%b" + bytes(512), b"\n\n%b\n\n", b"WARNING: slow\n%b", b"%bdone\n", b"[%b]", b'{"a": %b}',
 )  # fmt: skip
 _LEFT = (
     "", " ", "{}", "[]", "null", "{", '"', "\x1f\x8b", "\0" * 100, '{"KEY": []}', '{"KEY": null}', '{"KEY": {}}',
@@ -150,16 +149,6 @@ def _packed_and_flipped(data: bytes, kind: Kind, rng: random.Random) -> bytes:
     return bytes(packed)
 
 
-def _packed_and_cut(data: bytes, kind: Kind, rng: random.Random) -> bytes:
-    packed = gzip.compress(data, 1, mtime=0)
-    return packed[: rng.randrange(2, len(packed))]
-
-
-def _wrapped(data: bytes, kind: Kind, rng: random.Random) -> bytes:
-    before, after = rng.choice(_WRAPPED)
-    return before + data + after
-
-
 _TEXT: dict[str, Mutator] = {
     "cut": _edit(lambda data, rng: (rng.randrange(len(data)), len(data), b""), order=False),
     "cut_front": _edit(lambda data, rng: (0, rng.randrange(len(data)), b""), order=False),
@@ -176,11 +165,15 @@ _TEXT: dict[str, Mutator] = {
         rb'"[^"\\]{1,40}"\s*:\s*(?=[\d"-])',
         lambda text, rng: text + rng.choice([b"0", b"-1", b'"x"', b"null", b"[]"]) + b", " + text,
     ),
-    "wrapped": _whole(_wrapped), "twice": _whole(lambda data, kind, rng: data + rng.choice([b"", b"\n", b","]) + data),
+    "wrapped": _whole(lambda data, kind, rng: rng.choice(_WRAPPED) % data),
+    "twice": _whole(lambda data, kind, rng: data + rng.choice([b"", b"\n", b","]) + data),
     "other_encoding": _whole(
         lambda data, kind, rng: data.decode().encode(rng.choice(["utf-16", "utf-32", "utf-8-sig", "utf-16-le"]))
     ),
-    "packed_and_cut": _whole(_packed_and_cut, touches_all=True),
+    "packed_and_cut": _whole(
+        lambda data, kind, rng: (packed := gzip.compress(data, 1, mtime=0))[: rng.randrange(2, len(packed))],
+        touches_all=True,
+    ),
     "packed_and_flipped": _whole(_packed_and_flipped, touches_all=True),
     "nothing_left": _whole(lambda data, kind, rng: rng.choice(_LEFT).replace("KEY", ARRAY[kind]).encode("latin-1")),
 }  # fmt: skip
