@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from etplus import link
 from etplus.trace.kinds import CERTAIN
-
-from ..programs_to_record import TRAIN
-from ..support import assert_valid, call, command, read_json, run
+from programs_to_record import TRAIN
+from support import assert_valid, call, command, read_json, run
 
 CHILDREN = """
 import atexit, multiprocessing, os, subprocess, sys, torch
