@@ -313,13 +313,12 @@ def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:
 
 def _after_backward(flat: Sequence[tuple[Call, Call]], top: Call) -> Call:
     """Find the next view of the input gradient, otherwise the enclosing autograd call."""
-    passed = False
     for other, call in flat:
         if other is top:
             continue
         if call.name == _FLUSH_AT:
             return call
-        if not passed and (call.name in VIEWS or not other.backward):
+        if call.name in VIEWS or not other.backward:
             continue
         if call.name in PRODUCTS or "Norm" in call.name or "Attention" in call.name:
             break

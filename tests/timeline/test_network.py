@@ -14,7 +14,8 @@ from etplus.schemas.comm_types import RECV, SEND, WORLD
 from etplus.timeline.constants import Constants, fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, replay
-from etplus.timeline.network import Algorithm, Network, estimate_ns, on_network, parse_network
+from etplus.timeline.network import estimate_ns, on_network
+from etplus.timeline.network_description import Algorithm, Network, parse_network
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_graph import COMM, ReplayGraph
 from etplus.trace.conventions import MAX_NS, MAX_RANKS

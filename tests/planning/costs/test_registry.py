@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs.measured_tasks import MeasuredTask
@@ -115,6 +116,9 @@ def test_an_event_explained() -> None:
     ]
     first = lines[heads[0] : heads[1]]
     assert "\n".join(first) == GOLDEN
+    often = [msgspec.structs.replace(EVENTS[5], count=1), msgspec.structs.replace(EVENTS[0], count=1000)]
+    shown = [line.split()[1] for line in explain("add", law, often, DEVICES) if line.startswith("  aten::add")]
+    assert shown == ["float32[1000]", "float32[32000]"], "by their total time"
     assert explain("zzz", law, EVENTS, DEVICES) == ["no fitted kernel has 'zzz' in its name"]
 
 

@@ -88,6 +88,14 @@ def _comms(job: Resharded) -> list[tuple[str, int, str]]:
     return found
 
 
+def test_ddp_broadcasts_buffers_before_each_forward_that_follows_a_reduction() -> None:
+    """Two dtypes: floats of batch norms and their counters."""
+    twice = replace(_DDP, microbatches=2)
+    layouts = _DDP, twice, replace(twice, no_sync=True), _FSDP, Layout()
+    counts = [sum(kind == "broadcast" for kind, _, _ in _comms(_derived("cnn", layout))) for layout in layouts]
+    assert counts == [2, 4, 2, 0, 0]
+
+
 def test_memory_of_units_that_are_gathered() -> None:
     """At its most: both blocks' inputs, the copy of the last one's gradients, the first one's parameters, whole and, as
     Gloo copies, twice on the way."""

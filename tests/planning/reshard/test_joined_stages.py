@@ -12,7 +12,7 @@ import etplus
 import pytest
 from etplus.planning.reshape.shapes.followed_calls import Shapes, shapes_of
 from etplus.planning.reshard.job import Resharded, reshard
-from etplus.planning.reshard.joined_stages import _merged, _StageCall, _StageWriter, join_stages
+from etplus.planning.reshard.joined_stages import _merged, _of_made, _StageCall, _StageWriter, join_stages
 from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.passes import split_step
 from etplus.planning.reshard.stage_steps import StageStep
@@ -181,15 +181,18 @@ def test_lists_of_all_stages_are_one() -> None:
     other = _listed([4], [0.4], 90)
     other.sides["inputs"]["values"].pop()  # of another form: not merged
     assert len(_merged([[_listed([1], [0.1], 50)], [other]], {})) == 2
+    other.sides["inputs"] = {"values": [[4, 4, 0, 9, 1, "cpu"]]}  # nine elements of one byte
+    assert _of_made(other, {4}) and not _of_made(other, set())
+    other.sides["inputs"]["values"][0][3] = 1
+    assert _of_made(other, set())
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/traces")
 @pytest.mark.parametrize(
     ("truth", "layout", "rank"),
     [
-        ("ddp4", Layout(dp=4), 3), ("tp2", Layout(tp=2), 1),
-        ("fsdp-tp4", Layout(tp=2, dp=2, zero=3, fsdp_wrap="each"), 2),
+        ("tp2", Layout(tp=2), 1),
+        pytest.param("fsdp-tp4", Layout(tp=2, dp=2, zero=3, fsdp_wrap="each"), 2, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_other_layouts_of_a_pipeline_are_those_recorded(truth: str, layout: Layout, rank: int) -> None:

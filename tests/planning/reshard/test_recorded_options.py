@@ -1,4 +1,5 @@
-"""Options of DDP and FSDP2, units by the optimizer's order, pairs and towers, against fixtures/layouts."""
+"""Options of DDP and FSDP2, units by the optimizer's order, pairs and towers, against fixtures/layouts
+(planning/reshard/wraps.py)."""
 
 from __future__ import annotations
 

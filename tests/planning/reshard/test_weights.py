@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.planning.reshard.buffers import broadcasts, find_buffers
+from etplus.planning.reshard.buffers import broadcasts, find_buffers, unreached_weights
 from etplus.planning.reshard.items import Shard
 from etplus.planning.reshard.model import ACCUMULATE, Buffer, Region, Unit, Weights, accumulations
 from etplus.planning.reshard.units import assign_gradients
@@ -262,3 +262,28 @@ def test_parts_in_lists_become_whole(made: Made) -> None:
     make_whole(call, {2: weights[::-1]}, of, shapes)
     assert call.inputs == ((made.shape("qa"), made.shape("ba")),) * 2
     assert each.input_shapes == [made.shape("qa")] * 2
+
+
+def test_weights_of_layers_that_no_backward_reaches_have_no_gradient(made: Made) -> None:
+    """The first layer's; unless the optimizer has them, or the step has no backward."""
+    forward = [
+        made.call("aten::linear", [(1, "na"), (21, "ba")], [(2, "nb")], sequence=0),
+        made.call("aten::linear", [(1, "na"), (22, "ba")], [(3, "nb")], sequence=1),
+    ]
+    back = [made.call("aten::mm", sequence=1)]
+    assert unreached_weights([(forward, back)], Weights()) == {121}
+    known = Weights(by_storage=regions({121: parameter(made, 0, "ba")}))
+    assert unreached_weights([(forward, back)], known) == set() == unreached_weights([(forward, [])], Weights())
+
+
+def test_parameters_within_packed_memory(made: Made) -> None:
+    """Elements 0 to 9 are one parameter, 10 to 29 the other; what lies in one, or contains one, is of it."""
+    first, second = parameter(made, 0, "a"), parameter(made, 1, "b")
+    weights = Weights(by_storage={100: [Region(0, 10, first), Region(10, 30, second)]}, by_number={7: first})
+    within = {
+        (0, 5): [first], (9, 1): [first], (10, 5): [second], (29, 1): [second], (0, 30): [first, second],
+        (5, 25): [first, second], (5, 24): [first], (30, 5): [],
+    }  # fmt: skip
+    for (begin, count), expected in within.items():
+        assert list(weights.within([1, 100, begin, count])) == expected, (begin, count)
+    assert weights.within([7, 999, 0, 1]) == (first,) and weights.within([8, 999, 0, 1]) == ()
