@@ -88,6 +88,10 @@ CASES: list[tuple[str, list[Any], list[T], list[T], str]] = [
     ("slice_backward", [T((9, 4)), [9, 5], 1, 0, 4], [T((9, 5))], [], "ab ac; c=b+d"),
     ("select_backward", [T((3, 7)), [3, 5, 7], 1, 0], [T((3, 5, 7))], [T((3, 5, 7))], "ab acb acb"),
     ("topk", [T((3, 9)), 2, -1], [T((3, 2)), T((3, 2))], [], "ab ac! ad!"),
+    ("_grouped_mm", [T((6, 5)), T((3, 5, 7)), T((3,))], [T((6, 7))], [], "ab cbd c ad"),
+    ("_grouped_mm", [T((5, 6)), T((6, 7)), T((3,))], [T((3, 5, 7))], [], "ab bc d dac"),
+    ("_grouped_mm", [T((3, 4, 5)), T((5, 9)), T((3,))], [T((4, 9))], [], "abc cd a bd"),
+    ("_grouped_mm", [T((3, 4, 5)), T((3, 5, 7))], [T((3, 4, 7))], [], "abc acd abd"),
     ("one_hot", [T((3, 4)), 10], [T((3, 4, 10))], [T((3, 4, 10))], "ab abc! abc!"),
 ]  # fmt: skip
 """Operator, arguments, results, tensors made within, and what `related` says: classes of the tensors in this order."""

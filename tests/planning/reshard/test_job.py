@@ -116,6 +116,27 @@ def test_communication_that_is_not_known(made: Made) -> None:
     assert listed(ddp) == [("buffers", 1), ("gradients", 1)]
 
 
+def test_what_stages_share_is_not_derived(made: Made) -> None:
+    """A parameter that both stages use; a cut where more than one activation is alive."""
+    tied, own = parameter(made, 0, "h"), parameter(made, 1, "h")
+    units = [
+        Unit(k, [made.call("aten::mul", [(number, "h")]) for number in numbers], parameters=[tied] if k == 0 else [own])
+        for k, numbers in enumerate(((70,), (70, 71)))
+    ]
+    weights = Weights([tied, own], by_number={70: tied, 71: own})
+    trace = SimpleNamespace(self_ns=np.zeros(9, int), gpu=())
+    model = made_model(made, units, trace=trace, weights=weights, batch=made.of["n"])
+
+    def shown(**layout: int) -> list[tuple[str, int]]:
+        gaps = not_derived(derive(model, Plan((), (0, 1)), Layout(**layout), Layout()))  # type: ignore[arg-type]
+        return [(row.what, row.count) for row in gaps]
+
+    units[0].alone = False
+    assert shown(pp=2) == [("stages", 1), ("tied parameters", 1)] and shown() == []
+    units[0].alone = True
+    assert shown(pp=2) == [("tied parameters", 1)]
+
+
 def comm(kind: Any, dimension: str, shape: tuple[int, ...], peer: int = -1) -> CommOp:
     return CommOp(kind, dimension, shape, 1, "float32", 4, peer)
 
