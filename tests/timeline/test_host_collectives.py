@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import simulator
 from etplus.linker import link
+from etplus.timeline import host_backends
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, replay
@@ -102,3 +106,20 @@ def test_work_is_beside_a_message_only_while_its_data_moves() -> None:
     for bandwidth in (25, 2.5, 0.25):
         truth = job.makespan_ns(simulator.Network(bandwidth, 5000))
         assert replayed(ranks, Network(bandwidth, 5000)).makespan_ns == pytest.approx(truth, rel=0.02)
+
+
+@pytest.mark.parametrize(("covered_ms", "told"), [(50, False), (51, True)])
+def test_a_pause_mostly_during_collectives_that_none_explains_is_told(
+    monkeypatch: pytest.MonkeyPatch, covered_ms: int, told: bool
+) -> None:
+    """A pause of 100 ms of 400 ms; two collectives, which overlap, cover a half of it or more."""
+    ms = 1_000_000
+    measured = np.array([0, 200, 300, 190, 200 + covered_ms, 210, 220, 400]) * ms
+    points: Any = SimpleNamespace(
+        measured=measured, host_comm=np.array([0, 1]), start=np.array([3, 5]), end=np.array([4, 6])
+    )
+    chains: Any = SimpleNamespace(source=np.array([1]), target=np.array([2]), lag=np.array([100 * ms]))
+    monkeypatch.setattr(host_backends, "_pauses", lambda *_: np.array([0]))
+    note = "no collective explains 1 pause of a thread during collectives (100.0 ms, 25%): kept as host work"
+    assert host_backends._unexplained(points, chains, np.array([False])) == [note] * told
+    assert host_backends._unexplained(points, chains, np.array([True])) == []
