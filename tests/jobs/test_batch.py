@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,14 +131,14 @@ def test_what_is_no_job(tmp_path: Path) -> None:
 
 
 def a_state(
-    rank: int, ends: list[int], start_ns: int = NS, info: dict[str, Any] | None = None, **more: Any
+    rank: int, ends: list[int], start_ns: int = NS, info: dict[str, Any] | None = None, took: int = 5, **more: Any
 ) -> RankState:
     """All-reduces of 8 bytes that end at these times."""
     count, end = len(ends), NS + np.array(ends, np.int64)
     columns = {"node": np.arange(count), "kind": np.full(count, REDUCE), "bytes": np.full(count, 8), "start": end - 10,
                "end": end, "peer": np.full(count, -1), "seq": np.full(count, -1)}  # fmt: skip
     table = np.concatenate([columns.get(name, np.zeros(count, np.int64)) for name in COLUMNS]).astype("<i8").tobytes()
-    result = RankResult(rank, "linked", kineto=f"k{rank}", window_ns=(start_ns, start_ns + 5), **more)
+    result = RankResult(rank, "linked", kineto=f"k{rank}", window_ns=(start_ns, start_ns + took), **more)
     return RankState("1", {}, None, None, None, result, {"world_size": 4} if info is None else info, [WORLD], table)
 
 
@@ -179,9 +180,21 @@ def test_a_rank_of_another_job_fails_and_is_left_out_of_the_rest() -> None:
     assert [clock.rank for clock in report.clock_offsets] == [0, 1, 2]
     states[3] = a_state(3, [100], start_ns=NS + 4 * 3600 * 10**9)
     assert "was recorded 4 hours after the others" in batch._report(a_pairing(4), states, {}).ranks[3].reason
+    states[3] = a_state(3, [100], took=4 * 3600 * 10**9)
+    assert batch._report(a_pairing(4), states, {}).ranks[3].status == "linked", "the start counts"
 
 
 def test_a_world_size_that_is_no_count_is_unknown() -> None:
     for size, world in ((True, None), (0, None), (64, 64), (10**7 + 1, None), ("4", None)):
         report = batch._report(a_pairing(1), {0: a_state(0, [], info={"world_size": size})}, {})
         assert report.world_size == world
+
+
+def test_an_output_at_a_url_never_replaces_an_input() -> None:
+    folder: Any = SimpleNamespace(place=lambda name: f"s3://b/{name}", root="s3://b")
+    for et in ("rank_0.etplus.json.gz", "s3://b/job_report.json"):
+        with pytest.raises(
+            UsageError, match=r"^s3://b/.*: the output would replace an input; choose another --output$"
+        ):
+            batch._keep_inputs([RankTask(0, et, "k.json", folder, folder, 0.95)], folder, None)
+    batch._keep_inputs([RankTask(0, "e.json", "k.json", folder, folder, 0.95)], folder, None)

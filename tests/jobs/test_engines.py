@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -37,14 +39,40 @@ class BrokenPool(Executor):
         raise BrokenExecutor("a process ended")
 
 
-@pytest.mark.parametrize("reopen", [False, True])
-def test_processes_that_cannot_be_started_are_reported_for_each_task(reopen: bool) -> None:
-    engine = Engine(lambda _: nullcontext(BrokenPool()), window=2, reopen=reopen)
+@pytest.mark.parametrize(("reopen", "sizes"), [(False, [2, 2, 1]), (True, [2, 2, 1, 1, 1, 1])])
+def test_processes_that_cannot_be_started_are_reported_for_each_task(reopen: bool, sizes: list[int]) -> None:
+    """Tasks of broken executors run again, each in an executor of its own."""
+    opened: list[int] = []
+    engine = Engine(lambda count: opened.append(count) or nullcontext(BrokenPool()), window=2, reopen=reopen)  # type: ignore[func-returns-value]
     found = dict(run_all(engine, int, ["1", "2", "3"]))
     assert found.keys() == {"1", "2", "3"} and all(isinstance(result, BrokenExecutor) for result in found.values())
+    assert opened == sizes
 
 
-def test_no_scheduler() -> None:
-    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+class Client:
+    """What is asked of Dask's client."""
+
+    def __init__(self, address: str = "", scheduler_file: str = "") -> None:
+        if address.endswith("none"):
+            raise TimeoutError("nobody")
+        self.given = address, scheduler_file
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def get_executor(self, *, pure: bool) -> Any:
+        return self.given, pure
+
+
+def test_a_scheduler_is_an_address_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=Client))  # type: ignore[arg-type]
+    (tmp_path / "scheduler.json").write_text("{}")
+    for scheduler, given in (("tcp://h:1", ("tcp://h:1", "")), (str(tmp_path / "scheduler.json"), None)):
+        with dask_cluster(scheduler).open(5) as executor:
+            assert executor == (given or ("", scheduler), False)
+    with pytest.raises(UsageError, match=r"no Dask scheduler answers at tcp://none \(nobody\); start one: "):
+        dask_cluster("tcp://none").open(1).__enter__()
     with pytest.raises(UsageError, match="no such file; start a scheduler"):
         dask_cluster("/nowhere/scheduler.json")

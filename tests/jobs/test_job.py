@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import etplus
@@ -9,10 +10,14 @@ import orjson
 import pytest
 from etplus import Job
 from etplus.analysis.summary import TABLES, tables_of
+from etplus.jobs.job import names_a_job
 from etplus.jobs.job_report import read_job_report
 from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
+from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
+from etplus_files import cpu
+from etplus_files import etplus as made
 from job_files import write_job
 from made_ranks import make_job
 from support import call, run
@@ -104,8 +109,11 @@ def test_a_job_is_saved_as_columns_and_asked_in_sql(job: Job, tmp_path: Path) ->
     assert isinstance(stored, Job)
     query = "select rank, name, sum(duration_ns) from device group by all order by all"
     assert stored.sql(query).rows == job.sql(query).rows
-    for rank in RANKS:
-        assert b"".join(stored.ranks[rank].chunks()) == b"".join(job.ranks[rank].chunks())
+    assert b"".join(stored.ranks[1].chunks()) == b"".join(job.ranks[1].chunks())
+    job.select([2, 1]).save(tmp_path / "two.parquet")
+    job.window("2-9ms").select([1]).save(tmp_path / "part.et")
+    assert sorted(Job([tmp_path / "two.parquet"]).ranks) == [1, 2]
+    assert len(etplus.load(tmp_path / "part.et")) == len(job.window("2-9ms")[1]) < len(job[1])
 
 
 def test_a_part_is_that_of_each_rank(job: Job, tmp_path: Path) -> None:
@@ -130,3 +138,45 @@ def test_a_part_is_that_of_each_rank(job: Job, tmp_path: Path) -> None:
     assert part.replay().makespan_ns < job.replay().makespan_ns
     part.window("0-5ms").write_report(tmp_path / "part.html")
     assert (tmp_path / "part.html").exists()
+
+
+def tiny(rank: int, name: str = "a") -> Trace:
+    return made([cpu(3, name, 0, 1)], rank=rank, world_size=3)
+
+
+def test_a_job_is_called_like_its_file_or_their_folder() -> None:
+    assert Job(["x/a.json"]).name == "x/a.json" and Job(["a.json"]).name == "a.json"
+    assert Job(["x/a.json", "x/b.json"]).name == "x"
+    assert Job(["x/a.json", "y/b.json", "y/c.json"]).name == "x/a.json and 2 more"
+    assert Job(["a.json", "b.json"]).name == "a.json and 1 more"
+
+
+def test_lists_patterns_reports_and_folders_mean_several_traces(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("")
+    for source in ([], ("a.json",), "x/rank*.json", tmp_path / "job_report.json", tmp_path):
+        assert names_a_job(source), source
+    tiny(0).save(tmp_path / "one.etplus")
+    for one in (tmp_path / "t.json", b"{}", tmp_path / "one.etplus", "-"):
+        assert not names_a_job(one), one
+
+
+def test_functions_that_choose_are_applied_in_order_and_ranks_known_from_reading_are_not_read_again() -> None:
+    asked: list[str] = []
+
+    def noting(name: str, trace: Trace) -> Trace:
+        asked.append(f"{name}{trace.rank}")
+        return trace
+
+    job = Job([tiny(rank) for rank in (2, 0, 1)])
+    both = job.choosing(partial(noting, "a")).choosing(partial(noting, "b"))
+    assert list(both.map(len)) == [(2, 3), (0, 3), (1, 3)] and asked == ["a2", "b2", "a0", "b0", "a1", "b1"]
+    assert sorted(both.select([0, 2]).select("0-1").ranks) == [0]
+    assert job[1].rank == 1 and [trace.rank for trace in job] == [2, 0, 1]
+    assert len(both.select([1])._chosen.sources) == 1, "the ranks of all sources are known"
+    assert len(Job([tiny(0), tiny(1)]).select([1])._chosen.sources) == 2
+
+
+def test_steps_and_modules_of_every_rank(job: Job) -> None:
+    for part, choice in ((job.step(1), {"steps": "1"}), (job.part(steps="0-1"), {"steps": "0-1"})):
+        assert part[2].nodes.id.tolist() == part_of(job[2], **choice).nodes.id.tolist()
+    assert [rank for rank, _ in job.step(0).select([1, 2]).map(len)] == [1, 2]

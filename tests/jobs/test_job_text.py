@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from etplus.jobs.job_report import ClockOffset, GroupCounts, JobReport, Lateness, Mismatch, RankPair, RankResult, Wait
-from etplus.jobs.job_text import report_text, warnings_of
+from etplus.jobs.job_text import render, report_text, warnings_of
 
 
 def linked(rank: int, **more: object) -> RankResult:
@@ -132,3 +132,38 @@ def test_the_longest_wait_of_several_equal_ones_is_the_lowest_ranks() -> None:
     (first, second) = lines(JobReport("1", (), longest_waits=(wait,)))[1:]
     assert first == "waits   the whole job, position 0: BARRIER: rank 3 came last, the others waited"
     assert second == "        19.000 ms together, rank 1 7.000 ms"
+
+
+def screen(*ranks: RankResult, **more: object) -> list[str]:
+    return render(JobReport("1", ranks, **more), "out/").splitlines()  # type: ignore[arg-type]
+
+
+def test_the_screen_has_what_failed_what_was_written_and_what_to_do_next() -> None:
+    ranks = [linked(0, output="rank_0.gz", warnings=("cut",)), linked(2, output="rank_2.gz")]
+    failed = [RankResult(rank, "failed", f"no ET {rank}") for rank in range(3, 8)]
+    found = screen(
+        *ranks, *failed, missing="1", notes=("n1", "n2"), groups=(GroupCounts("", (0, 2), (), 50, 40, {}),),
+        stragglers=(Lateness(0, 50, 3, 1, 0), Lateness(2, 50, 30, 2_500_000, 0)),
+    )  # fmt: skip
+    assert found == [
+        "linked 2 of 7 ranks: 1,998 of 2,000 operators, 1,800 certain", "missing  ranks without any file: 1",
+        "failed  rank 3: no ET 3", "failed  rank 4: no ET 4", "failed  rank 5: no ET 5",
+        "failed  and 2 more in job_report.txt",
+        "40 of 50 collectives match on all ranks; rank 2 is last in 30 of 50, the others", "  wait 2.5 ms",
+        "wrote  out/rank_0.gz to rank_2.gz, job_report.json, job_report.txt", "warning rank 0: cut", "note   n1",
+        "note   n2", "next   etplus why out/   etplus convert out/ --to astra-sim -o job",
+    ]  # fmt: skip
+    assert screen(RankResult(0, "linked", ops=5, linked=5, certain=5, output="a"))[:2] == [
+        "linked 1 of 1 ranks: 5 operators, all certain", "wrote  out/a, job_report.json, job_report.txt",
+    ]  # fmt: skip
+    assert screen(RankResult(0, "linked", ops=5, linked=5, output="a"))[0].endswith("none certain")
+    assert screen(failed[0]) == ["linked 0 of 1 ranks", "failed  rank 3: no ET 3"]
+    none_late = {"groups": (GroupCounts("", (0, 1), (), 5, 5, {}),), "stragglers": (Lateness(0, 5, 5, 0, 0),)}
+    assert "5 of 5 collectives match on all ranks" in screen(ranks[0], **none_late)
+
+
+@pytest.mark.parametrize(("length", "whole"), [(139, True), (140, False)])
+def test_a_note_on_the_screen_is_cut_behind_two_lines(length: int, whole: bool) -> None:
+    note = ("word " * 40)[: length - 1] + "."
+    found = [line.strip() for line in screen(notes=(note,)) if line.startswith(("note", "  "))]
+    assert len(found) == 2 and (" ".join(found) == f"note   {note}") == whole
