@@ -17,6 +17,8 @@ from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, replay
 from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import find_rendezvous, join_ranks
+from etplus.timeline.replay_graph import HOST
+from etplus.timeline.replay_ranks import _alternatives
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, HostRank
@@ -123,3 +125,24 @@ def test_a_pause_mostly_during_collectives_that_none_explains_is_told(
     note = "no collective explains 1 pause of a thread during collectives (100.0 ms, 25%): kept as host work"
     assert host_backends._unexplained(points, chains, np.array([False])) == [note] * told
     assert host_backends._unexplained(points, chains, np.array([True])) == []
+
+
+def test_the_range_tries_both_ends_of_what_is_uncertain(tmp_path: Path) -> None:
+    """Of measured efficiency, the network, the host's work, and work beside transfers, of which the job shows none."""
+    graph = join_ranks([build_graph(link(*pair)) for pair in HOST_JOBS["ddp"].write(tmp_path)])
+    asked: list[Any] = []
+    usual = Network(2.5, 5000)
+
+    def answer(graph: Any, network: Network = usual, end: str = "times") -> int:
+        asked.append((graph, network, end))
+        return len(asked)
+
+    found = list(_alternatives(graph, usual, answer))
+    assert [(low, high) for low, high, _ in found] == [(1, 2), (3, 4), (5, 6), (7, 8)]
+    assert [end for *_, end in asked] == ["low", "high", *["times"] * 6]
+    quick, slow = (network.bandwidth for _, network, _ in asked[2:4])
+    assert quick > 2.5 > slow and quick * slow == pytest.approx(2.5**2)
+    host = graph.edges.kind == HOST
+    less, more = (changed.edges.lag[host].sum() / graph.edges.lag[host].sum() for changed, *_ in asked[4:6])
+    assert less == pytest.approx(0.75, abs=1e-3) and more == pytest.approx(1.25, abs=1e-3)
+    assert [changed.shared.slowdown for changed, *_ in asked[6:]] == [1, 2] and graph.shared is not None
