@@ -111,7 +111,7 @@ def first_clause(text: str, room: int) -> str:
     text = printable(text, " ")
     depth, end = 0, 0
     for at, letter in enumerate(text[: room + 1]):
-        if depth == 0 and (letter in ";:(" or text[at : at + 2] == ", ") and at > _CLAUSE:
+        if depth == 0 and text[at : at + 2] in ("; ", ": ", ", ", " (") and at > _CLAUSE:
             end = at
         depth += (letter == "(") - (letter == ")")
     return text if len(text) <= room else text[:end].rstrip() if end else shorten(text, room)

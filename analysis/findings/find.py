@@ -120,6 +120,6 @@ def find_findings(case: Case) -> Findings:
     if case.unrecorded:
         notes.append(recording_note(case.base, case.unrecorded[0]))
     if base.largest > REFUSED:
-        notes.append(f"no gains: the replay is inaccurate (makespan {base.makespan:+.1%}, limit {REFUSED:.0%})")
+        notes.append(f"no gains: the replay is inaccurate (off by {base.largest:.1%}, limit {REFUSED:.0%})")
     all_found = tuple(finding for _, finding in found)
     return Findings(all_found, together(case, found), tuple(known), base, case.untraced_ns, tuple(notes))

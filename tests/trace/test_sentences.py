@@ -80,6 +80,9 @@ def test_sentences_are_cut_after_a_clause() -> None:
     assert (
         first_clause(text, 85) == "a sentence that goes on for a while (with, or; without parentheses), and then some"
     )
+    call = "the host calls several times aten::copy_ in a loop: make it one call"
+    assert first_clause(call, 60) == "the host calls several times aten::copy_ in a loop"
+    assert not first_clause(call, 45).endswith("aten"), "a colon inside a name ends no clause"
     assert first_clause(text, 70) == "a sentence that goes on for a while (with, or; without parentheses)"
     assert first_clause(text, 60) == "a sentence that goes on for a while"
     assert first_clause("x" * 50, 9) == "xxxxx…xxx"
