@@ -1,8 +1,10 @@
 """Calls, shapes and layouts are, line by line, what they were when somebody last looked at them (tests/goldens.py).
 
-Of resharding above all rank_program.py, rank_trace.py, resized_calls.py, step_calls.py, made_records.py,
-planning/reshard/memory.py and planning/reshard/plan.py; of shapes followed_calls.py, layer_rules.py, tensor_rules.py,
-planning/reshape/shapes/extents.py and planning/reshape/shapes/seeds.py; of calls recorded_calls.py and input_values.py.
+They cover, in planning/reshard, rank_program.py, rank_trace.py, resized_calls.py, step_calls.py, made_records.py,
+sequence_regions.py, planning/reshard/memory.py, planning/reshard/plan.py, planning/reshard/derivation.py,
+planning/reshard/units.py, planning/reshard/weights.py and planning/reshard/structure.py; of shapes followed_calls.py,
+layer_rules.py, tensor_rules.py, planning/reshape/shapes/extents.py and planning/reshape/shapes/seeds.py; of measured
+calls recorded_calls.py and input_values.py.
 """
 
 from __future__ import annotations

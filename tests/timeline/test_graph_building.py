@@ -1,4 +1,7 @@
-"""All edges of the graphs of small traces; lags in µs, `<` is a start, `>` an end, `=` a submission."""
+"""All edges of the graphs of small traces; lags in µs, `<` is a start, `>` an end, `=` a submission.
+
+The tests also cover thread_edges.py.
+"""
 
 from __future__ import annotations
 

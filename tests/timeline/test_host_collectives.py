@@ -1,4 +1,7 @@
-"""Collectives that run on the host in the replay: beside their caller, and coupled over the ranks."""
+"""Collectives that run on the host in the replay: beside their caller, and coupled over the ranks.
+
+The tests also cover shared_links.py.
+"""
 
 from __future__ import annotations
 

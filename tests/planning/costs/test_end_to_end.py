@@ -1,4 +1,7 @@
-"""End-to-end prediction: a trace predicts itself, held-out ranks and iterations, the commands."""
+"""End-to-end prediction: a trace predicts itself, held-out ranks and iterations, the commands.
+
+The tests also cover rank_job.py.
+"""
 
 from __future__ import annotations
 

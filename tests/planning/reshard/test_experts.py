@@ -58,6 +58,8 @@ def test_divided_experts_are_as_recorded(style: str) -> None:
     assert [(name, sizes) for name, sizes, _ in derived.comms] == issued
     assert Counter(name for name, _ in issued)["alltoall_base_"] >= 4
     assert not job.doubts and job.proof.equal and job.gradients[0].whole
+    first, second = ([type(item) for item in program(job.derivation, rank)] for rank in (0, 1))
+    assert first == second, "each has two experts, or a part of one that is of all"
     assert job.matched() == len(issued) * len(job.rank_map)
 
 

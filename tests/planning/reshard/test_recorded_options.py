@@ -1,5 +1,8 @@
-"""Options of DDP and FSDP2, units by the optimizer's order, pairs and towers, against fixtures/layouts
-(planning/reshard/wraps.py)."""
+"""Options of DDP and FSDP2, units by the optimizer's order, pairs and towers, against fixtures/layouts.
+
+The tests also cover planning/reshard/wraps.py, planning/reshard/structure.py, planning/reshard/buffers.py,
+planning/reshard/blocks.py and not_derived.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Derived layouts against recordings of them, rank by rank: work operators, collectives and messages, in order."""
+"""Derived layouts against recordings of them, rank by rank: work operators, collectives and messages, in order.
+
+The tests also cover planning/reshard/memory.py and rank_trace.py.
+"""
 
 from __future__ import annotations
 
