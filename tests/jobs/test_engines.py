@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
-from etplus.jobs.engines import Engine, dask_cluster, engine_of, run_all
+from etplus.jobs.engines import Engine, dask_cluster, engine_of, run_all, with_progress
 from etplus.trace.errors import UsageError
 from job_files import die_at
 
@@ -76,3 +76,11 @@ def test_a_scheduler_is_an_address_or_a_file(tmp_path: Path, monkeypatch: pytest
         dask_cluster("tcp://none").open(1).__enter__()
     with pytest.raises(UsageError, match="no such file; start a scheduler"):
         dask_cluster("/nowhere/scheduler.json")
+
+
+def test_one_process_is_enough_and_an_error_of_usage_concerns_all_tasks() -> None:
+    assert engine_of("processes", 1, None).window == 1
+    failed = ValueError("of one rank")
+    assert list(with_progress(iter([(1, failed), (2, 3)]), 2, "label", False)) == [(1, failed), (2, 3)]
+    with pytest.raises(UsageError, match="all of them"):
+        list(with_progress(iter([(1, UsageError("all of them"))]), 1, "label", False))

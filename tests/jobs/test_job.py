@@ -12,6 +12,7 @@ from etplus import Job
 from etplus.analysis.summary import TABLES, tables_of
 from etplus.jobs.job import names_a_job
 from etplus.jobs.job_report import read_job_report
+from etplus.schemas.parquet import write_parquet
 from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
@@ -158,6 +159,9 @@ def test_lists_patterns_reports_and_folders_mean_several_traces(tmp_path: Path) 
     tiny(0).save(tmp_path / "one.etplus")
     for one in (tmp_path / "t.json", b"{}", tmp_path / "one.etplus", "-"):
         assert not names_a_job(one), one
+    for rank in (0, 1):
+        write_parquet(tiny(rank), tmp_path / "two.etplus", rank=rank)
+    assert names_a_job(tmp_path / "two.etplus")
 
 
 def test_functions_that_choose_are_applied_in_order_and_ranks_known_from_reading_are_not_read_again() -> None:

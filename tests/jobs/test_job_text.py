@@ -158,6 +158,7 @@ def test_the_screen_has_what_failed_what_was_written_and_what_to_do_next() -> No
     ]  # fmt: skip
     assert screen(RankResult(0, "linked", ops=5, linked=5, output="a"))[0].endswith("none certain")
     assert screen(failed[0]) == ["linked 0 of 1 ranks", "failed  rank 3: no ET 3"]
+    assert screen(*failed[:3])[-1] == "failed  rank 5: no ET 5", "three fit"
     none_late = {"groups": (GroupCounts("", (0, 1), (), 5, 5, {}),), "stragglers": (Lateness(0, 5, 5, 0, 0),)}
     assert "5 of 5 collectives match on all ranks" in screen(ranks[0], **none_late)
 

@@ -51,6 +51,12 @@ def test_the_longest_waits_come_first() -> None:
 def test_lateness_is_measured_against_the_median_rank() -> None:
     assert behind_median([GROUP, OTHER], {}) == {0: -20 + 5 + 0 - 4, 2: 10 - 5 + 0, 3: 0 + 0 + 0 + 3}
     assert behind_median([OTHER], {3: 7}) == {0: 0, 3: 0}
+    now = 1_800_000_000_000_000_001
+    assert behind_median([matched([[now, now + 30, now + 21]], [[now + 50] * 3], (0, 2, 3))], {}) == {
+        0: -21,
+        2: 9,
+        3: 0,
+    }
 
 
 def test_waits_for_a_rank_agree_with_the_table_except_for_the_first_collective() -> None:

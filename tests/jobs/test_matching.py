@@ -287,3 +287,10 @@ def cut_off_rank(rank: int, known_by: str) -> Trace:
     return link(
         orjson.dumps(et) if known_by in ("process_group:init", "start and stride") else None, orjson.dumps(kineto)
     )
+
+
+def test_numbers_of_one_side_alone_do_not_count() -> None:
+    numbered = CollectiveSequence.of(rank_of([(REDUCE, 8, 100), (GATHER, 8, 200)], seq=[5, 6]), np.arange(2))
+    plain = CollectiveSequence.of(rank_of([(REDUCE, 8, 100), (GATHER, 8, 200)]), np.arange(2))
+    for one, other in ((numbered, plain), (plain, numbered)):
+        assert line_up(one, other).at.tolist() == [0, 1]

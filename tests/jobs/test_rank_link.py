@@ -112,3 +112,8 @@ def test_columns_at_a_url_are_those_of_a_folder(tmp_path: Path) -> None:
     for name in here.outputs:
         assert memory.cat(f"/etplus-columns/job.etplus/{name}") == (tmp_path / "job.etplus" / name).read_bytes()
     memory.rm("/etplus-columns", recursive=True)
+
+
+def test_files_about_compiled_kernels_are_the_given_ones_if_any_are(tmp_path: Path) -> None:
+    assert task_of(tmp_path, tmp_path, options={"provenance": ["x"]}).provenance == ["x"]
+    assert task_of(tmp_path, tmp_path).provenance == []
