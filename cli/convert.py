@@ -34,7 +34,7 @@ from .outputs import add_json, write_json
 from .terminal import say, warn_of_damage
 
 if TYPE_CHECKING:
-    from ..converters.preflight_findings import PreflightReport, Profile
+    from ..converters.preflight_findings import Profile
 
 COMMON = "files output to steps network augment redact json"
 _EPILOG = """\
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_file or exporter.name in _SETS:
         check_folder(output)
     settings: dict[str, Any] = dict(map(_option, arguments.option))
-    settings |= {name: value for name, value in options_of(arguments, _OPTIONS).items() if value is not None}
+    settings |= options_of(arguments, _OPTIONS)
     if arguments.config is not None:
         settings["config"] = dict(map(_setting, arguments.config))
     sources = [read_input(given) if isinstance(given, InputPair) else given for given in inputs]
@@ -127,7 +127,11 @@ def run(arguments: argparse.Namespace) -> int:
     done = convert(sources, output, to=exporter.name, as_prefix=not is_file, **where, **settings)
     warn_of_damage([done])
     plain = {"files": done.files, "nodes": done.nodes, "counts": dict(sorted(done.counts.items())), "notes": done.notes}
-    report = _checked(done, exporter.name)
+    report = None
+    if exporter.name in _SETS:
+        from ..converters.preflight import check_written
+
+        report = check_written(done.files, profile=_SETS[exporter.name])
     if done.network is not None:
         plain["network"] = done.network
     if done.base_error is not None:
@@ -169,15 +173,6 @@ def _augment(arguments: argparse.Namespace, output: str) -> int:
     say(f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes{counted}")
     say(f"wrote   {output}")
     return 0
-
-
-def _checked(done: Conversion, name: str) -> PreflightReport | None:
-    """Check the written files; return None if the format has no check."""
-    if name not in _SETS:
-        return None
-    from ..converters.preflight import check_written
-
-    return check_written(done.files, profile=_SETS[name])
 
 
 def _formats() -> list[str]:

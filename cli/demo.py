@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from importlib.resources import as_file, files
 from itertools import groupby
-from pathlib import Path
 from textwrap import wrap
 
 from ..linker import link
@@ -63,16 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(_MEASURED)
     written = f"wrote  {folder}/: {', '.join(names)}"
     print("\n".join(["", *wrap(written, _WIDTH + 14, subsequent_indent=" " * 7, break_long_words=False)]))
-    print(_next(etplus, chakra, has_insight=has_insight))
+    linked, simulated = shlex.quote(str(etplus)), shlex.quote(str(chakra))
+    commands = [f"etplus top {linked} --by line", f"etplus why {linked}"] if has_insight else []
+    print("next   " + "\n       ".join([*commands, f"etplus convert {simulated} --to jsonl -o -"]))
     return 0
-
-
-def _next(steps: Path, chakra: Path, *, has_insight: bool) -> str:
-    linked, simulated = shlex.quote(str(steps)), shlex.quote(str(chakra))
-    commands = [f"etplus convert {simulated} --to jsonl -o -"]
-    if has_insight:
-        commands[:0] = [f"etplus top {linked} --by line", f"etplus why {linked}"]
-    return "\n".join(f"{label:7}{command}" for label, command in zip(["next", "", ""], commands, strict=False))
 
 
 def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:

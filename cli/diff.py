@@ -22,7 +22,7 @@ from ..trace.printable import printable, shell_word
 from ..trace.text_tables import terminal_width
 from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, words_of_part
 from .options import add_annotation, add_device_spec, add_engine, add_own, add_selection, options_of, own_devices
-from .outputs import add_tables_and_switch, is_page, write_json, write_tables
+from .outputs import add_tables_and_switch, write_json, write_tables
 from .terminal import print_warnings, say
 
 _SLOWER = 4
@@ -105,7 +105,7 @@ def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Seq
 
 
 def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[str], bytes]) -> int:
-    if is_page(arguments.output):
+    if arguments.output is not None and arguments.output.lower().endswith((".html", ".htm")):
         write_json(arguments.json, found.to_dict() if arguments.json else None)
         with open_output(arguments.output) as out:
             out.write(html(_shell(arguments, PurePath(arguments.output).parent)))

@@ -31,7 +31,6 @@ _KEPT = 16  # traces kept in memory for a second read; larger jobs read the file
 _WELL_LINKED = 0.95  # above this linked share, the command prints no message about the link
 _LONG = 60  # longest rank list in a message, in characters
 
-
 TraceInput = str | InputPair | FileRank | StoredRank
 # A file ("-" is standard input), one rank of a merged file, or a pair of files.
 
@@ -39,12 +38,7 @@ TraceInput = str | InputPair | FileRank | StoredRank
 def add_inputs(
     parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True, gpu: bool = True, ranks: bool = True
 ) -> None:
-    """Add the arguments for input traces.
-
-    Args:
-        use: help text on the use of several traces.
-        rank, gpu, ranks: add --rank, --gpu, --ranks.
-    """
+    """Add the arguments for input traces; `use` is help text on the use of several traces."""
     several = f"; {use}" if use else ""
     about = "traces: ET+, Kineto, .sqlite (Nsight Systems), .et, or a folder of these"
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"{about}; - for standard input{several}")
@@ -84,10 +78,6 @@ def find_inputs(
         outputs: files that the command writes.
         reads: further files that outputs must not overwrite.
         rank_of_job: --rank also selects among files.
-
-    Raises:
-        UsageError: wrong number of traces, an ET without its Kineto trace, standard input twice, no file with the
-            requested rank, process or GPU, or an output that would overwrite an input.
     """
     found: list[TraceInput] = []
     if arguments.kineto_file is not None:
@@ -166,21 +156,18 @@ def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRa
 
 def _of_ranks(inputs: Sequence[TraceInput], ranks: Sequence[int]) -> list[TraceInput]:
     """Return the inputs of the given ranks; read traces only if file names lack the rank."""
+    from ..converters.open import open_trace
+
     found = {}
     for position, given in enumerate(inputs):
-        found[position] = rank if (rank := known_rank(given)) is not None else _own_rank(given, position)
+        rank = known_rank(given)
+        if rank is None and given == _STDIN:
+            raise UsageError("--ranks cannot select from standard input (-); leave it out, or pass files")
+        found[position] = rank_of(open_trace(given), given, position) if rank is None else rank
     lacking = sorted(set(ranks) - set(found.values()))
     if lacking:
         raise UsageError(f"no trace of rank {_few(lacking)}; there {_are(sorted(found.values()))}")
     return [given for position, given in enumerate(inputs) if found[position] in ranks]
-
-
-def _own_rank(given: TraceInput, position: int) -> int:
-    from ..converters.open import open_trace
-
-    if given == _STDIN:
-        raise UsageError("--ranks cannot select from standard input (-); leave it out, or pass files")
-    return rank_of(open_trace(given), given, position)
 
 
 def _are(ranks: list[int]) -> str:
@@ -233,11 +220,7 @@ def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> I
 
 
 def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int = 0) -> Job:
-    """Return a job of the selected parts, on the engine that --jobs and --scheduler choose.
-
-    Args:
-        traces: total number of traces.
-    """
+    """Return a job of the selected parts, on the engine for this number of traces (default: the inputs)."""
     from ..jobs.job import Job  # slow import
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)

@@ -24,7 +24,7 @@ from .outputs import add_json, write_json
 from .terminal import say, say_error
 
 COMMON = "files output exact_match min_match min_certain graph_capture full json quiet"
-LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies timezone"
+LINK_OPTIONS = "annotation match exact_match strict iteration renumber data_dependencies timezone provenance"
 _FOLDER_OPTIONS = "manifest et kineto ranks dry_run scheduler"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
@@ -115,12 +115,9 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add("--full", action="store_true", help="also print how each link was decided, counts and edges")
     add("--no-progress", action="store_true", help="hide progress bars (never shown without a terminal)")
     parser.set_defaults(takes_folder=folder, **dict.fromkeys(_FOLDER_OPTIONS.split()))
-    if folder:
-        _add_folder_options(parser.add_argument_group("options for a folder"))
-
-
-def _add_folder_options(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
+    if not folder:
+        return
+    add = parser.add_argument_group("options for a folder").add_argument
     add("--dry-run", action="store_true", default=None, help="print the pairs of files without linking")
     add("--manifest", metavar="FILE", help="CSV or JSON list of pairs: rank, et, kineto; paths relative to FOLDER")
     add("--et", metavar="GLOB", help="pattern for names of Execution Traces")
@@ -178,9 +175,8 @@ def _is_folder(name: str) -> bool:
 
 def _refuse(arguments: argparse.Namespace, names: str, reason: str) -> None:
     """Raise UsageError if any of the options was given."""
-    for name, value in options_of(arguments, names).items():
-        if value is not None:
-            raise UsageError(f"--{name.replace('_', '-')} {reason}")
+    for name in options_of(arguments, names):
+        raise UsageError(f"--{name.replace('_', '-')} {reason}")
 
 
 def _link_pair(arguments: argparse.Namespace) -> int:
@@ -198,8 +194,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
     check_outputs([None if columns else output, arguments.json], reads)
     jobs = (os.cpu_count() or 1) if arguments.jobs is None else arguments.jobs
-    options = options_of(arguments, f"rank provenance {LINK_OPTIONS}")
-    options |= {"graph_captures": arguments.graph_capture, "iteration": arguments.iteration or "median", "jobs": jobs}
+    options = options_of(arguments, f"rank {LINK_OPTIONS}") | {"graph_captures": arguments.graph_capture, "jobs": jobs}
     has_bars = not (arguments.no_progress or arguments.quiet)
     result = link(et, chosen_file(arguments, kineto), progress=has_bars, **options)
     graphs = result.captured
@@ -283,7 +278,6 @@ def facts_of_run(
     """Return JSON-ready facts on a run.
 
     Args:
-        status: exit status.
         ops: per rank, the number of ET operators: "total", "linked" and "certain"; limits apply per rank.
         started: `perf_counter` at the start of the run.
     """

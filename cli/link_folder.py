@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..jobs.batch import REPORT, REPORT_TEXT, Batch, find_job, link_many
+from ..jobs.batch import REPORT, REPORT_TEXT, find_job, link_many
 from ..jobs.job_text import render, report_text, warnings_of
 from ..jobs.pairing import to_manifest
 from ..schemas.text.transaction import check_outputs
@@ -32,41 +32,30 @@ def link_folder(arguments: argparse.Namespace) -> int:
         return _dry_run(arguments, folder, where)
     check_outputs([arguments.json])
     try:
-        options = options_of(arguments, f"provenance jobs scheduler min_match min_certain {LINK_OPTIONS}") | {
-            "graph_captures": arguments.graph_capture,
-            "engine": "processes" if arguments.scheduler is None else "dask",
-            "iteration": arguments.iteration or "first",  # the same iteration of every rank
-        }
+        options = options_of(arguments, f"jobs scheduler min_match min_certain {LINK_OPTIONS}")
+        options |= {"graph_captures": arguments.graph_capture, "engine": "dask" if arguments.scheduler else "processes"}
         has_bars = not (arguments.no_progress or arguments.quiet)
         batch = link_many(folder, arguments.output, progress=has_bars, **where, **options)
     except KeyboardInterrupt:
         print("etplus: interrupted; finished ranks are kept; run the same command again to resume", file=sys.stderr)
         return 128 + signal.SIGINT
     status = 0 if batch.complete else _SOME_FAILED
-    write_json(arguments.json, _facts(arguments, batch, status, started))
-    if arguments.quiet:
-        for rank in batch.report.failed:
-            say_error(f"rank {rank.rank}: {rank.reason}")
-        if batch.report.missing:
-            say_error(f"ranks without files: {batch.report.missing}")
-        return status
-    if arguments.full:
-        text = f"{report_text(batch.report)}wrote   {batch.output}/"
-    else:
-        text = render(batch.report, batch.output)
-    say(f"{text}\n       {batch.now:,} linked now, {batch.before:,} before" if batch.before else text)
-    return status
-
-
-def _facts(arguments: argparse.Namespace, batch: Batch, status: int, started: float) -> dict[str, Any]:
     report = batch.report
     names = [*(rank.output for rank in report.ranks if rank.output), REPORT, REPORT_TEXT]
     ops = [{"total": rank.ops, "linked": rank.linked, "certain": rank.certain} for rank in report.ranks]
     outputs = [f"{batch.output.rstrip('/')}/{name}" for name in names]
     warnings = [*warnings_of(report.ranks), *report.notes]
     facts = facts_of_run(arguments, status, ops, outputs=outputs, warnings=warnings, started=started)
-    of_job: dict[str, Any] = msgspec.to_builtins(report)
-    return facts | of_job
+    write_json(arguments.json, facts | msgspec.to_builtins(report))
+    if arguments.quiet:
+        for rank in report.failed:
+            say_error(f"rank {rank.rank}: {rank.reason}")
+        if report.missing:
+            say_error(f"ranks without files: {report.missing}")
+        return status
+    text = f"{report_text(report)}wrote   {batch.output}/" if arguments.full else render(report, batch.output)
+    say(f"{text}\n       {batch.now:,} linked now, {batch.before:,} before" if batch.before else text)
+    return status
 
 
 def _dry_run(arguments: argparse.Namespace, folder: str, where: dict[str, Any]) -> int:

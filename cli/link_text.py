@@ -46,13 +46,9 @@ def _linked(report: LinkReport) -> str:
     if report.identity is None:
         return f"no Execution Trace: {ops['total']:,} CPU calls of the Kineto trace are the operators"
     tried = "" if ops["linked"] else f" (tried {', '.join(text.partition(':')[0] for text in report.considered)})"
-    return f"linked {ops['linked']:,} of {ops['total']:,} operators ({report.linked_share:.2%}){tried}, {_certain(ops)}"
-
-
-def _certain(ops: dict[str, int]) -> str:
-    if not ops["certain"]:
-        return "none certain"
-    return "all certain" if ops["certain"] == ops["linked"] else f"{ops['certain']:,} certain"
+    certain = "all" if ops["certain"] == ops["linked"] else f"{ops['certain']:,}"
+    share = f"{ops['linked']:,} of {ops['total']:,} operators ({report.linked_share:.2%})"
+    return f"linked {share}{tried}, {certain if ops['certain'] else 'none'} certain"
 
 
 def attached(report: LinkReport) -> str:

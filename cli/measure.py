@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..planning.measure.measured import Conditions, Measured, NotExecuted, write_measured
+from ..planning.measure.measured import Measured, NotExecuted, write_measured
 from ..planning.measure.process import MAX_BYTES, check_device
 from ..planning.measure.reader import recorded_calls
 from ..planning.measure.recorded_calls import RecordedCall
@@ -122,8 +122,10 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
     heads = ["operator", "shapes", "count", "recorded µs", "here µs", "IQR µs"]
     ratios = found.ratios()
     off = f"; median ratio to recorded time {np.median(ratios):.2f} ({len(ratios)} calls)" if ratios else ""
+    where = found.conditions
+    threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
     lines = [
-        f"measured {len(found.timings)} distinct calls {_on_machine(found.conditions)}: "
+        f"measured {len(found.timings)} distinct calls on {where.device}, {threads}, torch {where.torch}: "
         f"{share(found.executed)} of the operators' self time{off}"
     ]
     if found.outside:
@@ -140,11 +142,6 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
     if found.not_executed:
         lines += ["", *_missing_table(found.not_executed, width)]
     return lines
-
-
-def _on_machine(where: Conditions) -> str:
-    threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
-    return f"on {where.device}, {threads}, torch {where.torch}"
 
 
 def _missing_table(missing: Sequence[NotExecuted], width: int) -> Sequence[str]:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_ROWS = 15  # default number of rows of a table
 _MANY = 16  # number of traces from which several processes pay off
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
 def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
-    """Return the values of options (names separated by spaces) as keywords."""
-    return {name: getattr(arguments, name) for name in names.split()}
+    """Return the values of options (names separated by spaces) as keywords, without options that were not given."""
+    values = ((name, getattr(arguments, name)) for name in names.split())
+    return {name: value for name, value in values if value is not None}
 
 
 def rank_list(text: str) -> list[int]:
@@ -44,7 +44,7 @@ def add_ranks(
 
 def add_engine(parser: argparse._ActionsContainer) -> None:
     add = parser.add_argument
-    add("--jobs", type=_at_least_one, metavar="N", help="processes (default: one per core for 16 or more traces)")
+    add("--jobs", type=at_least_one, metavar="N", help="processes (default: one per core for 16 or more traces)")
     add("--scheduler", metavar="ADDRESS", help="Dask cluster to use: tcp://host:8786 or a scheduler file")
 
 
@@ -76,11 +76,10 @@ def add_annotation(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_steps(
-    parser: argparse._ActionsContainer, what: str, numbers: str = "such as 3 or 0-19, or a phase such as decode"
-) -> None:
-    """Add --steps; `what` begins its help, `numbers` explains step numbers."""
-    parser.add_argument("--steps", metavar="A-B", help=f"{what} these iterations, counted from 0, {numbers}")
+def add_steps(parser: argparse._ActionsContainer, what: str) -> None:
+    """Add --steps; `what` begins its help."""
+    about = f"{what} these iterations, counted from 0, such as 3 or 0-19, or a phase such as decode"
+    parser.add_argument("--steps", metavar="A-B", help=about)
 
 
 def add_own(parser: argparse._ActionsContainer) -> None:
@@ -112,12 +111,7 @@ class _Between(argparse.Action):
 
 
 def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
-    """Add the options that select a part of each trace, for `selected`.
-
-    Args:
-        what: first words of the help, such as "convert only".
-        steps: also add --steps.
-    """
+    """Add the options that select a part of each trace; `what` begins their help, such as "convert only"."""
     group = parser.add_argument_group("part of each trace (default: all)")
     if steps:
         add_steps(group, what)
@@ -132,8 +126,7 @@ def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = T
 
 def selection_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the selected part as keyword arguments of `part_of`; {} for the whole trace."""
-    names = "window between module" if arguments.own_steps else "steps window between module"
-    return {name: value for name, value in options_of(arguments, names).items() if value is not None}
+    return options_of(arguments, "window between module" if arguments.own_steps else "steps window between module")
 
 
 def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
@@ -148,11 +141,6 @@ def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     add_own(parser)
 
 
-def add_top(parser: argparse.ArgumentParser) -> None:
-    about = f"rows per table (default: {_ROWS})"
-    parser.add_argument("--top", type=_at_least_one, default=_ROWS, metavar="N", help=about)
-
-
 def add_device_spec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device-spec", metavar="FILE", help="peak rates of devices, in the format of devices.json")
 
@@ -162,7 +150,7 @@ def own_devices(arguments: argparse.Namespace) -> tuple[Device, ...]:
     return outer("analysis.devices").read_devices(arguments.device_spec) if arguments.device_spec else ()
 
 
-def _at_least_one(text: str) -> int:
+def at_least_one(text: str) -> int:
     value = int(text) if text.strip().removeprefix("-").isdecimal() else 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 or more")

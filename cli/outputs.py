@@ -61,12 +61,7 @@ def one_or_all(numbers: list[Any]) -> Any:
 def write_tables(
     arguments: argparse.Namespace, screen: str, numbers: Any, full: Callable[[], str] | None = None
 ) -> None:
-    """Print or write the screen, the full text and the numbers, as the options of `add_tables` request.
-
-    Args:
-        numbers: JSON-ready; used only with --json.
-        full: returns all tables; None if the screen already has all tables.
-    """
+    """Print or write the screen or all tables, and the JSON-ready numbers, as the options of `add_tables` request."""
     write_json(arguments.json, numbers)
     to_file = arguments.output not in (None, _STDOUT)
     if to_file or arguments.full:
@@ -107,16 +102,6 @@ def write_csv(
         )
         with open_output(folder / f"{name}.csv") as out:
             out.write(text.getvalue().encode("utf-8", "replace"))
-
-
-def is_page(output: str | None) -> bool:
-    """Return True if -o is the name of an HTML page.
-
-    Example:
-        >>> is_page("diff.html"), is_page("diff.txt"), is_page(None)
-        (True, False, False)
-    """
-    return output is not None and output.lower().endswith((".html", ".htm"))
 
 
 def write_json(file: str | None, numbers: Any) -> None:

@@ -25,7 +25,7 @@ from ..trace.printable import shortened
 from ..trace.selection import part_of, without_enclosing
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import ReadAnew, add_inputs, find_inputs, read_each
-from .options import add_device_spec, add_selection, add_steps, own_devices, selected, selection_of
+from .options import add_device_spec, add_selection, add_steps, options_of, own_devices, selected, selection_of
 from .outputs import add_json, write_json
 from .terminal import print_text, say
 
@@ -126,7 +126,7 @@ def _fit_network(arguments: argparse.Namespace) -> int:
         check_outputs([of for of in outputs if of != "-"], files)
         samples = read_calibration(files[0])
     if samples is None:
-        chosen = selection_of(arguments) | ({} if arguments.steps is None else {"steps": arguments.steps})
+        chosen = selection_of(arguments) | options_of(arguments, "steps")
         traces = [part_of(trace, **chosen) for trace in read_each(find_inputs(arguments, outputs=outputs))]
         samples, library = {"job": job_samples(traces)}, library_of(traces)
     fitted = {name: fit_network(of, library) for name, of in samples.items()}

@@ -12,7 +12,7 @@ from ..report.job_page import ranks_html
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL
-from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, shell_of
+from .inputs import add_inputs, find_inputs, job_of, read_parts, shell_of
 from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, own_devices
 from .terminal import print_warnings, say
 
@@ -47,23 +47,19 @@ def run(arguments: argparse.Namespace) -> int:
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.output], reads=reads)
     check_page_name(arguments.output)
-    if len(inputs) > MOST_IN_FULL:
-        return _large_job(arguments, inputs)
     own = own_devices(arguments)
+    if len(inputs) > MOST_IN_FULL:
+        if arguments.graph_capture:
+            raise UsageError(f"--graph-capture works for at most {MOST_IN_FULL} ranks; select ranks with --ranks")
+        from ..report.job_page import large_job_html
+
+        options = {"devices": own, "annotation": arguments.annotation}
+        return _write(arguments, *large_job_html(job_of(arguments, inputs), arguments.title, **options))
     folder = PurePath(arguments.output).parent
     shells = [shell_of(given, arguments, folder) for given in inputs]
     ranks = (analyze(trace, own, annotation=arguments.annotation) for trace in read_parts(arguments, inputs))
     page, warnings = ranks_html(ranks, len(inputs), arguments.title, own, shells=shells)
     return _write(arguments, page, warnings)
-
-
-def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:
-    if arguments.graph_capture:
-        raise UsageError(f"--graph-capture works for at most {MOST_IN_FULL} ranks; select ranks with --ranks")
-    from ..report.job_page import large_job_html
-
-    options = {"devices": own_devices(arguments), "annotation": arguments.annotation}
-    return _write(arguments, *large_job_html(job_of(arguments, inputs), arguments.title, **options))
 
 
 def _write(arguments: argparse.Namespace, page: bytes, warnings: Sequence[str]) -> int:

@@ -152,21 +152,16 @@ def run(arguments: argparse.Namespace) -> int:
     if "-" not in (arguments.json, arguments.plan):
         text = _text(report, arguments.memory, terminal_width(), str(job.network))
         print_text(text if arguments.full else first_screen(text))
-    _explain(job, arguments.explain)
+    if arguments.explain is not None:
+        text = explain(job.derivation)
+        if arguments.explain == "-":
+            print_text("\n" + text)
+        else:
+            with open_output(arguments.explain) as output:
+                output.write(text.encode() + b"\n")
     for doubt in report["doubts"]:
         say(f"doubt   {doubt}")
     return _DOUBTFUL if report["doubts"] else 0
-
-
-def _explain(job: Resharded, file: str | None) -> None:
-    if file is None:
-        return
-    text = explain(job.derivation)
-    if file == "-":
-        print_text("\n" + text)
-    else:
-        with open_output(file) as output:
-            output.write(text.encode() + b"\n")
 
 
 def _write(

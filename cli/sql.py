@@ -7,14 +7,13 @@ import csv
 import io
 import itertools
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from ..analysis.sql import MEMORY, QueryResult, SqlTables, job_tables
+from ..analysis.sql import MEMORY, QueryResult, job_tables
 from ..converters.folder import InputPair
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
@@ -22,7 +21,7 @@ from ..trace.frames import library
 from ..trace.printable import csv_cell, escaped
 from .inputs import add_inputs, find_inputs, job_of, read_input
 from .options import add_engine, add_selection
-from .terminal import print_text, say
+from .terminal import print_text
 
 COMMON = "files form output full steps memory"
 _EPILOG = """\
@@ -30,7 +29,6 @@ examples:
   etplus sql trace.json "select name, duration_ns from device limit 10"
   etplus sql job.parquet "select rank, count(*) from device group by 1" --csv
   etplus sql trace.json "select * from device" -o device.parquet
-  etplus sql trace.json      # opens a prompt; an empty line or Ctrl-D ends it
 
 Tables: calls, device, runtime, edges, communications, memory, steps, ranks; times are ns. `describe device` lists the
 columns of the table. Only SELECT is allowed, and only on these tables. Needs the extra `frames`.
@@ -42,7 +40,7 @@ _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "tex
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Query the tables of traces with SQL (DuckDB)."
     parser.epilog = _EPILOG
-    add_inputs(parser, "the last argument is the query; without a query, standard input has one query per line")
+    add_inputs(parser, "the last argument is the query")
     add = parser.add_argument
     add_selection(parser, "query only")
     form = parser.add_mutually_exclusive_group()
@@ -56,27 +54,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     files = arguments.files
-    query = files.pop() if files and not os.path.lexists(files[-1]) and " " in files[-1].strip() else None
+    if not files or os.path.lexists(files[-1]) or " " not in files[-1].strip():
+        raise UsageError("no query given; pass the query as the last argument, such as 'select * from device'")
+    query = files.pop()
     form = _form(arguments)
     inputs = find_inputs(arguments, outputs=[arguments.output])
     sources = [read_input(given) if isinstance(given, InputPair) else given for given in inputs]
     with job_tables(job_of(arguments, sources), arguments.memory) as database:
-        if query is None:
-            return _prompt(database, form, arguments.output)
         found = database.query(query)
         if form == "text" and arguments.output is None and not arguments.full:
-            print_text(first_rows(found))
+            text, more = QueryResult(found.arrow.slice(0, _SHOWN), found.limit).to_text(), len(found) - _SHOWN
+            text += f"\n… {more:,} more rows; --full, --csv, --json or -o FILE prints all rows" if more > 0 else ""
+            print_text(text)
             return 0
         with open_output("-" if arguments.output is None else arguments.output) as file:
             file.writelines(_pieces(found, form))
         return 0
-
-
-def first_rows(found: QueryResult) -> str:
-    """Return the rows that fit on a screen, and the number of further rows."""
-    text = QueryResult(found.arrow.slice(0, _SHOWN), found.limit).to_text()
-    more = len(found) - _SHOWN
-    return text + (f"\n… {more:,} more rows; --full, --csv, --json or -o FILE prints all rows" if more > 0 else "")
 
 
 def _form(arguments: argparse.Namespace) -> str:
@@ -87,29 +80,6 @@ def _form(arguments: argparse.Namespace) -> str:
         known = ", ".join(_SUFFIXES)
         raise UsageError(f"{arguments.output}: unknown extension; use one of {known}, or pass --csv or --json")
     return form
-
-
-def _prompt(database: SqlTables, form: str, output: str | None) -> int:
-    """Yield queries from standard input, or from a prompt that continues after errors."""
-    person = sys.stdin.isatty()
-    if output is not None:
-        raise UsageError(f"{output}: -o needs a query on the command line")
-    while True:
-        try:
-            line = input("sql> ") if person else sys.stdin.readline()
-        except EOFError:
-            return 0
-        if not line.strip():
-            if person or not line:
-                return 0
-            continue
-        try:
-            for piece in _pieces(database.query(line), form):
-                print(piece.decode(), end="", flush=True)
-        except UsageError as error:
-            if not person:
-                raise
-            say(f"etplus sql: {error}")
 
 
 def _pieces(found: QueryResult, form: str) -> Iterator[bytes]:

@@ -10,10 +10,11 @@ from ..analysis.top import TOP_BY, top_table
 from ..report.top_text import render
 from ..trace.text_tables import terminal_width
 from .inputs import add_inputs, find_inputs, read_parts
-from .options import add_own, add_selection, add_top
+from .options import add_own, add_selection, at_least_one
 from .outputs import add_tables_and_switch, write_tables
 
 COMMON = "files by top steps full json"
+_ROWS = 15
 _EPILOG = """\
 examples:
   etplus top trace.json
@@ -32,7 +33,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "times of several traces are added")
     about = f"{', '.join(list(TOP_BY)[:-1])} or rank (default: kernel)"
     parser.add_argument("--by", choices=tuple(TOP_BY), default="kernel", metavar="WHAT", help=about)
-    add_top(parser)
+    about = f"rows per table (default: {_ROWS})"
+    parser.add_argument("--top", type=at_least_one, default=_ROWS, metavar="N", help=about)
     add_selection(parser, "count only")
     add_own(parser)
     add_tables_and_switch(parser)

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         if len(traces) > 1:
             head = {"files": [trace.file for trace in traces], "ranks": [trace.rank for trace in traces]}
         numbers.append(head | found.to_dict())
-        failed |= fails(found, arguments.fail_on)
+        failed |= any(finding.id in arguments.fail_on or "any" in arguments.fail_on for finding in found)
     write_tables(arguments, "\n\n".join(screens), one_or_all(numbers), lambda: "\n\n".join(full))
     return FAILED if failed else 0
 
@@ -91,8 +91,3 @@ def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
     if len(named) > 1 and None not in ranks and len(ranks) == len(named) and len(worlds) == 1:
         return [sorted(named, key=lambda pair: pair[0].rank or 0)]
     return [[pair] for pair in named]
-
-
-def fails(found: Findings, ids: list[str]) -> bool:
-    """Return True if a finding has one of the IDs, or if there is a finding and the IDs include "any"."""
-    return any(finding.id in ids or "any" in ids for finding in found)

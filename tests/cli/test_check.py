@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etplus.cli.check import _is_trace, _lines
+import pytest
+from etplus.cli.check import _is_trace, _lines, _run_lines
+from etplus.converters.astra_run import SimulatedRank
 from etplus.converters.preflight_findings import PreflightReport, Problem
 
 
@@ -35,3 +37,16 @@ def test_lines_of_a_report() -> None:
     ]  # fmt: skip
     assert lines[-4:] == ["  - rank 0: first", "  - rank 1: second", "  - and 1,001 more", "not checked: x"]
     assert _lines(report, 1)[-3:] == ["  - rank 0: first", "  - and 1,002 more", "not checked: x"]
+
+
+def test_lines_of_runs_in_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    done, hung = SimulatedRank(0, 9, 9, 1234.5, 2.0, None), SimulatedRank(1, 9, 4, 3.0, None, 1.0)
+    one, failed = _run_lines({"net": [done, hung]})
+    rows = [line.split() for line in one.splitlines()]
+    assert "ASTRA-sim on net" in one and failed == "failed: rank 1 did not run to the end"
+    assert ["0", "9", "of", "9", "1,234.500", "2.000", "-"] in rows
+    assert ["1", "4", "of", "9", "3.000", "-", "1.000"] in rows
+    (both,) = _run_lines({"a": [done], "b": [done, SimulatedRank(1, 9, None, 3.0, 7.0, None)]})
+    rows = [line.split() for line in both.splitlines()]
+    assert ["a", "1", "of", "1", "1,234.500", "2.000"] in rows and ["b", "2", "of", "2", "1,234.500", "7.000"] in rows

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.cli.inputs import _listed, chosen_file, find_inputs, input_files, read_input
+from etplus.cli import inputs as module
+from etplus.cli.inputs import ReadAnew, _listed, _of_ranks, chosen_file, find_inputs, input_files, read_input
 from etplus.cli.main import main
 from etplus.converters.folder import InputPair, _by_number
 from etplus.trace.errors import UsageError
@@ -200,3 +201,34 @@ def test_a_pair_that_is_read_tells_how_much_is_linked(folder: Path, capsys: pyte
     ops = trace.report.ops
     told = f"linked {ops['linked']:,} of {ops['total']:,} operators ({ops['linked'] / ops['total']:.2%})\n"
     assert capsys.readouterr().err.startswith(told) and trace.rank == 0
+
+
+@pytest.mark.parametrize(("count", "reads"), [(16, 16), (17, 5)])
+def test_traces_of_large_jobs_are_read_at_each_access(count: int, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def fake(given: str) -> Any:
+        read.append(given)
+        return argparse.Namespace(file=given, damage=("torn",))
+
+    monkeypatch.setattr(module, "read_input", fake)
+    traces = ReadAnew([str(number) for number in range(count)], lambda trace: trace.file)
+    assert len(traces) == count and traces[3] == "3" and traces[-1] == str(count - 1) and traces[1:4] == ["1", "2", "3"]
+    assert len(read) == reads
+    read.clear()
+    ReadAnew(["-", *map(str, range(20))], lambda trace: trace.file)
+    assert len(read) == 21, "standard input can be read only once"
+
+
+def test_ranks_that_are_lacking_are_listed(tmp_path: Path) -> None:
+    files = [str(tmp_path / f"rank{rank}.json") for rank in (0, 2, 3)]
+    assert _of_ranks(files, [3, 0]) == [files[0], files[2]]
+    for given, ranks, told in (
+        (files, [1, 2, 4, 5], "no trace of rank 1, 4-5; there are ranks 0, 2-3"),
+        (files[:1], [7], "no trace of rank 7; there is rank 0 only"),
+        (files, [*range(10, 99, 2)], "no trace of rank 10, 12, .*, …; there"),
+    ):
+        with pytest.raises(UsageError, match=f"^{told}$|{told} are"):
+            _of_ranks(given, ranks)
+    with pytest.raises(UsageError, match="--ranks cannot select from standard input"):
+        _of_ranks(["-"], [0])

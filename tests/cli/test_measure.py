@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 import pytest
-from etplus.cli.measure import _missing_table, _on_machine, _options, prepare_parser
-from etplus.planning.measure.measured import Conditions, NotExecuted
+from etplus.cli.measure import _missing_table, _options, measured_lines, prepare_parser
+from etplus.planning.measure.measured import Conditions, Measured, NotExecuted
 from etplus.planning.measure.timing import Options
 from etplus.trace.errors import UsageError
 
@@ -65,6 +65,9 @@ def test_what_was_not_executed() -> None:
     assert _missing_table(missing, 80)[1:] == ["and 6 more"] and "op10" not in _missing_table(missing, 80)[0]
 
 
-def test_the_conditions_of_a_measurement() -> None:
-    assert _on_machine(Conditions("a CPU", 1, "2.5")) == "on a CPU, 1 thread, torch 2.5"
-    assert _on_machine(Conditions("cuda:0", 2, "2.5")) == "on cuda:0, 2 threads, torch 2.5"
+def test_the_first_line_has_the_conditions_and_the_share_of_the_time() -> None:
+    for threads, words in ((1, "on a CPU, 1 thread, torch 2.5"), (2, "on a CPU, 2 threads, torch 2.5")):
+        found = Measured(1, ("x",), Conditions("a CPU", threads, "2.5"), (), (), 0.5, 0.1)
+        lines = measured_lines(found, 200)
+        assert lines[0] == f"measured 0 distinct calls {words}: 50.0% of the operators' self time"
+        assert lines[1] == "10.0% of all self time belongs to autograd, Python and annotations"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from etplus.cli.options import _at_least_one
+from etplus.cli.options import add_selection, at_least_one, engine_for, selection_of
 from etplus.cli.parser import COMMANDS, TASKS, etplus_parser
 from support import call, fixture_pair, plain, read_json
 
@@ -134,7 +135,37 @@ def test_folders_are_checked_before_any_work(sources: Path) -> None:
 
 
 def test_whole_numbers() -> None:
-    assert [_at_least_one(text) for text in ("1", " 20 ")] == [1, 20]
+    assert [at_least_one(text) for text in ("1", " 20 ")] == [1, 20]
     for text in ("0", "-1", "x", "1.5", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number, 1 or more"):
-            _at_least_one(text)
+            at_least_one(text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "traces", "engine"),
+    [
+        ({}, 15, None), ({}, 16, ("processes", 4, None)), ({}, 3, None), ({"jobs": 1}, 99, None),
+        ({"jobs": 8}, 3, ("processes", 3, None)), ({"jobs": 2}, 3, ("processes", 2, None)),
+        ({"scheduler": "tcp://a:1", "jobs": 5}, 1, ("dask", 5, "tcp://a:1")),
+    ],
+)  # fmt: skip
+def test_the_engine_of_a_number_of_traces(
+    asked: dict[str, Any], traces: int, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etplus.jobs.engines.engine_of", lambda *words: words)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert engine_for(argparse.Namespace(**({"jobs": None, "scheduler": None} | asked)), traces) == engine
+
+
+def test_a_part_between_is_a_name_and_a_number() -> None:
+    parser = argparse.ArgumentParser()
+    add_selection(parser, "use", steps=False)
+    parser.set_defaults(steps="3")
+    for words, part in ((["f"], ("f", 0)), (["f", "12"], ("f", 12))):
+        assert selection_of(parser.parse_args(["--between", *words, "--module", "m"])) == {
+            "between": part,
+            "module": "m",
+        }
+    for wrong in (["f", "x"], ["f", "1", "2"], ["f", "1" * 10], ["f", "-1"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--between", *wrong])

@@ -8,11 +8,15 @@ import re
 import signal
 import subprocess
 import sys
+from argparse import ArgumentTypeError
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from etplus import link
+from etplus.cli.record import _seconds, _steps
+from etplus.recording import RecordingWindow
 from etplus.trace.kinds import CERTAIN
 from programs_to_record import TRAIN
 from support import assert_valid, call, command, read_json, run
@@ -254,3 +258,15 @@ def test_wrong_usage_is_one_line(tmp_path: Path, words: str, line: str) -> None:
     done = call("record", "-o", tmp_path / "traces", *words.split())
     assert done.returncode == 2 and line in done.stderr.decode() and done.stderr.count(b"\n") == 1
     assert not (tmp_path / "traces").exists()
+
+
+def test_windows_of_steps_and_seconds() -> None:
+    steps, seconds = RecordingWindow, partial(RecordingWindow, by_time=True)
+    assert (_steps("3"), _steps("3-5"), _steps("1")) == (steps(3, 3), steps(3, 5), steps(1, 1))
+    assert (_seconds("5"), _seconds("20-25"), _seconds("0.5-1.25")) == (
+        seconds(0, 5),
+        seconds(20, 25),
+        seconds(0.5, 1.25),
+    )
+    with pytest.raises(ArgumentTypeError):
+        _seconds("2-2")

@@ -31,16 +31,11 @@ def test_every_form_has_the_same_rows(trace: Path, tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in pq.read_table(tmp_path / "x.parquet").to_pylist()] == rows
 
 
-def test_queries_come_from_standard_input_too(trace: Path) -> None:
-    done = call("sql", trace, "--csv", input=b"select 1 as a\n\nselect 2 as b\n")
-    assert (done.returncode, done.stdout) == (0, b"a\n1\nb\n2\n")
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["select nope from device"], "nope"), (["copy device to 'x.csv'"], "COPY is not allowed"),
-        ([QUERY, "-o", "x.yaml"], "unknown extension"), (["-o", "x.csv"], "needs a query"),
+        ([QUERY, "-o", "x.yaml"], "unknown extension"), (["-o", "x.csv"], "no query given"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line(arguments: list[str], problem: str, trace: Path, tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from etplus.analysis.findings.builtin import detectors
+from etplus.cli.why import _cases
 from support import FIXTURES, ROOT, call, plain, run, shared_trace
 
 PLUS = ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"
@@ -56,3 +59,14 @@ def test_ranks_of_a_job_are_looked_at_together(tmp_path: Path) -> None:
     numbers = json.loads((tmp_path / "n.json").read_text())
     assert numbers["ranks"] == [0, 1] and "communication-bound" in {finding["id"] for finding in numbers["found"]}
     assert done.stdout.decode().startswith("2 ranks, ")
+
+
+def test_ranks_of_one_job_are_one_case_and_others_alone() -> None:
+    def cases(*ranks: tuple[int | None, int | None]) -> list[list[str]]:
+        named: Any = [(SimpleNamespace(rank=rank, world_size=size), f"{rank}/{size}") for rank, size in ranks]
+        return [[name for _, name in case] for case in _cases(named)]
+
+    assert cases((1, 2), (0, 2)) == [["0/2", "1/2"]]
+    assert cases((0, 2)) == [["0/2"]]
+    for apart in ([(0, 2), (0, 2)], [(0, 2), (1, 4)], [(0, 2), (None, 2)]):
+        assert cases(*apart) == [[f"{rank}/{size}"] for rank, size in apart]
