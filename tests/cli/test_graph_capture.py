@@ -109,14 +109,11 @@ def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.json", encode(replay_events([KERNELS])), "no graph is captured in it"),
-        ("x.json", encode(capture_events([LAUNCHES]))[:-400], ""),
-        ("x.json", b"nothing", "x.json"),
-        ("missing.json", None, "missing.json"),
-        ("d/notes.txt", b"nothing", "no Kineto trace among 1 files"),
+        ("x.json", encode(replay_events([KERNELS])), "no graph is captured in it"), ("x.json", b"nothing", "x.json"),
+        ("missing.json", None, "missing.json"), ("d/notes.txt", b"nothing", "no Kineto trace among 1 files"),
         ("x.json", json.dumps(et_document([{"id": 3, "name": "run"}])).encode(), "x.json"),
     ],
-)
+)  # fmt: skip
 def test_bad_captures_are_one_line(
     files: tuple[Path, Path], tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
@@ -126,9 +123,5 @@ def test_bad_captures_are_one_line(
         path.write_bytes(content)
     given = path.parent if name.startswith("d/") else path
     done = call("link", "--kineto-file", files[0], "--graph-capture", given, "-o", tmp_path / "out.json")
-    if not message:  # a capture that is cut off is read as far as it goes
-        assert done.returncode in (0, 2, 3)
-        return
-    assert done.returncode == 2 and message in done.stderr.decode()
-    assert len(done.stderr.decode().strip().splitlines()) == 1
+    assert done.returncode == 2 and message in done.stderr.decode() and done.stderr.count(b"\n") == 1
     assert not (tmp_path / "out.json").exists()
