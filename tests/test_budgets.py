@@ -17,7 +17,7 @@ BUDGETS = {
     "jobs": 2_572,  # plan: 3,000
     "converters": 7_269,  # plan: 7,500
     "timeline": 5_530,  # plan: 5,500
-    "cli": 4_115,  # plan: 3,600
+    "cli": 4_081,  # plan: 3,600
     "analysis": 13_764,  # plan: 14,000
     "report": 2_854,  # plan: 2,000
     "planning": 15_385,  # plan: 14,500
