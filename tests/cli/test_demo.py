@@ -21,20 +21,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return done.stdout.decode(), folder
 
 
-def test_links_are_certain_and_the_commands_at_the_end_run_as_pasted(made: tuple[str, Path]) -> None:
-    assert made[0].startswith("linked 188 of 188 operators (100.00%), all certain; 42 of 45 GPU events")
-    commands = re.findall(r"^(?:next)? +etplus (.*)$", made[0], re.MULTILINE)
-    assert len(commands) == 3 and made[0].endswith(f"{commands[-1]}\n")
-    assert all(call(*shlex.split(line)).returncode == 0 for line in commands)
-
-
-def test_gpu_work_is_shown_under_the_operator_that_launched_it(made: tuple[str, Path]) -> None:
+def test_gpu_work_is_shown_under_its_operator_and_commands_run_as_pasted(made: tuple[str, Path]) -> None:
+    text, folder = made
+    assert text.startswith("linked 188 of 188 operators (100.00%), all certain; 42 of 45 GPU events")
     (parent, indent, name, us), (_, other, *_) = re.findall(
-        r"^ +(\S.*?)(?: \[.*)?\n( +)\| (.*?)…? +([\d.,]+) µs$", made[0], re.MULTILINE
+        r"^ +(\S.*?)(?: \[.*)?\n( +)\| (.*?)…? +([\d.,]+) µs$", text, re.MULTILINE
     )
     events = read_json(FIXTURES / "gpu" / "tf32.kineto.json.gz")["traceEvents"]
     assert [one["name"] for one in events if one["name"].startswith(name) and f"{one['dur']:,.1f}" == us]
     assert len(indent) == len(other) and parent.startswith("aten::")
+    assert re.search(r"^1  float32-without-tf32  11.2 ms .* step \(gpu_programs.py:246\)$", text, re.MULTILINE)
+    written = " ".join(text.partition("\nwrote  ")[2].split())
+    assert written.startswith(f"{folder}/: report.html (browser), train.etplus.json, train.0.et (simulators), ")
+    commands = re.findall(r"^(?:next)? +etplus (.*)$", text, re.MULTILINE)
+    assert len(commands) == 3 and text.endswith(f"{commands[-1]}\n")
+    assert all(call(*shlex.split(line)).returncode == 0 for line in commands)
 
 
 def test_what_is_written_can_be_read_and_each_file_is_explained(made: tuple[str, Path]) -> None:
@@ -52,7 +53,7 @@ def test_findings_are_those_of_the_page_and_lines_fit(made: tuple[str, Path]) ->
     """The gain that was measured is within the interval that is shown."""
     text, folder = made
     found = load(folder / "train.etplus.json").findings()
-    assert "1  float32-without-tf32  11.2 ms" in text and found[0].id == "float32-without-tf32"
+    assert found[0].id == "float32-without-tf32"
     page = (folder / "report.html").read_text()
     assert all(one.id in page for one in found[:3])
     measured = read_json(FIXTURES / "gpu" / "measured.json")["tf32"]

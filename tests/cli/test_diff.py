@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
 from etplus.cli.diff import _percentage, _sides
 from etplus.trace.errors import UsageError
-from support import fixture_pair
+from made_traces import kernel, launch, op
+from support import call, fixture_pair, kineto_document
 
 
 def test_percentages() -> None:
@@ -40,3 +42,19 @@ def test_sides_are_two_traces_or_two_folders_with_all_their_ranks(tmp_path: Path
     assert sides(b, et_file=et, kineto_file=kineto) == [[kineto.name], names], "the pair first"
     with pytest.raises(UsageError, match="3 traces were given; give 2"):
         sides(b)
+
+
+def test_folders_of_two_ranks_are_compared_as_jobs(tmp_path: Path) -> None:
+    for side, dur in (("a", 10), ("b", 15)):
+        (tmp_path / side).mkdir()
+        for rank in range(2):
+            info = {"rank": rank, "world_size": 2, "backend": "nccl"}
+            events = [op("aten::mm", 0, 20), launch(1, 5, 2), kernel("gemm", 1, 30, dur)]
+            document = kineto_document(events, distributedInfo=info)
+            (tmp_path / side / f"rank{rank}.json").write_text(json.dumps(document))
+    done = call("diff", "a", "b", "--max-regression", "40%", "--json", "n.json", cwd=tmp_path)
+    assert done.returncode == 4 and b"slower: " in done.stderr, done.stderr
+    assert json.loads((tmp_path / "n.json").read_text())
+    assert call("diff", "a", "b", "--max-regression", "60%", cwd=tmp_path).returncode == 0
+    refused = call("diff", "a", "b", "--device-spec", "x", cwd=tmp_path)
+    assert refused.returncode == 2 and b"--device-spec works for single traces only" in refused.stderr

@@ -55,6 +55,7 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
         ([tmp_path / "empty"], "no Execution Trace and no Kineto trace"),
         ([job, "--output", tmp_path / "file" / "out"], "file is a file"),
         ([job, "--iteration", "best"], "unknown iteration"),
+        ([job, "--json", tmp_path / "file" / "x"], "file is a file"),
         ([job, "--manifest", tmp_path / "none.csv"], "no such file"),
         ([job, "--scheduler", tmp_path / "none.json"], "none.json"),
         ([job, "--ranks", "3-1"], "must be a list of ranks"),

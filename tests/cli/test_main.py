@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from etplus.cli import check
-from etplus.cli.main import _one_blas_thread, main, trace_link
+from etplus.cli.main import _one_blas_thread, _parsed, main, trace_link
 from etplus.trace.errors import UsageError
 from support import call
 
@@ -158,6 +158,10 @@ def test_fitting_keeps_to_one_thread_where_nothing_else_is_said(monkeypatch: pyt
             assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == ("3", "1")
         assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
         assert os.environ.get("MKL_NUM_THREADS") == ("1" if lasting else None)
+    for words, kept in ((["why", "x"], None), (["predict", "fit", "x", "-o", "y"], "1")):
+        monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+        _parsed("parse", words, True)
+        assert os.environ.get("MKL_NUM_THREADS") == kept
     monkeypatch.setenv("MKL_NUM_THREADS", "")  # so that it goes at the end
 
 

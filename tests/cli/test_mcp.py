@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 import pytest
-from support import call, command, fixture_pair, linked
+from etplus.cli import mcp as module
+from support import FIXTURES, call, command, fixture_pair, linked
 
 mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol (extra mcp) is not installed")
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
@@ -62,3 +63,12 @@ def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.Monke
     done = call("mcp", KINETO)
     assert done.returncode == 2 and done.stdout == b""
     assert b"pip install 'etplus[mcp]'" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_the_number_of_traces_is_said_before_they_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    served_counts: list[int] = []
+    monkeypatch.setattr(module, "serve", lambda traces: served_counts.append(len(traces.traces)))
+    for files, said in (([KINETO], b"1 trace;"), ([KINETO, FIXTURES / "gpu" / "tf32.kineto.json.gz"], b"2 traces;")):
+        done = call("mcp", *files)
+        assert (done.returncode, done.stdout) == (0, b"") and said in done.stderr
+    assert served_counts == [1, 2]

@@ -19,14 +19,14 @@ def prediction(rows: int = 1, **more: Any) -> Prediction:
         "baselines": {"recorded again": 2_000_000}, "unknown": 0.0, "base": BaseError(0.01, None),
         "low_ns": 750_000, "high_ns": 1_250_000,
     }  # fmt: skip
-    made = tuple(OpRow(f"op{at}", 2, 3_000, 4_000, ("model",)) for at in range(rows))
+    made = tuple(OpRow(f"op{at}", 2, 3_000_000, 4_000_000, ("model",)) for at in range(rows))
     return Prediction(**(plain | {"rows": made} | more))
 
 
 def test_the_first_line_has_the_prediction_and_its_interval() -> None:
     first, *others = _screen(prediction(), 200).splitlines()
     assert first == "predicted 1.5 ms (80%: 750 µs to 1.2 ms), recorded 1.0 ms (+50.00%)"
-    assert " ".join(others[-1].split()) == "op0 2 3 4 model"
+    assert " ".join(others[-1].split()) == "op0 2 3,000 4,000 model"
     assert _screen(prediction(measured_ns=0), 200).splitlines()[0].endswith("recorded 0 ns")
 
 

@@ -11,10 +11,12 @@ import sys
 from argparse import ArgumentTypeError
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from etplus import link
+from etplus.cli import record as module
 from etplus.cli.record import _seconds, _steps
 from etplus.recording import RecordingWindow
 from etplus.trace.kinds import CERTAIN
@@ -270,3 +272,18 @@ def test_windows_of_steps_and_seconds() -> None:
     )
     with pytest.raises(ArgumentTypeError):
         _seconds("2-2")
+
+
+def test_notes_and_a_summary_come_after_the_program_and_its_status_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = SimpleNamespace(notes=("a\nb",), ranks=(0,), call_lines=False, status=7)
+    monkeypatch.setattr(module, "record_program", lambda words, folder, plan: done)
+    lines = call("record", "-o", tmp_path, "--", "x").stderr.decode().splitlines()
+    assert lines[0] == "etplus record: a b" and lines[1].startswith("etplus record: recorded, but not linked: ")
+    assert lines[2].startswith("note   Python stacks show the first line of each function")
+    done.call_lines, done.notes = True, ()
+    assert call("record", "-o", tmp_path, "--", "x").stderr.count(b"\n") == 1
+    done.ranks = ()
+    again = call("record", "-o", tmp_path, "--", "x")
+    assert (again.returncode, again.stderr) == (7, b"")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,3 +77,23 @@ def test_all_ranks_are_written_up_to_64(
     assert done.returncode == 0 and asked == [(ranks, "out", None, False)], done.stderr
     assert f"wrote   {len(ranks)} files: x ...".encode() in done.stdout
     assert call("reshard", "plus.json", "--dp", "2", cwd=tmp_path).returncode == 0 and len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("to", "ranks", "network", "more"),
+    [
+        ("astra-sim", [0, 1], None, {}), ("astra-sim", [0, 2], None, {"renumber_ranks": True}),
+        ("astra-sim", [0], "n", {"network": "n"}), ("chakra", [0, 2], "n", {}),
+    ],
+)  # fmt: skip
+def test_options_of_the_conversion(
+    to: str, ranks: list[int], network: str | None, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def convert(traces: list[str], output: str, **options: Any) -> Any:
+        assert (traces, output) == ([f"trace {rank}" for rank in ranks], "out")
+        assert options == {"to": to, "as_prefix": True, **more}
+        return SimpleNamespace(notes=(), files=("a", "b"))
+
+    monkeypatch.setattr(module, "convert", convert)
+    job: Any = SimpleNamespace(trace=lambda rank: f"trace {rank}")
+    assert module._write(job, ranks, "out", to, {}, network) == ["a", "b"]
