@@ -118,7 +118,7 @@ def test_json_without_a_value_prints_and_replaces_nothing(folder: Path) -> None:
     assert (folder / "plus.json").read_bytes() == before
     for words in ("analyze --json n.json plus.json", "analyze plus.json --json n.json"):
         done = call(*words.split(), cwd=folder)
-        assert done.stdout.startswith(b"step ") and json.loads((folder / "n.json").read_bytes())
+        assert b"GPU busy" in done.stdout and json.loads((folder / "n.json").read_bytes())
         (folder / "n.json").write_text("{}")  # the second one replaces an earlier output
 
 
@@ -220,8 +220,9 @@ def test_traces_of_large_jobs_are_read_at_each_access(count: int, reads: int, mo
     assert len(read) == 21, "standard input can be read only once"
 
 
-def test_ranks_that_are_lacking_are_listed(tmp_path: Path) -> None:
-    files = [str(tmp_path / f"rank{rank}.json") for rank in (0, 2, 3)]
+def test_ranks_that_are_lacking_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "known_rank", lambda given: int(given[1:]) if given != "-" else None)
+    files = ["r0", "r2", "r3"]
     assert _of_ranks(files, [3, 0]) == [files[0], files[2]]
     for given, ranks, told in (
         (files, [1, 2, 4, 5], "no trace of rank 1, 4-5; there are ranks 0, 2-3"),

@@ -72,6 +72,7 @@ def test_a_network_is_fitted_to_the_collectives_of_the_chosen_steps(tmp_path: Pa
     done, whole = (call("predict", "fit", "--network", *words, *more, cwd=tmp_path) for more in (["--steps", "1"], []))
     parts = [part_of(linked("pairs/gpu_shaped_from_cpu"), steps="1")] * 2
     fitted = fit_network(job_samples(parts), library_of(parts))
-    assert json.loads(done.stdout)["job"] == msgspec.to_builtins(fitted) != json.loads(whole.stdout)["job"]
+    plain = json.loads(msgspec.json.encode(fitted))
+    assert json.loads(done.stdout)["job"] == plain != json.loads(whole.stdout)["job"]
     table = call("predict", "fit", "--network", *words[:4], "--steps", "1", cwd=tmp_path).stdout.decode()
     assert f"{fitted.bandwidth:g}" in table and "latency µs" in table

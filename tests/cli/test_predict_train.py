@@ -67,7 +67,7 @@ def dataset(tmp_path: Path) -> Path:
 def test_a_training(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
     done = call("predict", "train", "set", "-o", "net", "--json", "n.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert asked == [(2, 1, {"hidden": 64, "epochs": None, "seed": 0})]
+    assert asked == [(2, 1, {"hidden": 64, "seed": 0})]
     assert bars == [7, (3, "validation 0.500"), (5, "validation 0.250")]
     assert done.stderr.decode() == "2 graphs, 2 epochs, mean |log ratio| on valid/ 0.125\nwrote net\n"
     assert read_json(tmp_path / "n.json") == {"graphs": 2, "epochs": 2, "valid": 0.125}
