@@ -11,6 +11,7 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.node_texts import texts_at
 from etplus.trace.nodes import NODE_COLUMNS
+from etplus.trace.tables import UnattachedEvents
 from etplus.trace.trace import Trace
 
 
@@ -74,6 +75,13 @@ def test_ids_are_unique_and_durations_have_a_bound() -> None:
         with pytest.raises(TraceFormatError, match="146 years"):
             builder_of([1, 2], **{column: [MAX_NS // 2, MAX_NS // 2]}).check()
         builder_of([1, 2], **{column: [MAX_NS // 4, MAX_NS // 4]}).check()
+
+
+def test_names_of_unattached_events_are_interned() -> None:
+    one = np.array([1])
+    events = UnattachedEvents(["k"], ["kernel"], one, one, one, one, one, one.astype(np.int8), [b"{}"])
+    trace = builder_of([1]).build(NO_RECORDS, summary={}, unattached=events)
+    assert trace.names == ["op", "k"] and trace.categories == ["", "kernel"]
 
 
 def test_process_and_thread_nodes_are_structural() -> None:

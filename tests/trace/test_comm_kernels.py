@@ -80,3 +80,10 @@ def test_only_what_is_not_known_is_filled_in() -> None:
     other = Comm(collective="x", bytes=8, pg_ranks=[1], group_size=2, dtype="float32")
     assert mine.filled(other) == Comm(collective="allreduce", bytes=0, pg_ranks=[], group_size=2, dtype="float32")
     assert Comm().filled(other) == other and other.filled(Comm()) == other
+
+
+def test_members_are_those_that_files_hold() -> None:
+    message = Comm(collective="send", bytes=4)
+    assert {"pg_first_rank", "inferred_messages"}.isdisjoint(message.members()) and message.members()["bytes"] == 4
+    whole = Comm(collective="sendrecv", pg_first_rank=1, inferred_messages=[message]).members()
+    assert whole["pg_first_rank"] == 1 and whole["inferred_messages"] == [message.members()]
