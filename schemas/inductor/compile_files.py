@@ -160,7 +160,6 @@ class CompiledGraph:
 class _Kernel(msgspec.Struct, gc=False):
     stack_traces: list[str] = []
     pre_grad_nodes: list[str] = []
-    post_grad_nodes: list[str] = []
     input_shapes: list[list[Any]] | None = None
 
 

@@ -102,8 +102,8 @@ def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
         try:
             msgspec.json.Decoder(msgspec.Raw).decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
-            found = _OFFSET.search(str(error))
-            fault = int(found[1]) if found else len(data)
+            offset = _OFFSET.search(str(error))
+            fault = int(offset[1]) if offset else len(data)
         cut_off = f'the file is cut off before its "{records_key}" array'
         problem = cut_off if fault == len(data) else f'no "{records_key}" array was found'
         raise TraceFormatError(name, f"byte {fault}", problem, "give the file that the profiler wrote")

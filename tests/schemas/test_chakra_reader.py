@@ -215,3 +215,20 @@ def test_bits_of_kinds_never_change() -> None:
     first = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
     assert EDGE_KINDS[:8] == first and ORDER == 1 << 8
     assert KIND_BITS.tolist() == [*(1 << k for k in range(8)), 1 << 9]
+
+
+def test_a_foreign_file_is_converted_to_what_it_reads_as(tmp_path: Path) -> None:
+    write_chakra(tmp_path / "x.0.et", pb.GlobalMetadata(version="0.0.4"), foreign())
+    assert convert(tmp_path / "x.0.et", tmp_path / "x.etplus.json").nodes == 10
+    assert (tmp_path / "x.etplus.json").read_bytes() == b"".join(read_et(tmp_path / "x.0.et").chunks())
+
+
+def test_a_thread_that_is_no_thread_is_refused(tmp_path: Path) -> None:
+    from etplus.converters.chakra import chakra_messages
+
+    metadata, nodes, _ = chakra_messages(etplus([cpu(3, "op", 0)], [runtime(5, "cudaLaunchKernel", 0, 1)]))
+    messages = list(nodes)
+    first_attribute("kineto_tid", string_val="[7]")(messages)
+    write_chakra(tmp_path / "t.0.et", metadata, messages)
+    with pytest.raises(TraceFormatError, match=r"node 5: an attribute has the wrong type"):
+        read_et(tmp_path / "t.0.et")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from etplus.schemas.comm_types import (
     CollectiveCommType,
     bus_factor,
     collective_type,
+    cut_off_note,
     group_of,
     message_bytes,
     with_inputs,
@@ -118,3 +120,11 @@ def test_collectives_have_chakras_numbers() -> None:
 
     ours = {name: value for name, value in vars(CollectiveCommType).items() if name.isupper()}
     assert ours and ours == {name: et_def_pb2.CollectiveCommType.Value(name) for name in ours}
+
+
+def test_groups_whose_lists_of_ranks_were_cut_off_are_named() -> None:
+    (note,) = cut_off_note([("2 from rank 1", ()), ("tp", (0, 1)), ("3 from rank 0", ()), ("2 from rank 1", ())])
+    assert "of the groups '2 from rank 1', '3 from rank 0': their" in note
+    (note,) = cut_off_note([(f"{number} from rank 0", ()) for number in range(100, 120)])
+    assert "'100 from rank 0', " in note and re.search(r"' and 1\d more: their", note)
+    assert cut_off_note([("tp", (0, 1)), ("2", ())]) == ()

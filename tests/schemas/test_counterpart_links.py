@@ -11,6 +11,7 @@ import orjson
 import pytest
 from etplus import Trace, convert, link, load
 from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.schemas.etplus.write_etplus import FORMAT_VERSION
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.unattached import with_unattached
 from repeated_steps import recorded, training
@@ -48,6 +49,7 @@ def test_a_file_says_what_the_linker_found(kineto: bytes, alone: bool, tmp_path:
     trace = link(None, kineto) if alone else with_et(kineto)
     document = trace.to_dict()
     assert_valid(document)
+    assert document["etplus"]["version"] == FORMAT_VERSION
     assert (
         len(trace.counterparts) == QUEUED == len(trace.counterparts.links if alone else trace.counterparts.unattached)
     )

@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
+from etplus.schemas.kineto.corrections import whole_us
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.trace import Trace
@@ -98,6 +99,10 @@ def test_copies_get_kinetos_names(category: str, name: str, args: dict[str, Any]
     event = {"ph": "X", "cat": category, "name": name, "ts": 1, "dur": 1, "args": args}
     events = read_kineto(orjson.dumps(kineto_document([event]))).events
     assert [events.names[code] for code in events.name] == [expected]
+
+
+def test_times_since_the_epoch_are_rounded_to_whole_us() -> None:
+    assert whole_us(np.array([499, 500, 1499, 1500])).tolist() == [0, 1000, 1000, 2000]
 
 
 def test_work_of_a_graph_is_on_the_stream_where_it_ran() -> None:

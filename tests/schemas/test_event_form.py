@@ -52,8 +52,13 @@ def test_names_of_calls_say_the_driver() -> None:
 
 
 def test_annotations_and_operators_with_a_sequence_number() -> None:
-    nodes = [cpu(3, "forward", 0, 9, scope=7), cpu(4, "aten::mm", 1, 2, seq_id=0, fw_tid=2), gpu(7, "k", 3, 1)]
+    nodes = [
+        cpu(3, "forward", 0, 9, scope=7),
+        cpu(4, "aten::mm", 1, 2, seq_id=0, fw_tid=2),
+        gpu(7, "k", 3, 1, stream=-1),
+    ]
     trace = etplus(nodes)
+    assert of(trace, 7)[1].keys() & {"stream", "device"} == {"device"}
     assert of(trace, 3)[0] == "user_annotation"
     args = of(trace, 4)[1]
     assert (args["Sequence number"], args["Fwd thread id"]) == (0, 2)

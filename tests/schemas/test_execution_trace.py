@@ -195,3 +195,6 @@ def test_strict_reading_refuses_a_circle_of_callers() -> None:
     nodes = [{"id": 3, "name": "a", "parent": 4}, {"id": 4, "name": "b", "parent": 3}]
     with pytest.raises(TraceFormatError, match="call each other in a cycle: 3, 4; drop --strict"):
         read_execution_trace(orjson.dumps(et_document(nodes)), strict=True)
+    document = et_document(nodes)
+    document["nodes"] = document["nodes"][2:]
+    assert read_execution_trace(orjson.dumps(document)).parent.tolist() == [-1, -1], "no thread, no process"

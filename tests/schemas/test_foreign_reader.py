@@ -19,6 +19,7 @@ from etplus.schemas.chakra.comm_groups import (
     with_groups,
     write_groups,
 )
+from etplus.schemas.chakra.json_form import begins_like_workload
 from etplus.schemas.chakra.stream import read_chakra
 from etplus.schemas.communications import find_communications
 from etplus.schemas.etplus.read_etplus import read_etplus
@@ -149,6 +150,7 @@ def test_numbers_are_taken_for_integers_and_names_of_groups(tmp_path: Path) -> N
     node = {"Id": 1, "Name": "c", "NodeType": 7, "comm_type": 0, "comm_size": 4e6, "pg_name": 3, "is_cpu_op": 0}
     path = tmp_path / "j.0.json"
     path.write_text(json.dumps({"workload_graph": [node]}))
+    assert begins_like_workload(path.read_bytes()) and not begins_like_workload(b'{"traceEvents": []}')
     (comm,) = load(path).comm.values()
     assert (comm.bytes, comm.pg_name) == (4_000_000, "3")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from etplus.schemas.nsys.database import PROCESS, NsysRank, ranks_of
-from etplus.schemas.text.file_ranks import choose, listed, only
+from etplus.schemas.text.file_ranks import SeveralRanksError, choose, listed, nearest_to_et, only
 from etplus.trace.errors import TraceFormatError, UsageError
 
 RANKS = [NsysRank("x.sqlite", rank, 100 + rank // 2, rank % 2) for rank in range(4)]
@@ -55,3 +56,9 @@ def test_many_ranks_are_shortened() -> None:
     many = [NsysRank("x", rank, rank, 0) for rank in range(10)]
     assert listed(many[:8]).count("rank") == 8 and "more" not in listed(many[:8])
     assert listed(many).endswith("rank 7 (pid 7, GPU 0) and 2 more")
+
+
+def test_the_ranks_of_a_file_take_its_place_among_the_inputs() -> None:
+    error = SeveralRanksError("x.sqlite", RANKS[:2])
+    assert error.instead_of_file(["b", Path("x.sqlite"), b"x"]) == ["b", *RANKS[:2], b"x"]
+    assert nearest_to_et(RANKS, 101, 3) == [RANKS[3]] and nearest_to_et(RANKS, 7, None) == RANKS

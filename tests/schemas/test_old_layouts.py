@@ -249,3 +249,16 @@ def test_reported_files(name: str, calls: int, gpu: int, attached: int, gpu_ns: 
     assert (len(trace.calls), len(trace.gpu), int(trace.gpu.dur.sum())) == (calls, gpu, gpu_ns)
     below = [row.launches for row in analyze(trace).operators if row.op == "aten::mm"]
     assert below == [attached] and trace.damage == ()
+
+
+def test_tasks_of_ascend_keep_their_arguments_and_get_a_category() -> None:
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 5, "args": {"name": "Ascend Hardware"}},
+        {"ph": "X", "name": "a", "pid": 5, "ts": "1.5", "dur": 2, "args": {"Task Type": "MEMCPY_ASYNC", "x": 1}},
+        {"ph": "X", "name": "b", "pid": 5, "tid": 1, "ts": 4, "dur": 2, "args": {"Task Type": "AI_CORE"}},
+    ]  # fmt: skip
+    _, copy, kernel = map(orjson.loads, modern_events(list(map(orjson.dumps, events)))[0])
+    assert (copy["cat"], copy["ts"], copy["args"]) == (
+        "gpu_memcpy", 1.5, {"Task Type": "MEMCPY_ASYNC", "x": 1, "device": 0}
+    )  # fmt: skip
+    assert (kernel["cat"], kernel["args"]) == ("kernel", {"Task Type": "AI_CORE", "device": 0})

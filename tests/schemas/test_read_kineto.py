@@ -183,7 +183,8 @@ def test_runtime_categories(category: str, expected: bool) -> None:
 @pytest.mark.parametrize("base", [None, "5", 1.5])
 def test_a_base_time_that_is_none(base: Any) -> None:
     document = kineto_document([OP], baseTimeNanoseconds=base)
-    assert read_kineto(orjson.dumps(document)).base_time_ns == 0
+    trace = read_kineto(orjson.dumps(document))
+    assert trace.base_time_ns == 0 and [(loss.kind, loss.count) for loss in trace.losses] == [("header", 1)]
 
 
 @pytest.mark.parametrize("text", [b"no json", b"[]", b"{}", b"null", b'{"traceEvents": 1}', b'{"traceEvents": {}}'])

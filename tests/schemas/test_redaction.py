@@ -17,7 +17,15 @@ from etplus.converters import augment
 from etplus.linker import generated
 from etplus.schemas.inductor import graph_annotations
 from etplus.schemas.kineto import event_args, input_args, kineto_decode
-from etplus.schemas.known_fields import ARGUMENTS, ET_HEADER, KINETO_HEADER, FieldFilter, hashed_name, known_args
+from etplus.schemas.known_fields import (
+    ARGUMENTS,
+    ET_HEADER,
+    KINETO_HEADER,
+    FieldFilter,
+    hashed_name,
+    hashed_names,
+    known_args,
+)
 from etplus.schemas.redaction import known_header, redact
 from etplus.schemas.text.files import Blob
 from etplus.trace.errors import TraceFormatError
@@ -323,3 +331,18 @@ def test_unknown_header_keys_alone_are_removed_before_reading() -> None:
     found = known_header(Blob("x", given)).data
     assert b"HF_TOKEN" not in found and json.loads(found)["traceEvents"] == [{"ph": "X", "own": 1}]
     assert known_header(Blob("x", b"no trace")).data == b"no trace"
+
+
+def test_free_texts_are_hashed_while_numbers_groups_and_structure_stay() -> None:
+    assert hashed_name("nn.Module: Secret_3") == f"nn.Module: {hashed_name('Secret')}_3"
+    assert hashed_names(["a", 3, ["b"]]) == [hashed_name("a"), 3, [hashed_name("b")]]
+    groups = '[{"pg_name": "0", "pg_desc": "secret", "own": 1, "ranks": [0]}]'
+    event = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "args": {"Concrete Inputs": ["[1, 2.5]", "secret", groups]},
+    }
+    kept = json.loads(FieldFilter(names=True).event(json.dumps(event).encode()))["args"]["Concrete Inputs"]
+    assert kept[:2] == ["[1, 2.5]", hashed_name("secret")]
+    assert json.loads(kept[2]) == [{"pg_name": "0", "pg_desc": hashed_name("secret"), "ranks": [0]}]
