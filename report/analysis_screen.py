@@ -11,7 +11,7 @@ from ..analysis.top import top_table
 from ..trace.printable import printable, shortened
 from ..trace.text_tables import Cell, in_short, number, share
 from ..trace.text_tables import render as table
-from .findings_text import gain_range, is_note, recorded_text
+from .findings_text import gain_in_short, is_note, recorded_text
 from .top_text import graph_hint, serving_lines, short_label
 
 _SHOWN = 5  # kernels and lines on the screen
@@ -118,5 +118,5 @@ def _problems(findings: Findings, width: int) -> Iterator[str]:
     if not found:
         yield findings.none_reason
         return
-    parts = [finding.id + (f" saves {gain_range(finding.gain)}" if finding.gain else "") for finding in found]
+    parts = [finding.id + (f" saves {gain_in_short(finding.gain)}" if finding.gain else "") for finding in found]
     yield from textwrap.wrap(f"problems (etplus why): {'; '.join(parts)}", width, subsequent_indent="  ")[:2]

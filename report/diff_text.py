@@ -58,12 +58,8 @@ def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
 
 def render_job(found: JobDifference, width: int = 80, *, shell: str = "") -> str:
     """Return one screen about two jobs: the slowest rank, the ranks, operators and kernels that changed most."""
-    lines = [
-        *_times(found, width),
-        *_about(found, width),
-        *_left_out(found),
-        *table_text(found.ranks, width, _SHOWN).split("\n"),
-    ]
+    lines = [*_times(found, width), *_about(found, width), *_left_out(found)]
+    lines += table_text(found.ranks, width, _SHOWN).split("\n")
     on_gpu = bool(found.total_a or found.total_b)
     rows = [(row.name, row.a, row.b) for row in (found.ops if on_gpu else found.host_ops)]
     sides = [(name, a.total_ns if a else 0.0, b.total_ns if b else 0.0) for name, a, b in rows]
@@ -174,15 +170,10 @@ def _changes(head: str, unit: str, rows: Sequence[tuple[str, float, float]], who
     )
     if not worth:
         return []
-    cells: list[list[Cell]] = [
-        [
-            short_label(name, "line" if "/" in name else "operator", width - 36),
-            number(a, 3, _MS),
-            number(b, 3, _MS),
-            f"{(b - a) / _MS:+,.3f}",
-        ]
-        for name, a, b in worth[:_SHOWN]
-    ]
+    cells: list[list[Cell]] = []
+    for name, a, b in worth[:_SHOWN]:
+        label = short_label(name, "line" if "/" in name else "operator", width - 36)
+        cells.append([label, number(a, 3, _MS), number(b, 3, _MS), f"{(b - a) / _MS:+,.3f}"])
     more = f" ({_SHOWN} of {len(worth)})" if len(worth) > _SHOWN else ""
     return table("", [head + more, f"A {unit}", f"B {unit}", "B−A"], cells, width).strip("\n").split("\n")
 
@@ -198,10 +189,8 @@ def _table(title: str, rows: Sequence[DiffRow], width: int, top: int) -> str:
 
 def _lines(rows: Sequence[LineRow], width: int, top: int) -> str:
     on_device = any(side and side.device_ns for row in rows for side in (row.a, row.b))
-    values = {
-        "calls": ("calls", 1),
-        "GPU ms" if on_device else "CPU ms": ("device_ns" if on_device else "host_ns", _MS),
-    }
+    time = {"GPU ms": ("device_ns", _MS)} if on_device else {"CPU ms": ("host_ns", _MS)}
+    values = {"calls": ("calls", 1), **time}
     worth = [row for row in rows if row.changed or row.change_ns]
     title = "source lines; lines that call other operators come first"
     extra = {"": [row.what_changed for row in worth]}
@@ -248,12 +237,8 @@ def _sides(
         sides = [side and _cell(getattr(side, key), unit) for side in (row.a, row.b) for key, unit in values.values()]
         changes = [f"{getattr(row, change) / _MS:+,.3f}"] if change else []
         cells.append(["" if change else name, *sides, *changes, *(column[at] for column in extra.values())])
-    heads = [
-        "" if change else "phase",
-        *(f"{side} {name}" for side in "AB" for name in values),
-        *["B−A ms"][: bool(change)],
-        *extra,
-    ]
+    heads = ["" if change else "phase", *(f"{side} {name}" for side in "AB" for name in values)]
+    heads += [*(["B−A ms"] if change else []), *extra]
     above = [name for name, _ in rows[:top]] if change else None
     return table(titled(title, len(rows), top), heads, cells, width, above=above) if rows else ""
 

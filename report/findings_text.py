@@ -43,7 +43,7 @@ def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str =
     if len(problems) > _MOST:
         lines.append(f"   and {len(problems) - _MOST} more with --full")
     if found.together is not None:
-        lines.append(f"   the first three together save {gain_range(found.together)}")
+        lines.append(f"   the first three together save {gain_in_short(found.together)}")
     lines += _notes([*(finding.title for finding in found.all if is_note(finding)), *found.notes], width)
     if shell:
         lines.append(fitting("evidence  etplus why {} --show 1", shell, width))
@@ -93,7 +93,10 @@ def is_note(finding: Finding) -> bool:
 
 
 def _rows(problems: Sequence[tuple[int, Finding]], width: int) -> Iterator[str]:
-    saved = [_saves(finding) for _, finding in problems]
+    saved = [
+        gain_in_short(finding.gain) if finding.gain is not None else f"at most {in_short(finding.cost_ns or 0)}"
+        for _, finding in problems
+    ]
     name = max(len("problem"), *(len(finding.id) for _, finding in problems))
     cost = max(len("saves"), *map(len, saved))
     room = max(width - name - cost - 7, 12)
@@ -105,17 +108,11 @@ def _rows(problems: Sequence[tuple[int, Finding]], width: int) -> Iterator[str]:
             yield f"     {first_clause(finding.advice, width - 5)}"
 
 
-def _saves(finding: Finding) -> str:
-    if finding.gain is not None:
-        return gain_range(finding.gain)
-    return "" if finding.cost_ns is None else f"at most {in_short(finding.cost_ns)}"
-
-
-def gain_range(gain: Gain) -> str:
+def gain_in_short(gain: Gain) -> str:
     """Return a gain and its interval in one unit.
 
     Example:
-        >>> gain_range(Gain(2_000_000, 1_500_000, 2_500_000, 0.0, 0.0))
+        >>> gain_in_short(Gain(2_000_000, 1_500_000, 2_500_000, 0.0, 0.0))
         '2.0 ms (1.5-2.5)'
     """
     value, unit = in_short(gain.ns if gain.ns >= 1 else gain.high_ns).split()
@@ -150,9 +147,11 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
         yield "gain", f"{gain_text(gain, makespan_ns)}; {stake}; {finding.certainty}"
     elif stake:
         yield "cost", f"{stake}; not replayed; {finding.certainty}"
-    place = place_text(finding.where)
-    if place:
-        yield "where", place
+    where = finding.where
+    rank, phase = None if where.rank is None else f"rank {where.rank}", where.phase and f"({where.phase})"
+    known = (rank, where.place or where.source, where.module, where.operator, where.kernel, phase)
+    if any(known):
+        yield "where", " > ".join(text for text in known if text)
     for evidence in finding.evidence:
         value = value_text(evidence)
         is_said = value.removeprefix(": ") in evidence.text
@@ -196,11 +195,3 @@ def gain_text(gain: Gain, makespan_ns: int = 0) -> str:
     """
     share = f", {gain.ns / makespan_ns:.1%}" if makespan_ns else ""
     return f"{in_ms(gain.ns)} ({gain.low_ns / 1e6:,.3f} to {in_ms(gain.high_ns)}){share}"
-
-
-def place_text(where: Where) -> str:
-    """Return the known parts of the place, from line to kernel."""
-    rank = None if where.rank is None else f"rank {where.rank}"
-    line, phase = where.place or where.source, where.phase and f"({where.phase})"
-    known = (rank, line, where.module, where.operator, where.kernel, phase)
-    return " > ".join(text for text in known if text)

@@ -43,7 +43,8 @@ def page(report: dict[str, Any], title: str) -> bytes:
     """
     library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
     script = _joined([_SCRIPT])
-    allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in (library, script))
+    hashes = [hashlib.sha256(text.encode()).digest() for text in (library, script)]
+    allowed = " ".join(f"'sha256-{base64.b64encode(found).decode()}'" for found in hashes)
     data, remedy = embedded(report), "select a part with --steps or --window, or pass fewer files"
     if len(data) > _LARGEST:
         problem = f"the page would need {size_text(len(data))}, but browsers open at most {size_text(_LARGEST)}"
@@ -87,7 +88,3 @@ def embedded(value: Any) -> bytes:
 
 def _joined(names: Sequence[str]) -> str:
     return "\n".join((_PARTS / name).read_text("utf-8") for name in names)
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

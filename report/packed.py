@@ -55,7 +55,13 @@ def pack(fields: list[Field], columns: Mapping[str, npt.NDArray[np.integer]]) ->
     Args:
         columns: by name, equally long, integers; |values| and differences below 2**63.
     """
-    return _text(b"".join(_planes(columns[field.name], field) for field in fields))
+    planes = []
+    for field in fields:
+        whole: IntColumn = columns[field.name].astype("<i8")
+        if field.delta:
+            whole = np.diff(whole, prepend=0)
+        planes.append(whole.view(np.uint8).reshape(-1, 8)[:, : field.size].T.tobytes())
+    return _text(b"".join(planes))
 
 
 def pack_json(value: Any) -> str:
@@ -65,11 +71,3 @@ def pack_json(value: Any) -> str:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, _LEVEL)).decode()
-
-
-def _planes(values: npt.NDArray[np.integer], field: Field) -> bytes:
-    whole: IntColumn = values.astype("<i8")
-    if field.delta:
-        whole = np.diff(whole, prepend=0)
-    planes: npt.NDArray[np.uint8] = whole.view(np.uint8).reshape(-1, 8)[:, : field.size]
-    return planes.T.tobytes()

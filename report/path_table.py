@@ -59,7 +59,10 @@ class PathTable:
         gpu, runtime, none = trace.gpu, trace.runtime, np.full(len(trace.calls), -1, np.int64)
         kernel = _by_row(trace, gpu.name.astype(np.int64), none, runtime.name.astype(np.int64))[row]
         module = class_of[np.append(origin.module, -1)[row]]
-        self._keys = (chain.kind[taken], kernel, _operator_of_rows(trace)[row], module, line)
+        top, calls = trace.hierarchy.top, trace.calls
+        name = np.append(calls.name[np.where(top >= 0, top, np.arange(len(calls)))], -1).astype(np.int64)
+        operator = _by_row(trace, name[trace.origin.gpu_call], name[:-1], name[runtime.call])[row]
+        self._keys = (chain.kind[taken], kernel, operator, module, line)
         steps = trace.step_of_event, trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)
         self._step, self._ns = _by_row(trace, *steps)[row], chain.ns[taken]
         self._id = np.append(trace.nodes.id, -1)[row]
@@ -112,9 +115,3 @@ def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) 
     has_row = trace.gpu.source >= 0
     found[trace.gpu.source[has_row]] = gpu[has_row]
     return found
-
-
-def _operator_of_rows(trace: Trace) -> IntColumn:
-    top, calls = trace.hierarchy.top, trace.calls
-    name = np.append(calls.name[np.where(top >= 0, top, np.arange(len(calls)))], -1).astype(np.int64)
-    return _by_row(trace, name[trace.origin.gpu_call], name[:-1], name[trace.runtime.call])

@@ -10,7 +10,6 @@ from .. import __version__
 from ..analysis.counters import counters, drawn
 from ..analysis.findings import TraceChanges
 from ..analysis.job_diff import JobDifference
-from ..analysis.place_diff import LineRow
 from ..analysis.summary import Analysis
 from ..analysis.trace_diff import Difference, json_of_difference
 from ..timeline.critical import CriticalChain
@@ -122,6 +121,7 @@ def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 _DIFF_ROWS = 2_000
+_OF_LINES = ("calls", "host_ns", "device_ns")
 # The page's tree omits call paths with at most this share of the GPU time (or CPU time if there is none).
 _LEAST_SHARE = 0.0002
 
@@ -142,7 +142,11 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis, shell: str = "") 
     more = {
         "paths": paths[:_DIFF_ROWS],
         "paths_left_out": len(changed.paths) - len(paths[:_DIFF_ROWS]),
-        "lines": _plain_lines(changed.lines[:_DIFF_ROWS]),
+        "lines": [
+            {"place": row.place, "what": row.what_changed, "change_ns": row.change_ns}
+            | {f"{side}_{value}": getattr(getattr(row, side), value, None) for side in "ab" for value in _OF_LINES}
+            for row in changed.lines[:_DIFF_ROWS]
+        ],
         "iteration_list": {"a": a.iterations.plain(), "b": b.iterations.plain()},
     }
     cards = plain_cards(changed.findings)
@@ -153,8 +157,7 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis, shell: str = "") 
 
 def job_diff_html(found: JobDifference) -> bytes:
     """Return the page of two jobs; the same traces give the same bytes."""
-    more = {"iteration_list": {"a": [], "b": []}, "paths_left_out": 0}
-    return _diff_page(found, found.to_dict(), more, None)
+    return _diff_page(found, found.to_dict(), {"iteration_list": {"a": [], "b": []}, "paths_left_out": 0}, None)
 
 
 def _diff_page(
@@ -178,12 +181,3 @@ def _diff_page(
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],
     }
     return page(shown, f"{name} · etplus diff")
-
-
-def _plain_lines(rows: Sequence[LineRow]) -> list[dict[str, Any]]:
-    pairs = [(side, key) for side in ("a", "b") for key in ("calls", "host_ns", "device_ns")]
-    return [
-        {"place": row.place, "what": row.what_changed, "change_ns": row.change_ns}
-        | {f"{side}_{key}": getattr(getattr(row, side), key, None) for side, key in pairs}
-        for row in rows
-    ]

@@ -6,7 +6,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from ..analysis.devices import Device
 from ..analysis.launch_queues import KERNEL_DELAY_NS
 from ..analysis.summary import Analysis
 from ..analysis.table import Row
@@ -33,7 +32,8 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
     served = [step.start_ns for step in analysis.serving_steps]
     parts += [table_text(analysis.serving_phases, width), table_text(analysis.serving_steps, width, top)]
     if served != [iteration.start for iteration in analysis.iterations]:  # else reported above
-        parts.append(_iterations(analysis, width, top))
+        mean = number((analysis.mean_latency_ns or 0) / _MS, 3)
+        parts.append(f"{table_text(analysis.iterations, width, top)}\nmean    {mean} ms")
     by_place = (analysis.operators, analysis.modules, analysis.sources)
     parts += [table_text(analysis.phases, width), *(table_text(table, width, top) for table in by_place)]
     outliving = sorted((row for device in analysis.memory for row in device.outliving), key=lambda row: -row.bytes)
@@ -67,8 +67,11 @@ def _head(analysis: Analysis, width: int) -> str:
         f" {trace.span.length / _MS:,.3f} ms{'' if trace.times_recorded else ' predicted'}",
     ]
     for use in analysis.device_use:
-        name = trace.properties.get(use.device, {}).get("name") or "no name"
-        lines.append(f"device  {use.device} {name}{_peaks(analysis.devices.get(use.device))}")
+        line = f"device  {use.device} {trace.properties.get(use.device, {}).get('name') or 'no name'}"
+        if device := analysis.devices.get(use.device):
+            rates = ", ".join(f"{dtype.replace('float', 'f')} {rate:g}" for dtype, rate in device.tflops.items())
+            line += f": {device.name}, {rates} TFLOP/s, {device.memory_gb_s:g} GB/s"
+        lines.append(line)
     if analysis.devices and analysis.flops_coverage:
         lines.append(
             f"peaks   FLOPs are known for {analysis.flops_coverage:.0%} of GPU time; peak shares cover only this time"
@@ -85,13 +88,6 @@ def _head(analysis: Analysis, width: int) -> str:
         for line in lines
         for part in textwrap.wrap(printable(line, "?"), width, subsequent_indent=" " * 8, break_long_words=False)
     )
-
-
-def _peaks(device: Device | None) -> str:
-    if device is None:
-        return ""
-    rates = ", ".join(f"{dtype.replace('float', 'f')} {rate:g}" for dtype, rate in device.tflops.items())
-    return f": {device.name}, {rates} TFLOP/s, {device.memory_gb_s:g} GB/s"
 
 
 def _ms(*ns: float) -> list[str | None]:
@@ -132,11 +128,6 @@ def _topmost(analysis: Analysis, width: int, top: int) -> str:
         rows.append([name, events[name], *_ms(total[name]), number(total[name] / events[name] / _US, 2), part])
     heads = ["operator", "events", "total ms", "mean µs", "share"]
     return render(titled("device time by operator", len(total), top), heads, rows, width)
-
-
-def _iterations(analysis: Analysis, width: int, top: int) -> str:
-    table = table_text(analysis.iterations, width, top)
-    return f"{table}\nmean    {number((analysis.mean_latency_ns or 0) / _MS, 3)} ms"
 
 
 def _memory(analysis: Analysis, width: int) -> str:

@@ -35,7 +35,12 @@ def render(
     on_gpu = any(row.device_ns for row in rows)
     rows = [row for row in rows if (row.device_ns if on_gpu else row.host_ns)]
     others = [other for other in TOP_BY if other != by]
-    lines = [_with_hint(_busy(analyses), others, width), *serving_lines(analyses, width)]
+    lines = [_busy(analyses), *serving_lines(analyses, width)]
+    for count in range(len(others), 0, -1):  # other values of --by up to the line width; the hint always stays
+        hint = f"--by {', '.join(others[:count])}"
+        if len(lines[0]) + 2 + len(hint) <= width:
+            lines[0] += f"{hint:>{width - len(lines[0])}}"
+            break
     if not rows:
         return "\n".join([*lines, f"the trace has no times by {by}; try --by operator"])
     cells: list[list[Cell]] = []
@@ -69,15 +74,6 @@ def _busy(analyses: Sequence[Analysis]) -> str:
     use = [row for analysis in analyses for row in analysis.device_use]
     busy, window = sum(row.busy_ns for row in use), sum(row.window_ns for row in use)
     return f"GPU {busy / 1e6:,.1f} of {window / 1e6:,.1f} ms busy ({busy / window:.0%})" if window else "no GPU time"
-
-
-def _with_hint(line: str, others: Sequence[str], width: int) -> str:
-    """Add other values of --by up to the line width; the hint always stays."""
-    for count in range(len(others), 0, -1):
-        hint = f"--by {', '.join(others[:count])}"
-        if len(line) + 2 + len(hint) <= width:
-            return f"{line}{hint:>{width - len(line)}}"
-    return line
 
 
 def serving_lines(analyses: Sequence[Analysis], width: int) -> Iterator[str]:
