@@ -1,4 +1,7 @@
-"""Bytes and FLOPs that follow from shapes: against numpy doing the same, or counting element by element."""
+"""Bytes and FLOPs that follow from shapes: against numpy doing the same, or counting element by element.
+
+Modules: operator_outputs, analysis.flops.
+"""
 
 from __future__ import annotations
 

@@ -36,10 +36,14 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "a.etplus", folder / "b"
 
 
-@pytest.mark.parametrize("total", [False, True])
-def test_ranks_are_those_of_single_comparisons_and_sums_their_sums(jobs: tuple[Path, Path], total: bool) -> None:
+@pytest.mark.parametrize(("total", "back"), [(False, False), (True, False), (False, True)])
+def test_ranks_are_those_of_single_comparisons_and_sums_their_sums(
+    jobs: tuple[Path, Path], total: bool, back: bool
+) -> None:
+    jobs = jobs[::-1] if back else jobs
     found = etplus.diff(*map(str, jobs), total=total)
-    assert isinstance(found, JobDifference) and (found.only_a, found.only_b) == ((), (RANKS,))
+    assert isinstance(found, JobDifference)
+    assert (found.only_a, found.only_b) == (((RANKS,), ()) if back else ((), (RANKS,)))
     one, other = map(etplus.load, jobs)
     single = {rank: etplus.diff(one[rank], other[rank], total=total) for rank in range(RANKS)}  # type: ignore[index]
     assert found.per_iteration == (not total) == single[0].per_iteration
@@ -61,6 +65,7 @@ def test_ranks_are_those_of_single_comparisons_and_sums_their_sums(jobs: tuple[P
                 counts = [getattr(of[key], side) for of in own.values() if key in of]
                 expected = sum(of.count for of in counts if of is not None)
                 assert getattr(getattr(row, side), "count", 0) == pytest.approx(expected)
+    assert found.ranks == sorted(found.ranks, key=lambda row: (-abs(row.change_ns), row.rank))
     slowest = [max(of.latency_a for of in single.values()), max(of.latency_b for of in single.values())]
     assert [found.latency_a, found.latency_b] == slowest
     assert found.tables["ranks"].to_pandas()["change_ns"].tolist() == [row.change_ns for row in found.ranks]

@@ -6,7 +6,18 @@ import sys
 
 import pytest
 from etplus.analysis.breakdown import BreakdownRow
-from etplus.analysis.table import INFERRED, Row, Table, TextColumn, WithMean, column, derived, nested, per_second
+from etplus.analysis.table import (
+    INFERRED,
+    Row,
+    Table,
+    TextColumn,
+    WithMean,
+    column,
+    derived,
+    listed,
+    nested,
+    per_second,
+)
 from support import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -84,6 +95,13 @@ def test_cells() -> None:
 )  # fmt: skip
 def test_rates(amount: float | None, ns: float | None, rate: float | None) -> None:
     assert per_second(amount, ns) == rate
+
+
+def test_tables_are_listed_with_their_rows_and_the_empty_ones_in_one_line() -> None:
+    assert listed({"a": [1, 2], "b": [], "c": []}).splitlines() == ["a                  2 rows", "no rows: b, c"]
+    many = listed({f"t{number}": [0] * (number + 1) for number in range(24)}).splitlines()
+    assert len(many) == 22 and many[20].split() == ["t20", "21", "rows"] and many[21] == "… 3 more"
+    assert len(listed({f"t{number}": [0] for number in range(22)}).splitlines()) == 22
 
 
 def test_a_mean_is_of_the_count() -> None:

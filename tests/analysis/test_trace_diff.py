@@ -140,6 +140,11 @@ def test_a_changed_line_comes_first_though_all_moved() -> None:
     assert found == [(8, 18, "other operators", 1), (10, 20, "", 50), (7, 17, "", 5), (9, 19, "", 0)]
 
 
+def test_the_greatest_change_comes_first_whichever_way() -> None:
+    after = {7: ("aten::mm", 25.0), 8: ("aten::relu", 2.0), 9: ("aten::add", 20.0), 10: ("aten::mm", 30.0)}
+    assert [row[0] for row in compared(program(BEFORE), program(after))] == [8, 9, 7, 10]
+
+
 def test_lines_that_only_one_has() -> None:
     more = {6: ("aten::zeros", 5.0), **BEFORE}
     assert compared(program(BEFORE), program(more))[0] == (None, 6, "only in B", 5)

@@ -1,4 +1,7 @@
-"""Findings of communication and of late ranks, on made jobs whose time with and without the problem is known."""
+"""Findings of communication and of late ranks, on made jobs whose time with and without the problem is known.
+
+Modules: communication_findings, analysis.findings.stragglers, rank_times.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 import pytest
-from etplus.analysis.findings import Case, Findings, find_findings
+from etplus.analysis.findings import Case, Findings, find_findings, stragglers
 from etplus.linker import link
 from made_jobs import JOBS, RECORDED, Job, Play, Rank, ddp
 from simulator import ALL_REDUCE, Network
@@ -109,6 +112,13 @@ def test_a_straggler_is_named_with_its_kernel_since_when_and_what_it_costs():
     second = next(node["ts"] for node in slow.play(FAST)[LATE].events if node["name"] == "ProfilerStep#1") * 1000
     assert finding.where.start_ns >= second - 1_000_000  # on the trace's clock, which begins with the first event
     assert not found(even, FAST).all
+
+
+@pytest.mark.parametrize(("limit", "value"), [("FEWEST", 10**6), ("OF_ALL_WAITING", 1.0)])
+def test_a_rank_is_late_often_and_causes_most_of_the_waiting_or_it_is_no_straggler(monkeypatch, limit, value):
+    monkeypatch.setattr(stragglers, limit, value)
+    findings = found.__wrapped__(Job(ddp, 4, of=SlowRank), FAST)
+    assert not {"straggler", "unlike-work"} & {finding.id for finding in findings}
 
 
 class MoreWork(Rank):

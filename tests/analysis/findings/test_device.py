@@ -1,4 +1,8 @@
-"""Findings of the device on made traces of known law: there before a change, gone after it, worth what it brings."""
+"""Findings of the device on made traces of known law: there before a change, gone after it, worth what it brings.
+
+Modules: analysis.findings.fusable, analysis.findings.layouts, analysis.findings.precision,
+eager_attention, like_work, memory_use.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
-"""Candidates are priced, dropped where they cost nothing, sorted by gain; those of other packages are checked."""
+"""Candidates are priced, dropped where they cost nothing, sorted by gain; those of other packages are checked.
+
+Modules: analysis.findings.find, analysis.findings.case, analysis.findings.pricing, analysis.findings.places.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +27,11 @@ from etplus.analysis.findings import (
     find_findings,
     where_of,
 )
+from etplus.analysis.findings.module_paths import place_of
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
+from made_traces import frame, kernel, kineto_of, launch, op
 from support import PluginStub, call, kineto_document, linked
 
 PROOF = (Evidence("by hand", 1, "events", "etplus analyze x"),)
@@ -167,6 +173,25 @@ def test_where_names_what_most_of_the_time_belongs_to(trace: Trace) -> None:
     assert trace.nodes.dur[np.flatnonzero(trace.nodes.id == where.rows[0])[0]] == longest
     assert where.start_ns == int(trace.nodes.ts[rows].min() - trace.nodes.span.start)
     assert where_of(trace, rows[:0]) == Where()
+
+
+def test_a_finding_as_plain_data_has_the_known_parts_of_its_place(trace: Trace, only: Callable[..., None]) -> None:
+    only(replace(candidate("a", 10**9), where=Where(rank=0, kernel="k")))
+    (found,) = trace.findings().to_dict()["found"]
+    assert {key: found["where"][key] for key in ("rank", "kernel")} == {"rank": 0, "kernel": "k"}
+    assert "module" not in found["where"] and "source" not in found["where"]
+
+
+def test_rows_of_several_equal_modules_have_their_class_and_number() -> None:
+    events = [frame("net.py(1): main", 0, 400), frame("nn.Module: Net_0", 2, 390)]
+    for layer in range(3):
+        at = 10 + 100 * layer
+        events += [frame(f"nn.Module: Layer_{layer}", at, 80), op("aten::mm", at + 5, 20)]
+        events += [launch(layer + 1, at + 6), kernel("gemm", layer + 1, at + 30, 10)]
+    made = etplus.link(None, kineto_of(events))
+    assert place_of(made, made.gpu.source).module == "Net_0 / Layer × 3"
+    assert place_of(made, made.gpu.source[:1]).module == "Net_0 / Layer_0"
+    assert place_of(made, made.gpu.source[:0]) == Where()
 
 
 def test_detectors_of_other_packages(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""Findings of the host on made timelines of known law, and on real traces."""
+"""Findings of the host on made timelines of known law, and on real traces.
+
+Modules: analysis.findings.host, host_work.
+"""
 
 from __future__ import annotations
 

@@ -93,6 +93,28 @@ def test_a_change_is_named_with_what_it_costs(change: Change, of: type[Rank], na
     assert not etplus.diff(made(change, of), made(plain)).findings.all  # nothing became slower the other way
 
 
+def half_as_often(rank: Rank, name: str, ns: int) -> None:
+    """One call of four times the length in place of two."""
+    for _ in range(1 if name == "aten::mm" else 2):
+        rank.compute(name, 4 * ns if name == "aten::mm" else ns)
+
+
+def test_kernels_that_run_less_often_are_not_compared_by_their_time() -> None:
+    def two(rank: Rank, name: str, ns: int) -> None:
+        rank.compute(name, ns)
+        rank.compute(name, ns)
+
+    found = etplus.diff(made(two), made(half_as_often)).findings
+    assert not {"slower-kernel", "slower-clock"} & {finding.id for finding in found}
+
+
+def test_kernels_of_which_some_are_faster_have_no_slower_clock() -> None:
+    def mixed(rank: Rank, name: str, ns: int) -> None:
+        rank.compute(name, round(ns * (0.7 if name in NAMES[:2] else 1.3)))
+
+    assert {finding.id for finding in compared(mixed).findings} == {"slower-kernel"}
+
+
 def test_the_kernel_that_is_slower_is_the_place() -> None:
     (finding,) = compared(slow_kernel).findings
     assert (finding.where.kernel, finding.where.operator) == ("void aten::mm_kernel()", "aten::mm")

@@ -1,0 +1,103 @@
+"""The summary of a made job against the tables of its ranks, and ranks that stand out, by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from etplus import Job, link
+from etplus.analysis.job_summary import JobSummary, ranks_to_show, stand_out
+from etplus.trace.kernel_names import kernel_label
+from etplus.trace.trace import Trace
+from made_jobs import Job as MadeJob
+from made_jobs import Rank, ddp
+
+LATE = 2
+
+
+class SlowRank(Rank):
+    """The products of one rank take twice as long."""
+
+    def compute(self, name: str, ns: int, *sides: Any) -> None:
+        super().compute(name, ns * (1 + (self.rank == LATE)), *sides)
+
+
+@pytest.fixture(scope="module")
+def ranks() -> list[Trace]:
+    return [link(*texts) for texts in MadeJob(ddp, 5, of=SlowRank).texts(waits=True)]
+
+
+@pytest.fixture(scope="module")
+def summary(ranks: list[Trace]) -> JobSummary:
+    return Job(ranks).summary()
+
+
+def test_numbers_of_ranks_are_those_of_their_traces(ranks: list[Trace], summary: JobSummary) -> None:
+    for rank, (row, trace) in enumerate(zip(summary.ranks, ranks, strict=True)):
+        own = trace.analyze()
+        assert (row.rank, row.span_ns, row.steps, row.device_events) == (rank, trace.span.length, 3, len(trace.gpu))
+        assert row.step_ns == np.mean([step.latency_ns for step in own.iterations])
+        (use,) = own.device_use
+        assert (row.busy_ns, row.compute_ns, row.communication_ns) == (
+            use.busy_ns, use.compute_ns, use.communication_ns)  # fmt: skip
+        assert (row.exposed_ns, row.idle_ns) == (use.exposed_communication_ns, use.window_ns - use.busy_ns)
+        assert row.host_ns == sum(op.total_ns for op in own.host_ops)
+
+
+def test_the_spread_of_a_quantity_and_who_stands_out(summary: JobSummary) -> None:
+    computing = [row.compute_ns for row in summary.ranks]
+    (row,) = [row for row in summary.spread if row.quantity == "computing"]
+    assert [row.least, row.p5, row.median, row.p95, row.greatest] == np.quantile(
+        computing, [0, 0.05, 0.5, 0.95, 1]
+    ).tolist()
+    assert (row.lowest_rank, row.highest_rank) == (0, LATE) and row.greatest == 2 * row.median
+    (far,) = [row for row in summary.outliers if row.quantity == "computing"]
+    assert (far.rank, far.value, far.median) == (LATE, row.greatest, row.median)
+
+
+def test_kernels_of_all_ranks(ranks: list[Trace], summary: JobSummary) -> None:
+    for row in summary.kernels:
+        own = [[e.duration_ns for e in trace.device_events if kernel_label(e.name) == row.name] for trace in ranks]
+        totals = [sum(durations) for durations in own]
+        assert (row.ranks, row.count, row.total_ns) == (5, sum(map(len, own)), sum(totals))
+        assert (row.least_ns, row.median_ns, row.greatest_ns) == (min(totals), np.median(totals), max(totals))
+        assert totals[row.greatest_rank] == max(totals)
+    assert [row.total_ns for row in summary.kernels] == sorted((row.total_ns for row in summary.kernels), reverse=True)
+    assert summary.operators and all(row.ranks == 5 for row in summary.operators)
+
+
+def test_the_late_rank_is_last_and_all_others_wait(summary: JobSummary) -> None:
+    late = {row.rank: row for row in summary.stragglers}
+    assert summary.late == [LATE] and [rank for rank, row in late.items() if row.straggler] == [LATE]
+    slow = [row for row in summary.collectives if row.last_rank == LATE]
+    assert len(slow) == late[LATE].last >= 6 and late[LATE].collectives == len(summary.collectives)
+    assert late[LATE].caused_ns == sum(row.wait_ns for row in slow) > 0
+    assert sum(row.waited_ns for row in late.values()) == sum(row.wait_ns for row in summary.collectives)
+    for row in summary.collectives:
+        assert (row.ranks, row.collective) == (5, "all_reduce") and row.bytes > 0
+        assert row.wait_ns / 4 <= row.longest_wait_ns <= row.wait_ns
+    assert [row.start_ns for row in summary.collectives] == sorted(row.start_ns for row in summary.collectives)
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "far"),
+    [
+        ([10, 10, 99], 0, []),  # too few ranks
+        ([10, 11, 9, 10, 19], 0, [4]),  # beyond 6 × 1.4826 × 1
+        ([10, 11, 9, 10, 18], 0, []),
+        ([10, 11, 9, 10, 19], 9, []),  # at least as much as asked
+        ([10, 11, 9, 10, -90], 0, []),  # less is no problem
+    ],
+)
+def test_values_that_stand_out(values: list[float], least: float, far: list[int]) -> None:
+    assert np.flatnonzero(stand_out(np.array(values), least)).tolist() == far
+
+
+def test_the_ranks_to_show_are_the_first_the_middle_and_those_that_stand_out() -> None:
+    rows = [SimpleNamespace(rank=rank, span_ns=span) for rank, span in enumerate((50, 10, 20, 30, 40, 60))]
+    outliers = [SimpleNamespace(rank=rank, value=value, median=10) for rank, value in ((1, 30), (4, 50))]
+    made = cast("JobSummary", SimpleNamespace(ranks=rows, outliers=outliers, late=[5], stragglers=[rows[2]]))
+    shown = [ranks_to_show(made, most) for most in range(1, 7)]
+    assert shown == [[0], [0, 4], [0, 4, 5], [0, 1, 4, 5], [0, 1, 2, 4, 5], [0, 1, 2, 4, 5]]
