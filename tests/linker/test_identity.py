@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import pytest
+from etplus.linker import identity
 from etplus.linker.identity import (
     OFFSETS_S,
     Claims,
@@ -25,7 +26,7 @@ from etplus.linker.identity import (
 )
 from etplus.linker.rank_claims import Claim
 from etplus.trace.conventions import MAX_RANKS
-from etplus.trace.errors import UsageError
+from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.link_report import Identity
 
 S = 10**9
@@ -294,6 +295,19 @@ def test_a_timeline_of_several_ranks(pids: list[int], pid: int, machine: int) ->
     read: Any = read_claims
     claims = read(et, kineto, None, timezone=None, modified_s=None, whole_job=True)
     assert claims == claims_of(Claim(), at_rank(1, None), machine=machine, timezone=None, whole_job=True)
+
+
+@pytest.mark.parametrize(("peer", "more"), [(None, ""), (3, r" \(the ET by rank 3\)")])
+def test_a_rank_that_a_file_contradicts_is_refused(
+    peer: int | None, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = Claim() if peer is None else Claim(frozenset({peer}))
+    monkeypatch.setattr(identity, "rank_of_et", lambda et: ranks)
+    monkeypatch.setattr(identity, "rank_of_kineto", lambda kineto: at_rank(1))
+    et: Any = SimpleNamespace(pid=5, file="et.json")
+    kineto: Any = SimpleNamespace(machine_pids=[], file="k.json")
+    with pytest.raises(TraceFormatError, match=rf"k\.json: recorded by rank 1, not by rank 0{more}; give the two"):
+        read_claims(et, kineto, StatedRank(0, "option"), timezone=None, modified_s=None, whole_job=False)
 
 
 def test_offsets_of_time_zones() -> None:

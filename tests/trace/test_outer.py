@@ -19,3 +19,6 @@ def test_other_names_are_attribute_errors() -> None:
     for name in ("shortened", "", "fe"):
         with pytest.raises(AttributeError, match=f"'etplus.trace' has no attribute '{name}'"):
             get(name)
+    broken, _ = lazy_names("etplus.trace", {".nonesuch": "few"}, ["few"])
+    with pytest.raises(ModuleNotFoundError, match="nonesuch"):
+        broken("few")

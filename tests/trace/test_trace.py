@@ -140,16 +140,16 @@ def test_what_the_summary_says() -> None:
     assert made_trace({"link": {"x": 1}}).coverage == {"x": 1} and not made_trace({"link": {}}).is_derived
 
 
-def test_a_launch_without_an_operator_is_known_too() -> None:
+def test_a_launch_is_known_by_its_runtime_call_or_its_operator() -> None:
     builder = TraceBuilder("made.json")
     builder.add(CPU, id=[1], name=["op"], ts=[50], dur=[9])
-    builder.add(
-        GPU, id=[4, 6], name=["k", "lost"], category=["kernel"] * 2, parent=[-1, -1], ts=[100, 200], dur=[10, 9]
-    )
+    more = {"name": ["k", "lost", "own"], "category": ["kernel"] * 3, "parent": [-1, -1, 1]}
+    builder.add(GPU, id=[4, 6, 7], ts=[100, 200, 300], dur=[10, 9, 9], **more)
     builder.add(RUNTIME, id=[5], name=["cudaLaunchKernel"], parent=[-1], ts=[4], dur=[1], tid=["main"])
     trace = builder.build(NO_RECORDS, summary={}, edges=launches((5, 4)))
-    assert trace.gpu.call.tolist() == [-1, -1] and trace.gpu.runtime.tolist() == [0, -1]
-    assert trace.launch_known.tolist() == [True, False] and trace.launched_ns.tolist() == [4, 200]
+    assert trace.gpu.call.tolist() == [-1, -1, 0] and trace.gpu.runtime.tolist() == [0, -1, -1]
+    assert trace.launch_known.tolist() == [True, False, True] and trace.launched_ns.tolist() == [4, 200, 50]
+    assert trace.runtime.launches.tolist() == [True]
 
 
 def test_a_trace_without_a_link_report_says_so() -> None:
