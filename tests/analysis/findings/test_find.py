@@ -126,7 +126,7 @@ def test_a_base_that_is_far_off_gives_no_gain(
     only(candidate("a", 10**9, "kernel*0.5"))
     monkeypatch.setattr(Case, "base_error", BaseError(0.06, None))
     found = trace.findings()
-    assert [one.gain for one in found] == [None] and "makespan +6.0%" in found.notes[0]
+    assert [one.gain for one in found] == [None] and "off by 6.0%" in found.notes[0]
 
 
 def test_a_trace_without_times_has_a_note() -> None:
