@@ -32,7 +32,7 @@ from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from reshard_families_truth import differences, whole_run
+from reshard_truth import differences, whole_run
 
 BATCH = 8
 NO_SYNC = "accumns"
