@@ -44,15 +44,6 @@ def die_at(task: tuple[int, str]) -> int:
     return number * number
 
 
-def wait_with_a_file(path: str) -> None:
-    """Wait for very long, with a file that is there meanwhile."""
-    Path(path).touch()
-    try:
-        time.sleep(1000)
-    finally:
-        Path(path).unlink()
-
-
 COLLECTIVE = "gloo:"
 """How names of the nodes begin that are collectives of the host."""
 
