@@ -384,7 +384,8 @@ def assumptions(derivation: Derivation) -> list[str]:
     blocks = sum(not wrap.root for wrap in derivation.wraps)
     if layout.fsdp_wrap is None and blocks:
         found.append(
-            f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses other units"
+            f"FSDP wraps each of {blocks} repeated blocks (attention and MLP together) and the whole model; "
+            "--fsdp-wrap chooses other units"
         )
     return found
 

@@ -77,7 +77,8 @@ def local_pool(
             with _signals_held_back():
                 pool.submit(int)  # forks all processes before the pool's thread starts
             if forks:  # else the pool waits forever for the rest of a result whose worker ended in the middle of it
-                pool._result_queue._writer.close()  # type: ignore[attr-defined]
+                with suppress(AttributeError):  # not part of the public interface
+                    pool._result_queue._writer.close()  # type: ignore[attr-defined]
             yield pool
         except BaseException:
             alive.close()
@@ -191,7 +192,7 @@ def _shared_results(pool: ProcessPoolExecutor, work: Callable[[int], T], count: 
 def _failure(task: Future[bytes], pool: ProcessPoolExecutor) -> BaseException | None:
     """Wait for a task. A worker killed while it sends a result blocks all others, which are then ended."""
     while not futures_wait([task], _LOOK_S).done:
-        workers = [*(pool._processes or {}).values()]
+        workers = [*(getattr(pool, "_processes", None) or {}).values()]
         if wait([worker.sentinel for worker in workers], 0):
             for worker in workers:
                 worker.kill()
