@@ -79,36 +79,38 @@ n=>n!==null);return e.forEach((n,o)=>n.style.setProperty("--span",e.length>1?Str
 e)}function _(s,t,e,...n){return h("section",{id:s,"aria-labelledby":`${s}-heading`},h("h2",{id:`${s}-heading`},t),e?h("\
 p",{class:"lead"},e):null,n)}function I(s,t,e){let[n,...o]=t.split(" ");return h("div",{class:"tile"},h("div",{class:"la\
 bel"},s),h("div",{class:"value"},n,X(o.join(" "))),h("div",{class:"note"},e??""))}function D(s,t){let e=s.left_out[t];return e?
-`${A(e,"more row")} not shown`:null}function ce(s,t){return t.filter((e,n)=>s.some(o=>o.kind===n))}var zn={ranks:[["name","Rank","text","Rank."],["file","File","name","File of its trace."],["span","Duration","ns","Durat\
-ion of the trace."],["latency","Mean step","ns","Mean duration of a step."],["busy","GPU busy","share","Share of the tra\
-ce in which its GPUs are busy."],["computing","Computing","ns","Time with a compute kernel."],["communication","Communic\
-ating","ns","Time with a communication kernel."],["exposed","Exposed","ns","Communication time without a compute kernel."],
-["waiting","Above minimum","ns","Communication time above the minimum of all ranks, probably waits for other ranks."],["\
-idle","Idle","ns","Time without a GPU event."],["events","GPU events","count","Number of GPU events."],["linked","Linked",
-"share","Operators that are linked with the Execution Trace."]],collectives:[["start","Start","ns","Start on the first r\
-ank."],["kind","Collective","text","Kind of the collective."],["group","Group","name","Process group."],["bytes","Messag\
-e","bytes","Size of the message."],["length","Duration","ns","From the start on the first rank to the end on the last."],
-["waited","Waited","ns","Sum of the ranks' waits for the last rank."],["longest","Longest wait","ns","Longest wait of a \
-rank."],["last","Last to arrive","text","Rank that arrived last."]],waits:[["label","Rank","text","Rank."],["collectives",
-"Collectives","count","Collectives in which ranks wait for each other."],["last","Last to arrive","count","Collectives a\
-t which the rank arrived last."],["caused","Others waited for it","ns","Sum of the other ranks' waits for this rank."],[
-"waited","Waited itself","ns","Sum of the waits of this rank."],["offset","Clock ahead","ns","Clock offset against the l\
-owest rank; the page corrects it."],["spread","Spread","ns","Median deviation of single collectives from the clock offse\
-t."]],span:[["name","Name","name","Name."],["kind","Kind","text","Kind."],["count","Count","count","Events."],["total","\
-Time","ns","Time within the span, including calls inside."],["share","Share","share","Share of the span; above 100 % if \
-several events run at a time."]]},Fn={std:"mean",t3:"t2"},gs={flops_per_second:"Achieved",operator_flops_per_second:"Who\
-le operator",flops_share:"Of peak",bytes_per_second:"Bandwidth",most_bytes_per_second:"Bandwidth at most",bytes_share:"O\
-f bandwidth",bound:"Bound by",ops:"Operators",flops:"FLOPs",bytes:"Size",allocated_bytes:"Allocated",algorithm_bandwidth:"\
-Bandwidth",bus_bandwidth:"Bus bandwidth",self_ns:"CPU self",host:"CPU call",host_wait_ns:"Launched late",kernel_wait_ns:"\
-Between kernels",other_ns:"Other waits",before_first_ns:"Before first",after_last_ns:"After last","idle_causes longest":"\
-Longest queue","idle_causes mean":"Mean queue",full_ns:"Queue full",median_call_ns:"Median call",median_delay_ns:"Median\
- delay",max_delay_ns:"Longest delay",short:"Shorter than call",long_calls:"Calls > 50 µs",long_delays:"Delays > 100 µs",
-window_ns:"Duration",busy_share_of_gpu_span:"Busy, first to last",overlapped_ns:"Overlapping",communication_ns:"Communic\
-ation",exposed_communication_ns:"Exposed",host_before_ns:"CPU before",ns_per_output_token:"Per output token",ns_per_prefill_token:"\
-Per prefill token",min_ns:"Shortest",a_communication_ns:"A communication",b_communication_ns:"B communication",a_device_ns:"\
-A GPU",b_device_ns:"B GPU",a_host_ns:"A CPU",b_host_ns:"B CPU",a_self_ns:"A CPU self",b_self_ns:"B CPU self",change_self_ns:"\
-B−A CPU self"};function ys(s){let[t]=s.split(/[ -]/),e=zn[t];return e?e.map(([n,o,i,r])=>({key:n,title:o,unit:i,hint:r,
-like:Fn[n]})):O.report.columns[t].map(n=>({...n,title:gs[`${t} ${n.key}`]??gs[n.key]??n.title.replace(/^host\b/i,"CPU")}))}function Dn(s){let e=s.split(/(?<=[;\t\r\n])/).map(n=>/^[\s\p{C}\p{Z}]*[=+\-@|＝＋－＠｜﹢﹣﹦﹫−]/u.test(n)?
+`${A(e,"more row")} not shown`:null}function ce(s,t){return t.filter((e,n)=>s.some(o=>o.kind===n))}var zn={ranks:[["name","Rank","text","Rank."],["file","File","name","File with this rank's trace."],["span","Duration","\
+ns","Duration of the trace."],["latency","Mean step","ns","Mean duration of a step."],["busy","GPU busy","share","Share \
+of the trace during which the rank's GPUs are busy."],["computing","Computing","ns","Time during which a compute kernel \
+runs."],["communication","Communicating","ns","Time during which a communication kernel runs."],["exposed","Exposed","ns",
+"Communication time during which no compute kernel runs."],["waiting","Above minimum","ns","Communication time beyond th\
+e minimum over all ranks, probably spent waiting for other ranks."],["idle","Idle","ns","Time without a GPU event."],["e\
+vents","GPU events","count","Number of GPU events."],["linked","Linked","share","Share of operators that are linked with\
+ the Execution Trace."]],collectives:[["start","Start","ns","Start on the first rank."],["kind","Collective","text","Kin\
+d of the collective."],["group","Group","name","Process group."],["bytes","Message","bytes","Size of the message."],["le\
+ngth","Duration","ns","Time from the start on the first rank to the end on the last rank."],["waited","Waited","ns","Sum\
+ of the times that ranks waited for the last rank to arrive."],["longest","Longest wait","ns","Longest wait of any rank."],
+["last","Last to arrive","text","Rank that arrived last."]],waits:[["label","Rank","text","Rank."],["collectives","Colle\
+ctives","count","Number of collectives in which ranks wait for each other."],["last","Last to arrive","count","Number of\
+ collectives at which this rank arrived last."],["caused","Others waited for it","ns","Sum of the times that other ranks\
+ waited for this rank."],["waited","Waited itself","ns","Sum of the times that this rank waited."],["offset","Clock ahea\
+d","ns","Clock offset relative to the lowest-numbered rank; the page corrects for it."],["spread","Spread","ns","Median \
+deviation of individual collectives from the clock offset."]],span:[["name","Name","name","Name."],["kind","Kind","text",
+"Kind."],["count","Count","count","Events."],["total","Time","ns","Time within the span, including nested calls."],["sha\
+re","Share","share","Share of the span; above 100 % if events overlap."]]},Fn={std:"mean",t3:"t2"},gs={flops_per_second:"\
+Achieved",operator_flops_per_second:"Whole operator",flops_share:"Of peak",bytes_per_second:"Bandwidth",most_bytes_per_second:"\
+Bandwidth at most",bytes_share:"Of bandwidth",bound:"Bound by",ops:"Operators",flops:"FLOPs",bytes:"Size",allocated_bytes:"\
+Allocated",algorithm_bandwidth:"Bandwidth",bus_bandwidth:"Bus bandwidth",self_ns:"CPU self",host:"CPU call",host_wait_ns:"\
+Launched late",kernel_wait_ns:"Between kernels",other_ns:"Other waits",before_first_ns:"Before first",after_last_ns:"Aft\
+er last","idle_causes longest":"Longest queue","idle_causes mean":"Mean queue",full_ns:"Queue full",median_call_ns:"Medi\
+an call",median_delay_ns:"Median delay",max_delay_ns:"Longest delay",short:"Shorter than call",long_calls:"Calls > 50 µs",
+long_delays:"Delays > 100 µs",window_ns:"Duration",busy_share_of_gpu_span:"Busy, first to last",overlapped_ns:"Overlapp\
+ing",communication_ns:"Communication",exposed_communication_ns:"Exposed",host_before_ns:"CPU before",ns_per_output_token:"\
+Per output token",ns_per_prefill_token:"Per prefill token",min_ns:"Shortest",a_communication_ns:"A communication",b_communication_ns:"\
+B communication",a_device_ns:"A GPU",b_device_ns:"B GPU",a_host_ns:"A CPU",b_host_ns:"B CPU",a_self_ns:"A CPU self",b_self_ns:"\
+B CPU self",change_self_ns:"B−A CPU self"};function ys(s){let[t]=s.split(/[ -]/),e=zn[t];return e?e.map(([n,o,i,r])=>({
+key:n,title:o,unit:i,hint:r,like:Fn[n]})):O.report.columns[t].map(n=>({...n,title:gs[`${t} ${n.key}`]??gs[n.key]??n.title.
+replace(/^host\b/i,"CPU")}))}function Dn(s){let e=s.split(/(?<=[;\t\r\n])/).map(n=>/^[\s\p{C}\p{Z}]*[=+\-@|＝＋－＠｜﹢﹣﹦﹫−]/u.test(n)?
 `'${n}`:n).join("");return/^[\t\r\n]/.test(e)?`'${e}`:e}function ws(s,t){let e=o=>{let i=typeof o=="string"?Dn(o):String(
 o??"");return/[",\r\n]/.test(i)?`"${i.replaceAll('"','""')}"`:i};return[s.map(o=>o.key),...t.map(o=>s.map(i=>o[i.key]))].
 map(o=>`${o.map(e).join(",")}
@@ -274,12 +276,12 @@ e",u(a.bytes,"bytes")],["dtype",a.dtype||"–"],["group",a.group||"–"],["ranks
 unit:"bytes"}),yAxis:L({type:"log",unit:"bytes/s"}),series:i.map((l,a)=>({name:l,type:"scatter",symbol:at[J(a)],itemStyle:{
 color:g.color(a),opacity:.8,borderColor:g.value("card")},symbolSize:(c,d)=>8+20*Math.sqrt(d.data.row.total_ns/r),data:n.
 filter(c=>(c.collective||"unnamed")===l).map(c=>({value:[c.bytes,c.bus_bandwidth??c.algorithm_bandwidth],row:c}))}))})),
-_("communication","Communication","Durations of communication kernels include waits for other ranks: bandwidths describe\
- the job, not the links.",n.length?b("Bus bandwidth by message size","algorithm bandwidth if the number of ranks is unkn\
-own",N(i.map((l,a)=>({name:l,color:a}))),o):null,$("Collectives",D(t,"communication"),"communication",e,{sort:"total_ns",
-jump:co}))}var co=({collective:s,dtype:t,bytes:e})=>({gpu:!0,has:(n,o,i)=>{let r=i.comms[n.comm[o]];return!!r&&(r.collective??
-"")===s&&(r.dtype??"").toLowerCase()===t&&ho(r)===e},orElse:{gpu:!0,has:(n,o)=>n.comm[o]>=0}});function ho({bytes:s,in_nelems:t,
-out_nelems:e}){let n=t||e;return s===null||!n?s:Math.floor(s/n)*Math.max(t??0,e??0)}function Be(s){let t=s.steps??[];C("step-pick").hidden=!t.length,C("step").replaceChildren(h("option",{value:""},"all"),
+_("communication","Communication","Durations of communication kernels include waits for other ranks, so the bandwidths d\
+escribe the job, not the links.",n.length?b("Bus bandwidth by message size","algorithm bandwidth if the number of ranks \
+is unknown",N(i.map((l,a)=>({name:l,color:a}))),o):null,$("Collectives",D(t,"communication"),"communication",e,{sort:"to\
+tal_ns",jump:co}))}var co=({collective:s,dtype:t,bytes:e})=>({gpu:!0,has:(n,o,i)=>{let r=i.comms[n.comm[o]];return!!r&&(r.
+collective??"")===s&&(r.dtype??"").toLowerCase()===t&&ho(r)===e},orElse:{gpu:!0,has:(n,o)=>n.comm[o]>=0}});function ho({
+bytes:s,in_nelems:t,out_nelems:e}){let n=t||e;return s===null||!n?s:Math.floor(s/n)*Math.max(t??0,e??0)}function Be(s){let t=s.steps??[];C("step-pick").hidden=!t.length,C("step").replaceChildren(h("option",{value:""},"all"),
 ...t.map((e,n)=>e.data?h("option",{value:n},e.name):h("option",{value:n,disabled:!0,title:"Not on this page; use etplus \
 report --steps"},e.name)))}var Dt=({step:s,span_ns:t})=>s?{min:s.from,max:s.to}:{min:0,max:t};function st(s){let{report:t}=O,
 e=t.ranks[C("rank").value].steps?.[C("step").value]?.number;C("rank").value=s,Be(t.ranks[s]);let n=t.ranks[s].steps?.findIndex(
@@ -323,38 +325,39 @@ data-part":m,title:`${m}: ${y}`,onclick:t(S)},w):h("span",{"data-part":m},w)}),f
  · ")):null)}async function yo(s,t,{where:e},n,o){let i=t.ranks.findIndex(r=>r.rank===e.rank);return i>=0&&t.ranks.length>
 1&&Number(C("rank").value)!==i&&(await st(i),o=document.querySelector(`#${s.id} .go`)),xt(n,o)}var wo=.03,Wt=({a:s,b:t,...e})=>({...e,...Bs("a_",s),...Bs("b_",t)}),Bs=(s,t)=>Object.fromEntries(Object.entries(t??{}).
 map(([e,n])=>[s+e,n])),dt=s=>s.difference;function bo(s){let t=dt(s),e=t.per_iteration?"mean step":"whole trace",n=(o,i)=>o?
-`${(i/o).toFixed(2)} × A`:"";return _("overview","Overview",t.per_iteration?`Means per step: ${A(t.iterations_a,"step")}\
- in A, ${A(t.iterations_b,"step")} in B.`:"Totals of the whole traces.",rt("warnings",t.damage),h("div",{class:"tiles"},
-I(`GPU time, ${e}: A`,u(t.total_a,"ns"),t.a),I(`GPU time, ${e}: B`,u(t.total_b,"ns"),`${t.b} · ${n(t.total_a,t.total_b)}`),
-I(`Duration, ${e}: A`,u(t.latency_a,"ns"),t.device_a),I(`Duration, ${e}: B`,u(t.latency_b,"ns"),`${t.device_b} · ${n(t.
-latency_a,t.latency_b)}`)),ko(t))}function vo(s){let{lines:t}=dt(s);if(!t.length)return null;let e=t.some(n=>n.a_device_ns||
-n.b_device_ns);return _("lines","Source lines","Lines that call other operators come first. A line that only moved is on\
-e row.",$(null,null,e?"lines_device":"lines_host",t,{sort:""}))}function ko(s){let t=(n,o)=>n.slice(0,10).map(i=>s.ops.find(
-r=>r.name===i)).filter(i=>i!==void 0).filter(i=>i.change_ns*o>0),e=(n,o,i)=>b(n,null,o.length?H(i,o,{sort:"",filter:!1}):
-gt("None."));return it([6,6],e("Slower in B",t(s.losses,1),"slower"),e("Faster in B",t(s.gains,-1),"faster"))}function xo(s){
-let{a:t,b:e}=dt(s).iteration_list;if(!t.length||!e.length)return null;let n=h("div"),o=["A","B"],i=[t,e],r=Math.max(t.length,
-e.length);return B(n,240,()=>({grid:{left:74,right:20,top:14,bottom:40},tooltip:R(l=>U(`step ${l[0].dataIndex}`,l.map(a=>[
-a,i[o.indexOf(a.seriesName)][a.dataIndex]]).filter(([,a])=>a).map(([a,c])=>[`${a.seriesName} (${c.name})`,u(c.latency_ns,
-"ns")])),{trigger:"axis"}),xAxis:L({type:"category",data:Array.from({length:r},(l,a)=>String(a))}),yAxis:L({type:"value",
-min:0,unit:"ns"}),series:i.map((l,a)=>({name:o[a],type:"bar",barMaxWidth:26,itemStyle:{color:W(a)},data:l.map(c=>c.latency_ns)}))})),
-_("iterations","Steps","Step durations, in order.",b(null,null,n,N(o.map((l,a)=>({name:l,color:a})))),_o(dt(s).phases))}
-var _o=s=>$("Serving steps by phase","mean latency of a step, new tokens per second","diff_phases",s.map(Wt),{sort:"",filter:!1});
-function $o(s){let t=dt(s);if(!t.paths.length)return null;let e=t.paths.some(l=>l.a?.device_ns||l.b?.device_ns),n=e?"dev\
-ice_ns":"host_ns",o=e?"change_launched_ns":"change_self_ns",i=e?"change_device_ns":"change_host_ns",r=t.paths.filter(l=>l[o]).
-map(Wt);return _("paths","Call tree",`Operators with the same callers in both traces, by ${e?"the GPU time that they lau\
-nch":"CPU time"}.`,b("Changes by call path",e?"GPU time launched by the call itself":"CPU time of the call itself",H(e?"\
-paths_device":"paths_host",r,{sort:o})),b("The tree",t.paths_left_out?`${A(t.paths_left_out,"smaller path")} not shown`:
-null,So(t.paths,n,i)))}function So(s,t,e){let n=h("div",{class:"paths"}),o=[n],i=wo*Math.max(...s.map(r=>Math.abs(r[e])));
-return s.forEach((r,l)=>{let a=(s[l+1]?.depth??0)<=r.depth,c=[h("code",{title:r.path},G(r.name,70)),` ${u(r.a?.[t],"ns")}\
- → ${u(r.b?.[t],"ns")} `,h("b",{},`${r[e]>0?"+":""}${u(r[e],"ns")}`)];o.length=r.depth+1;let d=a?h("div",{},c):h("deta\
-ils",{open:Math.abs(r[e])>=i},h("summary",{},c));r.depth&&(d.style.marginLeft="18px"),(o[r.depth]??n).append(d),o[r.depth+
-1]=d}),n}function Mo(s){let t=dt(s),e=o=>t.left_out[o]?`${k.format(t.left_out[o])} more in --json`:null,n=t.host_ops?.length?
-b("CPU time",e("host_ops"),H("host_ops",t.host_ops.map(Wt),{sort:"change_ns"})):null;return _("tables","Operators and ke\
-rnels","Matched by name; a dash if only one trace has it.",n,b("Operators",e("ops"),H("ops",t.ops.map(Wt),{sort:"change_\
-ns"})),b("Kernels",e("kernels"),H("diff_kernels",t.kernels.map(Wt),{sort:"change_ns"})))}function Oo(s){let{ranks:t,only_a:e,
-only_b:n,per_iteration:o}=dt(s);if(!t)return null;let i=[["A",e],["B",n]].filter(([,r])=>r.length).map(([r,l])=>`${A(l.length,
-"rank")} only in ${r}, not shown`);return _("ranks","Ranks",o?"Mean step per rank.":"Whole trace per rank.",b(null,i.join(
-"; "),H("diff_ranks",t,{sort:"change_ns"})))}var Gs=[bo,ue,Oo,vo,xo,$o,Mo];var zs=20,Co=2,Fs=3,De=[{name:"Operator",color:0},{name:"Annotation and module",color:10},{name:"Runtime call",color:9},
+`${(i/o).toFixed(2)} × A`:"";return _("overview","Overview",t.per_iteration?`Averages per step, over ${A(t.iterations_a,
+"step")} in A and ${A(t.iterations_b,"step")} in B.`:"Totals over the whole traces.",rt("warnings",t.damage),h("div",{class:"\
+tiles"},I(`GPU time, ${e}: A`,u(t.total_a,"ns"),t.a),I(`GPU time, ${e}: B`,u(t.total_b,"ns"),`${t.b} · ${n(t.total_a,t.
+total_b)}`),I(`Duration, ${e}: A`,u(t.latency_a,"ns"),t.device_a),I(`Duration, ${e}: B`,u(t.latency_b,"ns"),`${t.device_b}\
+ · ${n(t.latency_a,t.latency_b)}`)),ko(t))}function vo(s){let{lines:t}=dt(s);if(!t.length)return null;let e=t.some(n=>n.
+a_device_ns||n.b_device_ns);return _("lines","Source lines","Lines that call other operators come first. A line that onl\
+y moved is shown as one row.",$(null,null,e?"lines_device":"lines_host",t,{sort:""}))}function ko(s){let t=(n,o)=>n.slice(
+0,10).map(i=>s.ops.find(r=>r.name===i)).filter(i=>i!==void 0).filter(i=>i.change_ns*o>0),e=(n,o,i)=>b(n,null,o.length?H(
+i,o,{sort:"",filter:!1}):gt("None."));return it([6,6],e("Slower in B",t(s.losses,1),"slower"),e("Faster in B",t(s.gains,
+-1),"faster"))}function xo(s){let{a:t,b:e}=dt(s).iteration_list;if(!t.length||!e.length)return null;let n=h("div"),o=["A",
+"B"],i=[t,e],r=Math.max(t.length,e.length);return B(n,240,()=>({grid:{left:74,right:20,top:14,bottom:40},tooltip:R(l=>U(
+`step ${l[0].dataIndex}`,l.map(a=>[a,i[o.indexOf(a.seriesName)][a.dataIndex]]).filter(([,a])=>a).map(([a,c])=>[`${a.seriesName}\
+ (${c.name})`,u(c.latency_ns,"ns")])),{trigger:"axis"}),xAxis:L({type:"category",data:Array.from({length:r},(l,a)=>String(
+a))}),yAxis:L({type:"value",min:0,unit:"ns"}),series:i.map((l,a)=>({name:o[a],type:"bar",barMaxWidth:26,itemStyle:{color:W(
+a)},data:l.map(c=>c.latency_ns)}))})),_("iterations","Steps","Step durations, in order.",b(null,null,n,N(o.map((l,a)=>({
+name:l,color:a})))),_o(dt(s).phases))}var _o=s=>$("Serving steps by phase","mean latency of a step, new tokens per secon\
+d","diff_phases",s.map(Wt),{sort:"",filter:!1});function $o(s){let t=dt(s);if(!t.paths.length)return null;let e=t.paths.
+some(l=>l.a?.device_ns||l.b?.device_ns),n=e?"device_ns":"host_ns",o=e?"change_launched_ns":"change_self_ns",i=e?"change_\
+device_ns":"change_host_ns",r=t.paths.filter(l=>l[o]).map(Wt);return _("paths","Call tree",`Operators with the same call\
+ers in both traces, by ${e?"the GPU time that they launch":"CPU time"}.`,b("Changes by call path",e?"GPU time launched b\
+y the call itself":"CPU time of the call itself",H(e?"paths_device":"paths_host",r,{sort:o})),b("The tree",t.paths_left_out?
+`${A(t.paths_left_out,"smaller path")} not shown`:null,So(t.paths,n,i)))}function So(s,t,e){let n=h("div",{class:"paths"}),
+o=[n],i=wo*Math.max(...s.map(r=>Math.abs(r[e])));return s.forEach((r,l)=>{let a=(s[l+1]?.depth??0)<=r.depth,c=[h("code",
+{title:r.path},G(r.name,70)),` ${u(r.a?.[t],"ns")} → ${u(r.b?.[t],"ns")} `,h("b",{},`${r[e]>0?"+":""}${u(r[e],"ns")}`)];
+o.length=r.depth+1;let d=a?h("div",{},c):h("details",{open:Math.abs(r[e])>=i},h("summary",{},c));r.depth&&(d.style.marginLeft=
+"18px"),(o[r.depth]??n).append(d),o[r.depth+1]=d}),n}function Mo(s){let t=dt(s),e=o=>t.left_out[o]?`${k.format(t.left_out[o])}\
+ more in --json`:null,n=t.host_ops?.length?b("CPU time",e("host_ops"),H("host_ops",t.host_ops.map(Wt),{sort:"change_ns"})):
+null;return _("tables","Operators and kernels","Matched by name. A dash means that the name occurs in only one trace.",n,
+b("Operators",e("ops"),H("ops",t.ops.map(Wt),{sort:"change_ns"})),b("Kernels",e("kernels"),H("diff_kernels",t.kernels.map(
+Wt),{sort:"change_ns"})))}function Oo(s){let{ranks:t,only_a:e,only_b:n,per_iteration:o}=dt(s);if(!t)return null;let i=[[
+"A",e],["B",n]].filter(([,r])=>r.length).map(([r,l])=>`${A(l.length,"rank")} only in ${r}, not shown`);return _("ranks",
+"Ranks",o?"Mean step per rank.":"Whole trace per rank.",b(null,i.join("; "),H("diff_ranks",t,{sort:"change_ns"})))}var Gs=[
+bo,ue,Oo,vo,xo,$o,Mo];var zs=20,Co=2,Fs=3,De=[{name:"Operator",color:0},{name:"Annotation and module",color:10},{name:"Runtime call",color:9},
 {name:"Thread",color:8},{name:"Python function",color:1}];function Eo({names:s,name:t,parent:e,kind:n,count:o,total:i}){
 let r={name:"All threads",kind:Fs,count:0,total:0,own:0,parent:null,children:[],level:0},l=[];return t.forEach((a,c)=>{let d=e[c]<
 0?r:l[e[c]],p={count:o[c],total:i[c],own:i[c]},f={name:s[a],kind:n[c],...p,parent:d,children:[],level:d.level+1};l.push(
@@ -388,9 +391,9 @@ box?.isConnected)??[e],o={ArrowDown:()=>e.children.find(i=>i.box?.isConnected),A
 e)-1],ArrowRight:()=>n[n.indexOf(e)+1],Home:()=>this.root}[t.key];if(t.key==="Enter"||t.key===" ")this.pick(e,!0);else if(t.
 key==="Escape")this.zoom(this.root);else if(o){let i=o();i&&this.pick(i,!this.visible(i))}else return;t.preventDefault()}};
 function Ds(s,t){if(!t.flame.name.length)return null;let e=new We(t.flame),n=t.flame.left_out,o=n?h("span",{},`${k.format(
-n)} smaller boxes not shown`):null;return ie(e),_("flame","CPU time","Call tree per thread. A box joins all calls with t\
-he same name and caller; its width is their total time. Click or press Enter to zoom in; arrow keys move.",b(null,null,N(
-De.filter((i,r)=>t.flame.kind.includes(r)),{more:o}),e.node))}var Ws=24;function Z(s,{unit:t="ns",click:e=null}={}){let n=[...new Map(s.flatMap(p=>p.parts.filter(f=>f.ns>0).map(f=>[f.
+n)} smaller boxes not shown`):null;return ie(e),_("flame","CPU time","Call tree per thread. Each box combines all calls \
+with the same name and caller; its width is their total time. Click or press Enter to zoom in; arrow keys move.",b(null,
+null,N(De.filter((i,r)=>t.flame.kind.includes(r)),{more:o}),e.node))}var Ws=24;function Z(s,{unit:t="ns",click:e=null}={}){let n=[...new Map(s.flatMap(p=>p.parts.filter(f=>f.ns>0).map(f=>[f.
 name,f.color])))],o=h("div"),i=s.length>24?18:30,r=s.slice().reverse(),l=Math.max(...s.map(p=>p.whole))||1,a=s.some(p=>p.
 name);B(o,Math.max(34,s.length*i)+(a?26:0),()=>({grid:{left:0,right:8,top:0,bottom:0,outerBoundsMode:"same",outerBounds:{
 left:0,right:8,top:0,bottom:0}},tooltip:R(p=>{let f=r[p.dataIndex],m=f.parts.find(y=>y.name===p.seriesName);return m?U(f.
@@ -511,8 +514,8 @@ this.timeline.redraw(),this.node.dataset.element=i}async atTime(t){let{to:e,from
 c=>c>=t)>>>0,n.length-1),{ts:i,dur:r,count:l,first:a}=await this.tiles.decode(o);return a+ut(i,r,0,l,t)}toggle(){this.shown=
 !this.shown,this.timeline.redraw()}say(t){let{makespan_ns:e,shown_ns:n,kinds:o}=this.path,i=u(e,"ns"),r=k.format(this.size),
 l=n===e?"":` (${u(n,"ns")} on this page)`;this.node.textContent=t?`Critical path, element ${k.format(t.number+1)} of ${r}\
-: ${o[t.kind]}, ${u(t.ns,"ns")} of ${i}`:`Critical path: ${r} elements, ${i} by the replay${l}; press n or p to follow i\
-t, c to hide it`,this.node.dataset.ns=String(t?.ns??"")}};var on=12,rn=80,qo=90,ge=class{constructor(t,e){this.timeline=t,this.devices=e,this.details=new q(t.data.details,t.tiles,
+: ${o[t.kind]}, ${u(t.ns,"ns")} of ${i}`:`Critical path: ${r} elements, ${i} according to the replay${l}; press n or p t\
+o follow it, c to hide it`,this.node.dataset.ns=String(t?.ns??"")}};var on=12,rn=80,qo=90,ge=class{constructor(t,e){this.timeline=t,this.devices=e,this.details=new q(t.data.details,t.tiles,
 t.data.lanes),this.event=null,this.arrows=[],this.asked=0;let n="Details of the selected event";this.node=h("div",{class:"\
 details",role:"region",hidden:!0,tabindex:-1,"aria-label":n}),this.node.addEventListener("keydown",o=>{o.key==="Escape"&&
 (this.timeline.canvas.focus(),o.preventDefault())})}async select(t,{reveal:e=!1,focus:n=!1}={}){let o=++this.asked;this.
@@ -567,13 +570,13 @@ t.inspector.select(s,{reveal:!0})}var Xo=[["w s a d","zoom in and out, move left
  the called operator or launched kernel"],["o","kernel → its operator"],["l","kernel → its launch call"],["k","opera\
 tor or launch call → its first kernel"],["b","forward ↔ backward operator"],["g h","to the event that the selected e\
 vent waits for or reads from; to the event that waits for it or reads it"],["n p","next and previous element of the crit\
-ical path"],["c","show or hide the critical path"],[". ,","next and previous event of the search, or of the row that led\
- here"],["/ Backspace","to the search; back to the row or finding that led here"],["z","fill the view with the selected \
-event"],["m","table of the events during the selected event"],["[ ]","start and end of a span at the selected event's st\
-art and end"],["Shift + drag","select a span, for a table of its events"],["Enter","to the details; Esc goes back, and E\
-sc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"keys","aria-label":"Keys o\
-f the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Xo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},t)),h("dd",
-{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Vo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Jo=1.5;function cn(s){return{id:"overl\
+ical path"],["c","show or hide the critical path"],[". ,","next and previous event found by the search, or of the row th\
+at led here"],["/ Backspace","to the search; back to the row or finding that led here"],["z","fill the view with the sel\
+ected event"],["m","table of events that overlap the selected event"],["[ ]","start and end of a span at the selected ev\
+ent's start and end"],["Shift + drag","select a span, for a table of its events"],["Enter","to the details; Esc goes bac\
+k, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"keys","aria-label":"\
+Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Xo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},t)),h(
+"dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Vo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Jo=1.5;function cn(s){return{id:"overl\
 ay",type:"custom",clip:!0,silent:!0,z:5,progressive:0,encode:{x:[0,1],y:-1},tooltip:{show:!1},renderItem:(t,e)=>s.overlays[t.
 dataIndex]?.draw(e)??null,data:Ve(s)}}function Ve(s){return s.overlays=[...Zo(s),...si(s),...Qo(s),...Yo(s)],s.overlays.
 map(({from:t,to:e})=>[t,e])}var pt=(s,t)=>s.coord([t,0])[0];function we(s,t,e,n,o,i=0){return{from:s,to:t,draw:l=>{let a=pt(
@@ -722,35 +725,35 @@ text}`,s.ranks.length>1?`${mt(t)}: ${p}`:p,d?.title].filter(m=>typeof m=="string
 analysis:e}=t,n=Et(t),[o,i]=li(t),r=e.iterations,l=e.serving_phases.at(-1),a=P=>(n.parts.find(ft=>ft.name===P)?.ns??0)/(n.
 window||1),c=t.attributed_ns/(t.tree.total_ns||1),d=e.iteration_list.length,p=`${A(d,"step")} of ${u(r.mean_latency_ns,"\
 ns")}`,f=a("Computing")+a("Computing and communicating"),m=n.parts[2].ns,y=`of ${u(n.window,"ns")}`,S=`${u(n.busy/(n.span||
-1),"share")} from the first GPU event to the last`,w=i===null?"peak of the device unknown":`${u(i,"share")} of the peak`,
-v=t.gpu_events+t.host_calls+t.runtime_calls,M=t.coverage,E=[I("Duration",u(t.span_ns,"ns"),d?p:"no steps marked"),n.window?
-I("GPU busy",u(n.busy/n.window,"share"),`${u(n.busy,"ns")} ${y}; ${S}`):null,n.window?I("GPU computing",u(f,"share"),"of\
- the duration"):null,e.device_use.some(P=>P.communication_ns)?I("Exposed comm.",u(a("Exposed communication"),"share"),`${u(
-m,"ns")} of ${u(n.hidden+m,"ns")}`):null,o!==null?I("Achieved",u(o,"flop/s"),w):null,l?.tokens_per_second?I("Tokens",`${F(
-l.tokens_per_second)} /s`,di(e.serving_phases)):null,I("Events",u(v,"count"),`${u(t.gpu_events,"count")} on the GPU`),M?
-I("Linked",u(M.linked/(M.total||1),"share"),`of ${u(M.total,"count")} operators`):t.gpu_events?I("Attributed",u(c,"share"),
-"of GPU time to operators"):null];return _("overview","Overview",hi(s,t),ui(s),h("div",{class:"tiles"},E))}function yn(s,t){
-let e=Et(t),n=t.attributed_ns/(t.tree.total_ns||1),o=`of ${u(e.window,"ns")}${t.analysis.device_use.length>1?" on all de\
-vices":""}`;return _("trace","Trace",null,e.window?b("GPU time",o,Z([{name:"",parts:e.parts,whole:e.window}])):null,it([
-6,6],b("File",null,pi(t)),b("Links",null,mi(t,n))))}function di(s){return`steps: ${s.filter(e=>e.phase!=="all").map(e=>`${e.
-steps} ${e.phase}`).join(", ")}`}function ui(s){let t=s.ranks.length>1,e=[...s.warnings,...s.ranks.flatMap(n=>n.analysis.
-damage.map(o=>t?`Rank ${n.label}: ${o}`:o))];return rt("warnings",e)}function pi(s){let{analysis:t}=s,e=[["File",s.file]];
-s.rank!==null&&e.push(["Rank",String(s.rank)]);for(let[n,o]of Object.entries(t.devices)){let i=Object.entries(o.peaks).map(
-([r,l])=>`${r} ${u(l,"flop/s")}`);e.push([`Device ${n}`,[o.name??"not named in the trace",o.known_as&&o.known_as!==o.name?
-`(${o.known_as})`:"",o.memory_gb_s?`· at best ${[...i,u(o.memory_gb_s*1e9,"bytes/s")].join(", ")}`:"· peaks unknown"].
-filter(Boolean).join(" ")])}return e.push(["Streams",String(t.streams.length)],["Operators",u(s.host_calls,"count")],["R\
-untime calls",s.runtime_calls?`${u(s.runtime_calls,"count")}, ${u(t.host.runtime_ns,"ns")}`:"0"]),t.host.loading_ns&&e.push(
-["Data loading",u(t.host.loading_ns,"ns")]),yt(e)}function mi(s,t){let e=s.coverage,n=[...e?.notes??[],...s.analysis.notes],
-o=e?[["Operators",`${u(e.linked,"count")} of ${u(e.total,"count")} linked (${u(e.linked/(e.total||1),"share")}) by ${e.method}`],
-["Certain",u(e.certain,"count")],["Unverified",`${u(e.unverified,"count")}; the structure fits, but it could be another \
-run or step`],["GPU time",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["\
-Kind","Kineto trace without Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators of the tra\
-ce`]:null];return[yt(o),rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,
-t.analysis.devices);e.mount();let n=u(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.tiles?` Calls short\
-er than ${n} are merged until you zoom in.`:` Calls shorter than ${n} are merged with their neighbors.`:"",i=t.timeline.
-hidden?` ${A(t.timeline.hidden,"lane")} with the least time not shown.`:"";return _("timeline","Timeline",`${t.gpu_events?
-"Streams on top, CPU threads with nested calls below. Pale blocks are merged short calls.":"CPU threads with nested call\
-s. Pale blocks are merged short calls."}${o}${i}`,b(null,null,e.node))}function bn(s){if(s.ranks.length<2)return null;let t=s.ranks.map(a=>({rank:a,use:Et(a)})),e=t.map(({rank:a,use:c},d)=>({
+1),"share")} from the first GPU event to the last`,w=i===null?"device peak unknown":`${u(i,"share")} of the peak`,v=t.gpu_events+
+t.host_calls+t.runtime_calls,M=t.coverage,E=[I("Duration",u(t.span_ns,"ns"),d?p:"no steps marked"),n.window?I("GPU busy",
+u(n.busy/n.window,"share"),`${u(n.busy,"ns")} ${y}; ${S}`):null,n.window?I("GPU computing",u(f,"share"),"of the duration"):
+null,e.device_use.some(P=>P.communication_ns)?I("Exposed comm.",u(a("Exposed communication"),"share"),`${u(m,"ns")} of ${u(
+n.hidden+m,"ns")}`):null,o!==null?I("Achieved",u(o,"flop/s"),w):null,l?.tokens_per_second?I("Tokens",`${F(l.tokens_per_second)}\
+ /s`,di(e.serving_phases)):null,I("Events",u(v,"count"),`${u(t.gpu_events,"count")} on the GPU`),M?I("Linked",u(M.linked/
+(M.total||1),"share"),`of ${u(M.total,"count")} operators`):t.gpu_events?I("Attributed",u(c,"share"),"of GPU time to ope\
+rators"):null];return _("overview","Overview",hi(s,t),ui(s),h("div",{class:"tiles"},E))}function yn(s,t){let e=Et(t),n=t.
+attributed_ns/(t.tree.total_ns||1),o=`of ${u(e.window,"ns")}${t.analysis.device_use.length>1?" on all devices":""}`;return _(
+"trace","Trace",null,e.window?b("GPU time",o,Z([{name:"",parts:e.parts,whole:e.window}])):null,it([6,6],b("File",null,pi(
+t)),b("Links",null,mi(t,n))))}function di(s){return`steps: ${s.filter(e=>e.phase!=="all").map(e=>`${e.steps} ${e.phase}`).
+join(", ")}`}function ui(s){let t=s.ranks.length>1,e=[...s.warnings,...s.ranks.flatMap(n=>n.analysis.damage.map(o=>t?`Ra\
+nk ${n.label}: ${o}`:o))];return rt("warnings",e)}function pi(s){let{analysis:t}=s,e=[["File",s.file]];s.rank!==null&&e.
+push(["Rank",String(s.rank)]);for(let[n,o]of Object.entries(t.devices)){let i=Object.entries(o.peaks).map(([r,l])=>`${r}\
+ ${u(l,"flop/s")}`);e.push([`Device ${n}`,[o.name??"not named in the trace",o.known_as&&o.known_as!==o.name?`(${o.known_as}\
+)`:"",o.memory_gb_s?`· peak ${[...i,u(o.memory_gb_s*1e9,"bytes/s")].join(", ")}`:"· peaks unknown"].filter(Boolean).join(
+" ")])}return e.push(["Streams",String(t.streams.length)],["Operators",u(s.host_calls,"count")],["Runtime calls",s.runtime_calls?
+`${u(s.runtime_calls,"count")}, ${u(t.host.runtime_ns,"ns")}`:"0"]),t.host.loading_ns&&e.push(["Data loading",u(t.host.loading_ns,
+"ns")]),yt(e)}function mi(s,t){let e=s.coverage,n=[...e?.notes??[],...s.analysis.notes],o=e?[["Operators",`${u(e.linked,
+"count")} of ${u(e.total,"count")} linked (${u(e.linked/(e.total||1),"share")}) by ${e.method}`],["Certain",u(e.certain,
+"count")],["Unverified",`${u(e.unverified,"count")}; the structure fits, but it could be another run or step`],["GPU tim\
+e",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["Kind","Kineto trace wit\
+hout Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators of the trace`]:null];return[yt(o),
+rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,t.analysis.devices);
+e.mount();let n=u(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.tiles?` Calls shorter than ${n} are mer\
+ged until you zoom in.`:` Calls shorter than ${n} are merged with their neighbors.`:"",i=t.timeline.hidden?` ${A(t.timeline.
+hidden,"lane")} with the least time not shown.`:"";return _("timeline","Timeline",`${t.gpu_events?"Streams on top, CPU t\
+hreads with nested calls below. Pale blocks are merged short calls.":"CPU threads with nested calls. Pale blocks are mer\
+ged short calls."}${o}${i}`,b(null,null,e.node))}function bn(s){if(s.ranks.length<2)return null;let t=s.ranks.map(a=>({rank:a,use:Et(a)})),e=t.map(({rank:a,use:c},d)=>({
 place:d,name:mt(a),file:a.file,span:a.span_ns,latency:a.analysis.iterations.mean_latency_ns,busy:c.window?c.busy/c.window:
 null,computing:c.window?c.parts[0].ns+c.hidden:null,communication:c.hidden+c.parts[2].ns,exposed:c.parts[2].ns,idle:c.parts[4].
 ns,waiting:null,events:a.gpu_events,linked:a.coverage?a.coverage.linked/(a.coverage.total||1):null})),n=Math.min(...e.map(
@@ -762,11 +765,11 @@ o("computing"),"ns"),"between the most and the least busy rank"),i?I("Straggler"
 k",null,Z(t.map(({rank:a,use:c},d)=>({name:e[d].name,parts:c.parts,whole:c.window})),{click:st})),$("Numbers by rank",null,
 "ranks",e,{sort:"name",click:a=>st(a.place)}))}function vn(s,t){let e=t.analysis.kernels.map((o,i)=>({...o,kind:t.kernel_kinds[i],kernel_kind:s.gpu_kinds[t.kernel_kinds[i]].
 name}));if(!e.length)return null;let n=e.filter(o=>o.intensity&&o.flops_per_second);return _("kernels","Kernels and roof\
-line","Kernels against the peaks of the device. Memory bandwidth limits kernels below the slope; peak FLOP rate limits k\
-ernels below the flat roof. The area of a mark is its share of the time.",n.length?wi(s,t,n):b("Roofline",null,gt("FLOPs\
- and bytes are unknown for all kernels: the trace has no shapes (record_shapes), or its operators only move data.")),$("\
-Kernels by name",D(t,"kernels"),"kernels",fi(e),{sort:"total_ns",jump:gi}),$("GEMMs",D(t,"gemms")??"batch × (m, k) · (k,\
- n); rates use the time of all kernels of the operator","gemms",t.analysis.gemms,{sort:"total_ns",jump:yi}))}var Se=(s,t)=>s.
+line","Kernel throughput compared with the device's peaks. Memory bandwidth limits kernels below the slope; peak FLOP ra\
+te limits kernels below the flat roof. The area of a mark is its share of the time.",n.length?wi(s,t,n):b("Roofline",null,
+gt("FLOPs and bytes are unknown for all kernels: the trace has no shapes (record_shapes), or its operators only move dat\
+a.")),$("Kernels by name",D(t,"kernels"),"kernels",fi(e),{sort:"total_ns",jump:gi}),$("GEMMs",D(t,"gemms")??"batch × (m,\
+ k) · (k, n); rates use the time of all kernels of the operator","gemms",t.analysis.gemms,{sort:"total_ns",jump:yi}))}var Se=(s,t)=>s.
 reduce((e,n)=>e+(n[t]??0),0);function At(s,t,e,n=t){let o=s.filter(l=>l[t]!==null&&l[n]),i=o.map(l=>l[e]/l[n]),r=i.reduce(
 (l,a)=>l+a,0);return r?o.reduce((l,a,c)=>l+a[t]*i[c],0)/r:null}function fi(s){let t=new Map;for(let e of s){let n=`${e.device}\
  ${K(e.kernel)}`;t.set(n,[...t.get(n)??[],e])}return[...t.values()].map(e=>{if(e.length===1)return e[0];let n=Se(e,"coun\
@@ -809,18 +812,18 @@ orElse:{gpu:!1,name:s}});function kn(s,t){let{idle_causes:e,launches:n,queues:o,
 !e.length&&!i.length)return null;let l=d=>o.find(({device:p,stream:f})=>p===d.device&&f===d.stream),a=d=>t.counters.filter(
 p=>p.kind===d),c=e.map(d=>({...l(d),...d}));return _("launches","Launches, queues, copies","Why streams wait, how long l\
 aunches take, how fast copies are, and which kernels operators launch in sequence.",$("Why streams wait",`between kernel\
-s: gaps below ${t.analysis.consecutive_kernel_delay_ns/1e3} µs; before first, after last: outside the first and last GPU\
- event; a queue of 1,024 launches blocks the CPU`,"idle_causes",c,{sort:"idle_ns",jump:d=>({...Kt(d),gap:!0})}),a("queue").
-length?b("Launches in the queue","launched, not yet started",Ht(t,a("queue"),"")):null,$("Launches",null,"launches",n,{sort:"\
-count"}),i.length?b("Copies and memsets",null,a("bandwidth").length?Ht(t,a("bandwidth"),"bytes/s"):null,H("copies",i,{sort:"\
-bytes",jump:ki})):null,$("Sequences of kernels","kernels that an operator launches repeatedly in the same order; candida\
-tes for fusion","sequences",r.filter(d=>d.count>1),{sort:"gpu_ns",jump:xi}))}var _i={"allocator events":"allocator events (profile_memory)","tensors of the ET":"tensors of the Execution Trace, from\
+s: gaps below ${t.analysis.consecutive_kernel_delay_ns/1e3} µs; before first, after last: before the first and after the\
+ last GPU event; a queue of 1,024 launches blocks the CPU`,"idle_causes",c,{sort:"idle_ns",jump:d=>({...Kt(d),gap:!0})}),
+a("queue").length?b("Launches in the queue","launched, not yet started",Ht(t,a("queue"),"")):null,$("Launches",null,"lau\
+nches",n,{sort:"count"}),i.length?b("Copies and memsets",null,a("bandwidth").length?Ht(t,a("bandwidth"),"bytes/s"):null,
+H("copies",i,{sort:"bytes",jump:ki})):null,$("Sequences of kernels","kernels that an operator launches repeatedly in the\
+ same order; candidates for fusion","sequences",r.filter(d=>d.count>1),{sort:"gpu_ns",jump:xi}))}var _i={"allocator events":"allocator events (profile_memory)","tensors of the ET":"tensors of the Execution Trace, from\
  the call that creates a storage to the last use"};function xn(s,t){let{memory:e,memory_holders:n,memory_outliving:o}=t.
 analysis;if(!e.length)return null;let i=e.filter(r=>r.peak_bytes>=.01*e[0].peak_bytes);return _("memory","Memory",`Alloc\
 ated memory, its holders at the peak, and blocks that outlive their step. Source: ${_i[e[0].source]}.`,...i.map(r=>$i(t,
 r,n)),$("Devices",null,"memory",e,{sort:"peak_bytes",filter:!1,jump:r=>_n(t,r)}),$("Blocks that outlive their step","all\
-ocated in a step and held at its end; sums of all steps","memory_outliving",o,{sort:"bytes",jump:({operator:r})=>({gpu:!1,
-name:r})}))}function $i(s,t,e){let n=e.filter(a=>a.device===t.device),o={};for(let a of n)o[a.category]=(o[a.category]??
+ocated in a step and still held at its end; summed over all steps","memory_outliving",o,{sort:"bytes",jump:({operator:r})=>({
+gpu:!1,name:r})}))}function $i(s,t,e){let n=e.filter(a=>a.device===t.device),o={};for(let a of n)o[a.category]=(o[a.category]??
 0)+a.bytes;let i=Object.keys(o).sort((a,c)=>o[c]-o[a]),r={ts:t.peak_ns-s.start_ns,value:t.peak_bytes,name:`peak ${u(t.peak_bytes,
 "bytes")}`},l=a=>a.device===t.number&&["allocated","reserved"].includes(a.kind);return b(`Allocated on ${t.device}`,`pea\
 k ${u(t.peak_bytes,"bytes")} at ${u(r.ts,"ns")}`,Ht(s,s.counters.filter(l),"bytes",{mark:r.ts>=0?r:null}),h("h3",{},"Hel\
@@ -828,27 +831,28 @@ d at the peak"),Z([{name:"",whole:t.peak_bytes,parts:i.map((a,c)=>({name:a,color
 y_holders ${t.device}`,n.map(a=>({...a,modules:a.modules.replaceAll("nn.Module: ",""),share:a.bytes/(t.peak_bytes||1)})),
 {sort:"bytes",jump:a=>Si(a)??_n(s,t)}))}var _n=(s,{peak_ns:t})=>({from:t-s.start_ns,to:t-s.start_ns}),Si=({operator:s,source:t})=>O.
 timeline?.names.has(ae(s))?{...t?$t(t,!1):{gpu:!1},name:s,orElse:{gpu:!1,name:s}}:null;function $n(s,t){let{operators:e,modules:n}=t.analysis;if(!e.length&&!n.length)return null;let o=e.some(i=>i.device_total_ns);
-return _("operators","Operators and modules","Self time excludes calls inside, total time includes these calls. Nested c\
-alls with the same name count once.",$("By operator",D(t,"operators"),"operators",e,{sort:o?"device_self_ns":"self_ns",jump:({
-op:i})=>({gpu:!1,name:i})}),$("By module class",D(t,"modules")??"a row sums all modules of a class in the same parent mo\
-dule","modules",n,{sort:"",jump:Mi}))}function Mi({path:s,device_total_ns:t}){let e=s.split(" / ").at(-1),n=new Map,o=new Map,
-i=(a,c,d)=>{let p=et(_t(a,c));return p===s&&Rt(d)===e||(p?`${p} / ${Rt(d)}`:Rt(d))===s},r=(a,c)=>`${et((a.modules[c]??"").
-split(" / "))} / `.startsWith(`${s} / `),l=(a,c,d)=>{let p=a.get(c)??d();return a.set(c,p),p};return{gpu:!1,has:({path:a},c,d,p)=>l(
-n,`${a[c]} ${p}`,()=>i(d,a[c],d.names[p])),orElse:{gpu:t>0,has:({module:a},c,d)=>l(o,a[c],()=>r(d,a[c]))}}}function Sn(s,t){let e=t.path_rows;if(!e?.length||typeof e=="string")return null;let n=e.reduce((l,a)=>l+a.ns,0),o=new Map;
+return _("operators","Operators and modules","Self time excludes nested calls, and total time includes them. Nested call\
+s with the same name count once.",$("By operator",D(t,"operators"),"operators",e,{sort:o?"device_self_ns":"self_ns",jump:({
+op:i})=>({gpu:!1,name:i})}),$("By module class",D(t,"modules")??"each row is the sum over all modules of one class in th\
+e same parent module","modules",n,{sort:"",jump:Mi}))}function Mi({path:s,device_total_ns:t}){let e=s.split(" / ").at(-1),
+n=new Map,o=new Map,i=(a,c,d)=>{let p=et(_t(a,c));return p===s&&Rt(d)===e||(p?`${p} / ${Rt(d)}`:Rt(d))===s},r=(a,c)=>`${et(
+(a.modules[c]??"").split(" / "))} / `.startsWith(`${s} / `),l=(a,c,d)=>{let p=a.get(c)??d();return a.set(c,p),p};return{
+gpu:!1,has:({path:a},c,d,p)=>l(n,`${a[c]} ${p}`,()=>i(d,a[c],d.names[p])),orElse:{gpu:t>0,has:({module:a},c,d)=>l(o,a[c],
+()=>r(d,a[c]))}}}function Sn(s,t){let e=t.path_rows;if(!e?.length||typeof e=="string")return null;let n=e.reduce((l,a)=>l+a.ns,0),o=new Map;
 for(let{kind:l,ns:a}of e)o.set(l,(o.get(l)??0)+a);let i={...qe},r=[...o].filter(([,l])=>l>0).sort((l,a)=>a[1]-l[1]);return r.
 forEach(([l],a)=>i[l]??=[1,3,5,6,7,8,9][a%7]),_("path","Critical path",`The longest path of the replay: making anything \
 else faster saves no time. Rows sum to ${u(n,"ns")}${t.step?", the share of this step":""}.`,b("By kind",null,Z([{name:"",
 whole:n,parts:r.map(([l,a])=>({name:l,color:i[l],ns:a}))}])),$("By kind, kernel, operator, module and line",null,"critic\
 al_path",e.map(l=>({...l,share:l.ns/(n||1)})),{sort:"ns",jump:Oi}))}function Oi({id:s,start:t,end:e}){let n=t===null?null:
 {from:t,to:e};return s<0?n:{...ht([s]),orElse:n}}var Lt=16,Pt=14,Mn=26,Ci=38,Ei=100,Me=[{name:"Computing",color:4},{name:"Copy",color:9},{name:"Communication",color:2},{
-name:"CPU call",color:0}],Je={name:"Waits for the last rank",color:1},qt={name:"Collective, all ranks present",color:3},
-Oe=class{constructor(t,e,n){this.job=t,this.labels=e,this.iterations=n,this.at=-1,this.from=0,this.to=t.span,this.width=
-0,this.tops=[];let o=Ci;for(let l of t.ranks)this.tops.push(o),o+=l.lanes.length*Lt+Pt+Mn;this.height=o;let i="Ranks on \
-one clock; keys w and s zoom, a and d move, n and p go to the next and previous collective",r="Press n or p, or a button\
-, for the next or previous collective.";this.canvas=h("canvas",{tabindex:0,role:"img","aria-label":i}),this.picked=h("di\
-v",{class:"picked",role:"status"},r),this.hover=h("div",{class:"hover",hidden:!0}),this.build(),this.whole={from:0,to:t.
-span},this.view(0,t.span)}build(){let t=(l,a,c)=>h("button",{type:"button",title:a,onclick:c},l),e=this.iterations.length?
-h("select",{"aria-label":"Step",onchange:l=>this.step(l.target.value)},h("option",{value:""},"All steps"),this.iterations.
+name:"CPU call",color:0}],Je={name:"Waiting for the last rank to arrive",color:1},qt={name:"Collective, all ranks presen\
+t",color:3},Oe=class{constructor(t,e,n){this.job=t,this.labels=e,this.iterations=n,this.at=-1,this.from=0,this.to=t.span,
+this.width=0,this.tops=[];let o=Ci;for(let l of t.ranks)this.tops.push(o),o+=l.lanes.length*Lt+Pt+Mn;this.height=o;let i="\
+Ranks on one clock; keys w and s zoom, a and d move, n and p go to the next and previous collective",r="Press n or p, or\
+ a button, for the next or previous collective.";this.canvas=h("canvas",{tabindex:0,role:"img","aria-label":i}),this.picked=
+h("div",{class:"picked",role:"status"},r),this.hover=h("div",{class:"hover",hidden:!0}),this.build(),this.whole={from:0,
+to:t.span},this.view(0,t.span)}build(){let t=(l,a,c)=>h("button",{type:"button",title:a,onclick:c},l),e=this.iterations.
+length?h("select",{"aria-label":"Step",onchange:l=>this.step(l.target.value)},h("option",{value:""},"All steps"),this.iterations.
 map((l,a)=>h("option",{value:a},l.name))):null;this.steps=e;let n=[t("‹ Collective","Previous collective (p)",()=>this.
 go(this.at-1)),t("Collective ›","Next collective (n)",()=>this.go(this.at+1)),t("Longest wait","The collective with th\
 e longest total wait",()=>this.go(this.worst()))],o=[t("‹","Previous step",()=>this.turn(-1)),e,t("›","Next step",()=>this.
@@ -914,17 +918,17 @@ max(...m.end)-Math.min(...m.start),waited:m.wait?.reduce((S,w)=>S+w,0)??null,lon
 last===null?null:e[m.last]}));if(s.ranks[0].step&&o.length){let{start:m,end:y}=o[0];i.whole={from:m,to:y},i.view(m,y)}ie(
 i);let a=Me.filter((m,y)=>t.ranks.some(S=>S.kind.includes(y))),c=m=>{i.node.scrollIntoView({block:"nearest"}),i.go(m.at)},
 d=r.some(m=>m.offset!==null)?"Clocks are aligned by collectives that end on all ranks at the same time.":"No collective \
-joins the ranks, so clocks are as recorded.",p=[t.left_out?`${A(t.left_out,"collective")} with the shortest waits not sh\
-own`:null,t.unmatched?`${k.format(t.unmatched)} differ between the ranks of their group`:null].filter(Boolean),f=s.many?
-`Streams of ${t.ranks.length} of ${k.format(s.many.numbers.length)} ranks,`:"Streams of all ranks,";return _("axis","Ran\
-ks on one clock",`${f} with their collectives below. A triangle marks the last rank. ${d}`,b(null,null,N([...a,qt,Je]),i.
-node),$("Collectives",p.join("; ")||"click a row to show it above","collectives",l,{sort:"waited",click:c}),$("Who waits\
- for whom",null,"waits",r,{sort:"caused",filter:!1,click:m=>st(m.at)}))}var Ai=200;function Cn(s,t){let{sources:e,phases:n}=t.analysis;if(!e.length&&!n.some(r=>r.phase!=="not known"))return null;
-let o=e.some(r=>r.device_self_ns),i=o?"device_self_ns":"host_ns";return _("source","Source",e.length?"GPU work belongs t\
-o the innermost line of your code that called it; backward work to the line of the forward operator.":null,e.length?Pi(e,
-i,D(t,"sources")):null,$("By source line",D(t,"sources"),"sources",e.map(r=>({...r,place:`${r.file}:${r.line}`,remark:[r.
-own?"":"library code",r.fused?`${r.fused} fused`:""].filter(Boolean).join(", ")})),{sort:i,jump:En}),$("By phase",null,"\
-phases",n,{sort:"",filter:!1,jump:Li}))}var En=({place:s,device_self_ns:t})=>$t(s,t>0),Li=({phase:s,launches:t})=>({gpu:t>
+connects the ranks, so the clocks are as recorded.",p=[t.left_out?`${A(t.left_out,"collective")} with the shortest waits\
+ not shown`:null,t.unmatched?`${k.format(t.unmatched)} differ between the ranks of their group`:null].filter(Boolean),f=s.
+many?`Streams of ${t.ranks.length} of ${k.format(s.many.numbers.length)} ranks,`:"Streams of all ranks,";return _("axis",
+"Ranks on one clock",`${f} with their collectives below. A triangle marks the rank that arrived last. ${d}`,b(null,null,
+N([...a,qt,Je]),i.node),$("Collectives",p.join("; ")||"click a row to show it above","collectives",l,{sort:"waited",click:c}),
+$("Who waits for whom",null,"waits",r,{sort:"caused",filter:!1,click:m=>st(m.at)}))}var Ai=200;function Cn(s,t){let{sources:e,phases:n}=t.analysis;if(!e.length&&!n.some(r=>r.phase!=="not known"))return null;
+let o=e.some(r=>r.device_self_ns),i=o?"device_self_ns":"host_ns";return _("source","Source",e.length?"GPU work is assign\
+ed to the innermost line of your code that called it, and backward work to the line of the forward operator.":null,e.length?
+Pi(e,i,D(t,"sources")):null,$("By source line",D(t,"sources"),"sources",e.map(r=>({...r,place:`${r.file}:${r.line}`,remark:[
+r.own?"":"library code",r.fused?`${r.fused} fused`:""].filter(Boolean).join(", ")})),{sort:i,jump:En}),$("By phase",null,
+"phases",n,{sort:"",filter:!1,jump:Li}))}var En=({place:s,device_self_ns:t})=>$t(s,t>0),Li=({phase:s,launches:t})=>({gpu:t>
 0,has:(e,n,o)=>(o.phases[e.phase[n]]||"not known")===s});function Pi(s,t,e){let n=new Map;for(let d of s)d[t]>0&&n.set(d.
 file,[...n.get(d.file)??[],d]);let o=d=>d.reduce((p,f)=>p+f[t],0),i=Math.max(...s.map(d=>d[t]),1),r=[...n].sort((d,p)=>o(
 p[1])-o(d[1])),l=h("div",{class:"files"}),a=h("input",{type:"search",placeholder:"Search files and functions…","aria-l\

@@ -1,4 +1,4 @@
-/* Charts with what all of them share, tooltips and legends. */
+/* Charts with their shared options, tooltips and legends. */
 
 import { el } from "./dom.js";
 import { backgroundOf, Theme } from "./theme.js";

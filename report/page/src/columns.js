@@ -1,4 +1,4 @@
-/* Columns of tables: those that the page makes itself, and titles of those that come with its data. */
+/* Table columns: columns that the page defines itself, and titles of columns that come with its data. */
 
 import { page } from "./state.js";
 
@@ -6,43 +6,43 @@ import { page } from "./state.js";
 const MADE = {
   ranks: [
     ["name", "Rank", "text", "Rank."],
-    ["file", "File", "name", "File of its trace."],
+    ["file", "File", "name", "File with this rank's trace."],
     ["span", "Duration", "ns", "Duration of the trace."],
     ["latency", "Mean step", "ns", "Mean duration of a step."],
-    ["busy", "GPU busy", "share", "Share of the trace in which its GPUs are busy."],
-    ["computing", "Computing", "ns", "Time with a compute kernel."],
-    ["communication", "Communicating", "ns", "Time with a communication kernel."],
-    ["exposed", "Exposed", "ns", "Communication time without a compute kernel."],
-    ["waiting", "Above minimum", "ns", "Communication time above the minimum of all ranks, probably waits for other ranks."],
+    ["busy", "GPU busy", "share", "Share of the trace during which the rank's GPUs are busy."],
+    ["computing", "Computing", "ns", "Time during which a compute kernel runs."],
+    ["communication", "Communicating", "ns", "Time during which a communication kernel runs."],
+    ["exposed", "Exposed", "ns", "Communication time during which no compute kernel runs."],
+    ["waiting", "Above minimum", "ns", "Communication time beyond the minimum over all ranks, probably spent waiting for other ranks."],
     ["idle", "Idle", "ns", "Time without a GPU event."],
     ["events", "GPU events", "count", "Number of GPU events."],
-    ["linked", "Linked", "share", "Operators that are linked with the Execution Trace."],
+    ["linked", "Linked", "share", "Share of operators that are linked with the Execution Trace."],
   ],
   collectives: [
     ["start", "Start", "ns", "Start on the first rank."],
     ["kind", "Collective", "text", "Kind of the collective."],
     ["group", "Group", "name", "Process group."],
     ["bytes", "Message", "bytes", "Size of the message."],
-    ["length", "Duration", "ns", "From the start on the first rank to the end on the last."],
-    ["waited", "Waited", "ns", "Sum of the ranks' waits for the last rank."],
-    ["longest", "Longest wait", "ns", "Longest wait of a rank."],
+    ["length", "Duration", "ns", "Time from the start on the first rank to the end on the last rank."],
+    ["waited", "Waited", "ns", "Sum of the times that ranks waited for the last rank to arrive."],
+    ["longest", "Longest wait", "ns", "Longest wait of any rank."],
     ["last", "Last to arrive", "text", "Rank that arrived last."],
   ],
   waits: [
     ["label", "Rank", "text", "Rank."],
-    ["collectives", "Collectives", "count", "Collectives in which ranks wait for each other."],
-    ["last", "Last to arrive", "count", "Collectives at which the rank arrived last."],
-    ["caused", "Others waited for it", "ns", "Sum of the other ranks' waits for this rank."],
-    ["waited", "Waited itself", "ns", "Sum of the waits of this rank."],
-    ["offset", "Clock ahead", "ns", "Clock offset against the lowest rank; the page corrects it."],
-    ["spread", "Spread", "ns", "Median deviation of single collectives from the clock offset."],
+    ["collectives", "Collectives", "count", "Number of collectives in which ranks wait for each other."],
+    ["last", "Last to arrive", "count", "Number of collectives at which this rank arrived last."],
+    ["caused", "Others waited for it", "ns", "Sum of the times that other ranks waited for this rank."],
+    ["waited", "Waited itself", "ns", "Sum of the times that this rank waited."],
+    ["offset", "Clock ahead", "ns", "Clock offset relative to the lowest-numbered rank; the page corrects for it."],
+    ["spread", "Spread", "ns", "Median deviation of individual collectives from the clock offset."],
   ],
   span: [
     ["name", "Name", "name", "Name."],
     ["kind", "Kind", "text", "Kind."],
     ["count", "Count", "count", "Events."],
-    ["total", "Time", "ns", "Time within the span, including calls inside."],
-    ["share", "Share", "share", "Share of the span; above 100 % if several events run at a time."],
+    ["total", "Time", "ns", "Time within the span, including nested calls."],
+    ["share", "Share", "share", "Share of the span; above 100 % if events overlap."],
   ],
 };
 

@@ -35,7 +35,7 @@ const SECTIONS = [
   memorySection, communicationSection, tablesSection,
 ];
 
-let drawings = 0; // a later drawing cancels earlier drawings
+let drawings = 0; // each new drawing cancels the earlier drawings
 
 /** Draw the page for a rank, or for one of its steps. @param {number} at @param {number | null} stepAt */
 export async function draw(at, stepAt = null) {

@@ -37,14 +37,14 @@ export const shortenedName = (name) => {
   return text.length > LONGEST_NAME ? `${text.slice(0, LONGEST_NAME - 1)}…` : text;
 };
 
-/* What rows are of. */
-/** Class of a module: its name without its number and without a count. @param {string} name */
+/* Module classes, and searching and listing names. */
+/** Class of a module: its name without its number or count. @param {string} name */
 export const moduleClass = (name) => name.replace(/^nn\.Module: /, "").replace(/(?:_\d+| × \d+)$/, "");
 
 /** @param {string[]} names */
 export const classesOf = (names) => names.map(moduleClass).join(" / ");
 
-/** Tell if a name, or the readable name of a kernel, contains a text. @param {unknown} name @param {string} text */
+/** Return whether a name, or the readable name of a kernel, contains a text. @param {unknown} name @param {string} text */
 export function fits(name, text) {
   const full = String(name ?? "");
   return full.toLowerCase().includes(text) || bare(full).toLowerCase().includes(text);

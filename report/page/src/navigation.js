@@ -1,4 +1,4 @@
-/* The navigation: sections in groups, each a link or a list that opens. */
+/* The navigation: groups of sections; each group is a link, or a list that opens. */
 
 import { el } from "./dom.js";
 import { $, page } from "./state.js";

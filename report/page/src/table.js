@@ -1,4 +1,4 @@
-/* Tables: sorted by a click on a heading, filtered by a text, one unit a column. */
+/* Tables: a click on a heading sorts them, a text filters them, and each column has one unit. */
 
 import { columnsOf } from "./columns.js";
 import { csvOf } from "./csv.js";
@@ -35,7 +35,7 @@ export function tableCard(heading, note, name, rows, options) {
 export const table = (name, rows, options) => new Table(name, rows, options).node;
 
 /**
- * Tell if a column is worth showing: if some row has a value, or if values differ for a column with `several`.
+ * Return whether to show a column: some row must have a value, and in a column with `several`, the values must differ.
  * @param {TableColumn} column
  * @param {Row[]} rows
  */
@@ -57,7 +57,7 @@ class Table {
     /** Key of the column that sorts the rows, "" for the given order. */
     this.sortKey = sort ?? this.columns.find((column) => !isText(column))?.key ?? "";
     this.isDescending = !this.columns.some((column) => column.key === this.sortKey && isText(column));
-    this.text = ""; // of the filter
+    this.text = ""; // text of the filter
     this.most = ROWS_SHOWN;
     this.at = -1; // index of the marked row among the found rows
     this.found = rows;

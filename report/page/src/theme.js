@@ -25,9 +25,9 @@ const MARKS = {
   3: [[0, 2, 6, 2]],
 }; // x, y, width and height in a square of PATTERN_PX
 
-export const SYMBOLS = ["circle", "triangle", "diamond", "rect"]; // of points, by pattern
+export const SYMBOLS = ["circle", "triangle", "diamond", "rect"]; // shapes of points, by pattern
 
-export const DASHES = ["solid", "dashed", "dotted", [9, 3, 2, 3]]; // of lines, by pattern
+export const DASHES = ["solid", "dashed", "dotted", [9, 3, 2, 3]]; // styles of lines, by pattern
 
 export const Theme = {
   choice: /** @type {"auto" | "light" | "dark"} */ ("auto"),

@@ -58,7 +58,7 @@ test("values that cannot be right are left out", () => {
 });
 
 test("a share above a peak is explained", () => {
-  const texts = facts(); // 3 TFLOP/s of 2, 3 TB/s of 2
+  const texts = facts(); // 3 TFLOP/s of a 2 TFLOP/s peak, 3 TB/s of a 2 TB/s peak
   for (const peak of ["bandwidth", "float32 peak"]) assert.match(texts[`Share of the ${peak}`], /^150\.0 % \(above the peak/);
   const below = facts({ event: { dur: 2000 } });
   assert.equal(below["Share of the bandwidth"], "75.0 %");
@@ -69,7 +69,7 @@ test("a share of the bandwidth needs bytes that came from memory", () => {
   assert.equal("Share of the bandwidth" in facts({ event: { bytes: -1 } }), false);
 });
 
-test("a communication has units, and every field of it a label", () => {
+test("the facts of a communication have units, and each of its fields has a label", () => {
   const comm = {
     collective: "allreduce", dtype: "float", in_nelems: 4_000_000, out_nelems: 4_000_000, bytes: 16_000_000, group_size: 4,
     pg_name: "1", pg_desc: "default_pg", pg_ranks: [0, 1, 2, 3], src_rank: 1, dst_rank: 2, seq: 3, in_split: [1, 2],
@@ -84,7 +84,7 @@ test("a communication has units, and every field of it a label", () => {
   assert.equal(Object.keys(texts).length, Object.keys(facts()).length + Object.keys(comm).length);
 });
 
-test("a generated kernel says where its code is and which nodes it fuses", () => {
+test("the facts of a generated kernel include the location of its code and the nodes that it fuses", () => {
   const kernel = {
     name: "triton_poi_fused_add_gelu_1", region: "Torch-Compiled Region: 0/0", backward: true, handle: 7,
     nodes: ["add", "gelu"], kernel_file: "/tmp/ab/cab.py", kernel_hash: "cab", kernel_kwargs: "XBLOCK=8",

@@ -20,7 +20,7 @@ test("a job's page opens with its straggler", () => {
   assert.equal(stragglerOf({ ranks: [rank(0)], job: null }), null);
 });
 
-test("of many ranks, the straggler that the others wait for longest", () => {
+test("with many ranks, the straggler is the rank that the others wait for longest", () => {
   const columns = ["rank", "collectives", "last", "caused", "straggler"].map((title, at) => ({ key: String(at), title })),
     tables = [{ name: "stragglers", columns, rows: [[4, 8, 3, 2e6, false], [9, 8, 5, 1e6, true]] }],
     many = { stragglers: [9], tables };
@@ -35,7 +35,7 @@ test("a page of one trace opens with its idle time and its first problem", () =>
   assert.equal(verdict(alone, alone.ranks[0]), "GPU idle 59.0 %, mostly before the first GPU event. Softmax takes long.");
 });
 
-test("kernels of one readable name are one row", () => {
+test("kernels with the same readable name form one row", () => {
   useKernelLabels({ k1: "gemm", k2: "gemm" });
   const none = { flops: null, flops_per_second: null, operator_flops_per_second: null, flops_share: null, bytes_share: null },
     row = (kernel, more) => ({ device: 0, kernel, dtype: "", ops: "mm", bound: "", bytes: null, bytes_per_second: null, most_bytes: null, most_bytes_per_second: null, intensity: null, ...none, ...more });

@@ -14,7 +14,7 @@ import { Tiles } from "../src/timeline/tiles.js";
 const packed = (bytes) => deflateSync(Uint8Array.from(bytes)).toString("base64");
 
 test("columns are unpacked by the bytes of their values, least significant first", async () => {
-  // ts of two bytes, as distances: 1, 300, −2 apart; kind of one byte: 5, −1, 127
+  // two-byte ts, stored as differences: 1, 300, −2; one-byte kind: 5, −1, 127
   const text = packed([1, 300 & 255, 254, 0, 300 >> 8, 255, 5, 255, 127]);
   const fields = [{ name: "ts", size: 2, delta: true }, { name: "kind", size: 1, delta: false }];
   const { ts, kind } = await unpackColumns(text, fields, 3);
@@ -32,7 +32,7 @@ test("JSON is unpacked", async () => {
   assert.deepEqual(await unpackJson(packed(Buffer.from('{"a": ["ä", 1]}'))), { a: ["ä", 1] });
 });
 
-test("names are shortened in their middle, kernels by their readable names", () => {
+test("long names are shortened in the middle; kernels are shown by their readable names", () => {
   const long = `void at::native::kernel<${"x".repeat(500)}>`;
   useKernelLabels({ [long]: "elementwise add<float>" });
   assert.equal(bare(long), "elementwise add<float>");
@@ -45,7 +45,7 @@ test("names are shortened in their middle, kernels by their readable names", () 
   assert.equal(counted(["a", "a", "b", "a"]), "a ×2, b, a");
 });
 
-test("CSV has no text that a spreadsheet takes for a formula", () => {
+test("CSV contains no text that a spreadsheet would read as a formula", () => {
   const columns = [{ key: "name" }, { key: "ns" }];
   const rows = [
     { name: "=1+1", ns: -5 }, { name: 'say "a, b"', ns: null }, { name: "a\n+b", ns: 1 }, { name: "plain", ns: 2 },
@@ -53,7 +53,7 @@ test("CSV has no text that a spreadsheet takes for a formula", () => {
   assert.equal(csvOf(columns, rows), "name,ns\n'=1+1,-5\n\"say \"\"a, b\"\"\",\n\"a\n'+b\",1\nplain,2\n");
 });
 
-test("blocks of one lane and depth are a row", () => {
+test("blocks with the same lane and depth form one row", () => {
   const rows = rowsOf({ lane: [0, 0, 0, 1], depth: [0, 0, 1, 1], ts: [0, 5, 1, 0] });
   assert.deepEqual(rows, [
     { lane: 0, depth: 0, begin: 0, end: 2 }, { lane: 0, depth: 1, begin: 2, end: 3 }, { lane: 1, depth: 1, begin: 3, end: 4 },

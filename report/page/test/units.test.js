@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { columnUnit, fixed, neat, percent, show, unitFor } from "../src/units.js";
 
-test("a number has the unit in which it reads best", () => {
+test("a number is shown in the unit in which it reads best", () => {
   for (const [value, unit, text] of [
     [0, "ns", "0 ns"], [999, "ns", "999 ns"], [1000, "ns", "1.00 µs"], [-1500, "ns", "-1.50 µs"], [12_345_678, "ns", "12.3 ms"],
     [5e12, "ns", "5,000 s"], [231_424, "bytes", "231 kB"], [3e15, "flop", "3.00 PFLOP"], [2e12, "bytes/s", "2.00 TB/s"],
@@ -15,7 +15,7 @@ test("a number has the unit in which it reads best", () => {
     assert.equal(show(value, unit), text);
 });
 
-test("an axis has no zeros behind the point", () => {
+test("axis labels have no trailing zeros", () => {
   assert.equal(neat(1000, "ns"), "1 µs");
   assert.equal(neat(1200, "ns"), "1.2 µs");
   assert.equal(neat(10_000, "ns"), "10 µs");
@@ -30,7 +30,7 @@ test("a column has one unit, never too large for most rows", () => {
   assert.deepEqual(columnUnit({ key: "mean_ns", like: "total_ns", unit: "ns" }, rows)[0], "µs");
 });
 
-test("numbers of a column have three significant digits", () => {
+test("numbers in a column have three significant digits", () => {
   assert.deepEqual([0.1234, 1.234, 12.34, 123.4, 1234.5].map(fixed), ["0.123", "1.234", "12.34", "123.4", "1,235"]);
   assert.deepEqual([0, 0.0005, 0.123, 1].map(percent), ["0", "< 0.1", "12.3", "100"]);
 });

@@ -48,7 +48,7 @@ export function communicationSection(report, rank) {
   return section(
     "communication",
     "Communication",
-    "Durations of communication kernels include waits for other ranks: bandwidths describe the job, not the links.",
+    "Durations of communication kernels include waits for other ranks, so the bandwidths describe the job, not the links.",
     known.length
       ? card(
           "Bus bandwidth by message size",

@@ -29,8 +29,8 @@ function diffOverview(report) {
     "overview",
     "Overview",
     found.per_iteration
-      ? `Means per step: ${numberOf(found.iterations_a, "step")} in A, ${numberOf(found.iterations_b, "step")} in B.`
-      : "Totals of the whole traces.",
+      ? `Averages per step, over ${numberOf(found.iterations_a, "step")} in A and ${numberOf(found.iterations_b, "step")} in B.`
+      : "Totals over the whole traces.",
     listed("warnings", found.damage),
     el(
       "div",
@@ -56,7 +56,7 @@ function diffLines(report) {
   return section(
     "lines",
     "Source lines",
-    "Lines that call other operators come first. A line that only moved is one row.",
+    "Lines that call other operators come first. A line that only moved is shown as one row.",
     tableCard(null, null, onDevice ? "lines_device" : "lines_host", lines, { sort: "" }),
   );
 }
@@ -192,7 +192,7 @@ function diffTables(report) {
   return section(
     "tables",
     "Operators and kernels",
-    "Matched by name; a dash if only one trace has it.",
+    "Matched by name. A dash means that the name occurs in only one trace.",
     host,
     card("Operators", left("ops"), table("ops", found.ops.map(flat), { sort: "change_ns" })),
     card("Kernels", left("kernels"), table("diff_kernels", found.kernels.map(flat), { sort: "change_ns" })),

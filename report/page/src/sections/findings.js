@@ -1,4 +1,4 @@
-/* Findings: a line each, with its gain and a way to its place; it opens to evidence and advice. */
+/* Findings: one line each, with the gain and a link to the place; a line opens to show evidence and advice. */
 
 import { copied, el, factList, listed, small } from "../dom.js";
 import { card, section } from "../layout.js";

@@ -1,4 +1,4 @@
-/* Host time as a flame graph: a box is all calls of a name below one caller, as wide as their time. */
+/* Host time as a flame graph: each box stands for all calls with the same name and caller, and is as wide as their time. */
 
 import { drawnWithCharts, legend } from "../chart.js";
 import { el, stepped } from "../dom.js";
@@ -227,7 +227,7 @@ export function flameSection(report, rank) {
   return section(
     "flame",
     "CPU time",
-    "Call tree per thread. A box joins all calls with the same name and caller; its width is their total time. Click or press Enter to zoom in; arrow keys move.",
+    "Call tree per thread. Each box combines all calls with the same name and caller; its width is their total time. Click or press Enter to zoom in; arrow keys move.",
     card(null, null, legend(FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)), { more }), flame.node),
   );
 }

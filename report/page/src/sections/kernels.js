@@ -1,4 +1,4 @@
-/* Kernels and GEMMs against the peaks of the device. */
+/* Throughput of kernels and GEMMs compared with the device's peaks. */
 
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
@@ -22,7 +22,7 @@ export function kernelsSection(report, rank) {
   return section(
     "kernels",
     "Kernels and roofline",
-    "Kernels against the peaks of the device. Memory bandwidth limits kernels below the slope; peak FLOP rate limits kernels below the flat roof. The area of a mark is its share of the time.",
+    "Kernel throughput compared with the device's peaks. Memory bandwidth limits kernels below the slope; peak FLOP rate limits kernels below the flat roof. The area of a mark is its share of the time.",
     points.length
       ? rooflineCard(report, rank, points)
       : card(

@@ -35,7 +35,7 @@ export function memorySection(report, rank) {
     ),
     tableCard(
       "Blocks that outlive their step",
-      "allocated in a step and held at its end; sums of all steps",
+      "allocated in a step and still held at its end; summed over all steps",
       "memory_outliving",
       memory_outliving,
       { sort: "bytes", jump: ({ operator }) => ({ gpu: false, name: operator }) },

@@ -13,7 +13,7 @@ export function operatorsSection(report, rank) {
   return section(
     "operators",
     "Operators and modules",
-    "Self time excludes calls inside, total time includes these calls. Nested calls with the same name count once.",
+    "Self time excludes nested calls, and total time includes them. Nested calls with the same name count once.",
     tableCard(
       "By operator",
       leftOut(rank, "operators"),
@@ -23,7 +23,7 @@ export function operatorsSection(report, rank) {
     ),
     tableCard(
       "By module class",
-      leftOut(rank, "modules") ?? "a row sums all modules of a class in the same parent module",
+      leftOut(rank, "modules") ?? "each row is the sum over all modules of one class in the same parent module",
       "modules",
       modules,
       { sort: "", jump: modulePlace },

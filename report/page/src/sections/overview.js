@@ -97,7 +97,7 @@ export function overviewSection(report, rank) {
     exposed = use.parts[2].ns,
     all = `of ${show(use.window, "ns")}`,
     ofSpan = `${show(use.busy / (use.span || 1), "share")} from the first GPU event to the last`,
-    peak = ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of the peak`,
+    peak = ofPeak === null ? "device peak unknown" : `${show(ofPeak, "share")} of the peak`,
     events = rank.gpu_events + rank.host_calls + rank.runtime_calls,
     links = rank.coverage;
   const tiles = [
@@ -179,7 +179,7 @@ export function facts(rank) {
         device.name ?? "not named in the trace",
         device.known_as && device.known_as !== device.name ? `(${device.known_as})` : "",
         device.memory_gb_s
-          ? `· at best ${[...peaks, show(device.memory_gb_s * 1e9, "bytes/s")].join(", ")}`
+          ? `· peak ${[...peaks, show(device.memory_gb_s * 1e9, "bytes/s")].join(", ")}`
           : "· peaks unknown",
       ]
         .filter(Boolean)

@@ -18,7 +18,7 @@ export const RANK_KINDS = [
     { name: "CPU call", color: 0 },
 ];
 
-export const WAIT = { name: "Waits for the last rank", color: 1 };
+export const WAIT = { name: "Waiting for the last rank to arrive", color: 1 };
 
 export const JOINED = { name: "Collective, all ranks present", color: 3 };
 

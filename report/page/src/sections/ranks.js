@@ -1,4 +1,4 @@
-/* Ranks on one clock, their collectives, and who waits for whom. */
+/* Ranks on one clock, their collectives, and which ranks wait for which. */
 
 import { drawnWithCharts, legend } from "../chart.js";
 import { card, section } from "../layout.js";
@@ -45,7 +45,7 @@ export function ranksSection(report) {
   };
   const clocks = rows.some((row) => row.offset !== null)
     ? "Clocks are aligned by collectives that end on all ranks at the same time."
-    : "No collective joins the ranks, so clocks are as recorded.";
+    : "No collective connects the ranks, so the clocks are as recorded.";
   const missing = [
     job.left_out ? `${numberOf(job.left_out, "collective")} with the shortest waits not shown` : null,
     job.unmatched ? `${integers.format(job.unmatched)} differ between the ranks of their group` : null,
@@ -56,7 +56,7 @@ export function ranksSection(report) {
   return section(
     "axis",
     "Ranks on one clock",
-    `${whose} with their collectives below. A triangle marks the last rank. ${clocks}`,
+    `${whose} with their collectives below. A triangle marks the rank that arrived last. ${clocks}`,
     card(null, null, legend([...kinds, JOINED, WAIT]), axis.node),
     tableCard(
       "Collectives",

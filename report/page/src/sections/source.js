@@ -19,7 +19,7 @@ export function sourceSection(report, rank) {
     "source",
     "Source",
     sources.length
-      ? "GPU work belongs to the innermost line of your code that called it; backward work to the line of the forward operator."
+      ? "GPU work is assigned to the innermost line of your code that called it, and backward work to the line of the forward operator."
       : null,
     sources.length ? filesCard(sources, heat, leftOut(rank, "sources")) : null,
     tableCard(

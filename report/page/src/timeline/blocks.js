@@ -1,4 +1,4 @@
-/* What the timeline draws with: rows of blocks and their heights, the strip above, a search by time. */
+/* Helpers for drawing the timeline: rows of blocks and their heights, the strip above, and a search by time. */
 
 import { Theme } from "../theme.js";
 

@@ -108,7 +108,7 @@ export class CriticalPath {
     this.node.textContent = element
       ? `Critical path, element ${integers.format(element.number + 1)} of ${count}: ` +
         `${kinds[element.kind]}, ${show(element.ns, "ns")} of ${total}`
-      : `Critical path: ${count} elements, ${total} by the replay${part}; press n or p to follow it, c to hide it`;
+      : `Critical path: ${count} elements, ${total} according to the replay${part}; press n or p to follow it, c to hide it`;
     this.node.dataset.ns = String(element?.ns ?? "");
   }
 }

@@ -182,7 +182,7 @@ function launchFacts(config) {
 }
 
 /**
- * Return if the bytes of a GPU event probably came from memory, see `from_memory` in roofline.py.
+ * Return whether the bytes of a GPU event probably came from memory, see `from_memory` in roofline.py.
  * @param {DetailedEvent} event
  * @param {Row | undefined} device
  */

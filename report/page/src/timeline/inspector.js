@@ -47,7 +47,7 @@ export class Inspector {
     if (operator) operator.full = texts.names[operator.name];
     const callers = (await this.callersOf(operator ?? event)).map((one) => texts.names[one.name]);
     const arrows = await this.arrowsOf(event);
-    if (asked !== this.asked) return; // another event was selected meanwhile
+    if (asked !== this.asked) return; // another event has been selected in the meantime
     this.event = event;
     this.arrows = arrows;
     this.panel(event, texts, operator, callers);

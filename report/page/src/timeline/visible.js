@@ -1,4 +1,4 @@
-/* The calls in the view of the timeline; those too short to see are drawn as one with their neighbors. */
+/* The calls in view on the timeline; calls too short to see are merged with their neighbors. */
 
 import { CPU_ROW, firstEnding, GPU_ROW, LANE_GAP } from "./blocks.js";
 
