@@ -65,7 +65,7 @@ def step_times(python: str, kind: str, *, recorded: bool) -> list[int]:
         done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         if done.returncode:
             raise SystemExit(
-                f"{kind}: {done.stderr.strip().splitlines()[-1]}; choose a Python that has PyTorch with --python"
+                f"{kind}: {done.stderr.strip().splitlines()[-1]}; use --python to choose a Python that has PyTorch"
             )
         if recorded and not (folder / "out" / "rank-0.kineto.json.gz").exists():
             raise SystemExit(f"{kind}: etplus record wrote no trace")

@@ -139,7 +139,7 @@ def main() -> None:
     from bench_link import MORE, default_pair, in_child
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", metavar="RELEASE", help="store the ratios as this release")
+    parser.add_argument("--record", metavar="RELEASE", help="store the ratios under this release")
     parser.add_argument("--package", type=Path, metavar="FOLDER", help="measure the version in FOLDER/etplus")
     parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
     parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")

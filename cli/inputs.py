@@ -59,7 +59,7 @@ def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = T
     """Add the options that select ranks in an Nsight Systems export or merged Kineto trace."""
     group = parser.add_argument_group("ranks of a merged Kineto trace or Nsight Systems export (default: all)")
     if rank:
-        about = "only this rank, by the number in the file or counted from 0; with --et-file, rank of the pair"
+        about = "only this rank: its number in the file, or its position from 0; with --et-file, the rank of the pair"
         group.add_argument("--rank", type=int, metavar="N", help=about)
     group.add_argument("--pid", type=int, metavar="PID", help="only the rank with this process ID")
     parser.set_defaults(gpu=None)

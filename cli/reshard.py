@@ -63,7 +63,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     which = group.add_mutually_exclusive_group()
     about = f"write these ranks, such as 0,1,60-63 (default: all, at most {_MOST})"
     which.add_argument("--ranks", type=rank_list, metavar="LIST", help=about)
-    which.add_argument("--representative", action="store_true", help="write one rank per group of equal ranks")
+    which.add_argument("--representative", action="store_true", help="write one rank per group of identical ranks")
     parser.add_argument("--full", action="store_true", help="print every table")
     group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces instead of ET+")
     add = parser.add_argument_group("plan").add_argument

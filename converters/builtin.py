@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _CHAKRA_SUFFIXES = with_gz(".et")
 _SILENT = "warning: no rank communicates, so the simulated time does not depend on the network"
 _NOT_SHOWN = "edges left out because their source or target has no time"
-_CHANGED_TIMES = "the durations above are as recorded; the set has the durations of the replay on its network"
+_CHANGED_TIMES = "the durations above are as recorded; the exported durations come from a replay on the set's network"
 
 
 @dataclass(frozen=True)

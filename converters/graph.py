@@ -56,7 +56,7 @@ def write_graph(
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
     if max_nodes is not None and max_nodes < 1:
-        raise UsageError(f"{max_nodes} nodes are not a graph; pass 1 or more")
+        raise UsageError(f"a graph of {max_nodes} nodes cannot be drawn; pass 1 or more")
     parts, selected = list[_TableRows](), list[int]()
     for rank, trace in traces.items():
         rows = _by_start(trace, subtree)

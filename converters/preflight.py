@@ -191,7 +191,7 @@ def _compare(
     for before, after in pairwise([-1, *ranks]):
         if after > before + 1:
             gap = f"rank {before + 1}" if after == before + 2 else f"ranks {before + 1} to {after - 1}"
-            findings.add("missing-rank", None, (), "no file of {}; the highest rank is {}", gap, world - 1)
+            findings.add("missing-rank", None, (), "no file for {}; the highest rank is {}", gap, world - 1)
             flaws.append(f"{gap} missing")
     if world == 1:
         findings.add("single-rank", None, (), "rank 0 is the only rank; {}", ONE_RANK)
@@ -234,7 +234,7 @@ def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
     if len(paths) == 1 and not paths[0].is_file():
         found = _siblings(paths[0])
         if not found:
-            raise UsageError(f"no file {paths[0]}.<rank>.et; give the part of the names before .<rank>.et, or files")
+            raise UsageError(f"no file {paths[0]}.<rank>.et; give the file-name prefix before .<rank>.et, or the files")
         return [RankFile(found[rank], rank) for rank in sorted(found)], str(paths[0]), False
     files = sorted(map(_rank_file, paths), key=lambda file: (file.rank, file.path))
     if len(files) > 1:

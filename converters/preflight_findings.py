@@ -77,7 +77,7 @@ KINDS = {
         None, "warning", "collectives that no computation waits for: the network hardly changes the time"
     ),
     "no-collective": Kind(None, "warning", "no collective or message: the network does not change the time"),
-    "network-files": _simulator("network files next to the set that stop ASTRA-sim before the end"),
+    "network-files": _simulator("network files next to the set that make ASTRA-sim stop before the end"),
     "network-differs": Kind(None, "warning", "network files next to the set that differ from the given network"),
     "network-inexact": Kind(
         None, "warning", "a network that ASTRA-sim cannot express; convert changes communication sizes instead"

@@ -75,7 +75,7 @@ class Traces(Mapping[int, Trace]):
                 yield self._ranks[position]
         if self.wanted is not None and self.wanted not in self._positions:
             there = ", ".join(map(str, sorted(self._ranks)))
-            raise UsageError(f"no file of rank {self.wanted}; there are ranks {there}")
+            raise UsageError(f"no file for rank {self.wanted}; there are ranks {there}")
 
     def __getitem__(self, rank: int) -> Trace:
         if not self._takes(rank) or (rank not in self._positions and rank not in list(self)):

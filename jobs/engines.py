@@ -68,7 +68,7 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
     if (engine == "dask") != (scheduler is not None):
-        raise UsageError('a scheduler belongs to engine "dask": engine="dask", scheduler="tcp://host:8786"')
+        raise UsageError('a scheduler requires engine="dask": engine="dask", scheduler="tcp://host:8786"')
     if scheduler is not None:
         return dask_cluster(scheduler)
     if jobs is not None and jobs < 1:

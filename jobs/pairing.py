@@ -279,7 +279,7 @@ def from_manifest(source: str) -> Pairing:
     for row in rows:
         if not 0 <= row.rank <= _MAX_RANK or row.rank in seen:
             problem = "occurs twice" if row.rank in seen else "is an invalid rank"
-            raise TraceFormatError(blob.name, f"rank {row.rank}", problem, "give each row a different rank from 0")
+            raise TraceFormatError(blob.name, f"rank {row.rank}", problem, "give each row a unique rank, 0 or greater")
         seen.add(row.rank)
     if not rows:
         raise TraceFormatError(blob.name, "", "no rank is listed", "--dry-run writes a manifest to edit")

@@ -199,7 +199,7 @@ def _check_order(linked: Join, edges: IntColumn) -> None:
     leads_on = mask_at(len(start), source)
     back = start[target] < start[source]
     if np.any(back & (kind != _KIND["sync"])) or leads_on[target[back]].any():
-        raise LinkError("the edges lead back in time, so that cycles cannot be excluded; please report this trace")
+        raise LinkError("some edges point back in time, so cycles cannot be ruled out; please report this trace")
 
 
 # A shorter pause of a thread is host work between two ops, not waiting for another thread.

@@ -85,7 +85,7 @@ def _note(lost: Sequence[_Lost]) -> str:
     named = ", ".join(f"{collective.name} (node {collective.id})" for collective in lost[:_MOST_NAMED])
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
     subject = "collective that the ET lacks was" if len(lost) == 1 else "collectives that the ET lacks were"
-    return f"{len(lost):,} {subject} made from the issuing operator and Kineto's event: {named}{more}"
+    return f"{len(lost):,} {subject} reconstructed from the issuing operator and Kineto's event: {named}{more}"
 
 
 def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:

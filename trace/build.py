@@ -111,7 +111,7 @@ class TraceBuilder:
     def check(self) -> None:
         """Refuse durations out of range and repeated ids with a TraceFormatError."""
         if any(self.column(name).sum(dtype=np.float64) >= MAX_NS for name in ("dur", "exclusive")):
-            raise TraceFormatError(self.file, "", "durations of over 146 years together", _REMEDY)
+            raise TraceFormatError(self.file, "", "durations that add up to over 146 years", _REMEDY)
         ordered = np.sort(self.column("id"))
         repeated = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(repeated):

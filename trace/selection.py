@@ -372,7 +372,7 @@ class _SomeRecords(RecordStore):
         return self.whole.decoded(int(self.rows[row]))
 
     def document(self) -> NoReturn:
-        raise UsageError(f"{self.file}: {self.about} is a part of it, and ET+ holds whole traces; write the whole one")
+        raise UsageError(f"{self.file}: ET+ files hold whole traces, not only {self.about}; write the whole trace")
 
     def chunks(self) -> NoReturn:
         self.document()

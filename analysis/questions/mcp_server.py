@@ -24,7 +24,7 @@ def require_mcp() -> None:
         import mcp.server.lowlevel  # noqa: F401 (imports inside the SDK can also fail)
     except ImportError as error:
         raise UsageError(
-            f"needs the SDK of the Model Context Protocol ({error}); install it with: pip install 'etplus[mcp]'"
+            f"needs the Model Context Protocol SDK ({error}); install it with: pip install 'etplus[mcp]'"
         ) from None
 
 

@@ -144,7 +144,7 @@ def _divided(derivation: Derivation, unit: Unit, partial: Counter[tuple[int, boo
                 f"  tensor parallelism divides {division.size}: dimension 0 of parameters {columns}, 1 of {rows}; no "
                 "norm or residual has this dimension"
             )
-    for forward, where in ((True, "row layers in forward"), (False, "input gradients of column layers in backward")):
+    for forward, where in ((True, "row-parallel layer outputs"), (False, "input gradients of column-parallel layers")):
         if partial[unit.number, forward]:
             yield f"  {partial[unit.number, forward]} partial results ({where}) are reduced over tp"
 

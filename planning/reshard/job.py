@@ -336,6 +336,6 @@ def reshard(
 def _check_trains(model: Model, layout: Layout) -> None:
     if not model.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
         raise UsageError(
-            f"{model.trace.file}: the step has no backward pass; inference supports only --tp (replicas, --dp, do"
-            " not communicate)"
+            f"{model.trace.file}: the step has no backward pass; inference supports only --tp (with --dp, replicas"
+            " would not communicate)"
         )

@@ -117,7 +117,7 @@ def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[S
     values = [record.inputs.values for record in call_records(trace, calls.source[np.array(issued, np.int64)])]
     peers = [given[2] for given in values if len(given) > 2 and type(given[2]) is int]
     if len(peers) < len(values):
-        raise UsageError(f"{trace.file}: the peers of messages are not recorded; record an execution trace with peers")
+        raise UsageError(f"{trace.file}: message peers were not recorded; record an execution trace that includes them")
     mine = stage if max(peers, default=0) < stages else trace.rank or 0
     found = []
     for call, given, peer in zip(issued, values, peers, strict=True):

@@ -194,7 +194,7 @@ def read_unattached(file: str, text: bytes) -> UnattachedEvents:
             problem = "a start that is negative or over 146 years, or a duration of over 104 days"
             raise TraceFormatError(file, '"unattached"', problem, _REMEDY)
     if sum(event.dur for event in events) >= _MAX_US:
-        raise TraceFormatError(file, '"unattached"', "durations of over 146 years together", _REMEDY)
+        raise TraceFormatError(file, '"unattached"', "durations that add up to over 146 years", _REMEDY)
     columns = {key: int_column([getattr(event, key) for event in events], -1) for key in _COLUMNS}
     return UnattachedEvents(
         names=[event.name for event in events],

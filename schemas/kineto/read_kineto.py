@@ -317,7 +317,7 @@ def _build(
         for columns in (events, flows, memory, frames):
             columns["ts"] = np.where(columns["ts"] > EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
     if np.maximum(events["dur"], 0).sum(dtype=np.float64) >= MAX_NS:
-        raise TraceFormatError(name, "", "durations of over 146 years together", "record it again")
+        raise TraceFormatError(name, "", "durations that add up to over 146 years", "record it again")
     if not known:
         losses = (*losses, Loss("header", 1, -1, f"baseTimeNanoseconds {str(base)[:40]}, taken as 0"))
     categories, names, threads, frame_names, frame_threads = (table.values for table in tables.values())

@@ -92,7 +92,7 @@ def _strange_time(events: EventTable) -> str:
     if events.dur[longest] >= MAX_DURATION_NS:
         name = shortened(events.names[events.name[longest]], _LONGEST_NAME)
         return f"a duration of {events.dur[longest] // 1000} µs, which is over 104 days, of {name!r}"
-    return "durations of over 146 years together" if events.dur.sum(dtype=np.float64) >= MAX_NS else ""
+    return "durations that add up to over 146 years" if events.dur.sum(dtype=np.float64) >= MAX_NS else ""
 
 
 def _base_time(database: Database) -> int:

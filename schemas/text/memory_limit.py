@@ -49,7 +49,7 @@ class Expansion:
         self._suspect_read = self._suspect = 0
 
     def add(self, read: int, made: int) -> None:
-        """Count bytes read and bytes made from them. Raise TraceFormatError if no trace expands that much."""
+        """Count bytes read and bytes produced from them. Raise TraceFormatError if no trace expands that much."""
         self._read += read
         self._made += made
         if self._read < _STRETCH and self._made < _GROWTH * _STRETCH:
@@ -60,7 +60,7 @@ class Expansion:
         self._read = self._made = 0
         if self._suspect > _GROWN:
             sizes = f"{size_text(self._suspect)} from {size_text(self._suspect_read)}"
-            problem = f"{self._verb} over {sizes}, but traces grow 10 to 40 times"
+            problem = f"{self._verb} over {sizes}, but traces normally expand 10- to 40-fold"
             remedy = "it is damaged, or made to fill the memory: check where it comes from"
             raise TraceFormatError(self._name, "", problem, remedy)
 

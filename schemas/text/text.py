@@ -44,7 +44,7 @@ class FileText:
     def __getitem__(self, span: slice) -> bytes:
         begin, end, step = span.indices(self._size)
         if step != 1:
-            raise ValueError("a file's text has no steps")
+            raise ValueError("slices of a file's text must have step 1")
         self.require_room(end - begin)
         return self.read(begin, end)
 

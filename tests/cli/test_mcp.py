@@ -13,7 +13,7 @@ import pytest
 from etplus.cli import mcp as module
 from support import FIXTURES, call, command, fixture_pair, linked
 
-mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol (extra mcp) is not installed")
+mcp = pytest.importorskip("mcp", reason="the Model Context Protocol SDK (extra mcp) is not installed")
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 PAIR = ["--et-file", str(ET), "--kineto-file", str(KINETO)]
 

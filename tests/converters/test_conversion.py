@@ -108,7 +108,7 @@ def test_one_rank_of_several(tmp_path: Path) -> None:
     assert (tmp_path / "two.et").read_bytes() == (tmp_path / "alone.et").read_bytes()
     done = convert(ranks, tmp_path / "two.json", to="networkx-json", rank=2, max_nodes=2)
     assert done.nodes == 2 and done.notes[-1].startswith("2 of ")
-    with pytest.raises(UsageError, match="no file of rank 7; there are ranks 0, 1, 2"):
+    with pytest.raises(UsageError, match="no file for rank 7; there are ranks 0, 1, 2"):
         convert(ranks, tmp_path / "x", to="chrome", rank=7)
 
 
@@ -150,8 +150,8 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
         (["{json}", "-o", "out", "--to", "teleport"], "argument --to: invalid choice: 'teleport'"),
         (["none.json", "-o", "out.et"], "none.json: no such file"),
         (["{json}", "-o", "{et}/folder/out.et"], "cannot be written"),
-        (["{json}", "-o", "g.dot", "--to", "dot", "--max-nodes", "0"], "0 nodes are not a graph"),
-        (["{json}", "-o", "out.et", "--rank", "3"], "no file of rank 3; there are ranks 0"),
+        (["{json}", "-o", "g.dot", "--to", "dot", "--max-nodes", "0"], "a graph of 0 nodes cannot be drawn"),
+        (["{json}", "-o", "out.et", "--rank", "3"], "no file for rank 3; there are ranks 0"),
         (["{et-json}", "-o", "out.et"], "an Execution Trace without times"),
         (["{json}", "-o", "out.et", "--roofline", "2"], "chakra has no option 'roofline'; its options: memory_nodes, "),
         (["{json}", "{et}"], "-o/--output"),

@@ -114,7 +114,7 @@ def test_several_ranks_are_one_graph(tmp_path: Path) -> None:
 def test_bad_requests(tmp_path: Path) -> None:
     document = document_of(NAME)
     for choice, message in (
-        ({"max_nodes": 0}, "0 nodes are not a graph"),
+        ({"max_nodes": 0}, "a graph of 0 nodes cannot be drawn"),
         ({"subtree": "no such op"}, "no node has the id or name 'no such op'"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -373,10 +373,10 @@ def test_missing_ranks(tmp_path: Path) -> None:
     (tmp_path / "t.1.et").rename(tmp_path / "t.2.et")
     report = check(prefix)
     assert "missing-rank" in report.counts
-    assert report.problems[0].text == "no file of rank 1; the highest rank is 2"
+    assert report.problems[0].text == "no file for rank 1; the highest rank is 2"
     assert "rank 1 missing" in report.skipped[0]
     (tmp_path / "t.2.et").rename(tmp_path / "t.900000000.et")
-    assert check(prefix).problems[0].text == "no file of ranks 1 to 899999999; the highest rank is 900000000"
+    assert check(prefix).problems[0].text == "no file for ranks 1 to 899999999; the highest rank is 900000000"
 
 
 def test_a_cut_file_and_one_without_version(tmp_path: Path) -> None:

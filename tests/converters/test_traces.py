@@ -55,7 +55,7 @@ def test_one_of_several(opened: list[Any]) -> None:
     assert (len(traces), list(traces), traces.source) == (1, [1], "rank1.json")
     with pytest.raises(KeyError):
         traces[0]
-    with pytest.raises(UsageError, match="no file of rank 3; there are ranks 0, 1"):
+    with pytest.raises(UsageError, match="no file for rank 3; there are ranks 0, 1"):
         list(Traces(["rank1.json", "rank0.json"], rank=3))
     with pytest.raises(KeyError):
         Traces(["rank0.json"])[2]
@@ -94,7 +94,7 @@ def test_a_job_gives_offsets_and_what_does_not_match(opened: list[Any]) -> None:
 def test_the_only_source_that_is_wanted(opened: list[Any]) -> None:
     """Alone, but of a rank that is asked for, it is read to see whether it is that one; of several none is the one."""
     assert Traces(["rank0.json"], rank=0).source == "rank0.json" and opened == ["rank0.json"]
-    with pytest.raises(UsageError, match=r"no file of rank 3; there are ranks 0$"):
+    with pytest.raises(UsageError, match=r"no file for rank 3; there are ranks 0$"):
         assert Traces(["rank0.json"], rank=3).source
     with pytest.raises(ValueError, match="too many"):
         assert Traces(["rank0.json", "rank1.json"]).source

@@ -61,7 +61,7 @@ def test_only_options_that_say_something_count() -> None:
     ("engine", "jobs", "scheduler", "message"),
     [
         ("threads", None, None, "unknown engine 'threads'; one of: processes, dask"),
-        ("dask", None, None, "a scheduler belongs to engine"), ("processes", 2, "tcp://h:1", "a scheduler belongs"),
+        ("dask", None, None, "a scheduler requires engine"), ("processes", 2, "tcp://h:1", "a scheduler requires"),
         ("processes", 0, None, "0 processes cannot work; give 1 or more"),
     ],
 )  # fmt: skip

@@ -60,7 +60,7 @@ def test_the_made_node_says_what_it_was_made_of() -> None:
     assert all(node["inputs"][key] == was["inputs"][key] for key in ("values", "shapes", "types"))
     assert all(attr_of(node, key) == attr_of(was, key) for key in ("rf_id", "scope", "tid"))
     notes = "\n".join(trace.report.windows["notes"])
-    assert "1 collective that the ET lacks was made from the issuing operator and Kineto's event" in notes
+    assert "1 collective that the ET lacks was reconstructed from the issuing operator and Kineto's event" in notes
     assert f"gloo:all_reduce (node {was['id']})" in notes
 
 

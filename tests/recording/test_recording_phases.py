@@ -270,7 +270,7 @@ def test_windows_of_at_least_one_iteration(made: Made, numbers: tuple[int, int, 
     if fine:
         assert module._profile_options(*numbers, None, False)
         return
-    with pytest.raises(UsageError, match="at least 0, 0 and 1 are needed"):
+    with pytest.raises(UsageError, match="give at least 0, 0 and 1"):
         module._profile_options(*numbers, None, False)
 
 

@@ -42,7 +42,7 @@ KINDS = {
     "rocprofv3": (b'{\n  "rocprofiler-sdk-tool": [\n {"metadata": {}}]}', "a JSON file of rocprofv3"),
     "snapshot": (pickle.dumps({"segments": [{"device": 0}], "device_traces": [[]]}), "a memory snapshot of PyTorch"),
     "viewer": (_VIEWER, "a memory snapshot of PyTorch"),
-    "timeline": (_TIMELINE, "a memory timeline page of PyTorch"),
+    "timeline": (_TIMELINE, "a PyTorch memory timeline page"),
     "pickle": (pickle.dumps({"a": [1]}), "a Python pickle"),
     "page": (b"<!doctype html><html><title>r</title></html>", "an HTML page"),
     "PNG": (_PNG, "a PNG image"),
