@@ -21,7 +21,7 @@ from .astra_links import AstraLinks
 
 # Default network: one NIC of 200 Gbit/s per rank.
 DEFAULT = Network(25.0, 5000.0)
-# With 0, ASTRA-sim aborts on a collective at time 0; the examples of ASTRA-sim have 10.
+# With a delay of 0, ASTRA-sim aborts if a collective starts at time 0; its own examples use 10.
 ENDPOINT_DELAY_NS = 1
 _IMPLEMENTATIONS: Mapping[Algorithm, str] = {"ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"}
 _KINDS = {
@@ -58,7 +58,7 @@ def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
         if span.algorithm == "direct":
             bandwidth /= max(span.ranks - 1, 1)
         topology = "Ring" if span.hops else "FullyConnected"
-        if span.algorithm == "halving-doubling":  # two links from rank to rank
+        if span.algorithm == "halving-doubling":  # data crosses two links from one rank to another
             topology, latency = "Switch", latency / 2
         columns.append((topology, span.ranks, f"{bandwidth:.9g}", f"{latency:.9g}"))
     lists = (f"[ {', '.join(map(str, column))} ]" for column in zip(*columns, strict=True))
@@ -128,7 +128,7 @@ def endpoint_delay_of(system: Path) -> float:
 
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
-    """Yield the observed reasons why ASTRA-sim stops before the end of a set with this number of ranks."""
+    """Yield the flaws that make ASTRA-sim stop early on a set with this number of ranks; observed by running it."""
     lists = dimensions_of(files[0].read_text(errors="replace"))
     counts = [int(text) if text.isdecimal() else 0 for text in lists.get("npus_count", [])]
     name = files[0].name
@@ -162,5 +162,5 @@ def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) ->
 
 
 def dimensions_of(text: str) -> dict[str, list[str]]:
-    """Return the lists of a network file, by name."""
+    """Return the lists in a network file, each by its key."""
     return {key: [word.strip() for word in values.split(",")] for key, values in _LIST.findall(text)}

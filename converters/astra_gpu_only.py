@@ -1,9 +1,9 @@
-"""GPU work of a rank for a simulator without a host: a chain of kernels, and delays for the time the host adds.
+"""A rank's GPU work for a simulator without a host: a chain of kernels, and delays for the time the host adds.
 
 ASTRA-sim has one compute and one communication slot per rank, no streams, and no clock that a node could wait for. So
-computations run in order of their ends: in another order, work that waited for a short kernel next to a long one would
-also wait for the long one. A delay replaces the time in which the GPU waited for the host. A wait for a communication
-becomes a dependency, even if it cost no time, so that the time follows the simulated network.
+computations run in the order in which they end: in a different order, work that waited for a short kernel would also
+wait for a concurrent long kernel. A delay replaces the time in which the GPU waited for the host. A wait for a
+communication becomes a dependency, even if the wait took no time, so that the simulated network matters.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def fold(
     on_host: ReplayedRank | None = None,
 ) -> Iterator[SimNode]:
     """Yield the nodes, each after all nodes that it waits for.
-    Overlapping GPU events count once. Without GPU events the innermost operators of the host are the computations.
-    With communications as long as measured, the simulated span equals the measured span to the µs, unless
-    communications began in another order than they were issued. `comms` are in the order in which the rank issues
-    them; `transferred` is by id when a communication's data arrived (see `JobTimes.transferred`); `on_host` is, for
-    communications on the host, the rank that defines what waits for them."""
+    Overlapping GPU time is counted once. Without GPU events, the host's innermost operators are the computations. If
+    communications take as long as measured, the simulated and the measured span agree to the µs, unless communications
+    began in a different order than they were issued. `comms` are in the order in which the rank issues them;
+    `transferred` maps a communication's id to its data's arrival (see `JobTimes.transferred`); `on_host` is the rank
+    that defines what waits for communications on the host."""
     rows, ends = _computations(trace, np.array([comm.row for comm in comms], np.int64))
     return _Folding(trace, rows, ends, comms, transferred or {}, on_host).nodes()
 
@@ -83,7 +83,7 @@ class _Folding:
     ) -> None:
         self.trace, self.rows, self.ends, self.transferred = trace, rows, ends, transferred
         place = {comm.row: at for at, comm in reversed(list(enumerate(comms)))}
-        # sends of a kernel first: each send waits for the one before, a receive does not
+        # a kernel's sends come first: a send waits for the previous send, a receive does not wait
         self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV and not comm.aside))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
@@ -99,7 +99,7 @@ class _Folding:
         self.submitted = submitted(trace)
         self.beside = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works in parallel with computations
         self.host_id = 0  # id of the last delay that is host time
-        self.idle: list[tuple[int, int]] = []  # (begin, end) per wait for a communication since then
+        self.idle: list[tuple[int, int]] = []  # (begin, end) per wait for a communication since that delay
         self.last: list[int] = []  # rows of the last two computations
         self.slowing: list[int] = []  # communications that the next node in the chain waits for, see `with_slowed_work`
 
@@ -132,7 +132,7 @@ class _Folding:
     def _communications(
         self, ns: int, number: int, row: int, pending: deque[tuple[int, Communication]]
     ) -> Iterator[SimNode]:
-        """Yield the communications that begin before a computation of this start, id and row."""
+        """Yield the communications that begin before the computation with this start, id and row."""
         while pending and (pending[0][0], int(self.trace.nodes.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
             before = self.waits.before_comm.get(comm.row, [])
@@ -166,7 +166,7 @@ class _Folding:
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
         """Yield delays for the host time until a computation, or a communication before it, is submitted.
-        The host continues while the GPU waits: its delays depend on each other and its waits, not on computations."""
+        The host continues while the GPU waits, so a delay depends on earlier delays and waits, not on computations."""
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
         if not self.beside:
@@ -208,7 +208,7 @@ class _Folding:
             yield self._link(DELAY, until, until - ready, needs, self._slot())
 
     def _slot(self) -> int:
-        """Return the stream of the last computation, which delays occupy; −1 without computations."""
+        """Return the stream of the last computation, which delays occupy; −1 if there is no computation."""
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
@@ -241,7 +241,7 @@ class _Folding:
         return node
 
     def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
-        """Yield a communication after the computation or delay that ended last before the host issued it."""
+        """Yield a communication that depends on the last computation or delay to end before the host issued it."""
         row, stream = comm.row, int(self.trace.nodes.stream_lane[comm.row])
         chain_place = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
@@ -267,14 +267,14 @@ class _Folding:
             self.on_stream[stream] = node.id, ready + micros
 
 
-# Longer latencies on an idle stream are waits for other work: no device takes that long to begin.
+# Longer latencies on an idle stream are waits for other work: no device takes that long to start an event.
 _MAX_LATENCY_NS = 1_000_000
 
 _Flags = npt.NDArray[np.bool_]
 
 
 class HostWaits:
-    """Replaces `GpuWaits` for operators of a job on the host; see `ReplayedRank.waits`."""
+    """Replaces `GpuWaits` for a job whose communications run on the host; see `ReplayedRank.waits`."""
 
     def __init__(self, before: dict[int, list[int]], inside: dict[int, list[int]]) -> None:
         self.through_host, self.inside = before, inside
@@ -284,13 +284,13 @@ class HostWaits:
 
 
 class GpuWaits:
-    """Waits of computations for communications, and vice versa, as maps of rows.
+    """Waits of computations for communications, and vice versa, as maps from a row to the rows it waits for.
 
     Attributes:
         on_gpu: computation to the communications that its stream waits for.
         through_host: computation to the communications and GPU events that the host awaits before it submits it.
         inside: operator to the communications on the host that it waits for while it runs.
-        asked: computation to when the host began each of these waits, ns, and the awaited row; `_END` has later waits.
+        asked: computation to pairs: when the host began such a wait (ns), awaited row; `_END` maps to all later waits.
         before_comm: communication to the computations that its stream waits for.
     """
 
@@ -315,7 +315,7 @@ class GpuWaits:
 def _through_host(
     trace: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return communications and GPU events, the first computation after the host waited for each, and when."""
+    """Return the awaited communications and GPU events, the first computation after each wait, and the wait's start."""
     nodes = trace.nodes
     source, target, _ = trace.edges_of("data", "sync").T
     waited = communicates | (computes & (nodes.kind == GPU))
@@ -324,7 +324,7 @@ def _through_host(
     edges = np.stack([source, target], axis=1)
     on_gpu = nodes.kind[source] == GPU
     since = np.where(on_gpu, nodes.end[target], nodes.ts[target])
-    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # on the host, a wait without cost has no call
+    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # on the host, a wait that takes no time makes no call
     asked = np.where(cost, nodes.ts[target], nodes.ts[source])
     unread = np.setdiff1d(np.flatnonzero(communicates & (nodes.kind != GPU)), source)
     source, since = np.concatenate([source, unread]), np.concatenate([since, nodes.end[unread]])
@@ -372,8 +372,8 @@ def _by_target(source: IntColumn, target: IntColumn) -> dict[int, list[int]]:
 
 
 def submitted(trace: Trace) -> IntColumn:
-    """Return when the host let each row begin, ns: its start if the GPU was idle until then, else launch and usual
-    latency. GPU events without a launch in the trace were submitted before it."""
+    """Return the time (ns) at which the host let each row begin: the row's start if the GPU was idle until then, else
+    the launch plus the usual latency. GPU events without a launch count as submitted when the trace begins."""
     nodes = trace.nodes
     result: IntColumn = np.where(nodes.kind == GPU, trace.span[0], nodes.ts)
     call, gpu, _ = trace.edges_of("launch").T

@@ -1,4 +1,4 @@
-"""Copy Chakra sets of other producers message by message, with changes only to nodes that a simulator cannot run.
+"""Copy Chakra sets from other producers message by message, with changes only to nodes that a simulator cannot run.
 
 A `Trace` has no place for nodes without a start time, for `num_ops` without tensors, or for unknown attributes.
 Example: node 3 waits for the METADATA node 2, and node 2 for node 1. In the copy node 3 waits for node 1.
@@ -67,7 +67,7 @@ class GivenRank:
     Attributes:
         removed: METADATA and INVALID nodes, with the nodes that they wait for.
         comms: communications by id; `row` is the node's id, and `named` has no ranks yet.
-        ids: all nodes, sorted uint64; None unless a dependency is missing, removed, or listed twice.
+        ids: the ids of all nodes, sorted uint64; None unless a dependency is missing, removed, or listed twice.
     """
 
     path: str
@@ -78,7 +78,7 @@ class GivenRank:
 
 
 def files_to_copy(traces: Traces) -> dict[int, str] | None:
-    """Return the files by rank if all are whole Chakra files that etplus did not write, else None."""
+    """Return the files by rank if all are complete Chakra files that etplus did not write, else None."""
     paths = traces.whole_files
     if not paths or not all(path.endswith((".et", ".et.gz")) or begins_like_workload(head_of(path)) for path in paths):
         return None
@@ -100,7 +100,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
     ids, needed, repeats = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], False
     for messages in blocks:
         heads = node_heads(messages)
-        if heads is None:  # a node lists a dependency twice, or has another form
+        if heads is None:  # a node lists a dependency twice, or is encoded differently
             repeats = True
             nodes = [node for node, _ in messages.nodes()]
             ids.append(np.array([node.id for node in nodes], np.uint64))
@@ -121,7 +121,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
 
 
 def _communication(node: Node) -> Communication | None:
-    """Return a node's communication; None for a broadcast (ASTRA-sim replays it), or without attributes."""
+    """Return a node's communication; None for a broadcast (ASTRA-sim replays it) or if attributes are missing."""
     values = values_of(node.attr)
     size, kind = values.get("comm_size"), values.get("comm_type", 0)
     peer: Any = -1
@@ -172,7 +172,7 @@ class _Changes:
         return Block(len(texts) - texts.count(b""), b"".join(texts))
 
     def _edited(self, messages: Messages) -> Iterator[tuple[int, bytes]]:
-        """Yield positions of changed nodes with their messages; b"" for a node that is left out."""
+        """Yield the position and the new message of each changed node; b"" for a node that is left out."""
         heads = None if self.given.ids is not None else node_heads(messages)
         others = range(len(messages.ends)) if heads is None else np.flatnonzero(heads.kinds != NodeType.COMP_NODE)
         for place in map(int, others):
@@ -197,7 +197,7 @@ class _Changes:
             self._change_communication(node, self.before[node.id])
 
     def _keep_dependencies(self, listed: Any) -> None:
-        """Replace removed nodes by their dependencies, and drop missing and repeated ones."""
+        """Replace removed nodes with their dependencies, and drop missing and repeated dependencies."""
         expanded = [number for dependency in listed for number in self._behind(dependency)]
         assert self.given.ids is not None
         is_known = np.isin(np.array(expanded, np.uint64), self.given.ids)
@@ -210,7 +210,7 @@ class _Changes:
             listed.extend(kept)
 
     def _behind(self, number: int) -> list[int]:
-        """Return a node, or for a removed node its dependencies."""
+        """Return the node itself or, if it is removed, its dependencies."""
         result, waiting, seen = list[int](), [number], set[int]()
         while waiting:
             current = waiting.pop()
@@ -248,7 +248,7 @@ def _set_attributes(node: Node, values: Mapping[str, Any]) -> None:
 
 
 def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) -> Written:
-    """Copy a rank's file, with communications from `for_simulator` or unchanged."""
+    """Copy a rank's file, with the communications from `for_simulator`, or unchanged."""
     changes = _Changes(given, comms)
     metadata, blocks = read_messages(given.path)
     if not metadata.version:
@@ -259,7 +259,7 @@ def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) ->
 
 
 def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str | None) -> Conversion:
-    """Copy files unchanged, with their group file; `output` is a prefix if `prefix`."""
+    """Copy files unchanged, with their group file; `output` is a prefix if `prefix` is true."""
     paths = {rank: f"{output}.{rank}.et" if prefix else output for rank in files}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()

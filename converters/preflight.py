@@ -42,7 +42,7 @@ def check(
     limit: int = 10,
     network: Network | str | None = None,
 ) -> PreflightReport:
-    """Check a set of traces; the nodes of a rank are issued in the order of a reader that takes no time.
+    """Check a set of traces; each rank is assumed to issue its nodes in the order that results if no node takes time.
 
     Args:
         source: several files (all ranks from 0 on), a prefix of ``<prefix>.<rank>.et``, or a single file.
@@ -170,7 +170,7 @@ def _check_network(
 
 
 def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: PreflightFindings) -> None:
-    """Find collectives with fractional bytes per rank, which ASTRA-sim rounds down, to at least 1."""
+    """Find collectives whose bytes per rank are fractional; ASTRA-sim rounds these down, but not below 1."""
     comm = scanned.comm
     ranks = np.array([len(groups.get(group, ())) or world for group in comm.group.tolist()], np.int64)
     parted = (comm.op >= 0) & (comm.op != CollectiveCommType.ALL_GATHER)
@@ -210,7 +210,7 @@ def _compare_order(
     if findings.profile != "astra-sim" or not set(compared.errors) or not set(compared.errors) <= _BY_ORDER:
         findings.extend(compared)
         return
-    from .astra_config import DEFAULT  # for few sets
+    from .astra_config import DEFAULT  # only few sets need it
     from .preflight_run import rank_ends
 
     if rank_ends(scans, groups or {}, network or DEFAULT) is None:

@@ -107,7 +107,7 @@ class PreflightReport:
     Attributes:
         collectives, messages: numbers of nodes.
         by_computation, by_nothing: number of collectives that a computation depends on, and that nothing depends on.
-        counts: problems by kind, in the order of `KINDS`; `problems` has the first few of each.
+        counts: problems by kind, in the order of `KINDS`; `problems` contains the first few of each kind.
         skipped: checks that were not possible, with the reason.
     """
 
@@ -180,7 +180,7 @@ class PreflightFindings:
         return {kind: self._kept[kind] for kind in self._counts if level_of(kind, self.profile) == "error"}
 
     def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:
-        """Return the report; `sizes` are the counts of a `PreflightReport` from `ranks` to `by_nothing`."""
+        """Return the report; `sizes` are the fields of `PreflightReport` from `ranks` to `by_nothing`."""
         counts = {kind: self._counts[kind] for kind in KINDS if self._counts[kind]}
         problems = tuple(problem for kind in KINDS for problem in self._kept[kind])
         return PreflightReport(

@@ -25,10 +25,10 @@ _FOREVER = 2**62
 
 @dataclass(frozen=True)
 class TraceDependencies:
-    """Dependencies by target: row r has its own at first[r] up to first[r + 1].
+    """Dependencies by target: the dependencies of row r are at positions first[r] to first[r + 1] − 1.
 
     Attributes:
-        order: int64, all rows, each after its dependencies, else in order of start.
+        order: int64, all rows in topological order (dependencies first), ties in order of start.
         left_out: dependencies of kind ORDER that would have closed a cycle.
     """
 
@@ -49,8 +49,8 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     """Return all dependencies except on callers (`parent_row`); raises ConvertError if edges and calls form a cycle."""
     nodes = trace.nodes
     count = len(trace)
-    # callees are in order as well: with only top-level operators in order, a simulator would begin the next operator
-    # while a callee of the last one waits
+    # callees are ordered as well: otherwise a simulator would begin the next top-level operator while a callee of the
+    # previous operator waits
     calls = nodes.lane_order(nodes.thread, host_rows(trace, communicating), nested=True)
     events = nodes.lane_order(nodes.stream_lane, np.flatnonzero((nodes.kind == GPU) & nodes.timed), nested=False)
     in_order = [np.stack([before, order], axis=1)[before >= 0] for order, before in (calls, events)]
@@ -59,7 +59,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     target = np.concatenate([trace.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    # of rows that start together the longest comes first, and callers before callees
+    # among rows that start at the same time, the longest comes first, and callers before callees
     by_start = np.lexsort((nodes.id, np.where(nodes.timed, -nodes.end, -_FOREVER), _starts(trace)))
     place = inverse_positions(count, by_start)
     callees = np.flatnonzero(nodes.parent_row >= 0)
@@ -73,7 +73,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
 
 
 def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntColumn) -> IntColumn:
-    """Order collectives on the host after the operator that began before, and before the operator after their end."""
+    """Order each host collective after the last operator that began before it, and before the first after its end."""
     nodes = trace.nodes
     threads = nodes.thread[order]
     pairs: list[tuple[int, int]] = []
@@ -108,7 +108,7 @@ def _issuable(
 
 
 def _starts(trace: Trace) -> IntColumn:
-    """Return the starts of rows, ns; or the start of the caller if a row has no time, or −1."""
+    """Return the start of each row in ns; a row without a time gets its caller's start, or −1 if that is unknown."""
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))

@@ -67,7 +67,7 @@ class Traces(Mapping[int, Trace]):
         return len(self._sources) if self.wanted is None else 1
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the ranks; UsageError if two traces have the same, or the wanted one is missing."""
+        """Yield the ranks; raise UsageError if two traces have the same rank, or the wanted rank is missing."""
         for position in range(len(self._sources)):
             if position == len(self._ranks):
                 self._read(position)
@@ -83,7 +83,7 @@ class Traces(Mapping[int, Trace]):
         if self._held is not None and self._held[0] == rank:
             trace = self._held[1]
         else:
-            self._held = None  # before the next one is read
+            self._held = None  # before the next trace is read
             trace = self._hold(rank, self._opened(self._positions[rank]))
         self.notes[rank] = tuple(f"{trace.file}: {note}" for note in (*trace.notes, *_part_notes(trace)))
         self.damage[rank] = trace.damage
@@ -168,7 +168,7 @@ def rank_of(trace: Trace, source: Source, position: int) -> int:
         return source.rank
     if isinstance(source, Trace):
         return position
-    from ..linker.naming import file_rank, number_before_suffix  # many patterns to compile, for traces without a rank
+    from ..linker.naming import file_rank, number_before_suffix  # compiles many patterns; few traces need them
 
     name = os.fspath(source)
     return next((rank for rank in (file_rank(name), number_before_suffix(name)) if rank is not None), position)
@@ -209,8 +209,8 @@ def run_on(
     ranks: frozenset[int] | None = None,
     choose: Callable[[Trace], Trace] | None = None,
 ) -> Iterator[tuple[int, Result]]:
-    """Yield ranks and answers in the order of the sources; UsageError for two sources of a rank."""
-    from ..jobs.engines import run_all  # imports multiprocessing, which one trace does not need
+    """Yield ranks and answers in the order of the sources; raise UsageError for two sources with one rank."""
+    from ..jobs.engines import run_all  # imports multiprocessing, which a single trace does not need
 
     tasks = [RankCall(function, source, position, ranks, choose) for position, source in enumerate(sources)]
     waiting: dict[int, tuple[int, Result] | None] = {}

@@ -76,7 +76,7 @@ def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
     linked = node >= 0
     stacks = {COMPILED: {} if compiled is None else _compiled_stacks(join, compiled)}
     written, annotated = _annotated_stacks(join, files.annotations)
-    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler cannot distinguish calls with one name
+    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler cannot tell apart calls with the same name
     stacks[GRAPH_ANNOTATION] = annotated
     summary = None
     if files.files:

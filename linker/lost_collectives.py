@@ -1,4 +1,4 @@
-"""Add nodes for host collectives that Kineto records and the ET lacks, made from the issuing call and Kineto's event.
+"""Add nodes for host collectives that Kineto records and the ET lacks, based on the issuing call and Kineto's event.
 
 A host backend (Gloo, MPI) ends a collective on its own thread, often after the ET observer was stopped. The ET then
 contains the `c10d::` call but not the collective, and the rank would seem to communicate less than its peers.
@@ -29,7 +29,7 @@ from ..trace.kinds import CERTAIN, UNVERIFIED
 from .calls import TracePair, et_calls
 from .match.result import Match
 
-# Attribute that marks the nodes made here; its value lists their sources.
+# Attribute that marks the nodes created here; its value lists their sources.
 MADE_OF = "made_of"
 _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)

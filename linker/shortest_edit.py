@@ -35,8 +35,8 @@ class CallOrder:
 
 def shortest_edit(pattern: CallOrder, text: CallOrder, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
     """Return the positions matched by a shortest edit script from the start of both sides (Myers 1986, greedy).
-    Takes O(length · differences). Everything after more than 500 insertions and deletions is left out. With `whole`,
-    the script covers both sides completely; otherwise it ends when either side ends."""
+    Takes O(length · differences). The search stops after 500 insertions and deletions; later elements stay unmatched.
+    With `whole`, the script covers both sides completely; otherwise it ends when either side ends."""
     n, m = len(pattern), len(text)
     a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()
     furthest = {1: 0}

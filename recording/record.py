@@ -256,8 +256,8 @@ def record(
         provenance: save Inductor's information about compiled kernels; see docs/reference/compiled.md.
 
     Raises:
-        UsageError: PyTorch is missing, the numbers make no window, the name is a path, another Execution Trace is being
-            recorded, or the loop ended before the window. Incomplete files are removed.
+        UsageError: PyTorch is missing, the numbers define no window, the name is a path, another Execution Trace is
+            being recorded, or the loop ended before the window. Incomplete files are removed.
     """
     options = _profile_options(wait, warmup, active, activities, all_threads)
     options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}

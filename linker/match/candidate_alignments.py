@@ -334,7 +334,7 @@ def _fits(pattern: CallOrder, text: CallOrder) -> npt.NDArray[np.bool_]:
 
 
 def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which calls could be elsewhere between their neighboring anchors, by name and number."""
+    """Return which calls, judged by name and number, could also be placed elsewhere between their two anchors."""
     unsure = np.zeros(len(pattern), np.bool_)
     gaps = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
     for a, b in pairwise(anchors.tolist()):

@@ -185,7 +185,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
 
 
 def _best(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates with the best evidence and nearly the most calls; few calls can fit by chance."""
+    """Return the candidates with the best evidence and nearly the most matched calls (few can match by chance)."""
     most = max((c.place.matched for c in candidates), default=0)
     large = [c for c in candidates if 2 * c.place.matched >= most]
     evidence = max((c.place.evidence for c in large), default=0)

@@ -1,8 +1,8 @@
 """Find the steps of the surrounding program, and record a window of steps with both of PyTorch's observers.
 
-The plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each a first and a last. `otherwise` has
-the seconds to record if the process has not run a step by then. Each process writes `PID.et.json`, `PID.kineto.json`
-(`PID.time.…` for `otherwise`) and its progress as `PID.status.json`. It never prints or raises into the program.
+The plan is a JSON object: `folder` for the files, and `steps` or `seconds`, a pair [first, last]. `otherwise` is the
+pair of seconds to record if no step has run by then. Each process writes `PID.et.json`, `PID.kineto.json` (`PID.time.…`
+for `otherwise`) and its progress as `PID.status.json`. The recorder never prints or raises into the program.
 """
 
 from __future__ import annotations
