@@ -47,7 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [--steps A-B | --seconds S] [-o DIR] [--] COMMAND ..."
     add = parser.add_argument
     window = parser.add_mutually_exclusive_group()
-    window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, counted from 1 (default: 10-12)")
+    window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, 1 or later (default: 10-12)")
     about = "record by time, in seconds after the import of PyTorch: 5 (the first five), or 20-25"
     window.add_argument("--seconds", type=_seconds, metavar="S", help=about)
     add("-o", "--output", default="traces", metavar="DIR", help="folder for the traces (default: traces)")
@@ -84,7 +84,7 @@ def _steps(text: str) -> RecordingWindow:
     first, last = _numbers(text)
     if not (first.is_integer() and last.is_integer() and 1 <= first <= last):
         raise argparse.ArgumentTypeError(
-            f"{text!r} must be steps from 1, such as 10-12; recording begins at the end of a step, so step 0 "
+            f"{text!r} must be steps after step 0, such as 10-12; recording begins at the end of a step, so step 0 "
             "cannot be recorded"
         )
     return RecordingWindow(int(first), int(last))

@@ -250,7 +250,7 @@ def test_a_python_that_ignores_the_hook(tmp_path: Path) -> None:
     ("words", "line"),
     [
         ("", "no program given"), ("-- no-such-program-here", "no-such-program-here: cannot be started (No such file"),
-        ("--steps 0-2 -- true", "'0-2' must be steps from 1"), ("--steps 3-2 -- true", "'3-2' must be steps"),
+        ("--steps 0-2 -- true", "'0-2' must be steps after step 0"), ("--steps 3-2 -- true", "'3-2' must be steps"),
         ("--steps 1.5 -- true", "'1.5' must be steps"), ("--seconds 0 -- true", "'0' must be seconds"),
         ("--seconds x -- true", "'x' must be seconds"),
         ("--steps 2 --seconds 1 -- true", "not allowed with argument --steps"),
