@@ -41,7 +41,7 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     import orjson
     from etplus.linker import link
 
-    if task.startswith("jobs"):  # else freeing an older file would count
+    if task.startswith("jobs"):  # otherwise the time to free the previous file would be measured
         Path(output).unlink(missing_ok=True)
     start = time.perf_counter()
     kept: Any = None

@@ -1,4 +1,4 @@
-"""Compare replay and simulation on other networks with the truth, if it is known.
+"""Compare replays and simulations on other networks with the true times, if they are known.
 
     python benchmarks/bench_network.py [--traces FOLDER]
 
@@ -77,7 +77,7 @@ def converted(traces: list[Trace], prefix: Path) -> ChakraSet:
 
 
 def rows(subject: Subject, folder: Path) -> Iterator[Row]:
-    """Yield the row of the measured job, then a row per network."""
+    """Yield the row of the job as measured, then one row per network."""
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]

@@ -1,7 +1,7 @@
-"""Score predictions of every shared trace by a model fitted on all other jobs, and compare with trivial predictors.
+"""Predict every shared trace with a model fitted on all other jobs, and compare the errors with trivial predictors.
 
-    python benchmarks/bench_predict.py                # on the traces next to the repository (`../shared/traces`)
-    python benchmarks/bench_predict.py MORE…          # predict these files from all of those
+    python benchmarks/bench_predict.py                # predict the traces next to the repository
+    python benchmarks/bench_predict.py MORE…          # predict these files from all those traces
 
 For each trace: the end-to-end error and its 80% interval, the share of the critical path that the model predicts, the
 outcome of `predict run` (given; marked, exit status 3; refused, exit status 2), and the weakest link. CPU traces are
@@ -9,9 +9,9 @@ also predicted with `--host model`.
 
 Trivial predictors of the end-to-end time: the recorded host with kernels that take no time, the recorded host with
 every kernel at the mean of its class, and with `--host model` the mean of the fitted traces. Trivial predictors of
-kernel totals: every kernel at the mean of its name in the fitted traces (a copy of their recordings), and every kernel
-at the mean of its class. A case counts only if all trivial predictors are off by over 25%. The exit status is 1 if a
-bar is missed.
+kernel totals: every kernel at the mean of its name in the fitted traces (which copies their recordings), and every
+kernel at the mean of its class. A case counts only if all trivial predictors are off by over 25%. The exit status is 1
+if a bar is missed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Models:
         self._known = known
         hosts = [subject.trace for subject in known if not subject.part.gpu]
         together = fit_parts([subject.part for subject in known], (), None)
-        self._errors = calibrated(together, hosts).end_to_end  # of models of five sixths of the jobs on hosts
+        self._errors = calibrated(together, hosts).end_to_end  # of models fitted on five sixths of the CPU jobs
         self._kernels = cache(self._fit_kernels)
 
     def _fit_kernels(self, without: str) -> object:
@@ -193,7 +193,7 @@ def priced(subject: Subject, model: FittedModel) -> list[PricedEvent]:
 
 
 def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[str, bool]]:
-    """Return a line per bar, and if it is met."""
+    """Return a line per bar, and whether the bar is met."""
     given = [outcome for outcome in found if outcome.outcome == "given"]
     counted = [outcome for outcome in given if outcome.counts]
     off = [outcome for outcome in counted if abs(outcome.done.error) > CLOSE]

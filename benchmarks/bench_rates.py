@@ -1,4 +1,4 @@
-"""Predict a job that was recorded at several link speeds from each recording, and compare with the other recordings.
+"""Predict a job recorded at several link speeds from each recording, and compare with the recordings at other speeds.
 
     python benchmarks/bench_rates.py [JOB …] [--networks FILE | --calibration TIMES] [--before NUMBERS] [--json NUMBERS]
 
@@ -38,7 +38,7 @@ OPERATORS = FOLDER.with_name("network-ops")  # jobs that wait inside operators
 def networks(
     file: str | None, rates: list[str], calibration: Path = FOLDER / "gloo-2" / "times.json"
 ) -> dict[str, Network]:
-    """Return networks by rate; for a rate without calibration the link's own bandwidth and 100 µs a step."""
+    """Return networks by rate; a rate without calibration gets the link's nominal bandwidth and 100 µs per step."""
     if file is not None:
         return {rate: read_network(file, rate) for rate in rates}
     units = {"gbit": 1.0, "mbit": 1e-3}

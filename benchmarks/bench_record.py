@@ -1,6 +1,6 @@
 """Measure the cost of `etplus record`: the time of a step before, in and after the window, compared with no recording.
 
-    python benchmarks/bench_record.py                    # minutes; --python PYTHON if PyTorch is elsewhere
+    python benchmarks/bench_record.py                    # takes minutes; --python PYTHON if PyTorch is elsewhere
     python benchmarks/bench_record.py --rounds 5 --only train
 
 The programs come from tests/programs_to_record.py. Their steps take a fraction of a millisecond, so the cost per step

@@ -41,7 +41,7 @@ _TILED = (
 
 
 def repeated(once: Trace, nodes: int) -> Trace:
-    """Return the document with its timeline repeated, one copy after the other."""
+    """Return the document with its timeline repeated, with each copy after the previous copy."""
     count, times = len(once), -(-nodes // len(once))
     copy = np.repeat(np.arange(times), count)
     begin, end = once.span

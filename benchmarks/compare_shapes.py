@@ -1,4 +1,4 @@
-"""Compare derived shapes with the shapes recorded at the other size, call by call."""
+"""Compare shapes derived for another size with the shapes recorded at that size, call by call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _shapes(trace: Trace, call: int) -> object:
 
 
 def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
-    """Match operator calls of two traces: equal names, in order, below matching calls."""
+    """Match operator calls of two traces that have equal names and matching callers, in order."""
     waiting = [(-1, -1)]
     while waiting:
         pair = waiting.pop()
@@ -56,6 +56,6 @@ def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int
 
 
 def _callees(trace: Trace, call: int) -> Sequence[int]:
-    """Return the direct callees of a call in order; for −1, the topmost calls."""
+    """Return the direct callees of a call in order; −1 selects the topmost calls."""
     tree = trace.call_tree
     return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()

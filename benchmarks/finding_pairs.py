@@ -1,6 +1,6 @@
 """Generated steps on one GPU and jobs of four ranks, before and after a change, for `findings.py` and its test.
 
-The two times of the whole trace are what the change gains. Changes to kernels themselves are in
+The gain of a change is the difference between the times of the two whole traces. Changes to kernels themselves are in
 `tests/analysis/findings/test_device.py`.
 """
 
@@ -23,7 +23,7 @@ Program = Callable[[MadeDevice, bool], None]
 
 
 def played(program: Program, *, after: bool, steps: int = 3) -> MadeDevice:
-    """Steps before or after the change, and a wait for the device at their end."""
+    """Run steps before or after the change, and wait for the device at the end."""
     device = MadeDevice()
     with device.frame("train.py(90): main"):
         for number in range(steps):
@@ -35,13 +35,13 @@ def played(program: Program, *, after: bool, steps: int = 3) -> MadeDevice:
 
 
 def _layer(device: MadeDevice, number: int = 0, rows: int = 8192, width: int = 4096) -> None:
-    """A linear layer, its activation fused: 350 µs of the device for 20 µs of the host."""
+    """Run a linear layer with a fused activation, which takes 350 µs on the device and 20 µs on the host."""
     with device.frame(f"nn.Module: Linear_{number}"):
         device.linear(rows, width, width)
 
 
 def well_tuned() -> MadeDevice:
-    """Steps without a problem: large products and fused attention, the host far ahead of a busy device."""
+    """Return steps without a problem: large GEMMs, fused attention, and a host that runs far ahead of a busy device."""
 
     def step(device: MadeDevice, _: bool) -> None:
         shape, took = (8, 16, 2048, 64), 4 * 8 * 16 * 2048 * 2048 * 64 / FLOPS / 0.4 * 1e6
@@ -54,7 +54,7 @@ def well_tuned() -> MadeDevice:
 
 
 def _launch_bound(device: MadeDevice, after: bool) -> None:
-    """200 small kernels of 1.5 µs; after the change one graph of them."""
+    """Launch 200 small kernels of 1.5 µs each; after the change, launch them as one graph."""
     product, add = "nvjet_tst_64x32_64x16_1x2_h_bz_splitK_NNT", "void at::native::add_functor<c10::BFloat16>(int)"
     with device.frame("model.py(30): forward"):
         if after:
@@ -66,7 +66,7 @@ def _launch_bound(device: MadeDevice, after: bool) -> None:
 
 
 def _item(device: MadeDevice, after: bool) -> None:
-    """A value read after each layer, for which the host waits; after the change none."""
+    """Read a value after each layer, for which the host waits; after the change, read no values."""
     for layer in range(12):
         _layer(device, layer, 2048)
         device.now += 30
@@ -77,7 +77,7 @@ def _item(device: MadeDevice, after: bool) -> None:
 
 
 def _late_start(device: MadeDevice, after: bool) -> None:
-    """20 ms of host work before the first kernel; after the change none."""
+    """Do 20 ms of host work before the first kernel; after the change, skip this work."""
     if not after and not any(event["cat"] == "kernel" for event in device.events):
         with device.frame("train.py(20): build"), device.frame("data.py(11): read"):
             for _ in range(20):
@@ -88,7 +88,7 @@ def _late_start(device: MadeDevice, after: bool) -> None:
 
 
 def _pageable(device: MadeDevice, after: bool) -> None:
-    """64 MiB from pageable memory at 8 GB/s; after the change from pinned memory at 50 GB/s on another stream."""
+    """Copy 64 MiB from pageable memory at 8 GB/s; after the change, from pinned memory at 50 GB/s on another stream."""
     size = 64 << 20
     with device.frame("train.py(33): to_device"), device.inside("aten::to"), device.inside("aten::copy_"):
         if after:
@@ -106,11 +106,11 @@ GPU_PAIRS: dict[str, Program] = {
 }  # fmt: skip
 
 NETWORK = Network(bandwidth=50, latency=8_000)
-"""50 GB/s and 8 µs a step of the ring."""
+"""50 GB/s, and 8 µs per ring step."""
 
 
 def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None) -> dict[bool, Job]:
-    """A job before and after a change; one rank may be slower before it."""
+    """Return a job before and after a change; rank `late` is slower before the change."""
 
     def program(options: dict[str, Any], slower: float, rank: Rank) -> Play:
         return ddp(rank, bucket=1, slower=slower if rank.rank == late else 1.0, **options)
@@ -119,13 +119,13 @@ def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None
 
 
 JOB_PAIRS: dict[str, dict[bool, Job]] = {
-    # 8 MiB a layer take 0.3 ms on the network: gradients are reduced after the backward pass, or in it
+    # reducing 8 MiB per layer takes 0.3 ms: after the backward pass before the change, during it after the change
     "exposed_reduce": _pair({"overlapped": False}, {}),
-    # each message takes six steps of 8 us: a layer's gradients in 24 messages, or in one
+    # each message takes six steps of 8 µs: a layer's gradients are sent in 24 messages, or in one message
     "small_messages": _pair(
         {"overlapped": False, "size": 3 << 18, "messages": 24}, {"overlapped": False, "size": 3 << 18}
     ),
-    # all wait for rank 2, whose kernels take 1.4 times as long
+    # all ranks wait for rank 2, whose kernels take 1.4 times as long
     "straggler": _pair({"size": 4 << 20}, {"size": 4 << 20}, late=2),
 }
 """Jobs by whether the change was made."""

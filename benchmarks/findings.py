@@ -62,14 +62,14 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "small_messages": ("small-messages",),
     "straggler": ("straggler",),
 }
-# Expected findings of pairs that were recorded after the findings were written; not part of the totals.
+# Expected findings of pairs that were recorded after the detectors were written; not part of the totals.
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "cross_attention": ("eager-attention",),
     "gated": ("elementwise-chains",),
     "double_convolutions": ("double-precision",),
     "norms": ("small-operators",),
 }
-# Per folder of `--gains`, the what-ifs that express its change, or the matching finding.
+# Maps each folder of `--gains` to the what-ifs that express its change, or to the matching finding.
 GAINS: dict[str, str | list[str]] = {
     "checkpointed": ["phase=recomputation cpu*0"],
     "depth_5to4": ["module~Blk_4 cpu*0"],
@@ -110,7 +110,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Score:
-    """Result of one pair.
+    """Result for one pair.
 
     `present`: the finding exists before the change; `gone`: it does not exist after the change; `first`: it is on the
     first screen. `gain` is measured; `predicted`, `low` and `high` come from the finding and are None if it has no

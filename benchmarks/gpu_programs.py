@@ -1,9 +1,9 @@
 """Programs for `gpu_session.py`: training steps, and changes to them, on a GPU or (small) on a CPU.
 
-    python benchmarks/gpu_programs.py about                 # the machine, as JSON
-    python benchmarks/gpu_programs.py amp --steps 8         # a program that does not know etplus
-    python benchmarks/gpu_programs.py item --after          # a change: the step after it, else before it
-    python benchmarks/gpu_programs.py item --time           # both without a profiler, as JSON
+    python benchmarks/gpu_programs.py about                 # describe the machine, as JSON
+    python benchmarks/gpu_programs.py amp --steps 8         # a program without any etplus code
+    python benchmarks/gpu_programs.py item --after          # the step after a change (without --after: before)
+    python benchmarks/gpu_programs.py item --time           # time both steps without a profiler, as JSON
     python benchmarks/gpu_programs.py capture --out FOLDER  # records itself while it captures a graph; needs etplus
 
 `--device cpu --small` is the dry run. Needs PyTorch; `families` (programs.py) and `capture` also need etplus.
@@ -102,7 +102,7 @@ def train(machine: Machine, steps: int) -> None:
 
 
 def amp(machine: Machine, steps: int) -> None:
-    """Mixed precision with a scaled loss and batches from pinned memory; hooks as in `train`."""
+    """Mixed precision with a scaled loss and batches from pinned memory, with the same hooks as `train`."""
     model = with_truth(blocks(machine))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     scaler = torch.amp.GradScaler(machine.device, enabled=machine.cuda)
@@ -272,7 +272,7 @@ def attention(after: bool, machine: Machine) -> Step:
 
 
 class Formula(nn.Module):  # type: ignore[misc, unused-ignore]
-    """GELU by its formula, scaled and shifted."""
+    """GELU computed by its formula, then scaled and shifted."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -322,7 +322,7 @@ def optimizer(after: bool, machine: Machine) -> Step:
 
 
 def launches(after: bool, machine: Machine) -> Step:
-    """Many small kernels, or graphs of them."""
+    """Many small kernels, launched one by one or as CUDA graphs."""
     layers = [layer for _ in range(machine.size(32, 4)) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())]
     model, x = nn.Sequential(*layers).to(machine.device), torch.randn(64, 64, device=machine.device)
     if after and machine.cuda:
@@ -353,7 +353,7 @@ def recomputation(after: bool, machine: Machine) -> Step:
 
 
 def layout(after: bool, machine: Machine) -> Step:
-    """Half-precision convolutions with channels first or last."""
+    """Half-precision convolutions with the channels-first or channels-last layout."""
     width, kind = machine.size(128, 8), torch.float16 if machine.cuda else torch.float32
     model = nn.Sequential(*(nn.Conv2d(width, width, 3, padding=1) for _ in range(4))).to(machine.device, kind)
     x = torch.randn(machine.size(32, 2), width, machine.size(56, 8), machine.size(56, 8), device=machine.device)
@@ -380,7 +380,7 @@ _ROUNDS, _BLOCK = 20, 10
 
 
 def timed(change: Callable[[bool, Machine], Step], machine: Machine) -> dict[str, float]:
-    """Return ns of a step before and after the change: the first decile over alternating blocks of steps."""
+    """Return the step times before and after the change in ns: first deciles over alternating blocks of steps."""
     steps = [change(False, machine), change(True, machine)]
     rounds, block = (3, 1) if machine.small else (_ROUNDS, _BLOCK)
     taken: list[list[float]] = [[], []]

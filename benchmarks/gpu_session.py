@@ -2,8 +2,8 @@
 
     python benchmarks/gpu_session.py OUT                      # everything, about 20 minutes
     python benchmarks/gpu_session.py OUT --only amp capture   # only these parts; keeps other results in OUT
-    python benchmarks/gpu_session.py OUT --dry-run            # the same, small, on the CPU
-    python benchmarks/gpu_session.py OUT --python PYTHON      # PyTorch is in another environment
+    python benchmarks/gpu_session.py OUT --dry-run            # small programs on the CPU
+    python benchmarks/gpu_session.py OUT --python PYTHON      # use PyTorch from another environment
 
 The parts are: programs recorded by `etplus record` (training, mixed precision, compiled, CUDA graphs, DDP and FSDP with
 one rank, inference, families from programs.py), a capture of CUDA graphs, operators that are measured again, and
@@ -31,7 +31,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("train", "amp", "compiled", "graphs", "ddp", "fsdp", "inference")
 FAMILIES = ("vit", "resnet", "gpt_randint", "recommender")
-# The expected finding per change.
+# Maps each change to its expected finding.
 EXPECTED = {
     "item": "synchronizing-calls", "attention": "eager-attention", "elementwise": "elementwise-chains",
     "tf32": "float32-without-tf32", "pageable": "pageable-copies", "optimizer": "optimizer-loop",
@@ -59,7 +59,7 @@ class Session:
         return ["--device", "cpu", "--small"] if self.dry else ["--device", "cuda"]
 
     def run(self, *words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end.
+        """Run a command until it ends.
 
         Raises:
             PartError: the command failed although `check` requires success, or no time is left.
@@ -306,7 +306,7 @@ def make_importable(out: Path) -> str:
     """Return a PYTHONPATH with etplus and its dependencies, also for other Pythons of this version."""
     folder = out.resolve() / ".path"
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "etplus").is_symlink():  # the root of the repository is the package
+    if not (folder / "etplus").is_symlink():  # the repository root is the package `etplus`
         (folder / "etplus").symlink_to(HERE.parent, target_is_directory=True)
     sys.path[:0] = [str(folder), str(HERE)]
     here = [path for path in sys.path if "site-packages" in path and Path(path).is_dir()]

@@ -31,7 +31,7 @@ class Checked(NamedTuple):
 
 
 def events_of(kineto: Path) -> list[Event]:
-    """Return `traceEvents` of a file."""
+    """Return the `traceEvents` list of a file."""
     data = kineto.read_bytes()
     found: list[Event] = json.loads(gzip.decompress(data) if kineto.suffix == ".gz" else data)["traceEvents"]
     return found

@@ -1,4 +1,4 @@
-"""Compare the cost of `trace-link` over releases, as ratios to orjson in the same run: benchmarks/history.json.
+"""Compare the cost of `trace-link` across releases (benchmarks/history.json), as ratios to orjson in the same run.
 
     python benchmarks/history.py                                     # measure, and compare with earlier releases
     python benchmarks/history.py --record 0.3.0                      # also store the result
@@ -89,7 +89,7 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
             break
         begin = time.process_time()
         most = max(most, sum(map(_held, _family(process.pid))))
-        time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))  # a sample of gigabytes takes milliseconds
+        time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))  # sampling gigabytes takes milliseconds
     if process.returncode not in (0, 3):  # 3: too few operators were linked
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     return Cost(usage.ru_utime + usage.ru_stime, most or usage.ru_maxrss / 1024)
@@ -98,7 +98,7 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
 def _family(pid: int) -> list[int]:
     try:
         tasks = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return []
     return [pid, *(one for task in tasks for child in task for one in _family(int(child)))]
 
@@ -122,7 +122,7 @@ def record(release: str, ratios: Ratios, file: Path = HISTORY) -> None:
 
 
 def lines(history: dict[str, Ratios], current: Ratios) -> list[str]:
-    """Return a row per release, the current version last, and the regressions."""
+    """Return one row per release, with the current version last, and the regressions."""
     rows = [f"{'trace-link / orjson':20}" + "".join(f"{layout:>20}" for layout in LAYOUTS)]
     rows.append(f"{'':20}" + "".join(f"{of:>10}" for _ in LAYOUTS for of in MEASURES))
     for name, ratios in [*history.items(), ("this", current)]:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before importing torch: spinning pools compete for the cores
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: spinning threads compete for cores
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +74,7 @@ def _dealt(graphs: Sequence[GraphArrays], stop: set[str], held: set[str]) -> Fol
 
 
 def report(title: str, found: dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]]) -> None:
-    """Print errors of all folds together."""
+    """Print the errors over all folds together."""
     print(f"{title:26}{'graphs':>7}{'geomean':>9}{'median':>8}{'mean':>8}{'total':>9}{'tau':>8}{'pairs':>7}")
     for name, pairs in found.items():
         one = score(*(np.concatenate(side) for side in zip(*pairs, strict=True)))

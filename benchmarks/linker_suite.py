@@ -61,7 +61,7 @@ class LinkerCase(msgspec.Struct, frozen=True):
 
 
 class DeviceTruth(NamedTuple):
-    """A device event and the operator around its launch: ns, name, node id in the ET."""
+    """A device event and the operator that encloses its launch: times in ns, name, node id in the ET."""
 
     ts: int
     dur: int

@@ -1,7 +1,7 @@
 """Compare operators measured on this machine with their recording, and score predictions that use the measured times.
 
     python benchmarks/measure.py programs                            # predict a larger batch of each program
-    python benchmarks/measure.py ratio TRACE…                        # ET+ files: executed over recorded, pooled
+    python benchmarks/measure.py ratio TRACE…                        # ratio of executed to recorded times in ET+ files
     python benchmarks/measure.py batch SMALL.json.gz LARGE.json.gz   # predict the larger batch from the smaller one
     python benchmarks/measure.py repro TRACE… --count 100            # run scripts of random operators
 

@@ -1,4 +1,4 @@
-"""Print the share of GPU time without an operator, phase, module and source line, per trace.
+"""Print, for each trace, the shares of GPU time without an operator, phase, module or source line.
 
     python benchmarks/origins.py ../shared/traces/*/*.json.gz
 
@@ -24,7 +24,7 @@ HEADS = ("trace", "time ms", "no operator", "no phase", "no module", "no line", 
 
 
 def shares(trace: Trace) -> dict[str, float]:
-    """Return the time of GPU events, or else of operators, in ms, and its shares without each part of the chain."""
+    """Return the total time of GPU events (else of operators) in ms, and its shares without operator, phase and so on."""
     trace = with_unattached(trace)
     origin, gpu = trace.origin, trace.gpu
     if len(gpu):

@@ -47,7 +47,7 @@ class Score:
 
 
 def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False) -> dict[str, Any]:
-    """Return a Kineto trace without the host events in its first part, and without the flow events from them.
+    """Return a Kineto trace without the host events in its first part, and without the flow events that start at them.
 
     Args:
         rocm: kernels without a launch call lose the fields that ROCm takes from the call.
@@ -120,7 +120,7 @@ def _compare(truth: dict[tuple[int, int, int], tuple[str, str, str]], linked: Tr
 
 
 def _replay_change(trace: Trace) -> float | None:
-    """Return the relative change of the replay's length due to counterparts."""
+    """Return the relative change of the replayed makespan due to counterparts."""
     try:
         lengths = [of.replay().makespan_ns for of in (trace, without_counterparts(trace))]
     except EtplusError:

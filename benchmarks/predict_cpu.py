@@ -4,7 +4,7 @@
 
 For each number of threads, three kinds of data are held out and predicted by a model fitted on the other recordings:
 one of the inner batch sizes, a fifth of the models, and one family. Prints the errors of the predictions and of the
-mean of the fitted traces.
+mean over the fitted traces.
 """
 
 from __future__ import annotations

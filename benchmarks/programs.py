@@ -1,7 +1,7 @@
 """Record small, typical training programs on this CPU, as data for predictions at other sizes.
 
     python benchmarks/programs.py OUT                          # all programs at all batch sizes, a minute
-    python benchmarks/programs.py OUT --batch 4 16 --only gpt  # some of them
+    python benchmarks/programs.py OUT --batch 4 16 --only gpt  # some programs and batch sizes
     python benchmarks/programs.py OUT --seq 16 48 --batch 8    # other sequence lengths
     python benchmarks/programs.py OUT --width 64 96 --batch 8  # other hidden widths
 
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before importing torch: spinning pools compete for the cores
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: spinning threads compete for cores
 
 import torch
 from etplus.linker import link
@@ -71,7 +71,7 @@ def finish(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
 
 @program
 def mlp(size: Sizes) -> Iterator[None]:
-    """A perceptron that classifies samples of a data loader."""
+    """A perceptron that classifies samples from a data loader."""
     w = size.width
     model = nn.Sequential(nn.Linear(32, w), nn.ReLU(), nn.Dropout(0.1), nn.Linear(w, w), nn.GELU(), nn.Linear(w, 10))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -81,7 +81,7 @@ def mlp(size: Sizes) -> Iterator[None]:
 
 
 class Vit(nn.Module):
-    """Patches of images, a class token, encoder layers."""
+    """A vision transformer: patches of images, a class token, encoder layers."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Vit(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of a batch of images."""
+        """Return the scores of a batch of images."""
         x = self.patch(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1) + self.place
         scores: Tensor = self.head(self.norm(self.encoder(x))[:, 0])
@@ -102,7 +102,7 @@ class Vit(nn.Module):
 
 @program
 def vit(size: Sizes) -> Iterator[None]:
-    """A vision transformer on images of a data loader."""
+    """A vision transformer on images from a data loader."""
     model = Vit(size.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for x, y in loader(size, lambda n: torch.randn(n, 3, 16, 16), lambda n: torch.randint(10, (n,))):
@@ -118,7 +118,7 @@ class Residual(nn.Module):
         self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of half the size."""
+        """Return features with half the width and height."""
         inner = self.two(self.second(F.relu(self.one(self.first(x)))))
         return F.relu(inner + self.short(x))
 
@@ -149,7 +149,7 @@ class Unet(nn.Module):
         self.out = nn.Conv2d(2 * width, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """A score for each pixel."""
+        """Return a score for each pixel."""
         fine = self.down(x)
         coarse = self.up(self.middle(F.max_pool2d(fine, 2)))
         again = F.interpolate(F.avg_pool2d(coarse, 2), scale_factor=2, mode="bilinear", align_corners=False)
@@ -159,7 +159,7 @@ class Unet(nn.Module):
 
 @program
 def unet(size: Sizes) -> Iterator[None]:
-    """A U-net that segments images of a data loader."""
+    """A U-net that segments images from a data loader."""
     model = Unet(max(size.width // 4, 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for x, y in loader(size, lambda n: torch.randn(n, 3, 16, 16), lambda n: torch.randint(2, (n, 16, 16))):
@@ -187,7 +187,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Token and position embeddings, blocks, scores of the next token."""
+    """A language model: token and position embeddings, blocks, and scores for the next token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class Gpt(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 100, bias=False)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """The loss of a batch of sequences."""
+        """Return the loss of a batch of sequences."""
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
         scores = self.head(self.norm(self.blocks(x)))
         return F.cross_entropy(scores.view(-1, scores.shape[-1]), targets.reshape(-1))
@@ -227,7 +227,7 @@ def gpt_randint(size: Sizes) -> Iterator[None]:
 
 
 class Recurrent(nn.Module):
-    """Two recurrent layers, scores from the last state."""
+    """Two recurrent layers, with scores computed from the last state."""
 
     def __init__(self, width: int, *, batch_first: bool) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ class Recurrent(nn.Module):
 
 @program
 def lstm_batch(size: Sizes) -> Iterator[None]:
-    """An LSTM on (batch, sequence) of a data loader."""
+    """An LSTM on (batch, sequence) data from a data loader."""
     model = Recurrent(size.width, batch_first=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for x, y in loader(size, lambda n: torch.randint(50, (n, size.seq)), lambda n: torch.randint(10, (n,))):
@@ -298,7 +298,7 @@ def contrastive(size: Sizes) -> Iterator[None]:
 
 
 class Experts(nn.Module):
-    """Each token goes to the best two of four experts."""
+    """A layer that sends each token to the best two of four experts."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

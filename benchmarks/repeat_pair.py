@@ -52,7 +52,7 @@ def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path,
 
 
 def _steps(et: ExecutionTrace, kineto: KinetoTrace, text: bytes) -> dict[str, int]:
-    """Return the increment of each kind of number from one copy to the next."""
+    """Return, for each kind of number, the increment from one copy to the next."""
     events = kineto.events
     largest = {key: max(map(int, pattern.findall(text)), default=0) for key, pattern in _NUMBER_IN.items()}
     timeless = {code for code, name in enumerate(events.categories) if name == "Trace"}

@@ -2,9 +2,9 @@
 
     python benchmarks/replay_table.py [--traces FOLDER]
 
-Links every Kineto trace alone, and also with its ET if it has an ET and GPU events. For the errors of makespan and
-starts, launch latency, gap and queue limit are fitted per trace, and CPU times are as measured. Another column is the
-share of unexplained waits in the makespan. `etplus.timeline.iterations` explains held-out iterations.
+Reads every Kineto trace without its ET and, if it has an ET and GPU events, also with it. For the errors of makespan
+and starts, launch latency, gap and queue limit are fitted per trace, and CPU times are as measured. Another column is
+the share of unexplained waits in the makespan. For held-out iterations, see `etplus.timeline.iterations`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _change(graph: ReplayGraph, base: Replay, text: str) -> str:
 
 
 def held_row(name: str, held: list[HeldOut]) -> str:
-    """Return the errors over all iterations, and the error of the iteration with median length."""
+    """Return a row with the errors over all iterations, and the error of the iteration with median length."""
     errors = sorted(abs(one.error) for one in held)
     typical = sorted(held, key=lambda one: one.measured_ns)[len(held) // 2]
     middle = float(np.median(errors))

@@ -38,7 +38,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table; `bar` is the text of the value that a figure must reach, and `met` is true if it does."""
+    """A row of a table; `bar` is the value that a figure must reach, as text, and `met` is true if it does."""
 
     cells: tuple[Cell, ...]
     bar: str = ""
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a common head; with `bars`, two more columns show the bar and if it is met."""
+    """Rows under a common heading; with `bars`, two more columns show each bar and whether it is met."""
 
     title: str
     head: tuple[str, ...]
@@ -91,7 +91,7 @@ def strip(trace: bytes, variant: str) -> bytes:
     if variant == VARIANTS[0]:
         return trace
     numbers = variant == VARIANTS[2]
-    document = json.loads(trace, strict=False)  # one pair has raw control characters in names
+    document = json.loads(trace, strict=False)  # in one pair, names contain raw control characters
     for node in document.get("nodes", ()):
         for owner, key in [(node, None), *((attr, attr["name"]) for attr in node.get("attrs", ()))]:
             _blank(owner, key, "rf_id", 0)

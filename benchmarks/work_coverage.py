@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print the share of GPU time for which FLOPs, or FLOPs or bytes, are known.
+"""Print the share of GPU time for which FLOPs are known, and for which FLOPs or bytes are known.
 
 usage: python benchmarks/work_coverage.py [FILE[+CAPTURE...]...]
 

@@ -25,7 +25,7 @@ from .top_text import short_label
 
 _MS = 1e6
 _US = 1e3
-_MORE = re.compile(r": [\d,.]+ ms more$")  # the screen has the number in front
+_MORE = re.compile(r": [\d,.]+ ms more$")  # the screen shows this number in front
 _SHOWN = 5  # changes per table on the screen
 _WORTH = 0.001  # the screen omits changes below this share of the time of A
 _JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops": "CPU time of topmost operators"}

@@ -25,7 +25,7 @@ _SCALED = {
 
 
 def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str = "", noun: str = "problem") -> str:
-    """Return one screen: the count, a line per finding, title and advice of the first findings, a hint to the others.
+    """Return one screen: the count, a line per finding, title and advice of the first findings, how to see the rest.
 
     Args:
         shell: names of the traces in a command line; without it no command is suggested.
@@ -70,7 +70,7 @@ def recorded_text(traces: Sequence[Trace]) -> str:
     trace = traces[0]
     steps, span = trace.steps, max(one.span.length for one in traces)
     if len(traces) == 1 and len(steps):
-        total = float((steps.end - steps.start).sum())  # first, because gains and table rows are sums over all steps
+        total = float((steps.end - steps.start).sum())  # steps first: gains and table rows are sums over all steps
         each = in_short(total / len(steps))
         text = f"{len(steps)} steps, {in_short(total)} ({each} each)" if len(steps) > 1 else f"step {each}"
     else:
@@ -88,7 +88,7 @@ def _counted(findings: Sequence[Finding], noun: str) -> str:
 
 
 def is_note(finding: Finding) -> bool:
-    """Return if a finding has neither a cost nor a gain."""
+    """Return whether a finding has neither a cost nor a gain."""
     return finding.gain is None and finding.cost_ns is None
 
 
@@ -164,14 +164,14 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    if label == "show":  # a command, which must run when it is pasted
+    if label == "show":  # a command must run when it is pasted
         lines = textwrap.wrap(printable(text, " "), width - 10, break_on_hyphens=False, break_long_words=False)
         return [f"{label:<8}" + f" \\\n{_LABEL}".join(lines)]
     return textwrap.wrap(printable(text, " "), width, initial_indent=f"{label:<8}", subsequent_indent=_LABEL)
 
 
 def value_text(evidence: Evidence) -> str:
-    """Return the number of an evidence with its unit, "" without one.
+    """Return the value of a piece of evidence with its unit; "" if it has no value.
 
     Example:
         >>> value_text(Evidence("softmax", 2_500_000, "ns", "etplus analyze x"))

@@ -24,7 +24,7 @@ OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
 
 
 def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
-    """Return a call tree per thread; calls with equal call paths are one node.
+    """Return a call tree per thread; calls with equal call paths share one node.
 
     Frames of recorded stacks enclose the calls made in them and last as long as these calls. The profiler's iterations
     (`ProfilerStep#…`) are one node. A call that another thread caused is below its own thread. The total of a thread
@@ -34,7 +34,7 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
         most: number of nodes to keep, the longest first.
 
     Returns:
-        `FlameColumns` of `page/src/types.d.ts`: callers before callees, siblings by falling time.
+        `FlameColumns` of `page/src/types.d.ts`: callers before callees, siblings in order of decreasing time.
 
     Example:
         >>> tree = flame_graph(trace)
@@ -59,7 +59,7 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
     kinds[node_of] = kind
     by_depth = levels(above)
-    for rows in reversed(by_depth[1:]):  # threads: the sum, as overlapping calls can exceed their caller
+    for rows in reversed(by_depth[1:]):  # for threads, use the sum, because overlapping calls can exceed their caller
         callers, caller = np.unique(above[rows], return_inverse=True)
         total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
     for level, rows in enumerate(by_depth):

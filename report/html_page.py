@@ -26,7 +26,7 @@ _LIBRARY = "echarts.min.js.gz"
 _SUFFIXES = ("", ".html", ".htm")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-# Bytes of data: V8's String::kMaxLength, the longest text a browser holds.
+# Bytes of data: V8's String::kMaxLength, the longest text that a browser can hold.
 _LARGEST = 1 << 29
 # Peak memory per byte of data until the page is written.
 _COPIES = 3

@@ -1,4 +1,4 @@
-"""Page of a trace or job; for a large job, some ranks in detail and numbers of all ranks."""
+"""Page of a trace or job; for a large job, details of some ranks and numbers for all ranks."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def ranks_html(
     Args:
         analyses: one per rank; read one at a time, and kept only for findings.
         count: number of ranks.
-        devices: own devices, see `Case`.
-        shells: how a command line in the folder of the page names each trace; by default the relative path of its file.
+        devices: user-defined devices, see `Case`.
+        shells: name of each trace for commands run from the page's folder; by default the relative path of its file.
         output: path of the page.
 
     Raises:

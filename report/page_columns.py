@@ -103,7 +103,7 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
     "paths_device": (PathRow, "path a_launched_ns b_launched_ns change_launched_ns"),
     "paths_host": (PathRow, "path a_self_ns b_self_ns change_self_ns"),
 }  # fmt: skip
-# B takes the unit of A, to make their numbers comparable.
+# B uses the unit of A, so that their numbers are comparable.
 _LIKE = {
     "self_ns": "total_ns", "device_self_ns": "device_total_ns", "backward_ns": "device_total_ns",
     "backward_total_ns": "device_total_ns", "min_ns": "mean_ns", "host_wait_ns": "idle_ns", "kernel_wait_ns": "idle_ns",

@@ -98,7 +98,7 @@ def _part_of_step(
     own = analyze(part, tuple(analysis.devices.values()))
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
-    report["analysis"].pop("kernel_labels")  # the table of the whole trace applies
+    report["analysis"].pop("kernel_labels")  # the page shows the table of the whole trace
     for gap in report["gaps"]:
         gap["start"] += shift
     report["path_rows"] = path.rows(number, most) if path is not None else []

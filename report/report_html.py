@@ -131,7 +131,7 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis, shell: str = "") 
 
     Args:
         a, b: the compared traces, for the list of iterations.
-        shell: names of both in a command line, to be run in the folder of the page.
+        shell: names of both traces for commands that are run from the page's folder.
     """
     difference = json_of_difference(changed)
     key, whole = "device_ns", max(changed.total_a, changed.total_b)

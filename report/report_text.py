@@ -15,7 +15,7 @@ from ..trace.text_tables import Cell, number, render, share, titled
 _MS = 1e6
 _US = 1e3
 _MB = 1e6
-# Devices with a lower peak, as a share of the greatest peak, get no table of memory holders.
+# Devices whose memory peak is below this share of the largest peak get no table of memory holders.
 _WORTH_A_TABLE = 0.01
 
 
@@ -43,7 +43,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
 
 
 def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
-    """Return rows of one kind as a table, "" without rows.
+    """Return rows of one kind as a table; "" if there are no rows.
 
     Args:
         top: print the first rows only, and note this in the title.

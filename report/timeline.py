@@ -192,7 +192,7 @@ _PLACES_LISTED = 3000
 
 
 def places_of(trace: Trace) -> list[dict[str, Any]]:
-    """Return source lines and modules by text: number, total and longest of their GPU events, without calls."""
+    """Return rows of source lines and modules: number, total and longest of their GPU events (else of their calls)."""
     origin, table = trace.origin, trace.source_table
     on_gpu = len(trace.gpu) > 0
     events = trace.gpu if on_gpu else trace.calls

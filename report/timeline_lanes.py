@@ -42,7 +42,7 @@ _KINDS = (*GPU_KINDS, *_HOST_KINDS)
 _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
-# Above this number of events a page, at 75 MB, gets no tiles and details.
+# A page with more events (over 75 MB) gets no tiles and no details.
 _MOST_IN_TILES = 6_000_000
 
 
@@ -184,7 +184,7 @@ def details_of(
     """Return the details of all laid-out events: `PackedDetails` of `page/src/types.d.ts`.
 
     Args:
-        events: int64, the laid-out ones among the GPU events, calls and runtime calls, in this order.
+        events: int64, the laid-out events among the GPU events, calls and runtime calls, in this order.
         names: the page's full names.
         gpu_lanes: lanes below this number are streams.
     """
