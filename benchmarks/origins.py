@@ -24,7 +24,7 @@ HEADS = ("trace", "time ms", "no operator", "no phase", "no module", "no line", 
 
 
 def shares(trace: Trace) -> dict[str, float]:
-    """Return the total time of GPU events (else of operators) in ms, and its shares without operator, phase and so on."""
+    """Return the total time of GPU events (else operators) in ms, and its shares without operator, phase and so on."""
     trace = with_unattached(trace)
     origin, gpu = trace.origin, trace.gpu
     if len(gpu):
