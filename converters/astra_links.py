@@ -1,14 +1,14 @@
-"""Network that ASTRA-sim simulates for a description: its dimensions, and communication sizes for given durations.
+"""The network that ASTRA-sim simulates for a description, and communication sizes that yield given durations.
 
 Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
 - A level is a dimension, inner levels first. - On `FullyConnected`, any two ranks share a link. Rings use one link per
 rank with the rank's bandwidth; direct
-  algorithms use all links. On `Ring` data that passes ranks takes each link's latency at full bandwidth. `Switch`, for
-  halving and doubling, is two links from rank to rank.
-- A group of some ranks runs on a ring of these ranks, whatever the algorithm (CommunicatorGroup.cc). A step, and a
-  message, takes a link of the innermost dimension in which the two ranks' places differ.
-- All dimensions have the same ranks in each unit; halving and doubling needs a power of two.
+  algorithms use all links. On `Ring`, data that passes through ranks incurs each link's latency, at full bandwidth.
+  `Switch`, used for halving and doubling, has two links between any two ranks.
+- A group smaller than the job runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc). A step
+  or message uses a link of the innermost dimension in which its two ranks' places differ.
+- All units of a dimension have the same number of ranks; halving and doubling needs a power of two.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .collectives import Agreement, Communication
 _LEAST_BYTES = 4
 _MOST_BYTES = 2**53
 _PROBE = 1 << 40
-# Communications within this share of their time keep their sizes.
+# Communications whose simulated time is within this share of the wanted time keep their sizes.
 _CLOSE = 1e-3
 
 
@@ -37,8 +37,8 @@ class AstraLinks:
     """A network as ASTRA-sim represents it.
 
     Attributes:
-        dimensions: inner ones first; their `ranks` multiply to all ranks.
-        unsaid: what ASTRA-sim cannot express, for messages.
+        dimensions: inner dimensions first; the product of their `ranks` is the number of all ranks.
+        unsaid: features of the network that ASTRA-sim cannot express, for messages.
     """
 
     ranks: int
@@ -73,7 +73,7 @@ class AstraLinks:
         return rounds * sum(steps) + max(sum((steps * 2)[step : step + left]) for step in range(count))
 
     def size_of(self, kind: int, ranks: Sequence[int], ns: float) -> int:
-        """Return the bytes for which a communication has this duration in ASTRA-sim, at least the minimum."""
+        """Return the size in bytes at which a communication takes `ns` in ASTRA-sim, but at least the minimum size."""
         fixed = self.transfer_ns(kind, 0, ranks)
         slope = (self.transfer_ns(kind, _PROBE, ranks) - fixed) / _PROBE
         return int(min(max(round((ns - fixed) / slope), 1 if kind < 0 else _LEAST_BYTES), _MOST_BYTES))
@@ -91,7 +91,7 @@ class AstraLinks:
 
 
 def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
-    """Return a dimension with the bandwidth of an algorithm on the topology of a different algorithm."""
+    """Return a dimension with the bandwidth that an algorithm gets on the topology of a different algorithm."""
     if own == "direct" and span.algorithm != "direct":
         return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
     if own != "direct" and span.algorithm == "direct":  # to all other ranks at the same time, each at full bandwidth
@@ -154,7 +154,7 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
 
 
 def _priced_as(original: Communication, simulated: Communication) -> tuple[int, int]:
-    """Return the kind and size of a communication on a network; gather and scatter become their substitutes."""
+    """Return the kind and size of a communication on a network; gather and scatter are replaced by substitutes."""
     if original.kind in (Type.BROADCAST, Type.REDUCE):
         return original.kind, original.size
     return (original.kind, 0) if original.kind == Type.BARRIER else (simulated.kind, simulated.size)

@@ -1,4 +1,4 @@
-"""Nodes for ASTRA-sim, and their file with only what the simulator reads."""
+"""Nodes for ASTRA-sim, and the file of these nodes, which contains only what the simulator reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBERS = ("id", "row", "micros")
 
 
 class SimNode(NamedTuple):
-    """A node for the simulator: `id` rises with the start, `row` can be DELAY or START, a delay occupies `stream`."""
+    """A node: `id` increases with the start, `row` can be DELAY or START, and a delay occupies `stream`."""
 
     id: int
     row: int
@@ -44,7 +44,7 @@ class SimNode(NamedTuple):
 
 
 def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
-    """Yield a node for the time until the rank starts, and the given nodes after it, with ids one higher."""
+    """Yield a node for the time until the rank starts, then the given nodes with their ids increased by one."""
     yield SimNode(1, START, micros, [])
     for node in nodes:
         needs = [number + 1 for number in node.needs] or [1]

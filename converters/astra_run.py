@@ -50,7 +50,7 @@ class SimulatedRank:
 
 
 def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str]) -> dict[str, list[SimulatedRank]]:
-    """Simulate a set on networks (as for `parse_network`); return the ranks by network."""
+    """Simulate a set on networks (as for `parse_network`); return the results of the ranks by network."""
     binary = os.environ.get(VARIABLE)
     if not binary:
         raise UsageError(

@@ -1,6 +1,6 @@
-"""Chakra traces that ASTRA-sim can run to the end, and their file of process groups.
+"""Chakra traces that ASTRA-sim can run to the end, and their process-group file.
 
-The limits of ASTRA-sim were observed; see docs/reference/chakra.md.
+The limits of ASTRA-sim were found by running it; see docs/reference/chakra.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BARRIER_BYTES = 1024
 
 
 class Substitute(NamedTuple):
-    """A substitute for a collective; `size` maps its bytes and ranks (2 or more) to bytes."""
+    """A substitute for a collective; `size` maps the bytes and number of ranks (2 or more) to new bytes."""
 
     kind: int
     size: Callable[[int, int], int]
@@ -76,8 +76,8 @@ def _least(sizes: Iterable[int]) -> int:
     return min(filter(None, sizes), default=0)
 
 
-# Collectives whose ranks can have different sizes, and the common size, because the simulator needs a single size. In
-# a gather or scatter without metadata the root's tensors are all ranks' tensors.
+# Collectives whose size can differ between ranks, and how to choose the single size that the simulator needs. In a
+# gather or scatter without metadata, the root's tensors are those of all ranks.
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
     Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, run with the largest size"),
     Type.GATHER: (_least, "gather with sizes that differ between ranks, run with the smallest size"),
@@ -144,9 +144,9 @@ def write_astra_sim(
     roofline: float | None = None,
     on_host: ReplayedRank | None = None,
 ) -> Written:
-    """Write one rank: GPU nodes, and the host's time as delays next to them.
-    `comms` are from `for_simulator`. The rank starts `skew_ns` later than the job: that becomes a computation before
-    all others. `transferred`, `on_host`: see `fold`. `roofline` is the device's memory bandwidth, GB/s; see
+    """Write one rank: GPU nodes, with delays next to them for the host's time.
+    `comms` are from `for_simulator`. The rank starts `skew_ns` later than the job: this time becomes a computation
+    before all others. `transferred`, `on_host`: see `fold`. `roofline` is the device's memory bandwidth, GB/s; see
     `roofline_work`."""
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(
@@ -176,7 +176,7 @@ def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
 
 
 def _group_size(comm: Communication, own: RankComms, agreement: Agreement) -> int:
-    """Return the ranks of a communication's group, 2 if unknown."""
+    """Return the number of ranks in a communication's group, 2 if unknown."""
     members = agreement.groups.get(comm.group)
     if members is not None:
         return len(members)
@@ -229,7 +229,7 @@ _MESSAGES = "messages in the replicated trace, kept as computations of their mea
 def simulated_ranks(
     given: Sequence[RankComms], *, renumber: bool, replicate: int | None
 ) -> tuple[list[RankComms], dict[int, int], tuple[str, ...]]:
-    """Return the ranks 0 to n − 1 of a simulation, the trace's rank that each runs, and notes."""
+    """Return ranks 0 to n − 1 of a simulation, a map from each of them to the trace's rank that it runs, and notes."""
     if replicate is not None:
         if len(given) > 1:
             raise UsageError(f"--replicate takes one trace, not {len(given)}; choose a rank with --rank")
@@ -267,8 +267,8 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
 def replicated(given: RankComms, ranks: int) -> list[RankComms]:
     """Return ranks that all run one rank's trace.
 
-    A group of all or of unknown ranks gets all new ranks. A group of s ranks with stride d is laid out like a device
-    mesh: d groups of s ranks in every s · d ranks. Messages are dropped and counted: their peer runs another program.
+    A group of all or of unknown ranks becomes a group of all new ranks. A group of s ranks with stride d is laid
+    out like a device mesh: d groups of s ranks in every s · d ranks. Messages are dropped and counted.
 
     Example:
         >>> tensor_parallel = Communication(0, 0, 64, named=("tp", (4, 5)))
@@ -334,7 +334,7 @@ class JobTimes:
         return clock_offsets(synchronizing(self._collectives), self._messages)
 
     def start_skew(self) -> tuple[dict[int, int], tuple[str, ...]]:
-        """Return ns from the first start to each rank's start, and notes."""
+        """Return the time in ns from the first rank's start to each rank's start, and notes."""
         joined: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for clock in self._clocks:
             joined[clock.reference][clock.rank] = self.ranks[clock.rank].start_ns - clock.offset_ns

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..analysis.counters import Counter
     from ..analysis.devices import Device
 
-# Arguments written to GPU events: FLOPs; 10⁹ bytes; shares of the device's peaks.
+# Arguments written to GPU events: FLOPs, GB (10⁹ bytes), and percentages of the device's peaks.
 ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved_bandwidth_percent")
 
 _DECIMALS = 6
@@ -59,10 +59,10 @@ def augment(
     part: Callable[[Trace], Trace] | None = None,
     progress: bool = False,
 ) -> Augmented:
-    """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events, if known.
+    """Copy a Kineto trace or an ET+ file and add the known `ARGUMENTS` to the `args` of GPU events.
 
     A Kineto trace also gets the counters of `analysis.counters` after its last event. Unknown header keys are dropped.
-    Everything else keeps its bytes, and an augmented file does not change.
+    All other bytes stay the same; augmenting an augmented file again does not change it.
 
     Args:
         path: output, gzipped if it ends in ".gz".

@@ -39,11 +39,11 @@ class ChakraOptions:
     """Options of "chakra".
 
     Attributes:
-        memory_nodes: copies and memsets as MEM nodes, see `write_et`.
+        memory_nodes: write copies and memsets as MEM nodes, see `write_et`.
         degrade: keep communications that do not match between ranks as computations, instead of raising an error.
         groups: the process group file of Chakra traces; by default the file next to them.
-        without_times: convert Execution Traces that were not linked; nodes have no durations.
-        as_prefix: write `<output>.<rank>.et`; by default for several ranks.
+        without_times: also convert Execution Traces that were not linked; their nodes have no durations.
+        as_prefix: write `<output>.<rank>.et`; by default only if there are several ranks.
     """
 
     memory_nodes: bool = False
@@ -86,14 +86,14 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class EtPlusOptions:
-    """Options of "etplus": the schema to upgrade older nodes to, see `upgraded`; by default the input's."""
+    """Options of "etplus": the schema to upgrade older nodes to, see `upgraded`; by default the input's schema."""
 
     schema: Literal["1.1.1"] | None = None
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """Options of the graph formats; see `write_graph`. `max_nodes` counts per rank."""
+    """Options of the graph formats; see `write_graph`. `max_nodes` is a limit per rank."""
 
     subtree: str | None = None
     max_nodes: int | None = None

@@ -1,4 +1,4 @@
-"""ET+ to a Chakra protobuf trace (.et) that keeps everything: every node, time, dependency, and communication."""
+"""Conversion of ET+ to a Chakra protobuf trace (.et) with every node, time, dependency, and communication."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from .row_dependencies import TraceDependencies, dependencies
 
 # Version of the Chakra schema, in every file's metadata.
 CHAKRA_VERSION = "0.0.4"
-# Nodes encoded at once; with fewer, the fixed cost per block dominates.
+# Number of nodes encoded per block; in smaller blocks, the fixed cost per block dominates.
 ROWS = 8192
 COMP = NodeType.Value("COMP_NODE")
 _LEFT_OUT = "order dependencies on threads and streams left out, because edges contradict them"
@@ -114,7 +114,7 @@ class _Encoder:
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
         self.has_times = bool(nodes.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
-        # self work of a row, ns: GPU events and collectives as measured
+        # own work of each row in ns; GPU events and collectives have their measured duration
         self.duration = np.where(nodes.timed, nodes.dur, 0)
         on_host = host_rows(trace, communicating)
         self.duration[on_host] = host_work(trace, communicating)[on_host]
@@ -146,7 +146,7 @@ class _Encoder:
         return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
 
     def _messages(self, row: int) -> Iterator[bytes]:
-        """Yield a node for each of several messages of a row; the node of the row follows and takes no time."""
+        """Yield a node per message for rows with several messages; the row's own node follows and takes no time."""
         trace, name = self.trace, self.trace.name_of(Row(row))
         needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
         begin, took = (int(trace.nodes.ts[row]) + 500) // 1000, self.message_micros[row]
@@ -191,7 +191,7 @@ class _Encoder:
         )
 
     def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
-        """Return exact times, without those that equal `duration_ns`."""
+        """Return the exact times of nodes, except times that equal `duration_ns`."""
         ts, dur, exclusive = self.trace.nodes.ts[rows], self.trace.nodes.dur[rows], self.trace.nodes.exclusive[rows]
         if kind != CPU and np.any(ts < 0):
             ts, dur, exclusive = self._with_wrong_times(rows, ts, dur, exclusive)
@@ -230,7 +230,7 @@ def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn
 
 
 def _metadata(trace: Trace) -> GlobalMetadata:
-    """Return the version, and as JSON texts the sections of ET+ other than nodes and edges."""
+    """Return the version of ET+, and its sections other than nodes and edges as JSON texts."""
     encode, (header, summary) = msgspec.json.encode, known_sections(dict(trace.header), trace.summary)
     texts = {"header": encode(header), "etplus": summary, "layout": encode("flat" if trace.flat else "attrs")}
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]
@@ -249,9 +249,9 @@ def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
                 yield AttributeProto(name=name, uint64_val=value)
 
 
-# Parts of messages, see `messages`, with an entry per row.
+# Parts of messages, see `messages`, with one entry per row.
 Parts = list[list[bytes]]
-# Fields without an attribute, by row.
+# Fields for which there is no attribute, by row.
 Further = dict[int, Record]
 
 _NUMBERS = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")
@@ -305,7 +305,7 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """Return fields that only GPU events have; `further` gets a `pg_name` or `tid` that has no field."""
+    """Return fields that only GPU events have; add a `pg_name` or `tid` without a field to `further`."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
@@ -336,7 +336,7 @@ def _of_captures(graphs: CapturedGraphs) -> dict[int, bytes]:
 
 
 def _texts_of(event: Any) -> list[AttributeProto]:
-    """Return a GPU event's JSON texts (rarely equal)."""
+    """Return the attributes of a GPU event that are JSON texts, which few events share."""
     texts = {"args": event.args, "comm": event.comm, "captured_by": event.captured_by, "counterpart": event.counterpart}
     return [attribute(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
 
@@ -393,7 +393,7 @@ def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
 
 
 def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Parts]:
-    """Return inputs and outputs; `further` gets incomplete ones."""
+    """Return inputs and outputs; add incomplete inputs and outputs to `further`."""
     tensors = []
     for name, tag in _SIDES.items():
         part = []
@@ -408,5 +408,5 @@ def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Part
 
 
 def _text(name: str, json: msgspec.Raw | msgspec.UnsetType) -> bytes:
-    """Return an attribute of JSON text that many nodes share, if the record has it."""
+    """Return an attribute of JSON text that many nodes share, if the record contains it."""
     return b"" if json is UNSET else shared(name, bytes(json))

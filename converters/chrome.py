@@ -1,7 +1,7 @@
 """Chrome traces in Kineto's form: operators, runtime calls, and GPU events as slices, edges as flows.
 
 In Perfetto's trace processor a flow binds to the innermost slice that is open on its thread when the flow is read. So
-a flow directly follows its slice, and slices have a length. Of slices that overlap without nesting, one is dropped.
+a flow directly follows its slice, and no slice has zero length. If two slices overlap without nesting, one is dropped.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _PROGRAM = 1_000_000
 # Devices are shown after programs, with the number that Kineto adds.
 _GPU_SORT = 5_000_000
 _PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
-# Kind of edge to the category of the flow that Kineto writes for it.
+# Maps a kind of edge to the category of the flow that Kineto writes for it.
 _KINETO_FLOWS = {"launch": "ac2g"}
 
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """Numbers of slices and flows; `left_out` edges have a node without a time, or end before they begin."""
+    """Numbers of slices and flows; the `left_out` edges have a node without a time, or end before they begin."""
 
     slices: int
     flows: int
@@ -69,9 +69,9 @@ def write_chrome(
     traces: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
 ) -> ChromeTrace:
     """Write a Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
-    Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank has Kineto's
-    processes; otherwise each rank is a process, with its name from `titles`. Times are µs since the first event of
-    all ranks. If events overlap on a thread without nesting, the later event gets its own track below."""
+    Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank keeps Kineto's
+    processes; otherwise each rank is a process that is named by `titles`. Times are µs since the first event of all
+    ranks. If events overlap on a thread without nesting, the later event gets its own track below."""
     timed = timed_traces(traces)
     others = {rank: other_events(trace) for rank, trace in traces.items()}
     zero = min(
@@ -107,13 +107,13 @@ class RankTimeline:
     Args:
         zero: wall-clock ns of the output's time 0.
         others: from `other_events`.
-        alone: it is the only rank.
+        alone: whether this is the only rank.
 
     Attributes:
         rows: rows with a time, in the order of their slices.
-        lane: 0, or more for a row that overlaps another one.
+        lane: 0, or a higher number for a row that overlaps another row.
         pid, tid: with several ranks the pid is the rank, and tids are unique, because Perfetto would mix them up.
-        finish: ns, as shown.
+        finish: ends of the rows as shown, ns.
         flows: (m, 2), source and target row; `kinds` has their kinds.
     """
 
@@ -163,7 +163,7 @@ class RankTimeline:
         yield from self._counters()
 
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
-        """Return events outside the rows: first those that became rows, by index, then the rest, the last first."""
+        """Return the other events that became rows, by index, and the encoded rest, in reverse order."""
         calls = self.trace.nodes.kind[self.rows] == CPU
         own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
@@ -191,7 +191,7 @@ class RankTimeline:
         return threads, streams
 
     def _memory(self) -> Iterator[dict[str, Any]]:
-        """Yield the allocators' events like Kineto, on the thread of the enclosing operator."""
+        """Yield the allocators' events as Kineto does, on the thread of the enclosing operator."""
         memory = self.trace.memory
         columns = (memory.bytes, memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
         rows = zip(memory.ts.tolist(), memory.row.tolist(), *(column.tolist() for column in columns), strict=True)
@@ -289,13 +289,13 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
 
 
 def program_of(trace: Trace) -> int:
-    """Return the process id of the program like Kineto; another number if it is unknown or equals a device number."""
+    """Return the program's process id, as in Kineto; another number if it is unknown or equals a device number."""
     program = _number(trace.header.get("pid"))
     return _PROGRAM if program is None or program in trace.nodes.device[trace.nodes.kind == GPU] else program
 
 
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return tracks, lanes, and shown ends of rows: slices of a lane nest or follow each other and have a length."""
+    """Return tracks, lanes, and shown ends of rows: slices of a lane nest or follow each other; none is empty."""
     nodes = trace.nodes
     threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # threads without ops last
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
@@ -318,7 +318,7 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return processes and threads of rows like Kineto; `spare` are numbers for threads that Kineto does not name."""
+    """Return Kineto's process and thread of each row; `spare` has numbers for threads that have no number in Kineto."""
     nodes = trace.nodes
     gpu = nodes.kind == GPU
     pid = np.where(gpu, nodes.device, program_of(trace))
@@ -340,7 +340,7 @@ def _number(raw: msgspec.Raw | None) -> int | None:
 
 
 def _fits(trace: Trace, ts: list[int], finish: list[int], open_rows: list[int], row: int) -> bool:
-    """Return whether a row nests in or follows the open rows of a lane; moves ends that are late by rounding."""
+    """Return whether a row nests in or follows the open rows of a lane; corrects ends that are late by rounding."""
     while open_rows and finish[open_rows[-1]] <= ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:

@@ -36,12 +36,12 @@ class Communication:
     Attributes:
         kind: CollectiveCommType, SEND, or RECV.
         size: bytes, as in `message_bytes`.
-        group, tag: number of the process group, and of a message equal on both ranks; 0 until ranks agree.
+        group, tag: numbers of the process group and of the message, equal on all ranks; 0 until ranks agree.
         named: the group in the traces.
         peer: the other rank of a message, −1 for collectives.
-        seq: the trace's own number, −1 if none.
+        seq: sequence number in the trace, −1 if there is none.
         start_ns, described: see `FoundComm`.
-        aside: part of a collective that slows concurrent work; see `with_slowed_work`.
+        aside: whether this is the part of a collective that slows concurrent work; see `with_slowed_work`.
     """
 
     row: int
@@ -69,7 +69,7 @@ class RankComms:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Groups (number to ranks, and to the traces' name) and tags that ranks agreed on, without unknown groups."""
+    """Groups (ranks by number, and names in the traces by number) and tags that ranks agreed on; no unknown groups."""
 
     ranks: dict[int, RankComms]
     groups: dict[int, list[int]]
@@ -132,7 +132,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
 
 
 def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
-    """Number the groups from 1: by name if that is a free number, else the lowest free number."""
+    """Number the groups from 1: by name if the name is a free number, else with the lowest free number."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()
     others = []
@@ -150,7 +150,7 @@ def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
 
 
 def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
-    """Tag messages: the n-th message from a rank to another rank gets n on both."""
+    """Tag messages: the n-th message from one rank to another gets the tag n on both ranks."""
     sequences: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
         for comm in rank.found:
@@ -171,7 +171,7 @@ def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
 
 
 def _aligned(own: list[int], other: list[int]) -> list[int]:
-    """Return ordinals of messages by their numbers; messages that the other side also has come first."""
+    """Return ordinals of messages by their numbers; messages that also exist on the other side come first."""
     left, _ = paired(np.array(own, np.int64), np.array(other, np.int64))
     first = np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])
     ordinals: list[int] = inverse_positions(len(own), first).tolist()
@@ -187,7 +187,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class RankRecording:
-    """Start and communications of a rank on its own clock; `fixed` ids become computations anyway."""
+    """Start and communications of a rank on its own clock; communications with ids in `fixed` become computations."""
 
     file: str
     base_ns: int
@@ -204,7 +204,7 @@ def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
 def matched(
     ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
-    """Return the communications that all ranks share, and notes; others raise ConvertError unless `degrade`."""
+    """Return the communications that all ranks share, and notes; raise ConvertError for others unless `degrade`."""
     times = {rank: _without(recording.comms, recording.fixed) for rank, recording in recorded.items()}
     mismatches = match_collectives(times)[2]
     pairs = [pair for pair in match_messages(times)[1] if pair.nodes and pair.source != pair.target]

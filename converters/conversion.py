@@ -43,7 +43,7 @@ def convert(
         output: the file to write, or a prefix for ".<rank>.et" if each rank has its own file.
         to: name of a format, see `exporters`; by default from the output's suffix.
         options, settings: the format's options, such as `GraphOptions(max_nodes=60)`, or its fields, `max_nodes=60`.
-        rank: take this rank of several traces.
+        rank: convert only this rank of several traces.
         job: a job_report.json: unmatched communications become computations, and clocks are aligned.
         as_prefix: whether `output` is a prefix or folder; by default by the number of traces.
         steps, window, between, module: part of each trace, see `etplus.trace.selection.part_of`.
@@ -70,7 +70,7 @@ def convert(
     for source in inputs:
         if not isinstance(source, Trace):
             protect(source)
-    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # else perhaps a folder, made later
+    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # else perhaps a folder, created later
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)

@@ -21,7 +21,7 @@ class Conversion:
     """Result of a conversion.
 
     Attributes:
-        nodes: number of nodes (for "chrome", slices) of all files.
+        nodes: number of nodes (for "chrome", slices) in all files.
         counts: changes and losses, by description.
         damage: damage of the traces behind the inputs.
         network: the network of a set for a simulator.
@@ -53,11 +53,11 @@ class Exporter(Protocol):
 
     @property
     def summary(self) -> str:
-        """Half a line for --help."""
+        """Description for --help, at most half a line."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of its files in lower case, including ".gz" variants; () if only --to chooses it."""
+        """Lower-case suffixes of the format's files, including ".gz" variants; () if only --to selects it."""
 
     @property
     def inputs(self) -> Inputs: ...
@@ -71,11 +71,11 @@ class Exporter(Protocol):
         format.
 
         Args:
-            traces: by rank, a single one for `inputs` "one"; read one by one, see `Traces`.
+            traces: by rank, a single trace if `inputs` is "one"; read one by one, see `Traces`.
             path: the output as given by the user, "-" for standard output.
         """
 
 
 def with_gz(*suffixes: str) -> tuple[str, ...]:
-    """Return suffixes, and each with ".gz"."""
+    """Return the suffixes, and each suffix with ".gz" appended."""
     return tuple(suffix + ending for suffix in suffixes for ending in ("", ".gz"))

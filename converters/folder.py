@@ -25,7 +25,7 @@ _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 @dataclass(frozen=True)
 class InputPair:
-    """An Execution Trace and a recorded timeline to link; `rank` if an option or the folder states it."""
+    """An Execution Trace and a recorded timeline to link; `rank` is set if an option or the folder gives it."""
 
     et: str
     kineto: str | FileRank
@@ -50,8 +50,8 @@ def named_by(pattern: str) -> list[str]:
 
 
 def traces_in(folder: str) -> Found:
-    """Return the traces in a folder and below, of one kind: ET+, else .et, else pairs and Kineto traces; else
-    UsageError. The notes count the other kinds."""
+    """Return the traces in a folder and its subfolders, all of one kind: ET+, else .et, else pairs and Kineto traces;
+    raise UsageError if there are none. The notes count the traces of other kinds."""
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
     from ..linker.naming import KINETO, look_at
@@ -93,7 +93,7 @@ def _lacking(folder: str | Path, job: JobReport) -> list[str]:
 
 
 def _of_batch(folder: Path) -> Found:
-    """Return the ranks that `etplus link FOLDER` linked, and notes on the others."""
+    """Return the ranks that `etplus link FOLDER` linked, and notes on the other ranks."""
     job = read_job_report(folder / _JOB_REPORT)
     outputs = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
     if not outputs:

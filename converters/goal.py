@@ -9,7 +9,7 @@
 
 (T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Operations are the edges of the replay graph, so a
 simulator on the same network gives the replay's times. Every thread and stream is a `cpu`, whose operations never
-overlap. Edges between two of them are a `calc` on additional cpus, enough that none waits for another.
+overlap. An edge between two cpus is a `calc` on an additional cpu; there are enough of these that no `calc` waits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 Algorithm = Literal["ring", "direct"]
-# Cpus per latency that passes at the same time; on another network more can overlap.
+# Number of cpus per simultaneous latency on this network; on a different network, more latencies can overlap.
 _SPARE = 4
 _FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
 _EARLY = "waits that began before their dependencies ended, attached to an earlier operation"
@@ -50,9 +50,9 @@ def _share(size: int, parts: int) -> int:
     return max(-(-size // parts), 1)
 
 
-# Steps of the ring and bytes per step, from a collective's bytes (see `message_bytes`) and ranks. A broadcast and a
-# reduce have the bytes per link of a pipelined chain. An all-to-all's data passes the ranks between, as in
-# ASTRA-sim (astra-sim/system/collective/Ring.cc).
+# Number of ring steps and bytes per step for a collective's bytes (see `message_bytes`) and number of ranks. A
+# broadcast and a reduce have the bytes per link of a pipelined chain. An all-to-all's data passes through ranks in
+# between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc).
 _RING: Mapping[int, _Steps] = {
     CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),
     CollectiveCommType.REDUCE_SCATTER: lambda size, ranks: (ranks - 1, _share(size, ranks)),
@@ -312,7 +312,7 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Number the edges outside lanes so that a rank's simultaneous edges differ; also return the count per rank."""
+    """Number the edges outside lanes so that a rank's simultaneous edges differ; also return each rank's count."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]

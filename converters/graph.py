@@ -50,9 +50,9 @@ def write_graph(
     max_nodes: int | None = None,
 ) -> tuple[int, list[int]]:
     """Write traces as one graph; ids of several ranks are prefixed with the rank ("3:17").
-    `subtree` is a node's id or name; of the chosen nodes the first `max_nodes` to start are written. Return the number
-    of nodes, and each rank's number without `max_nodes`. With `to` "dot" and a name that ends in .svg, .pdf, or .png,
-    Graphviz draws the graph."""
+    `subtree` is a node's id or name; of the chosen nodes, the first `max_nodes` to start are written. Return the number
+    of nodes written, and the number of chosen nodes per rank. With `to` "dot" and a name that ends in .svg, .pdf, or
+    .png, Graphviz draws the graph."""
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
     if max_nodes is not None and max_nodes < 1:
@@ -158,7 +158,7 @@ xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdr
 
 
 def xml_text(text: str) -> str:
-    """Return a text without the characters that XML 1.0 cannot hold (https://www.w3.org/TR/xml/#charsets)."""
+    """Return a text without the characters that XML 1.0 cannot contain (https://www.w3.org/TR/xml/#charsets)."""
     return _NOT_XML.sub("\ufffd", text)
 
 

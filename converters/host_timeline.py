@@ -1,4 +1,4 @@
-"""Jobs of the host in simulated sets, with the times and waits of the replay on the set's network."""
+"""Jobs that communicate on the host, in simulated sets, with the replay's times and waits on the set's network."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class ReplayedRank:
     """One rank of a job on a network; times in ns.
 
     Attributes:
-        trace: with the times of the replay, after the job's start; operators of the backend have none.
-        start, end: int64, points of each row, numbered in the order of each thread; −1 without.
+        trace: the trace with the replay's times since the job's start; the backend's operators have no times.
+        start, end: int64, points of each row, numbered in the order of each thread; −1 for rows without points.
         released: int64 (n, 3), a communication, a point that waits for it, and the point's row.
-        transferred: by id of a communication, when its data arrives.
-        met_ns: by row of a sent message, when both its ranks are ready.
-        measured_ns: by row of a communication, recorded time until its data arrived.
+        transferred: by id of a communication, the time at which its data arrives.
+        met_ns: by row of a sent message, the time from which both of its ranks are ready.
+        measured_ns: by row of a communication, the recorded time until its data arrived.
         beside: rows of the communications whose transfer overlaps with work.
     """
 
@@ -102,7 +102,7 @@ class HostTimeline:
         return (*([warning] if doubt else []), *self.replay_notes)
 
     def start_skew(self) -> dict[int, int]:
-        """Return ns from the first start of the job to each rank's."""
+        """Return the time in ns from the job's first start to each rank's start."""
         starts = {rank: int(replayed.trace.span[0]) for rank, replayed in self.ranks.items()}
         return {rank: start - min(starts.values()) for rank, start in starts.items()}
 
@@ -214,11 +214,11 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
 def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
-    """Return the communications by rank, split in two parts if they slow work, and notes.
-    During a transfer of T the work next to it advances by T / `slowdown`. So the work waits for a part of T − T /
-    `slowdown` and runs next to the rest. The first part is a message to the next rank of the group: in a collective,
-    the last rank to arrive would find the others' data there. `sources` maps ranks of the set to ranks of the
-    timeline; `links` is None if all are equal and collectives run on rings."""
+    """Return the communications by rank, split in two parts if they slow work, and notes. During a transfer of length
+    T, concurrent work advances by T / `slowdown`. So the work waits for the first T − T / `slowdown` and runs parallel
+    to the rest. The first part is a message to the next rank of the group: in a collective, the last rank to arrive
+    would not wait. `sources` maps ranks of the set to ranks of the timeline; `links` is None if all links are equal and
+    collectives run on rings."""
     if timeline.slowdown <= 1:
         return agreement.ranks, ()
     share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)
@@ -237,7 +237,7 @@ def with_slowed_work(
         if place not in slowing or len(members) < 2:
             return (comm,)
         own_place, count = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # at a byte per ns: bytes sent
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # at one byte per ns, so bytes sent
         whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
 
         def message(kind: int, source: int, peer: int) -> Communication:
@@ -250,7 +250,7 @@ def with_slowed_work(
         if links is not None:
             size = links.size_of(comm.kind, members, (1 - share) * whole)
         rest = replace(comm, size=max(size, 4))
-        return (got, sent, rest) if own_place % 2 else (sent, got, rest)  # alternating, so they do not wait in a ring
+        return (got, sent, rest) if own_place % 2 else (sent, got, rest)  # alternating, so ranks do not wait in a ring
 
     for rank, comms in ranks.items():
         found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))

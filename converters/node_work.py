@@ -34,7 +34,7 @@ def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
     """Split the time of threads by the innermost open row; rows that begin inside another row end inside it."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
-    pieces: list[int] = []  # start, end and row of each
+    pieces: list[int] = []  # start, end and row of each piece
     stack: list[tuple[int, int]] = []  # end and row of open rows, innermost last
     thread, cursor = None, 0
 
@@ -111,7 +111,7 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
-    """Round ns to µs; each lane passes rounding errors on, in order of `ts`, so sums stay within 1 µs."""
+    """Round ns to µs; each lane carries rounding errors over to its next row by `ts`, so sums are accurate to 1 µs."""
     order = np.lexsort((np.arange(len(lane)), ts, lane))
     total = np.cumsum(durations[order])
     begins = np.flatnonzero(np.diff(lane[order], prepend=lane[order][:1] - 1))
@@ -140,8 +140,8 @@ def roofline_work(
     flops: IntColumn, size: IntColumn, micros: IntColumn, bandwidth: float
 ) -> tuple[IntColumn, IntColumn]:
     """Return `num_ops` and `tensor_size` for all nodes of a roofline simulation, which needs both for every node.
-    A node with unknown FLOPs is bound by its bytes. Unknown bytes become the bytes that take its measured time (0 µs
-    counts as 1 ns) at the bandwidth of the device's memory, GB/s."""
+    A node with unknown FLOPs is bound by its bytes. Unknown bytes are replaced by the bytes that take the measured time
+    (0 µs counts as 1 ns) at the device's memory bandwidth, in GB/s."""
     measured = np.minimum(np.ceil(np.maximum(micros * 1000.0, 1) * bandwidth), _MAX_BYTES).astype(np.int64)
     known = size > 0
     return np.where(known, np.maximum(flops, 1), 1), np.where(known, size, measured)

@@ -30,7 +30,7 @@ _ET = re.compile(r"\.et(?:\.gz)?$")
 
 
 class Opened:
-    """A source (`path` is "" if it is no file), read only as needed; see `load`."""
+    """A source (`path` is "" if it is not a file), read only as needed; see `load`."""
 
     def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
         self.source, self.rank, self.progress = source, rank, progress
@@ -82,7 +82,7 @@ class Reader(Protocol):
         """Return whether a file has the format, from its path and its first bytes, unpacked (b"" for a folder)."""
 
     def read(self, source: Opened) -> Trace:
-        """Return the trace, made by a `TraceBuilder`; raise TraceFormatError for a broken file."""
+        """Return the trace, built with a `TraceBuilder`; raise TraceFormatError for a broken file."""
 
 
 class _Columns:
@@ -160,8 +160,8 @@ def _others() -> dict[str, Plugin]:
 def load(source: Source, *, rank: int | None = None, progress: bool = False) -> Trace:
     """Read a trace of any format that etplus knows, gzipped or not.
 
-    Formats are ET+ (of etplus or Chakra's linker), a Kineto or Perfetto (.pftrace) trace or an export of Nsight Systems
-    alone, and Chakra (.et). A truncated Kineto trace is read up to the damage.
+    The formats are ET+ (from etplus or Chakra's linker), Kineto and Perfetto (.pftrace) traces and Nsight Systems
+    exports without an ET, and Chakra (.et). A truncated Kineto trace is read up to the damage.
 
     Args:
         source: path, "-" for standard input, bytes, binary file object, or one rank of a file (`FileRank`).
@@ -170,7 +170,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
 
     Raises:
         TraceFormatError: none of these formats, or broken beyond recovery.
-        UsageError: a file of several ranks, and none is chosen.
+        UsageError: the file contains several ranks, and no rank is chosen.
 
     Example:
         >>> load("kineto.json.gz").kernels.matching("gemm")[2]

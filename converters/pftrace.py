@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 _CLEARED, _NEEDED = 1, 2
 _REALTIME, _BOOTTIME = 1, 6
 _STAGES = {kind: name for name, kind in CATEGORIES.items()}
-# Extra data by argument, as PyTorch names them: the viewer expects numbers under the plain names.
+# Names of extra data by PyTorch's name of the argument: under PyTorch's names, the viewer expects numbers.
 _FIELDS = {"device": "device id", "context": "context id", "stream": "stream id"}
 # Process and thread ids are int32 in the format.
 _INT32 = 0x7FFFFFFF
 # Distance between the ids of ranks.
 _RANK = 1 << 32
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
-# Rows that are encoded at once.
+# Number of rows that are encoded at a time.
 _ROWS = 8192
-# Limits of the cache of encoded inputs: bytes, and entries.
+# Limits of the cache of encoded inputs: bytes per entry, and number of entries.
 _LONGEST_KEPT, _SHAPES_KEPT = 4096, 100_000
 _Rows = TypeVar("_Rows", int, IntColumn)
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
@@ -56,8 +56,8 @@ _NO_FLOWS = "edges left out, because they are neither launches nor dependencies 
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     """Write a Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
     Times are wall-clock ns, categories and arguments Kineto's. Render stages cannot have flows, so a stream also has
-    an instant at each GPU event, at which the flow of the launch ends. A counter shows launched events that have not
-    begun."""
+    an instant at each GPU event, at which the flow of the launch ends. A counter shows the number of launched events
+    that have not begun."""
     timed_traces(traces)
     protos()
     nodes = flows = left_out = 0
@@ -197,7 +197,7 @@ class _Writer:
         return delimited_field(self.packet_tags["interned_data"], names) if names else b""
 
     def _slice_shape(self, row: int, given: UndecodedSide, before: list[str], after: list[str]) -> _Shape:
-        """Return the shape of a slice with its arguments between these numbers."""
+        """Return the shape of a slice; its arguments are between the numbers named in `before` and `after`."""
         trace, tags = self.trace, self.event_tags
         first = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
         last = self.begin + tags["name_iid"] + varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
@@ -369,7 +369,7 @@ _shown = lru_cache(maxsize=1 << 14)(shown_text)
 
 @lru_cache(maxsize=1 << 14)
 def _extra_head(name: str, size: int) -> bytes:
-    """Return the bytes before the text (of this size) of an argument of a render stage."""
+    """Return the bytes that precede an argument's text, which has this size, in a render stage."""
     tags = field_tags("GpuRenderStageEvent.ExtraData")
     head = delimited_field(tags["name"], _FIELDS.get(name, name).encode()) + tags["value"] + varint_bytes(size)
     return field_tags("GpuRenderStageEvent")["extra_data"] + varint_bytes(len(head) + size) + head

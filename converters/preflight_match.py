@@ -1,4 +1,4 @@
-"""Communications of several ranks, matched by position as in simulators: the k-th with the k-th.
+"""Communications of several ranks, matched by position as in simulators: the k-th of one rank with the k-th of another.
 
 If all match, the ranks become one graph in which a collective is one event; a cycle in it is a deadlock. Example: rank
 0 runs collective A before B, rank 1 runs B before A; A waits for B on rank 1 and B for A on rank 0.
@@ -205,7 +205,7 @@ class _Merged:
     messages: tuple[IntArray, IntArray]
 
     def check_order(self, findings: PreflightFindings) -> bool:
-        """Report a deadlock of ranks that run communications one by one, in order; return if there is a deadlock."""
+        """Report a deadlock of ranks that run communications one by one in order; return whether there is one."""
         rows = np.arange(len(self.event) - 1)
         rows = rows[self.table.rank[:-1] == self.table.rank[1:]]
         before, after = self.event[rows], self.event[rows + 1]

@@ -42,7 +42,7 @@ _MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
 
 @dataclass(frozen=True)
 class RankFile:
-    """A file and its rank, `UNKNOWN_RANK` if the name has none."""
+    """A file and its rank, `UNKNOWN_RANK` if the file's name does not contain a rank."""
 
     path: Path
     rank: int

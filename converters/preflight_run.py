@@ -2,7 +2,7 @@
 
 An order of communications that looks like a deadlock is often harmless, because durations decide which node is ready
 first. ASTRA-sim runs one CPU node, one computation, and one collective or send of a rank at a time, lowest id first;
-receives take no turn. It matches the k-th collective of a group with the k-th of the other ranks; for collectives of
+receives occupy no slot. It matches the k-th collective of a group with the k-th of the other ranks; for collectives of
 all ranks, k counts the collectives of every group (`Workload`, `HardwareResource`, and `Sys` in astra-sim).
 """
 

@@ -24,7 +24,7 @@ GROUP = "etplus.exporters"
 
 @cache
 def exporters() -> Mapping[str, Exporter]:
-    """Return all exporters by name, those of etplus first; the summary of an exporter that fails to load is the error.
+    """Return all exporters by name, built-in exporters first; if one fails to load, its summary is the error message.
 
     Example:
         >>> exporters()["chrome"].suffixes[0]
@@ -43,7 +43,7 @@ def suffixes() -> dict[str, str]:
 
 
 def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterable[object] = ()) -> Exporter:
-    """Return the exporter of a name, else of an output's suffix; raises UsageError if there is none."""
+    """Return the exporter with this name, else for the output's suffix; raise UsageError if there is none."""
     name = format_of(output, sources) if to is None else to
     for exporter in BUILT_IN:  # searching for other packages takes longer than some conversions
         if exporter.name == name:
