@@ -2,8 +2,8 @@
 
 Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
-- A level is a dimension, inner levels first. - On `FullyConnected`, any two ranks share a link. Rings use one link per
-rank with the rank's bandwidth; direct
+- A level is a dimension, inner levels first.
+- On `FullyConnected`, any two ranks share a link. Rings use one link per rank with the rank's bandwidth; direct
   algorithms use all links. On `Ring`, data that passes through ranks incurs each link's latency, at full bandwidth.
   `Switch`, used for halving and doubling, has two links between any two ranks.
 - A group smaller than the job runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc). A step

@@ -81,9 +81,9 @@ def link_many(
         manifest, et, kineto, ranks: which files to link, see `find_job`.
         engine, jobs, scheduler: where to link: "processes" (one per core by default), "dask" at an address or a
             scheduler file, or a `concurrent.futures.Executor` with workers that can access the same files.
-        min_match, min_certain: minimum shares of the ET's ops with a link, and with a certain link; else the rank
-        fails. iteration, progress, graph_captures, provenance, options: as in `link`; all ranks take the "first"
-        iteration.
+        min_match, min_certain: minimum shares of ET ops with a link, and with a certain link; else the rank fails.
+        iteration, progress, graph_captures, provenance, options: as in `link`, but all ranks use the "first" iteration
+            by default.
 
     Raises:
         UsageError: nothing to link, or invalid options. TraceFormatError: an invalid manifest.

@@ -1,4 +1,4 @@
-"""Estimate the ranks' clock offsets from shared collectives, and when data moves.
+"""Estimate the ranks' clock offsets from shared collectives, and the times at which data moves.
 
 A collective in which every rank needs data from every other rank ends on all ranks at about the same time. So a rank's
 clock is ahead by the median difference between its ends and the other ranks' ends. Drift is not modeled.
@@ -116,15 +116,15 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
 class JobTransfers(NamedTuple):
     """Transfers of matched communications."""
 
-    begin: IntColumn  # int64 (n,) ns on the common clock: arrival of the last rank, or time at which a message is sent
+    begin: IntColumn  # int64 (n,) ns on the common clock: when the last rank arrives, or a message is sent
     duration: IntColumn  # int64 (n,) ns
-    seen: npt.NDArray[np.bool_]  # bool (n,), `duration` is a transfer time on the host found in the recorded times
+    seen: npt.NDArray[np.bool_]  # bool (n,), True if `duration` is a host transfer seen in the recorded times
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
-    """Return when the data of matched communications moves, for the same time on each rank; `offsets` are in ns. A
-    device kernel runs while it waits, so the shortest duration over the ranks is the transfer. On the host, a rank
-    arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the
+    """Return when the data of matched communications moves; a transfer takes the same time on each rank; `offsets` in
+    ns. A device kernel runs while it waits, so the shortest duration over the ranks is the transfer. On the host, a
+    rank arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the
     first end. If two ranks run an all-reduce from 10 to 50 µs and from 30 to 40 µs, the transfer lasts from 30 to 40
     µs. A message takes at most as long as on its sender."""
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)

@@ -31,7 +31,7 @@ _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 class Engine:
     """An executor of tasks."""
 
-    # Makes an executor for a number of concurrent tasks; the `with` block ends after all tasks.
+    # Creates an executor for a number of concurrent tasks; the `with` block ends when all tasks have ended.
     open: Callable[[int], AbstractContextManager[Executor]]
     window: int | None = None  # number of tasks to submit at a time, None for all tasks
     reopen: bool = False  # a new executor can replace a broken one
@@ -136,7 +136,7 @@ def with_progress(results: Iterator[Any], total: int, label: str, progress: bool
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return a sentence on why a task failed."""
+    """Return a sentence that explains why a task failed."""
     if isinstance(error, EtplusError):
         return str(error)
     if isinstance(error, (BrokenExecutor, SystemExit, KeyboardInterrupt)):

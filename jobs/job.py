@@ -40,7 +40,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class ChosenTraces:
-    """Sources of a job, the chosen ranks (None for all ranks), and the function applied to each trace."""
+    """A job's sources, the chosen ranks (None for all ranks), and the function applied to each trace."""
 
     sources: tuple[Any, ...]
     ranks: frozenset[int] | None = None
@@ -138,7 +138,7 @@ class Job(Suggests):
         return self.choosing(partial(part_of, **{key: value for key, value in part.items() if value is not None}))
 
     def step(self, number: int | str) -> Job:
-        """Return an iteration of every rank, by number from 0; see `Trace.step`."""
+        """Return one iteration of every rank, by its number, counted from 0; see `Trace.step`."""
         return self.part(steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Job:
@@ -146,7 +146,7 @@ class Job(Suggests):
         return self.part(between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Job:
-        """Return a window of every rank, counted from its start; see `Trace.window`."""
+        """Return a time window of every rank, counted from the rank's start; see `Trace.window`."""
         return self.part(window=window_text(start, end))
 
     def module(self, name: str) -> Job:

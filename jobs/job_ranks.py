@@ -17,7 +17,7 @@ _APART_S = 3600  # Maximum time between the recording starts of a job's ranks.
 
 
 class RankFacts(NamedTuple):
-    """A rank's trace: name for messages, `distributedInfo` ({} if missing), wall-clock ns of the first call or None."""
+    """A rank's trace: name for messages, `distributedInfo` ({} if missing), first call's wall-clock ns or None."""
 
     file: str
     info: Mapping[str, Any]
@@ -25,7 +25,7 @@ class RankFacts(NamedTuple):
 
 
 def ranks_of(traces: Sequence[Trace]) -> list[int]:
-    """Return the ranks of the traces if all ranks differ, else positions."""
+    """Return the ranks of the traces if they all differ, else the positions of the traces."""
     stated = [trace.rank for trace in traces]
     known = [rank for rank in stated if rank is not None]
     return known if len(set(known)) == len(stated) else list(range(len(stated)))

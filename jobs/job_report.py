@@ -17,9 +17,9 @@ VERSION = "1.0"  # version of the format
 class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     """The result of one rank."""
 
-    rank: int  # −1 for files of an unknown rank
+    rank: int  # −1 if the rank of the files is unknown
     status: Literal["linked", "failed"]
-    reason: str = ""  # of the failure
+    reason: str = ""  # description of the failure
     et: str = ""  # et, kineto: input files, relative to the given folder; "" if missing
     kineto: str = ""
     output: str = ""  # name of the ET+ file, "" if no file was written
@@ -30,7 +30,7 @@ class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     # Wall-clock ns of the first linked call's start and the last linked call's end, not corrected; None without links.
     window_ns: tuple[int, int] | None = None
     iterations: tuple[str, ...] = ()  # labels of the linked iterations
-    warnings: tuple[str, ...] = ()  # of the link
+    warnings: tuple[str, ...] = ()  # warnings from linking
 
 
 class ClockOffset(RecordStruct, frozen=True):

@@ -18,20 +18,20 @@ class Arrivals(NamedTuple):
     """Arrivals of r ranks at n collectives."""
 
     come: IntColumn  # int64 ns (n, r), clocks corrected
-    wait: IntColumn  # int64 ns (n, r), waits for the last rank
-    last: IntColumn  # int64 (n,), position of the last rank; ties go to the lowest rank
+    wait: IntColumn  # int64 ns (n, r), waits for the last rank to arrive
+    last: IntColumn  # int64 (n,), position of the last rank to arrive; ties go to the lowest rank
 
     @property
     def caused(self) -> IntColumn:
-        """Sum of the waits for the last rank, int64 ns (n,)."""
+        """Sum of the ranks' waits for the last rank to arrive, by collective, int64 ns (n,)."""
         total: IntColumn = self.wait.sum(axis=1)
         return total
 
 
 def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
-    """Return when each rank arrived at each collective, and how long it waited there for the last rank. A rank waits
-    from the start of its collective to the last rank's start, at most for the duration of its collective. `offsets`:
-    time by which each rank's clock is ahead, in ns."""
+    """Return when each rank arrived at each collective, and how long it waited there for the last rank to arrive. A
+    rank waits from the start of its collective to the last rank's start, at most for the duration of its collective.
+    `offsets`: time by which each rank's clock is ahead, in ns."""
     come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     wait = np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
     return Arrivals(come, wait, np.argmax(come, axis=1))

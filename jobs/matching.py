@@ -151,7 +151,7 @@ class _Case:
 
 
 def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
-    """Match the n-th message sent from one rank to another with the n-th message received, or by recorded number."""
+    """Match the n-th message sent from one rank to another with the n-th received, or match by recorded numbers."""
     ends: defaultdict[tuple[int, int], dict[bool, IntColumn]] = defaultdict(dict)
     for rank, comms in ranks.items():
         for kind in distinct(comms.kind[comms.kind < 0]).tolist():

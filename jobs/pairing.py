@@ -22,7 +22,7 @@ from ..trace.printable import csv_cell, few, text_of_cell
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_MAX_UNKNOWN = 1024  # With more files without a rank, elimination is skipped, because it takes quadratic time.
+_MAX_UNKNOWN = 1024  # If more files than this lack a rank, elimination is skipped, because it takes quadratic time.
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RankFiles:
     problem: str = ""
     # Names, contents or a manifest give the rank, or only one rank is left; else False.
     settled: bool = True
-    proved: bool = False  # the contents of all ranks' files allow no other pair for these two files
+    proved: bool = False  # by the contents of all ranks' files, these two can only be paired with each other
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ def _fits_rank(file: TraceFile, partner: TraceFile) -> bool:
 
 def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
     """Mark the pairs that the contents of all files prove, regardless of names. An ET fits the Kineto traces that its
-    process groups and its process id allow. If all ranks are present, a pair that occurs in every complete pairing is
-    one process. In containers all process ids are equal, so only process groups distinguish ranks."""
+    process groups and its process id allow. If all ranks are present, a pair that occurs in every complete pairing
+    comes from one process. In containers all process ids are equal, so only process groups distinguish ranks."""
     rows = pairing.ranks
     if len(rows) > _MAX_UNKNOWN or [row.rank for row in rows] != [*range(len(rows))] or any(r.problem for r in rows):
         return pairing

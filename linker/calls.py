@@ -44,7 +44,7 @@ class TracePair:
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
-    """Return the ET's calls by id, that is, in order of start. Ignore parent ids above the call's own id (cycles)."""
+    """Return the ET's calls by id, that is, in order of start. Ignore parent ids above a call's own id (cycles)."""
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
     ids, parents = et.id[nodes], et.parent[nodes]

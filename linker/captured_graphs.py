@@ -194,7 +194,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
 
 
 def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
-    """Return the candidates with the step's batch size, else with the next larger one (servers pad batches to it)."""
+    """Return the candidates with the step's batch size, else with the next larger size (servers pad batches to it)."""
     sizes = [graphs.graphs[i].batch_size for i in fit.candidates]
     if not replay.batch or None in sizes or not sizes:
         return fit

@@ -213,7 +213,7 @@ _OUTSIDE, _SEVERAL = -1, -2
 
 
 def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntColumn, thread: IntColumn) -> IntColumn:
-    """Return the graph being captured when each event begins: the innermost graph of its thread, else the only one."""
+    """Return the graph being captured at each event's start: the innermost graph of its thread, else the only graph."""
     ts, graph = events.ts[rows], np.full(len(rows), _OUTSIDE, np.int64)
     for number, (first, last, own) in enumerate(zip(begin.tolist(), end.tolist(), thread.tolist(), strict=True)):
         graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # inner captures begin later

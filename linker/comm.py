@@ -2,8 +2,8 @@
 
 Sources, best first: the arguments that Kineto records, the ET's record_param_comms node around the launch, and, for
 all-reduces of serving engines, the operator's first tensor. For `batch_isend_irecv`, PyTorch registers each message
-with a `record_param_comms` and launches one kernel when the batch ends. No trace records which messages it carries:
-messages registered on a thread since its last communication launch belong to the next launch."""
+with a `record_param_comms` and launches one kernel when the batch ends. No trace records which messages this kernel
+carries: messages registered on a thread since its last communication launch belong to the next launch."""
 
 from __future__ import annotations
 

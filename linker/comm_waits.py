@@ -1,10 +1,10 @@
 """Infer unrecorded stream waits around collectives from the calls that request the waits.
 
-Before a collective, NCCL's stream waits for the stream that made the input; later, `Work.wait` makes the stream that
-reads the output wait for NCCL's stream (ProcessGroupNCCL.cpp). Such a wait may take no time, so calls must reveal it:
-by their operators, by the sequence number in `record_param_comms`, or by their order on a thread. The waiting stream is
-the stream that the thread launches to next, unless a later operator is the first to read the tensors: then the
-collective was issued from a separate stream, as FSDP does to prefetch parameters."""
+Before a collective, NCCL's stream waits for the stream that produced the input; later, `Work.wait` makes the stream
+that reads the output wait for NCCL's stream (ProcessGroupNCCL.cpp). Such a wait may take no time, so calls must reveal
+it: by their operators, by the sequence number in `record_param_comms`, or by their order on a thread. The waiting
+stream is the stream that the thread launches to next, unless a later operator is the first to read the tensors: then
+the collective was issued from a separate stream, as FSDP does to prefetch parameters."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ def _outermost(linked: Join, position: int) -> int:
 def _numbered(
     calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
 ) -> int:
-    """Return the last collective with a number and group launched before a time, preferably without a wait; −1 for
-    none. Numbers are counted separately for each group and direction of messages."""
+    """Return the last collective with this number and group that launched before a time, preferably without a wait; −1
+    for none. Numbers are counted separately for each group and direction of messages."""
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
     for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):

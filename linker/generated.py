@@ -35,7 +35,7 @@ from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .join import Join
 
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
-# Number of events per name whose arguments are read first; if Triton launched any of these, all are read.
+# Number of events per name to sample; if Triton launched any of these, all events of the name are read.
 _SAMPLES = 3
 
 

@@ -50,7 +50,7 @@ _REMEDY = "record with etplus record, which writes an id, or link the whole job 
 
 @dataclass(frozen=True)
 class StatedRank:
-    """Rank of both files according to the user: from the file names or from an option."""
+    """Rank of both files that the user gives in the file names or with an option."""
 
     rank: int
     by: Literal["names", "option"]

@@ -151,7 +151,7 @@ class Join(TracePair):
     gpu_launcher: IntColumn  # event row of the runtime call that launched the event, −1 for none
     runtime_row: IntColumn  # event rows of the runtime calls in the window, in order of start
     runtime_parent: IntColumn  # position of the call's innermost linked caller in `nodes`, −1 for none
-    has_storages: bool = True  # the nodes record tensor storages; nodes made from a Kineto trace do not
+    has_storages: bool = True  # the nodes record tensor storages; nodes created from a Kineto trace do not
 
     @property
     def gpu_places(self) -> IntColumn:

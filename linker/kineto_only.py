@@ -1,4 +1,4 @@
-"""Make an Execution Trace from the CPU calls and annotations of a Kineto trace, for users who have no ET.
+"""Create an Execution Trace from the CPU calls and annotations of a Kineto trace, for users who have no ET.
 
 The nodes follow ET schema 1.1.1. Fields that Kineto does not record (outputs, tensor ids, forward parents) are empty.
 The field `nodes_from` warns readers that an empty field means "not recorded". GPU work that no operator launched is
@@ -43,7 +43,7 @@ _NODE = (
 
 
 def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
-    """Return the trace with an ET made from its calls, and a match that links each call with certainty."""
+    """Return the trace with an ET created from its calls, and a match that links each call with certainty."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
     note = "no ET was given: the nodes are the CPU calls of the Kineto trace"

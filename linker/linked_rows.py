@@ -48,7 +48,7 @@ class Numbering:
     @staticmethod
     def of(join: Join, *, renumber: bool) -> Numbering:
         """Number GPU nodes by start and then runtime calls, after the largest ET id. With `renumber`, ET nodes get
-        new ids in the order of their old ones, each followed by its GPU nodes."""
+        new ids in the order of their old ids, each followed by its GPU nodes."""
         et, gpu_parent = join.et, join.nodes.node[join.gpu_parent]
         nodes, gpu_count, runtime_count = len(et), len(gpu_parent), len(join.runtime_row)
         by_id = _parents_first(et)

@@ -121,9 +121,9 @@ def link(
         et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET, the CPU
             calls of the Kineto trace become the nodes, and only `annotation` applies. An Nsight Systems export can
             replace the Kineto trace. In a file with several ranks, the linker takes the ET's process, `rank`, or the
-            rank of a `ProcessRank` or `NsysRank`. annotation, match, exact_match, strict, iteration, renumber,
-            data_dependencies, rank, timezone, whole_job,
-        one_of_several: see `LinkOptions`.
+            rank of a `ProcessRank` or `NsysRank`.
+        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job,
+            one_of_several: see `LinkOptions`.
         jobs: number of processes that read large files; does not change the result.
         progress: show a progress bar on a terminal for each step that takes over two seconds.
         graph_captures: sources for `read_captures`. Kernels of replayed CUDA and HIP graphs are linked to their
@@ -133,7 +133,7 @@ def link(
 
     Raises:
         TraceFormatError: a malformed file, a file of another rank, or a capture without graphs.
-        UsageError: an unknown method, iteration or time zone, an invalid rank, or file names with two ranks.
+        UsageError: an unknown method, iteration or time zone, an invalid rank, or file names with different ranks.
 
     Example:
         >>> link("et.json.gz", "kineto.json.gz").kernels[0].op.name

@@ -54,7 +54,7 @@ class Claim:
 
     @property
     def rank(self) -> int | None:
-        """The rank if only one rank is possible."""
+        """The rank if only one rank is possible, else None."""
         return next(iter(self.ranks)) if self.ranks is not None and len(self.ranks) == 1 else None
 
 

@@ -37,7 +37,7 @@ _MARGIN = 2
 _CANDIDATES = 8
 # Shares of the known launches that trials hide, until a trial is conclusive; short traces repeat only small shares.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
-# Minimum share of a trial's pairs with the correct operator; a lower share would attribute kernels to wrong operators.
+# Minimum share of a trial's pairs with the correct operator; a lower share would assign kernels to wrong operators.
 _MIN_RIGHT = 0.99
 # Minimum share of its hidden events that a conclusive trial pairs.
 _MIN_REPEATED = 0.5

@@ -44,9 +44,9 @@ class Iterations:
 
 
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
-    """Find iterations by the requested annotation, else from start to start of steps, as `trace.steps` does. Any event
-    with the requested annotation in its name ends an iteration, as in the original trace_link.py. An annotation that
-    does not occur is ignored, with a note."""
+    """Find iterations by the requested annotation, else from the start of one step to the next, as `trace.steps` does.
+    Any event with the requested annotation in its name ends an iteration, as in the original trace_link.py. An
+    annotation that does not occur is ignored, with a note."""
     events = kineto.events
     annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
     annotations = annotations[np.argsort(events.ts[annotations], kind="stable")]
@@ -110,7 +110,7 @@ def _range(seq: Any) -> list[int] | None:
 
 
 def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[int]:
-    """Return the iterations with linked annotations if the window has no others, else those with linked calls."""
+    """Return the iterations in the linked window if all their annotations are linked, else those with linked calls."""
     if len(iterations.marker):
         inside = (iterations.start >= calls.ts[call].min()) & (iterations.start <= calls.end[call].max())
         if inside.any() and np.isin(iterations.marker[inside], calls.row[call]).all():

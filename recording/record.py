@@ -1,4 +1,4 @@
-"""Record a matching pair of traces from a training loop, and link the pair when the loop ends."""
+"""Record a matching pair of traces in a training loop, and link the pair when the loop ends."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def record(
         provenance: save Inductor's information about compiled kernels; see docs/reference/compiled.md.
 
     Raises:
-        UsageError: PyTorch is missing, the numbers define no window, the name is a path, another Execution Trace is
+        UsageError: PyTorch is missing, a number is too small, the name is a path, another Execution Trace is
             being recorded, or the loop ended before the window. Incomplete files are removed.
     """
     options = _profile_options(wait, warmup, active, activities, all_threads)

@@ -292,7 +292,7 @@ def align_from(pattern: CallOrder, text: CallOrder, i: int, j: int) -> Alignment
 
 
 def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: int, at: IntColumn) -> None:
-    """Place calls between anchors on one diagonal: one by one if they all fit, else each misfit as a gap."""
+    """Place calls between anchors on one diagonal: one by one if they all fit, else treat each misfit as a gap."""
     begin, end = int(i[0]), int(i[-1]) + 1
     fit = _fits(pattern.slice(begin, end), text.slice(begin + diagonal, end + diagonal))
     if fit.all():
@@ -307,7 +307,7 @@ def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: 
 
 
 def _fill_gap(pattern: CallOrder, text: CallOrder, gap: _Stretch, at: IntColumn) -> None:
-    """Place calls between fixed ends: first from the left, then from the right, the rest by edit script."""
+    """Place calls between fixed ends: first from the left, then from the right, and the rest by edit script."""
     a, b, c, d = gap
     n = min(b - a, d - c)
     if n == 0:
@@ -338,7 +338,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
     unsure = np.zeros(len(pattern), np.bool_)
     gaps = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
     for a, b in pairwise(anchors.tolist()):
-        if gaps[a] != gaps[b]:  # calls without a gap have only one place
+        if gaps[a] != gaps[b]:  # without a gap between the anchors, the calls fit in only one place
             stretch = _Stretch(a + 1, b, int(at[a]) + 1, int(at[b]))
             unsure[_undecided(pattern, text, at, stretch)] = True
             unsure[_displaceable(pattern, text, at, stretch)] = True

@@ -30,7 +30,7 @@ class Match:
     call: IntColumn  # by call of `EtCalls`: position in `CpuCalls`, −1 for none
     link: npt.NDArray[np.int8]  # UNLINKED, UNVERIFIED or CERTAIN
     reason: npt.NDArray[np.int8]  # index into `REASONS`
-    method: str = ""  # the method that made the links, "" for none
+    method: str = ""  # the method that found the links, "" for none
     notes: tuple[str, ...] = ()  # sentences for the report
     facts: dict[str, Any] = field(default_factory=dict)  # numbers for the report (candidates, offsets, windows)
 
@@ -54,7 +54,7 @@ _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
-    """Return the match with links demoted to `UNVERIFIED` unless both sides are provably one call of one process."""
+    """Return the match; links become `UNVERIFIED` unless both sides are provably one call of one process."""
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, UNVERIFIED).astype(np.int8))
     if found.method != "ids":

@@ -49,7 +49,7 @@ class FatalSignals:
             self._limit_time()
 
     def unwatch(self) -> None:
-        """Return the signals to the system, except signals that the program handles by now."""
+        """Restore the system's handling of the signals, except signals that the program handles by now."""
         with contextlib.suppress(ValueError):  # not the main thread, so `watch` did nothing
             self._drop_handlers()
             self._drop_wakeup()

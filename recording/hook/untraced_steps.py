@@ -15,7 +15,7 @@ _ONE_STEP = 0.6
 
 
 class UntracedSteps:
-    """Steps between two points at which the device is idle, so that their time includes all device work.
+    """Steps between two moments at which the device is idle, so that their time includes all device work.
 
     Example:
         >>> steps = UntracedSteps(window=9)
@@ -44,7 +44,7 @@ class UntracedSteps:
 
     def annotation(self) -> str:
         """Return ``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few
-        were timed. `step_ns` is the mean with the device work after the last step; `host_ns` is the host's median."""
+        were timed. `step_ns` is the mean, including trailing device work; `host_ns` is the median on the host."""
         took = [end - begin for begin, end in itertools.pairwise(self._ends)]
         if len(took) < _FEWEST or not self._drained or (len(took) > _FEWEST and max(took) > _ONE_STEP * sum(took)):
             return ""
