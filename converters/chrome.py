@@ -106,7 +106,7 @@ class RankTimeline:
 
     Args:
         zero: wall-clock ns of the output's time 0.
-        others: from `other_events`.
+        others: the events from `other_events`.
         alone: whether this is the only rank.
 
     Attributes:

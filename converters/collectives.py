@@ -257,7 +257,7 @@ def _pair(files: Mapping[int, str], pair: RankPair) -> str:
 
 
 def _ranks(ranks: Sequence[int], singular: str, plural: str) -> str:
-    """Return ranks with the verb in singular or plural."""
+    """Return a subject of these ranks, followed by the phrase in singular or plural."""
     some = ", ".join(map(str, ranks[:_MOST_RANKS]))
     more = f" and {len(ranks) - _MOST_RANKS:,} more" if len(ranks) > _MOST_RANKS else ""
     return f"rank {some} {singular}" if len(ranks) == 1 else f"ranks {some}{more} {plural}"

@@ -150,7 +150,8 @@ class _Schedule:
         return self.operations[rank].add(f"calc 0 cpu {self.joins[rank]}", distinct)
 
     def _edge(self, edge: int, rank: int) -> list[int]:
-        """Return the operations that an edge's target requires: at most one; for a rendezvous all of the rank's."""
+        """Return the operations that an edge's target requires: at most one, but for a rendezvous all of the rank's
+        operations."""
         source, lag = self.source[edge], self.lag[edge]
         if source in self.met:
             return self.after[source, rank]

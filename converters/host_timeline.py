@@ -60,7 +60,7 @@ class ReplayedRank:
         return replace(comms, found=tuple(found))
 
     def waits(self, rows: IntColumn) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Map computations to the rows of communications that they wait for: before they begin, and while they run."""
+        """Return maps from computations to the communications that they await before they begin, and while they run."""
         before, inside = list[tuple[int, int]](), list[tuple[int, int]]()
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}

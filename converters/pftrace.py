@@ -126,7 +126,7 @@ class _Writer:
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
     def _ends(self) -> IntColumn:
-        """Return the ends of slices in file order (n, 3): position of the row before which it is written, ns, track."""
+        """Return the ends of slices in file order (n, 3): position of the row that follows it, ns, track."""
         rows = self.process.rows
         host = np.flatnonzero(self.trace.nodes.kind[rows] != GPU)
         columns = (values[rows[host]].tolist() for values in (self.trace.nodes.ts, self.process.finish, self.uuid))

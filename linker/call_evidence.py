@@ -18,7 +18,7 @@ from .calls import TracePair
 from .rank_claims import COMMUNICATION
 
 # Number of linked calls whose inputs are compared; comparing all calls would add a quarter to the linking time.
-# Last calls handle model outputs or the last parameters; first calls cover nearly everything else.
+# The last calls handle model outputs or the last parameters; the first calls cover nearly everything else.
 _FIRST, _LAST = 384, 128
 # Calls that identify a thread; fewer can be asynchronous collectives, which Kineto records on another thread.
 _OF_A_THREAD = 16
@@ -45,8 +45,8 @@ def contradictions(
 
 
 def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
-    """Find ET calls that Kineto lacks or names differently, in the period of both files. None of 123,725 calls in 77
-    recorded pairs is missing or renamed. Without ids, communication calls are ignored, because Kineto records
+    """Find ET calls that Kineto lacks or names differently, in the period that both files cover. None of 123,725 calls
+    in 77 recorded pairs is missing or renamed. Without ids, communication calls are ignored, because Kineto records
     asynchronous collectives on another thread."""
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)

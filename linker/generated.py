@@ -35,7 +35,7 @@ from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .join import Join
 
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
-# Number of events per name to sample; if Triton launched any of these, all events of the name are read.
+# Number of sampled events per name; if Triton launched any of these, all events with the name are read.
 _SAMPLES = 3
 
 
@@ -122,7 +122,7 @@ def _generated_calls(
 
 
 def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[int, tuple[str, ...]]:
-    """Return what Kineto records about the Triton kernel that a call launches, by position in `row`.
+    """Return, by position of a call in `row`, what Kineto records about the Triton kernel that the call launches.
     PyTorch operators have a namespace. For every other name, a few sampled calls show if it is a kernel."""
     is_op = matching(events.category[row], events.categories, "cpu_op".__eq__)
     plain = is_op & ~matching(name, events.names, lambda text: "::" in text or "#" in text)

@@ -99,7 +99,7 @@ def _shared_launches(kineto: KinetoTrace, launcher: IntColumn) -> npt.NDArray[np
 
 
 def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:
-    """Return the last runtime call before each GPU event with its correlation."""
+    """Return, for each GPU event, the last earlier runtime call that has the event's correlation."""
     events = kineto.events
     runtime = np.flatnonzero(events.runtime_mask() & (events.correlation > 0))
     runtime = runtime[np.lexsort((events.ts[runtime], events.correlation[runtime]))]

@@ -89,7 +89,8 @@ class Numbering:
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:
-    """Return the nodes by id, or by depth and id if a node's id is below its parent's, unlike in PyTorch's files."""
+    """Return the nodes in order of id or, if any id is below its parent's (never in PyTorch's files), of depth and
+    id."""
     by_id = np.argsort(et.id, kind="stable")
     parent = positions(et.id[by_id], et.parent[by_id])
     if np.all(parent <= np.arange(len(parent))):  # the root has itself as parent

@@ -42,14 +42,14 @@ class RecordingWindow:
 
     @property
     def text(self) -> str:
-        """The value of the command line's option."""
+        """The window as the value of a command-line option."""
         return f"{self.first:g}" if self.first == self.last else f"{self.first:g}-{self.last:g}"
 
 
 @dataclass(frozen=True)
 class Recorded:
     """Result of a recorded program. `status` is the exit status, or 128 + N after signal N. `ranks` are the ranks with
-    a pair of traces. `notes` explain incomplete recordings. With `call_lines`, Python stacks have call lines."""
+    a pair of traces. `notes` explain incomplete recordings. With `call_lines`, Python stacks contain call lines."""
 
     status: int
     ranks: tuple[int, ...]
