@@ -56,7 +56,7 @@ def write_nodes(
 ) -> int:
     """Write a file and return the number of nodes; see `roofline_work`."""
     work, nodes_left = work_columns(trace), iter(nodes)
-    if roofline is not None:  # the bus limits a copy between host and device, not the device memory
+    if roofline is not None:  # the bus, not the device's memory, limits a copy between host and device
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.nodes.category, copies)] = -1
     chunks = iter(lambda: list(itertools.islice(nodes_left, ROWS)), [])

@@ -37,7 +37,7 @@ _BARRIER_BYTES = 1024
 
 
 class Substitute(NamedTuple):
-    """A substitute for a collective; `size` maps the bytes and number of ranks (2 or more) to new bytes."""
+    """A substitute for a collective; `size` maps the collective's bytes and ranks (2 or more) to its bytes."""
 
     kind: int
     size: Callable[[int, int], int]

@@ -49,7 +49,7 @@ _TRACKS_PER_PROCESS = 100_000
 _FLOWS_PER_PROCESS = 1 << 32
 # Process id of the program, if it is unknown or equals the number of a device.
 _PROGRAM = 1_000_000
-# Devices are shown after programs, with the number that Kineto adds.
+# Devices are sorted after programs; like Kineto, this number is added to the device number.
 _GPU_SORT = 5_000_000
 _PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
 # Maps a kind of edge to the category of the flow that Kineto writes for it.

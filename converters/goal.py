@@ -150,8 +150,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc 0 cpu {self.joins[rank]}", distinct)
 
     def _edge(self, edge: int, rank: int) -> list[int]:
-        """Return the operations that an edge's target requires: at most one, but for a rendezvous all of the rank's
-        operations."""
+        """Return the operations that an edge's target requires: at most one, or for a rendezvous all of the rank's."""
         source, lag = self.source[edge], self.lag[edge]
         if source in self.met:
             return self.after[source, rank]
@@ -313,7 +312,7 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Number the edges outside lanes so that a rank's simultaneous edges differ; also return each rank's count."""
+    """Give a rank's simultaneous edges outside lanes different numbers; also return how many numbers each rank has."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]

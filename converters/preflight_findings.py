@@ -176,7 +176,7 @@ class PreflightFindings:
 
     @property
     def errors(self) -> dict[str, list[Problem]]:
-        """Errors by kind; empty lists for kinds that were counted but not kept."""
+        """Errors by kind; a kind whose problems were counted but not kept has an empty list."""
         return {kind: self._kept[kind] for kind in self._counts if level_of(kind, self.profile) == "error"}
 
     def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:

@@ -140,7 +140,7 @@ def _loaded(plugin: Plugin) -> Exporter:
 
 
 def _problem(exporter: Any, name: str) -> str:
-    """Return a problem of an exporter; "" if it is complete."""
+    """Return what is wrong with an exporter; "" if it is complete."""
     if not isinstance(exporter, Exporter):
         return f"{type(exporter).__name__} is not an Exporter: it lacks attributes"
     if exporter.name != name:

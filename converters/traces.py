@@ -31,7 +31,7 @@ class Traces(Mapping[int, Trace]):
     Args:
         job: provides clock offsets, which are applied, and the unmatched collectives.
         independent: traces are not ranks of one job; their keys are positions, and `rank` must be None.
-        part: keywords of `part_of`.
+        part: keyword arguments of `part_of`.
         choose: selects the part of each trace to use.
 
     Example:

@@ -129,8 +129,7 @@ class RankState(msgspec.Struct):
 
 
 def link_rank(task: RankTask) -> tuple[RankState, bool]:
-    """Link a rank unless an earlier run did; return its state, and whether an earlier run did. May raise
-    EtplusError."""
+    """Link a rank unless an earlier run did; return its state and whether one did. May raise EtplusError."""
     wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
     before = _read_state(task)
     known = before is not None and before.is_made_of(*wanted) and None not in (*wanted, before.output)

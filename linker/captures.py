@@ -201,7 +201,7 @@ def _launches(
 
 
 def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which runtime call names are launches, by the name itself or because such calls record a kernel."""
+    """Return which names of runtime calls denote launches, by the name itself or because such calls record a kernel."""
     codes, first = np.unique(events.name[calls], return_index=True)
     launching = np.zeros(len(events.names), np.bool_)
     for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):

@@ -74,7 +74,7 @@ def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: 
 def _waits_by_call(
     linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
-    """Return collectives that launch after a stream wait, and thread and time of the later waits per collective."""
+    """Return collectives that launch after a stream wait, and each collective's later waits as thread and time."""
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
     numbered: dict[int, list[int]] = {}

@@ -89,8 +89,7 @@ class Numbering:
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:
-    """Return the nodes in order of id or, if any id is below its parent's (never in PyTorch's files), of depth and
-    id."""
+    """Return the nodes in order of id, or of depth and id if a parent has a higher id (never in PyTorch's files)."""
     by_id = np.argsort(et.id, kind="stable")
     parent = positions(et.id[by_id], et.parent[by_id])
     if np.all(parent <= np.arange(len(parent))):  # the root has itself as parent

@@ -33,7 +33,7 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 @dataclass(frozen=True)
 class RecordingWindow:
     """Part of a program to record: steps `first` to `last`, counted from 0, or, with `by_time`, seconds after the
-    import of PyTorch. `otherwise` has the seconds to record if no process has run a step by then."""
+    import of PyTorch. `otherwise` is the seconds to record if no process has run a step by then."""
 
     first: float
     last: float

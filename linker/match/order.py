@@ -1,6 +1,6 @@
 """Match by sequence numbers and call order, thread by thread: the methods sequence and shift.
 
-An ET thread can fit several Kineto threads, and several iterations of one Kineto thread. `place_threads` takes one
+An ET thread can fit several Kineto threads, and several iterations of one Kineto thread. `place_threads` selects one
 place per thread, starting with the best evidence. Links are certain only if no other place fits as well.
 """
 
@@ -54,9 +54,9 @@ def _noted(found: Match) -> Match:
 
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
-    """Pair leftover calls in the linked window if both sides have equally many calls with a name: the k-th in call
-    order with the k-th in time. These links are never certain. The ET records asynchronous collectives on the caller's
-    thread, Kineto on the worker thread."""
+    """Pair leftover calls in the linked window if both sides have the same number of calls with a name: the k-th in
+    call order with the k-th in time. These links are never certain. The ET records asynchronous collectives on the
+    caller's thread, Kineto on the worker thread."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
         return found

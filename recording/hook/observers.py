@@ -23,7 +23,7 @@ _NOTICE = re.compile(
 
 @contextlib.contextmanager
 def without_notices(folder: Path) -> Iterator[None]:
-    """Keep notices of PyTorch's observers out of standard error, and pass on everything else."""
+    """Suppress the notices of PyTorch's observers on standard error, and pass on everything else."""
     try:
         sys.stderr.flush()
         before = os.dup(2)
