@@ -22,7 +22,7 @@ from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
 # An operator counts as running alone if transfers cover a smaller share of its time.
 _HARDLY = 0.1
-# Minimum number of equal operators that show how evenly they run.
+# Minimum number of equal operators from which to compute how much their durations vary.
 _SEVERAL = 3
 
 # Operators with equal name and shapes, in ns: durations if they ran alone, else (duration, time covered by a transfer).
@@ -41,7 +41,7 @@ def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
 
 
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
-    """Return the first and last decile (by time) of durations over the median of equal operators; (1, 1) if too few."""
+    """Return deciles 1 and 9 (by time) of durations relative to the median of equal operators; (1, 1) if too few."""
     groups = [np.array(alone, np.float64) for alone, _ in equal_operators(graph) if len(alone) >= _SEVERAL]
     if not groups:
         return 1.0, 1.0
@@ -72,7 +72,7 @@ def equal_operators(graph: ReplayGraph) -> list[EqualWork]:
 
 
 def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
-    """Yield name and shapes, self time, and time during transfers for each operator with known shapes."""
+    """Yield, for each operator with known shapes, its name and shapes, self time, and time during transfers."""
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
@@ -115,7 +115,7 @@ def transfer_edges(graph: ReplayGraph) -> IntColumn:
 
 
 def time_covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """By edge of host work: measured ns covered by transfers of its rank, and total ns."""
+    """Return, per edge of host work, the measured ns covered by transfers of its rank, and the total ns."""
     edges, measured = graph.edges, graph.measured
     rank = graph.rank_of_row[graph.row[edges.target[work]]]
     until = measured[edges.target[work]]

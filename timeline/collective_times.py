@@ -50,11 +50,11 @@ class _Protocol(NamedTuple):
     """NCCL protocol, with values for rings and trees, or inside and between nodes.
 
     Attributes:
-        base_ns: startup time of a collective.
+        base_ns: start-up time of a collective.
         between, inside: step time divided by L, between nodes and inside a node.
-        least_ns: minimum time of a ring's step inside a node if the ring leaves the node.
+        least_ns: minimum time of a ring step inside a node if the ring spans several nodes.
         share, on_tree: share of the bandwidth that a ring and a tree can use.
-        tree_tenths: tenths of `on_tree` for 64 bytes and each further doubling; larger sizes reach all ten.
+        tree_tenths: tenths of `on_tree` that 64 bytes and each further doubling reach; larger sizes reach all ten.
     """
 
     base_ns: tuple[float, float]
@@ -99,7 +99,7 @@ _SIMPLE = _Protocol(
 )
 _TREE_SHARE, _PLATEAU = 0.92, 1.4
 _LL_BANDWIDTH = {1: 141.0, 2: 39.0}
-# Maximum GB/s of LL for more nodes than `_LL_BANDWIDTH` lists.
+# Maximum GB/s of LL for node counts beyond those in `_LL_BANDWIDTH`.
 _LL_BANDWIDTH_OF_MORE = 20.4
 
 
@@ -108,7 +108,7 @@ class LevelSpan(NamedTuple):
 
     Attributes:
         ranks: members on this level; on outer levels, units of the level below.
-        in_node: the level is inside a node; only NCCL's protocols need this.
+        in_node: True if the level is inside a node; only NCCL's protocols need this.
         hops: number of links that a step passes on a ring topology; 0 on other topologies.
     """
 
@@ -173,7 +173,7 @@ def _nccl_ns(kind: int, whole: float, spans: Sequence[LevelSpan]) -> float:
     for below, span in pairwise(spans):
         together *= below.ranks
         bandwidth = min(bandwidth, span.bandwidth * together)
-    if kind == Type.ALL_TO_ALL:  # messages to all other ranks at the same time; most leave the node
+    if kind == Type.ALL_TO_ALL:  # each rank sends to all other ranks at the same time; most messages leave the node
         outer, passed = spans[-1], whole * (ranks - 1) / ranks / bandwidth
         units = prod(span.ranks for span in spans[:-1])
         return max(whole * (ranks - units) / ranks / outer.bandwidth, passed) + outer.latency_ns

@@ -16,7 +16,7 @@ from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM,
 # A waiting call returns at most this long after the work that it waited for; a longer delay is an unknown wait.
 # A GPU event that starts later than this after the work that its stream waited for was delayed by something else.
 SYNC_RETURN_NS = 10_000
-# Upper limits of launch latency and gap: no device is slower; longer delays are waits for other work.
+# Upper limits of launch latency and gap. No device is slower, so longer delays are waits for other work.
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
 
 
@@ -30,7 +30,7 @@ class Constants:
         event_gap_ns: time from the end of GPU work to the start of work that waited for it on another stream.
         sync_return_ns: maximum time from the end of GPU work to the return of the call that waits for it.
         queue_limit: number of outstanding launches at which a launching call blocks; None if unknown.
-        clock_skew_ns: time by which waiting calls seem to return early, by the host's clock; does not change lags.
+        clock_skew_ns: time by which waiting calls seem to return early on the host's clock; does not change lags.
     """
 
     launch_latency_ns: int
@@ -87,7 +87,7 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
 
 
 def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...]:
-    """Return one `Constants` per rank, also for a single rank."""
+    """Return one `Constants` per rank, as a sequence even for a single rank."""
     return (constants,) if isinstance(constants, Constants) else tuple(constants)
 
 
@@ -108,7 +108,7 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
-    """Return, by point, the measured source time of its edge of the given kind; −1 if none."""
+    """Return, for each point, the measured source time of its incoming edge of the given kind; −1 if it has none."""
     edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
     found[edges.target] = graph.measured[edges.source]
     return found

@@ -1,4 +1,4 @@
-"""The critical path of a replay: the parts of the makespan, and lower bounds that no change can undercut."""
+"""The critical path of a replay, which splits the makespan into parts, and lower bounds that no change can undercut."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class CriticalPath(Suggests):
 
 
 def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
-    """Return the edges of a longest path, traced back from a point (default: the last end) by the lowest source
-    points."""
+    """Return the edges of a longest path, traced back from a point (default: the last end); ties go to the lowest
+    source point."""
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)
@@ -130,7 +130,7 @@ def _by_name(graph: ReplayGraph, edge: IntColumn, kind: IntColumn, ns: IntColumn
 
 
 def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
-    """Return the start point of an annotation and the last point of its calls and launches."""
+    """Return the start point of an annotation, and the last point of the work that it calls and launches."""
     graph = replay.graph
     if len(graph.traces) > 1:
         raise UsageError("--between accepts an annotation of one rank; give the file of one rank")
@@ -161,7 +161,7 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
-    """Return the ns of GPU work on the busiest stream and of host work on the busiest thread: no makespan is shorter.
+    """Return the time in ns of the busiest stream's GPU work and the busiest thread's host work: lower bounds.
     Host work has its duration without transfers; waits for collectives are excluded."""
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
@@ -169,7 +169,7 @@ def resource_bounds(replay: Replay) -> dict[str, int]:
     stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
     on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # collectives on the host overlap
     on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & on_device
-    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # only overlaps (negative gaps)
+    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # only negative gaps (overlaps)
     host = (edges.kind == HOST) & (edges.source > 0) & ~pauses_during_transfers(graph)
     return {
         "busiest stream": _largest(rank, stream, work, on_stream),
@@ -189,8 +189,8 @@ class CriticalChain:
     Attributes:
         kind: indices into `kinds`, the names of the kinds of edges.
         ns: int64, contribution to the makespan; negative if a kernel overlaps its predecessor.
-        row: int64, `Trace` row whose work the edge is, else the row that the edge leads to; −1 if none.
-        work: bool, True if the edge is work of its row, False for waits and latencies.
+        row: int64, `Trace` row whose work the edge represents, else the row that the edge leads to; −1 if none.
+        work: bool, True if the edge represents work of its row, False for waits and latencies.
         start, end: int64 ns on the trace's clock, measured.
     """
 
@@ -205,7 +205,7 @@ class CriticalChain:
 
 
 def unchanged_replay(trace: Trace) -> Replay | None:
-    """Replay a trace (a selection without its enclosing calls); None if no row has a time."""
+    """Replay a trace (if it is a selection, without the enclosing calls); None if no row has a time."""
     try:
         graph = build_graph(without_enclosing(trace))
     except ConvertError:

@@ -39,13 +39,13 @@ from .thread_edges import handoffs, host_chains, without_backend_work, without_p
 
 # Own time of a synchronizing call, ns; the rest of its duration is waiting.
 SYNC_COST_NS = 3_000
-# A call that takes this many times the median did something else first, such as loading a module or staging a copy.
+# A call that takes this multiple of the median did something else first, such as loading a module or staging a copy.
 _SLOW = 3
 # Calls at the queue's limit take at least this multiple of the time of calls below it.
 _LONGER = 1.5
-# Minimum limit, blocked launches, and share of launches that prove a limit; a queue that is only long has no plateau.
+# For a limit to be accepted: its minimum, and the minimum number and share of blocked launches.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
-# Own time of a waiting call, and maximum spread of its return after the queue had room, as a share of its duration.
+# Own time of a waiting call, and maximum spread of the times from room in the queue to the call's return, as a share.
 # The spread is used only if every call waits.
 _OWN_NS, _CONSTANT = 3_000, 0.25
 # Calls return a few µs after the queue has room; this many further short kernels may start in the meantime.
@@ -57,9 +57,9 @@ class LaunchQueue:
     """Launch queue limit found in the trace; None if no call waits.
 
     Attributes:
-        edges: each from the start of GPU work to the end of the call that returns because this work left the queue.
+        edges: lead from the start of GPU work to the end of the call that returns because this work left the queue.
         blocked: rows of the calls that waited.
-        typical_ns: median duration of the other calls.
+        typical_ns: median duration of the calls that did not wait.
     """
 
     limit: int | None
@@ -73,7 +73,7 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
     Counts launches per stream and per device and takes the sharper limit. Work leaves the queue when it starts."""
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
-    call, first = first_places(points.launcher[launched])  # the first event of a graph launch
+    call, first = first_places(points.launcher[launched])  # keep only the first event of a graph launch
     calls = trace.nodes.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
     duration = trace.nodes.dur[call]
@@ -122,7 +122,7 @@ def _limit_of(
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
         typical = int(median(duration[below]))
         waits = median(duration[at_limit]) > _LONGER * typical
-    else:  # all calls are similar: they wait if they return at a constant time after the queue had room
+    else:  # all calls take similar times: they waited if they return at a constant time after the queue had room
         typical = _OWN_NS
         early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
         waits = late_ns - early_ns <= _CONSTANT * median(duration[at_limit])
@@ -132,7 +132,7 @@ def _limit_of(
 def with_submissions(
     points: GraphEvents, chains: Edges, queue: LaunchQueue, waits: Edges
 ) -> tuple[GraphEvents, Edges, IntColumn]:
-    """Add to each slow launching call the point at which it submits work; also return the start points of launches."""
+    """Add a point to each slow launching call, at which it submits work; also return the start points of launches."""
     trace = points.trace
     nodes = trace.nodes
     submitted = points.start.copy()
@@ -162,7 +162,7 @@ def with_submissions(
 
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
-    """Return edges from launches to the start of their work; for a graph launch only to the first event. A stream's
+    """Return edges from launches to the start of their work; for a graph launch, only to its first event. A stream's
     first event keeps its measured latency, which includes module loading and rising clocks."""
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
@@ -216,13 +216,13 @@ def blocking_copies(points: GraphEvents) -> Edges:
 
 
 def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edges:
-    """Return SYNC edges."""
+    """Return the edges of kind SYNC."""
     edges = points.edges(SYNC, source, target, capped=True)
     return edges.take(edges.lag >= -MAX_SKEW_NS)
 
 
 def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
-    """Limit calls that waited to their own cost; calls with nothing to wait for keep their time."""
+    """Limit the time of calls that waited to their own cost; calls with nothing to wait for keep their time."""
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
@@ -236,7 +236,7 @@ def event_waits(points: GraphEvents) -> Edges:
     """Return edges from GPU events to events on other streams that wait for them, including events in CUDA graphs."""
     source, target = points.timed_edges("event", "graph")
     lanes = points.trace.nodes.stream_lane
-    apart = lanes[source] != lanes[target]  # other events follow each other on their stream
+    apart = lanes[source] != lanes[target]  # the other events depend on their predecessors on the stream
     edges = points.edges(EVENT, points.end[source[apart]], points.start[target[apart]], capped=True)
     return edges.take(edges.lag >= -ROUNDING_NS)
 
@@ -295,7 +295,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
-    binding = binding[run_starts(edges.target[binding])]  # the lowest source of several
+    binding = binding[run_starts(edges.target[binding])]  # of several edges, the edge with the lowest source
     source, target = edges.source[binding], edges.target[binding]
     waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
     shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))
@@ -305,12 +305,12 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
-    """Return the lags without waits: launches take at most the latency, long synchronizing calls their own cost."""
+    """Return the lags without waits: launches take at most the latency, and long synchronizing calls their own cost."""
     edges = graph.edges
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (lag > _IDLE_SYNC_NS))
-    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # up to the end of the call
+    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # the time up to the end of the call
     lag[own[named(graph.trace.names, graph.trace.nodes.name[edges.owner[own]], SYNCHRONIZE)]] = SYNC_COST_NS
     return lag
 
@@ -372,7 +372,7 @@ def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, no
 
 
 def _data_and_comm(points: GraphEvents) -> Edges:
-    """Return edges between collectives of one group, and from writers to readers on other threads."""
+    """Return edges between collectives of the same group, and from writers of data to readers on other threads."""
     trace = points.trace
     source, target = points.timed_edges("data", "comm")
     apart = (trace.nodes.thread[source] != trace.nodes.thread[target]) | (trace.nodes.thread[source] < 0)

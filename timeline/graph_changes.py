@@ -1,4 +1,4 @@
-"""Changes of a replay graph: scale times, remove rows, drop waits, and launch together, fuse or overlap work.
+"""Changes to a replay graph: scale times, remove rows, drop waits, batch launches, fuse events, or overlap work.
 
 A `Change` applies to every graph with the same edges, even if its lags differ.
 """
@@ -26,7 +26,7 @@ def scale(
     graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False, during: Span | None = None
 ) -> Change:
     """Multiply the times of the given rows: host work of calls, GPU events, and communications.
-    `gaps`: also scale host work between calls, and pauses, before the given rows or (True) on the ranks of `rows`.
+    `gaps`: rows before which host work between calls and pauses are also scaled; True for all on the ranks of `rows`.
     `during`: scale only host work that ends in this span, in ns as in `ReplayGraph.measured`."""
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU
@@ -52,7 +52,7 @@ def of_their_ranks(graph: ReplayGraph, rows: Rows) -> Rows:
 
 
 def remove(graph: ReplayGraph, rows: Rows) -> Change:
-    """Let the given rows and their launches take no time and wait for nothing; the work around them keeps its order."""
+    """Set the time of the given rows and their launches to 0, and drop their waits; other work keeps its order."""
     owned = np.flatnonzero(np.append(rows, False)[graph.edges.owner])
     before = _edges_before(graph, rows, LAUNCH, STREAM)
     waits = _edges_before(graph, rows, SYNC, QUEUE, UNKNOWN)
@@ -61,10 +61,10 @@ def remove(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
-    """Return edges of a backward call's self time next to recomputed rows: the Python code of a checkpoint."""
+    """Return edges of backward self time next to recomputed rows; this is the Python code of a checkpoint."""
     edges, phase = graph.edges, np.append(_phases(graph), -1)
     recomputed = np.append(rows & (phase[:-1] == RECOMPUTATION), False)
-    if not recomputed.any():  # most traces: what-ifs are many, and a pass over the edges is long
+    if not recomputed.any():  # the case for most traces; a pass over the edges is slow, and there are many what-ifs
         return np.empty(0, np.int64)
     touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
     around: IntColumn = np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
@@ -102,7 +102,7 @@ def without_queue(graph: ReplayGraph, on: Rows) -> Change:
 
 
 def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
-    """Let GPU events take `bounds` (ns per row at the device's peaks, −1 if unknown) divided by a share, if shorter."""
+    """Shorten GPU events to `bounds` (ns per row at the device's peaks, −1 if unknown) divided by a share."""
     known = np.append(rows & (bounds >= 0), False)
     edge = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
     least = np.rint(bounds[graph.edges.owner[edge]] / share)
@@ -221,7 +221,7 @@ def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
 
 
 def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
-    """Return, by row of a GPU event, the last selected event on its stream up to and including this row; −1 if none."""
+    """Return, per row of a GPU event, the last selected event on its stream up to and including the row; −1 if none."""
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     lane = graph.column("stream_lane")
     gpu = gpu[np.lexsort((graph.measured[graph.start[gpu]], lane[gpu], graph.rank_of_row[gpu]))]

@@ -16,7 +16,7 @@ from .replay_graph import ORDER, Edges
 
 @dataclass(frozen=True)
 class GraphEvents:
-    """Points: start of the window (point 0), starts and ends of timed rows, submissions of slow launches.
+    """Points in time: the window's start (point 0), starts and ends of timed rows, and submissions of slow launches.
 
     Attributes:
         start, end: int64, points of each row, −1 for rows without a time.
@@ -54,7 +54,7 @@ class GraphEvents:
 
     @property
     def before(self) -> IntColumn:
-        """The previous row on the stream for each entry of `gpu`, −1 for a stream's first."""
+        """For each entry of `gpu`, the previous row on its stream; −1 for a stream's first event."""
         return self._on_streams[1]
 
     @cached_property
@@ -70,7 +70,7 @@ class GraphEvents:
         return self.trace.nodes.lane_order(self.trace.nodes.stream_lane, rows, nested=False)
 
     def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
-        """Return measured ns between points."""
+        """Return the measured time between points, in ns."""
         lag: IntColumn = self.measured[target] - self.measured[source]
         return lag
 
@@ -78,12 +78,12 @@ class GraphEvents:
         return Edges.of(kind, source, target, self.between(source, target), capped=capped)
 
     def in_order(self, source: IntColumn, target: IntColumn) -> Edges:
-        """Return ORDER edges without a lag; drop pairs against the measured order."""
+        """Return ORDER edges with lag 0; pairs that contradict the measured order are dropped."""
         agree = self.between(source, target) >= 0
         return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
 
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
-        """Return source and target rows of the trace's edges of the given kinds if both rows have a time."""
+        """Return source and target rows of the trace's edges of the given kinds, if both rows have a time."""
         source, target, _ = self.trace.edges_of(*kinds).T
         known = self.trace.nodes.timed[source] & self.trace.nodes.timed[target]
         return source[known], target[known]

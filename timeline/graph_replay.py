@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Waits that nothing in the trace explains; a replay keeps the measured waits. `ns`: total time without
-    overlaps."""
+    """Waits that nothing in the trace explains; a replay keeps the measured waits. `ns`: total time, in which
+    overlaps count once."""
 
     count: int
     ns: int
@@ -71,7 +71,7 @@ class Replay(Suggests):
 
     @cached_property
     def start(self) -> IntColumn:
-        """Start of each trace row: int64 ns after the start of the window; −1 without a time."""
+        """Start of each trace row: int64 ns after the start of the window; −1 for rows without a time."""
         return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
 
     @cached_property
@@ -97,7 +97,7 @@ class Replay(Suggests):
 
     @cached_property
     def unexplained(self) -> Unexplained:
-        """Unknown waits, each from the time at which nothing else delays its target."""
+        """Total unknown waits; a wait starts when nothing else delays its target."""
         edges = self.graph.edges
         waits = mask_at(len(self.time), edges.target[edges.kind == UNKNOWN])[edges.target]
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
@@ -141,6 +141,6 @@ def predicted_traces(replay: Replay) -> Iterator[Trace]:
         timed = trace.nodes.timed
         start, end = replay.start[rows], replay.end[rows]
         measured = graph.measured[graph.start[rows][timed]]
-        clock = int((trace.nodes.ts[timed] - measured).min())  # the same for all rows
+        clock = int((trace.nodes.ts[timed] - measured).min())  # this offset is the same for all rows
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.nodes.ts))
         yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.nodes.dur)))

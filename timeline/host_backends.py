@@ -1,8 +1,8 @@
 """Collectives that run on the host (Gloo, MPI), on threads of their backend, and what waits for them.
 
-A host collective starts after the call that issued it, when a backend thread is free. The waiting work is the operator
-that reads its result (from ET tensors), else the operator in which it ended (`wait_tensor`), else its caller's next
-work (not for sends). A long pause is a wait until the end of the collective that ended in it.
+A host collective starts after the call that issued it, when a backend thread is free. The work that waits for it is the
+operator that reads its result (from ET tensors), else the operator in which it ended (`wait_tensor`), else its caller's
+next work (not for sends). A long pause is a wait until the end of the collective that ended in it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .thread_edges import host_chains, without_backend_work
 _LATE_END_NS = 5_000_000
 # A collective that ends at most this long before the end of a pause has ended the pause.
 _JUST_BEFORE_NS = 1_000_000
-# Delay from a call to its collective's start if no recorded collective shows it.
+# Delay from a call to its collective's start, if no recorded collective shows the delay.
 _DISPATCH_NS = 250_000
 # Threads of a process group (PyTorch: `Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
@@ -46,7 +46,7 @@ _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGr
 
 
 def with_settled_ends(trace: Trace) -> Trace:
-    """End each collective when its caller resumed, if the caller resumed before the recorded end.
+    """Let each collective end when its caller resumed, if the caller resumed before the recorded end.
     The wait for a collective is the longest pause that ends up to 5 ms before the collective ends. Exceptions: another
     collective ended just before the end of the pause, or the collective ends in a longer pause."""
     points = GraphEvents.of(trace)
@@ -118,7 +118,7 @@ def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) ->
 
 
 def pauses_during_transfers(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Return long pauses that the graph models as host work, but that may be waits: transfers mostly cover them."""
+    """Return long pauses that the graph models as host work; they may be waits, because transfers mostly cover them."""
     edges = graph.edges
     long = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.lag > _LATE_END_NS))
     if graph.shared is None or not len(long):
@@ -215,7 +215,7 @@ def _shared(
 
 
 def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> int:
-    """Return the number of threads that run a group's collectives: the peak in parallel, at least the usual number."""
+    """Return the number of threads for a group's collectives: the peak in parallel, or the usual number if higher."""
     most = int(max((np.count_nonzero((begin <= ns) & (end > ns)) for ns in begin.tolist()), default=1))
     held = asked[1:] + _LATE_END_NS < end[:-1]
     if most == 1 and held.any() and np.all(begin[1:][held] >= end[:-1][held]):

@@ -33,9 +33,9 @@ class MarkedIterations:
     """Iterations of a trace.
 
     Attributes:
-        mark: int64, row of the annotation that begins each iteration.
+        mark: int64, row of the annotation at which each iteration begins.
         of_row: int64, iteration in which each row was called or launched, −1 if none.
-        steps: the annotations enclose their iterations (ProfilerStep).
+        steps: True if the annotations enclose their iterations (ProfilerStep).
     """
 
     trace: Trace
@@ -60,7 +60,7 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration, from when the host began it and the device finished earlier iterations."""
+        """Return the ns of each iteration, measured from when the host began it and the device finished earlier ones."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
@@ -126,7 +126,7 @@ class HeldOut:
 def predict_iteration(
     graph: ReplayGraph, index: int, constants: Constants | None = None, *, keep_outliers: bool = False
 ) -> HeldOut:
-    """Predict iteration `index` (from 0; negative from the last) of a graph of one rank from the other iterations.
+    """Predict an iteration (`index`: 0 is the first, −1 the last) of a graph of one rank from the other iterations.
     The iterations before it are replayed as measured, so streams and launch queue are as full as they were."""
     iterations = find_iterations(graph.trace)
     count = len(iterations)
@@ -148,7 +148,7 @@ def predict_iteration(
 def held_out_graph(
     graph: ReplayGraph, iterations: MarkedIterations, index: int, unused: Sequence[int]
 ) -> tuple[ReplayGraph, float]:
-    """Replace the lags of one iteration by medians of the same edges in the others; also return the share without one.
+    """Replace an iteration's lags by medians of the same edges in the others; also return the share of unknown edges.
     Edges are the same if they lead to the same point of the same call: equal names from the thread down and equal
     ordinal. An edge without a counterpart gets the median of its kind and name, else 0. A sum of medians is less
     than the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio."""
@@ -179,7 +179,7 @@ def held_out_graph(
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """Return the median over iterations of total lag over total usual lag; `parts` have lag, usual lag, iteration."""
+    """Return the median over iterations of total lag / total usual lag; `parts` are (lag, usual lag, iteration)."""
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
         lags, sums = (np.bincount(iteration, weights=ns) for ns in (lag, usual))
@@ -204,7 +204,7 @@ def _paths(trace: Trace) -> IntColumn:
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
-    order = np.lexsort((key, iteration))  # stable: edges with the same key stay in order
+    order = np.lexsort((key, iteration))  # a stable sort keeps edges with the same key in order
     new = np.ones(len(key), np.bool_)
     new[1:] = (np.diff(key[order]) != 0) | (np.diff(iteration[order]) != 0)
     first = np.flatnonzero(new)
@@ -230,12 +230,12 @@ def _medians(
 _DEVIATIONS = 3.5 * 1.4826
 # Smaller differences from the median are not outliers, even among very regular iterations.
 _LONGER = 0.2
-# An iteration with different work differs in at least this share of calls, counted by name.
+# An iteration with different work differs from the usual counts of calls by name in at least this share of calls.
 _OTHER_WORK = 0.1
 
 
 class Outlier(msgspec.Struct, frozen=True):
-    """An iteration that differs from the others, and why."""
+    """An iteration that differs from the others, and the reason."""
 
     iteration: int
     label: str
@@ -246,7 +246,7 @@ class Outlier(msgspec.Struct, frozen=True):
 
 
 def warm_up(set_apart: Sequence[Outlier]) -> int:
-    """Return the number of iterations that are set apart at the beginning."""
+    """Return the number of iterations at the beginning that are set apart."""
     numbers = {outlier.iteration for outlier in set_apart}
     return next(count for count in range(len(numbers) + 1) if count not in numbers)
 
@@ -305,7 +305,7 @@ def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.N
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """10th percentile, median, and 90th percentile: step times in ns, or ratios to the mean."""
+    """10th percentile, median and 90th percentile of step times in ns, or of their ratios to the mean."""
 
     p10: float
     p50: float

@@ -32,7 +32,7 @@ class Within:
         return text == self.value if self.exact else self.value in text
 
 
-# Values of `Within.key`.
+# Possible values of `Within.key`.
 PARTS = ("phase", "module", "source", "op", "step", "window")
 
 

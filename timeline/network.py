@@ -26,12 +26,12 @@ from .replay_graph import COMM, ReplayGraph
 
 
 def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> ReplayGraph:
-    """Return the graph with its communication times on the given network.
+    """Return the graph with communication times for the given network.
 
     A communication of coupled ranks begins when its last rank is ready. A graph of one rank assumes that the other
     ranks are ready. These communications keep their measured time, and notes count them: unknown kind, size, or group;
-    groups with only one given rank; messages with ranks that are not given. Raises UsageError if no communication is
-    known, or if the timeline becomes longer than 146 years.
+    groups with only one given rank; messages to or from ranks that are not given. Raises UsageError if no
+    communication is known, or if the timeline becomes longer than 146 years.
     """
     network = as_recorded(graph, network)
     network = network if at == "times" else network.at(at)
@@ -49,7 +49,7 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
             if cut and not (comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1):
                 continue
             given = members.get(comm.group) if cut or group_size(trace, comm) is None else None
-            # a kernel sends its messages at the same time
+            # a kernel sends all its messages at the same time
             estimates[row] = max(estimates[row], estimate_ns(network, trace, comm, given, rank=rank))
     estimates = _same_on_all_ranks(graph, estimates)
     known = int(np.count_nonzero(estimates[rows] >= 0))
@@ -108,7 +108,7 @@ def estimate_ns(
 
 
 def group_size(trace: Trace, comm: FoundComm) -> int | None:
-    """Return the number of ranks listed by the group, else by the communication, else by the job."""
+    """Return the number of ranks according to the group, else to the communication, else to the job."""
     listed, recorded = comm.group[1], trace.comm.get(comm.row)
     own = 0 if recorded is None or recorded.group_size is None else recorded.group_size
     world = trace.world_size if comm.group == WORLD else None

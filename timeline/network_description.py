@@ -67,7 +67,7 @@ class Network:
 
     Attributes:
         bandwidth: GB/s (bytes per ns) per rank in one direction; with levels, between units.
-        latency_ns: per step.
+        latency_ns: latency per step.
         algorithm: algorithm of collectives if `library` is None; a library ("gloo", "nccl") chooses the algorithm
             itself.
         efficiency: measured time over the formula's time.
@@ -143,7 +143,7 @@ class Network:
         return max(known, key=lambda entry: entry.over_bytes, default=None)
 
     def at(self, end: Literal["low", "high"]) -> Network:
-        """Return the network with the low or high end of each efficiency as its usual value."""
+        """Return the network with each efficiency's usual value replaced by its low or high end."""
         return replace(self, efficiency=tuple(replace(e, times=getattr(e, end)) for e in self.efficiency))
 
     def run_by(self, library: Library) -> Network:

@@ -133,7 +133,7 @@ _MOST_YAML = 1 << 20
 
 
 def _invalid(file: str, error: object) -> TraceFormatError:
-    text = " ".join(str(error).split())  # YAML errors span several lines
+    text = " ".join(str(error).split())  # the messages of YAML errors span several lines
     return TraceFormatError(file, "", f"invalid network ({text})", "docs/reference/network.md has the fields")
 
 
@@ -153,7 +153,7 @@ def _network_of(given: DescribedNetwork, file: str) -> Network:
 
 
 def described(network: Network) -> DescribedNetwork:
-    """Return a network in the form of its file, which `read_network` reads."""
+    """Return a network in the form in which files store it and `read_network` reads it."""
     algorithm = None if network.library is not None else network.algorithm
     levels = tuple(DescribedLevel(**asdict(level)) for level in network.levels)
     kinds = tuple(KindTimes(_NAMES[e.kind], e.over_bytes, e.times, e.low, e.high) for e in network.efficiency)
@@ -161,7 +161,7 @@ def described(network: Network) -> DescribedNetwork:
 
 
 def network_dict(network: Network) -> dict[str, Any]:
-    """Return the network as JSON-ready values of a file with one network."""
+    """Return the network as JSON-ready values, in the format of a single-network file."""
     plain: dict[str, Any] = msgspec.to_builtins(described(network))
     return plain
 
@@ -277,7 +277,7 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
     return Network(1 / slope, latency, library=library)
 
 
-# Step of the numeric derivative in ns: large, because transfer times are whole ns.
+# Step of the numeric derivative in ns; it is large because transfer times are whole numbers of ns.
 _STEP_NS = 1e6
 Floats = npt.NDArray[np.float64]
 
@@ -320,7 +320,7 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
 
 
 def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
-    """Map edges of transfers to the additional time that the rank takes alone afterwards, in ns."""
+    """Map each transfer's edge to the additional time in ns that its rank takes alone after the transfer."""
     edges = graph.edges
     arrival = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (edges.source > 0) & (edges.lag > 0)
     into = np.full(len(graph), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Replay graph of a trace without start times; its order is computed again whenever durations change."""
+"""Replay graph of a trace without start times; the order of its work is computed again whenever durations change."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Rendezvous:
     """A collective of several ranks, or a message (sender first).
 
     Attributes:
-        rank, row: indices of the graphs, and the communication's row in each trace.
+        rank, row: index of each participating graph, and the communication's row in its trace.
         transfer_ns: duration after all ranks are ready; see `transfers`.
         own_ns: additional time that each rank takes alone, on the host.
         early_ns: time from when each rank was ready to its recorded start.
@@ -98,7 +98,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
 def _shared(
     graphs: Sequence[ReplayGraph], rendezvous: Sequence[Rendezvous], first_row: IntColumn, met_at: IntColumn
 ) -> SharedTransfers | None:
-    """Return the shared resources of communications on the host of all ranks; a transfer involves several ranks."""
+    """Return the resources that the ranks' communications on the host share; a transfer involves several ranks."""
     own = [graph.shared for graph in graphs]
     parts = [(part, row) for part, row in zip(own, first_row.tolist(), strict=False) if part is not None]
     if not parts:
@@ -218,7 +218,7 @@ def _rendezvous(
     own = np.maximum(matched.end - ahead - arrived[:, None], 0)
     own[~moved.seen] = 0
     duration, sent = moved.duration.copy(), np.full(len(matched.kind), -1, np.int64)
-    if len(ranks) == 2:  # a host receiver has its message when the data arrives, even if the sender ended before
+    if len(ranks) == 2:  # a host receiver has its message when the data arrives, even if the sender ended earlier
         there = matched.on_host & (matched.kind < 0)
         came = (matched.start - ahead).max(axis=1)
         done = matched.end - ahead - came[:, None]

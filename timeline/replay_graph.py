@@ -36,7 +36,7 @@ class Edges:
     """Edges between points, as columns of equal length.
 
     Attributes:
-        lag: int64 ns, measured minimum time from source to target.
+        lag: int64 ns, minimum time from source to target, as measured.
         owner: int64, row whose time the lag represents (HOST, DURATION); −1 if none.
         capped: bool, the fitted constant of the edge's kind limits the lag (`Constants`).
     """
@@ -163,7 +163,7 @@ class _Joins:
         from_highest = np.flatnonzero((before == highest[join]) & (before >= 0))[::-1]
         main = scatter(len(first), join[from_highest], from_highest)
         heir = scatter(len(first) + 1, highest[::-1], numbers[::-1])
-        main[heir[highest] != numbers] = -1  # only the first of several heads that follow a head continues its span
+        main[heir[highest] != numbers] = -1  # of several heads that follow one head, the first continues its span
         beside = np.ones(len(source), np.bool_)
         beside[main[main >= 0]] = False
         side = np.flatnonzero(beside)
@@ -224,8 +224,8 @@ class SharedTransfers:
 
     Attributes:
         rows: int64, rows of the communications.
-        links: directions of links in use, per row; see `shared_links.Links`.
-        alone: float64, time of each communication when alone over the lag of its edge.
+        links: link directions that each row uses; see `shared_links.Links`.
+        alone: float64, time that each communication would take alone, divided by the lag of its edge.
         queue: int64, index into `workers` (numbers of threads); −1 for messages.
         gap_ns: int64, delay from a thread becoming free to the start of a communication that waits for a thread.
         moved_ns: int64, recorded time of the data transfer; a sender's span can end later.
@@ -245,7 +245,7 @@ class SharedTransfers:
 
     @property
     def slowdown(self) -> float:
-        """Slowdown of host work during a transfer of its rank; 1 if there is too little evidence."""
+        """Factor by which a transfer slows its rank's host work; 1 if there is too little evidence."""
         taken, plain = self.beside
         return min(taken / max(plain, 1), _SLOWEST) if taken >= _LEAST_BESIDE_NS else 1.0
 
@@ -289,7 +289,7 @@ class ReplayGraph:
 
     @cached_property
     def ranks(self) -> list[int]:
-        """Ranks of the traces, else their positions."""
+        """Ranks of the traces; if the ranks are unknown, the traces' positions."""
         return [k if trace.rank is None else trace.rank for k, trace in enumerate(self.traces)]
 
     @cached_property
@@ -330,7 +330,7 @@ class ReplayGraph:
         return self._alike(replace(self, traces=(trace,)))
 
     def _alike(self, other: ReplayGraph) -> ReplayGraph:
-        """Keep cached properties that depend on points and edges, but not on lags."""
+        """Copy the cached properties that depend on points and edges, but not on lags."""
         derived = ("ranks", "first_row", "rank_of_row", "runs")
         other.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
         return other

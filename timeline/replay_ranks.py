@@ -46,7 +46,7 @@ _ALL_TO_ALL = (0.6, 1.5)
 
 @dataclass(frozen=True)
 class AnswerRange:
-    """Range of a what-if's answer, with reasons; contains about four of five jobs recorded on several networks."""
+    """Range of a what-if's answer, with reasons; it held for about four of five jobs recorded on several networks."""
 
     low_ns: int
     high_ns: int
@@ -65,7 +65,7 @@ class AnswerRange:
 def replay_ranks(
     traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None, bounds: Bounds | None = None
 ) -> Replay:
-    """Predict the timeline of one trace or of all ranks of a job; a selection is replayed without its enclosing calls.
+    """Predict the timeline of a trace or of all ranks of a job; selections are replayed without their enclosing calls.
 
     Args:
         what_ifs: such as "kernel*0.5", applied in order.
@@ -137,7 +137,7 @@ def answer_range(
 
 
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
-    """Yield the answers with one uncertain quantity at either end of its range, and the name of the quantity."""
+    """Yield, for each uncertain quantity, the answers at both ends of its range, and its name."""
     low, high = answer(graph, end="low"), answer(graph, end="high")
     yield low, high, "measured times of communications over the formula"
     kinds = {comm.kind for trace in graph.traces for comm in find_communications(trace)}
@@ -169,7 +169,7 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
 
 
 def _spread(graph: ReplayGraph) -> tuple[float, str]:
-    """Return how much host work differs from run to run, as a share, and why."""
+    """Return how much host work differs from run to run, as a share, and the reason."""
     if np.any(graph.column("kind") == GPU):
         return _DEVICE_WORK, "as in another run"
     low, high = unevenness(graph)

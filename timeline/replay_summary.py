@@ -33,7 +33,7 @@ UNRELIABLE, REFUSED = 0.01, 0.05
 
 @dataclass(frozen=True)
 class BaseError:
-    """Errors of a replay without changes over the measured makespan; `kernel_starts` is None without GPU events."""
+    """Errors of an unchanged replay as shares of the measured makespan; `kernel_starts` is None without GPU events."""
 
     makespan: float
     kernel_starts: float | None
@@ -76,7 +76,7 @@ class BaseError:
 
     @property
     def doubt(self) -> str:
-        """The error of the replay and its consequence for changes; "" if the replay is reliable."""
+        """The replay's error and what it means for predicted changes, as text; "" if the replay is reliable."""
         if self.reliable:
             return ""
         starts = "" if self.kernel_starts is None else f", its kernel starts by {self.kernel_starts:.1%}"
@@ -115,7 +115,7 @@ class Summary:
         exposed_ns, measured_exposed_ns: time during which only communication kernels ran, summed over ranks.
         span: range of the answer on another network.
         untraced: step time without the recorder, if it was measured.
-        recorded: start times were recorded. If False, text and JSON omit measured values and errors.
+        recorded: True if start times were recorded; otherwise, text and JSON omit measured values and errors.
     """
 
     files: tuple[str, ...]

@@ -14,7 +14,7 @@ from .replay_summary import Summary
 
 _US = 1e3
 _OPERATORS = 5  # number of critical path entries on the screen
-_LEAST = 0.001  # kinds with a smaller share of the path are left out
+_LEAST = 0.001  # edge kinds with a smaller share of the path are left out
 _LANES = 8
 _NOTE = " " * 7
 

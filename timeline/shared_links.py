@@ -39,7 +39,7 @@ _WORK, _TRANSFER, _POINT = range(3)
 
 
 def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]) -> npt.NDArray[np.float64]:
-    """Return the time that each recorded transfer would have taken alone over its duration; 1 for empty transfers.
+    """Return the time that each recorded transfer would take alone, divided by its duration; 1 for empty transfers.
 
     Example:
         Two transfers of 4 ns on one link; the second begins when the first is halfway:
@@ -62,7 +62,7 @@ def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]
 
 
 def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the simulated times of points, and the simulated lags."""
+    """Return the simulated times of points, and the simulated lags of edges."""
     return _LinkTimeline(graph, lag).run()
 
 
@@ -72,7 +72,7 @@ class _Flows:
     def __init__(self) -> None:
         self.links: dict[int, Links] = {}  # links of the transfers that move data
         self.on_link: defaultdict[int, int] = defaultdict(int)  # number of these transfers per link
-        self.connection: dict[Links, deque[int]] = {}  # messages in order; the first message moves
+        self.connection: dict[Links, deque[int]] = {}  # messages in order; only the first message is transferred
         self.waiting: dict[int, Links] = {}
 
     def begin(self, flow: int, links: Links) -> None:
@@ -119,7 +119,7 @@ class _Threads:
 
 @dataclass
 class _Transfer:
-    """An active transfer, with an edge per participating rank; `due` is −1 while it waits for its connection."""
+    """An active transfer with one edge per participating rank; `due` is −1 while it waits for its connection."""
 
     edges: list[int]
     left_ns: float
@@ -131,7 +131,7 @@ class _HostWork:
 
     def __init__(self, slowdown: float) -> None:
         self.transfers = 0
-        self.left_ns: dict[int, float] = {}  # by edge, at full speed
+        self.left_ns: dict[int, float] = {}  # remaining time of each edge at full speed
         self._slowdown, self._until = slowdown, 0
 
     @property
@@ -167,7 +167,7 @@ class _LinkTimeline:
         self.held = set[int]()
         self.threads = [_Threads(workers) for workers in shared.workers]
         self.flows, self.moved_until = _Flows(), 0
-        self.transfers: dict[int, _Transfer] = {}  # by start point
+        self.transfers: dict[int, _Transfer] = {}  # keyed by start point
         self.plain = plain_work(graph) if shared.slowdown > 1 else {}
         self.work_due: dict[int, int] = {}
         number = {rank: k for k, rank in enumerate(graph.ranks)}
@@ -189,7 +189,7 @@ class _LinkTimeline:
                 self._finish_work(key, now)
         edges, time = self.graph.edges, np.array(self.time, np.int64)
         lag = np.array(self.lag, np.int64)
-        if self.held:  # the lag into the start of a queued collective becomes its wait
+        if self.held:  # the lag of the edge to the start of a queued collective becomes its wait
             into = np.isin(edges.target, np.fromiter(self.held, np.int64))
             lag[into] = (time[edges.target] - time[edges.source])[into]
         return time, lag

@@ -29,7 +29,7 @@ _BESIDE_QUERY = re.compile(
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
-    """Return notes, and the trace without times of threads that only query events (`cudaEventQuery`) and sleep."""
+    """Return notes, and the trace without the times of threads that only query events (`cudaEventQuery`) and sleep."""
     nodes = trace.nodes
     rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
     lane = distinct_rows(nodes.thread[rows])[1]
@@ -69,7 +69,7 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
     trace, count = points.trace, len(order)
     parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
-    ends = 1 - np.diff(depth, prepend=-1, append=0)  # calls that end before each call, and after the last
+    ends = 1 - np.diff(depth, prepend=-1, append=0)  # calls that end before each call, and after the last call
     before = np.repeat(np.arange(count + 1), ends)
     deeper = np.arange(count) - np.repeat(np.cumsum(ends) - ends, ends)
     by_depth = np.argsort(depth, kind="stable")
@@ -101,7 +101,7 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
 
 
 def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
-    """Return pauses that handoffs in the trace end, and the points that end these pauses."""
+    """Return the pauses that end with a handoff in the trace, and the points that end these pauses."""
     trace = points.trace
     source, target = points.timed_edges("thread_handoff")
     in_order = points.between(points.end[source], points.start[target]) >= 0
@@ -120,7 +120,7 @@ def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]
 
 
 def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Find forks and joins: long pauses of a thread during which another thread works that is idle before and after."""
+    """Find forks and joins: long pauses of a thread, with work of another thread that is idle before and after."""
     trace = points.trace
     open_op = (chains.owner >= 0) & (trace.nodes.scope[chains.owner] != ANNOTATION_SCOPE)
     pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)

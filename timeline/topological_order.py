@@ -16,16 +16,16 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
-    """Return each node after all nodes that it waits for (Kahn's algorithm); leave out nodes on or behind a cycle.
+    """Return nodes in an order in which each follows all nodes it waits for (Kahn); omit nodes on or behind a cycle.
     `source` and `target` have an entry per edge: ``target`` waits for ``source``. With `lowest_first`, the lowest ready
     node is next, as in simulators; otherwise, the node that became ready last is next."""
-    if lowest_first and bool(np.all(source < target)):  # numbers already rise along all dependencies
+    if lowest_first and bool(np.all(source < target)):  # every dependency already leads to a higher number
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     after = array("q", target[by_source].astype(np.int64).tobytes())
     first = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
     missing = np.bincount(target, minlength=count).tolist()
-    ready = [node for node in range(count) if not missing[node]]  # ascending, so a heap already
+    ready = [node for node in range(count) if not missing[node]]  # in ascending order, so it is already a heap
     take: Callable[[list[int]], int] = heapq.heappop
     put: Callable[[list[int], int], None] = heapq.heappush
     if not lowest_first:

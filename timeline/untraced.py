@@ -44,9 +44,9 @@ _SHARES = (1.5, 1.2, 2.0)
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
 # Minimum host time without recorded events that is a sleep, I/O, or Python work, which the recorder does not prolong.
 PAUSE_NS = 1_000_000
-# A time was interrupted if it exceeds the median of its kind by this factor and by this many ns.
+# A measurement counts as interrupted if it exceeds the median of its kind by this factor and by this many ns.
 _INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
-# A smaller share of the makespan is not corrected.
+# Recording costs below this share of the makespan are not corrected.
 _LITTLE = 0.02
 # Bounds of the factor that scales the remaining host work to match the untraced step.
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
@@ -66,7 +66,7 @@ class RecordingCosts:
         annotation: cost before the start of an annotation, in its caller's time.
         frames: cost before an operator called from Python, for the Python frames around the operator.
         runtime: cost in a runtime call's self time.
-        fitted: the costs of operators were fitted to the trace.
+        fitted: True if the costs of operators were fitted to the trace.
     """
 
     inside: float
@@ -118,7 +118,7 @@ def _recording_costs(trace: Trace) -> RecordingCosts:
 
 
 def _usual_costs(trace: Trace) -> RecordingCosts:
-    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with or without an Execution Trace
+    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with or without ET
     annotation, frame = 2 * sum(kinds), 300
     measured = next(filter(None, map(_COSTS.fullmatch, trace.names)), None)
     if measured is not None:
@@ -188,7 +188,7 @@ def pauses(graph: ReplayGraph) -> IntColumn:
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
-    """Return the mean untraced step over the ranks; None if a rank does not record it."""
+    """Return the mean untraced step time over the ranks in ns; None if a rank's trace does not contain it."""
     found = [step for trace in traces if (step := untraced_step(trace.names)) is not None]
     if not found or len(found) < len(traces):
         return None
@@ -197,7 +197,7 @@ def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
 
 
 def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> tuple[Replay, ...]:
-    """Replay the timeline without the usual, the least and the most recording costs; () if recording cost little."""
+    """Replay the timeline without recording costs: with their usual, least and most values; () if they are low."""
     graph, step = base.graph, untraced_step_of(base.graph.traces)
     rows = _step_rows(graph)
     recorded = _host_step_ns(base, rows)
@@ -233,7 +233,7 @@ def _at_pace(
 
 @dataclass(frozen=True)
 class UntracedAnswer:
-    """Step time without the recorder in ns: measured before the window, and expected with the changes."""
+    """Step time without the recorder, in ns: as measured before the window, and as expected with the changes."""
 
     measured_ns: int
     usual_ns: int
@@ -241,7 +241,7 @@ class UntracedAnswer:
     high_ns: int
 
     def to_lines(self) -> list[str]:
-        """Return text for a terminal, with a label of eleven columns."""
+        """Return text for a terminal, with a label that is eleven columns wide."""
         times = self.measured_ns, self.usual_ns, self.low_ns, self.high_ns
         measured, usual, low, high = (f"{ns / 1e6:,.3f}" for ns in times)
         first = f"untraced   a step took {measured} ms before recording"

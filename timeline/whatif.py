@@ -162,7 +162,7 @@ def find_change(
     *,
     rows: IntColumn | None = None,
 ) -> Change:
-    """Return a function that applies a change to this graph, and to any graph with the same edges, whatever its lags.
+    """Return a function that applies a change to this graph or to any graph with the same edges, whatever its lags.
     `rows` overrides the rows that target, rank, and restrictions select. UsageError if the change affects no row."""
     if rows is None:
         meant = _on_rank(graph, what_if)
