@@ -60,7 +60,7 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration, measured from when the host began it and the device finished earlier ones."""
+        """Return the ns of each iteration, from when the host began it and the device finished earlier iterations."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
