@@ -1,4 +1,4 @@
-"""`TraceBuilder` makes a `Trace` from columns added in the order of the file."""
+"""`TraceBuilder` builds a `Trace` from columns, which are added in file order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .errors import TraceFormatError
 from .generated import GeneratedKernels
 from .index import ColumnOf, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
-from .node_texts import NO_RECORDS as NO_RECORDS  # what makers of traces need with the builder
+from .node_texts import NO_RECORDS as NO_RECORDS  # for modules that use the builder
 from .node_texts import RecordStore
 from .nodes import NODE_COLUMNS, Nodes
 from .printable import shortened
@@ -32,7 +32,7 @@ from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import Trace
 
-# A column of a block: an array, or Python values; those that do not fit become the column's null.
+# A column of a block: an array, or Python values; a value that does not fit becomes the column's null.
 Values = Sequence[Any] | npt.NDArray[Any]
 
 _REMEDY = "make the file again with trace-link"
@@ -40,13 +40,13 @@ _SHOWN = 5  # maximum number of ids in a message
 _NAME = 60  # maximum length of a name in a message
 
 _DERIVED = ("structural", "parent_row", "thread")
-# Columns that nodes are added with; `build` derives the other columns of `Nodes`.
+# Columns that callers add; `build` derives the other columns of `Nodes`.
 GIVEN_COLUMNS: dict[str, RowColumn] = {
     **{name: row_column for name, row_column in NODE_COLUMNS.items() if name not in _DERIVED},
     "tid": RowColumn(np.int64, 0, "", "of a CPU node the ET's thread, of a runtime call a code into `tids`"),
 }
 
-# problem of an event's times, by code
+# problems of an event's times, indexed by code
 IMPOSSIBLE = (
     "",
     "has a negative duration",
@@ -55,31 +55,31 @@ IMPOSSIBLE = (
     "runs on after later events of its stream have ended",
 )
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
-# Recordings take minutes. A time that was not written is 0; others count from the epoch or from some months ago.
+# Recordings take minutes. A missing time is 0; other times are relative to the epoch or to a moment months ago.
 _DAY_NS = 86_400 * 10**9
-# No event of a stream ends this long after a later one. Rounding, programmatic dependent launches and memcpys overlap
-# by µs to ms. On ROCm several streams share a queue, in which a collective may wait.
+# No event of a stream ends this long after a later event ends. Rounding, programmatic dependent launches and memcpys
+# cause overlaps of µs to ms. On ROCm, several streams share a queue, in which a collective may wait.
 _OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
-_CONCURRENT = "mtia_ccp_events"  # MTIA's lanes hold overlapping work of several units.
+_CONCURRENT = "mtia_ccp_events"  # An MTIA lane contains overlapping work of several units.
 
 
 class TraceBuilder:
-    """Nodes, added in the order of the file, then runtime calls."""
+    """Builds a `Trace` from its nodes, added in file order, and its runtime calls, added last."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.names, self.categories = StringTable(), StringTable([""])
-        # Kineto's threads of runtime calls, interned, or any list that their codes refer to.
+        # Kineto's thread ids of runtime calls: an interning table, or a list that the codes in the column `tid` index.
         self.tids: StringTable | Sequence[int | str] = StringTable()
-        self.sync_dep: dict[int, list[int]] = {}  # sync_dep, comm: by row, as in `Trace`; callers fill them
+        self.sync_dep: dict[int, list[int]] = {}  # sync_dep, comm: keyed by row, as in `Trace`; filled by callers
         self.comm: dict[int, Comm] = {}
-        self.count = 0  # rows so far
+        self.count = 0  # number of rows so far
         self._blocks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
 
     def add(self, kind: int | npt.NDArray[np.int8], *, id: Values, **columns: Values) -> None:
-        """Add rows: `kind` and `id` (unique, not negative), and other `GIVEN_COLUMNS`; missing ones hold their null.
+        """Add rows: `kind`, `id` (unique, not negative) and other `GIVEN_COLUMNS`; missing columns get their null.
 
-        `name`, `category`, and runtime calls' `tid` are texts or arrays of codes.
+        `name`, `category`, and the `tid` of runtime calls, can be texts or arrays of codes.
         """
         size = len(id)
         given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
@@ -102,14 +102,14 @@ class TraceBuilder:
         self.count += size
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return one of `GIVEN_COLUMNS`, of all rows so far; do not change it."""
+        """Return a column in `GIVEN_COLUMNS` for all rows so far; callers must not change the array."""
         blocks = self._blocks[name]
         if len(blocks) != 1:
             blocks[:] = [np.concatenate([np.zeros(0, GIVEN_COLUMNS[name].dtype), *blocks])]
         return blocks[0]
 
     def check(self) -> None:
-        """Refuse durations out of range and repeated ids with a TraceFormatError."""
+        """Raise TraceFormatError if durations are out of range or ids repeat."""
         if any(self.column(name).sum(dtype=np.float64) >= MAX_NS for name in ("dur", "exclusive")):
             raise TraceFormatError(self.file, "", "durations that add up to over 146 years", _REMEDY)
         ordered = np.sort(self.column("id"))
@@ -134,9 +134,9 @@ class TraceBuilder:
         thread: ColumnOf[Row, np.int64] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Trace:
-        """Return the trace of the rows; an edge that does not join two rows is a TraceFormatError.
+        """Return a trace with these rows. Raise TraceFormatError if an edge does not join two rows.
 
-        `edges` (m, 3): source id, target id, index into EDGE_KINDS. `thread`: of an earlier build of the same rows.
+        `edges` (m, 3): source id, target id, index into EDGE_KINDS. `thread`: from an earlier build of the same rows.
         """
         columns: dict[str, Any] = {name: self.column(name) for name in GIVEN_COLUMNS}
         self._blocks.clear()
@@ -192,7 +192,7 @@ class TraceBuilder:
         wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
         if wrong.any():
             sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
-            if not any(text.endswith(sentence) for text in damage_in(summary)):  # of a file that this one was made of
+            if not any(text.endswith(sentence) for text in damage_in(summary)):  # from an input file
                 damage = [*damage_in(summary), PurePath(self.file).name + sentence]
                 summary = {**summary, "damage": damage}
             columns["ts"] = np.where(wrong[:rows], -1, columns["ts"])
@@ -220,7 +220,7 @@ class TraceBuilder:
         places = np.flatnonzero(wrong)
         shown = []
         for place in places[:_SHOWN].tolist():
-            row = place - len(columns["id"])  # of the unattached ones, if not negative
+            row = place - len(columns["id"])  # index of an unattached event, if not negative
             name = unattached.names[row] if row >= 0 else self.names.values[columns["name"][place]]
             loose = f"not attached, correlation {unattached.correlation[row]}" if row >= 0 else ""
             which = loose or f"id {columns['id'][place]}"
@@ -254,7 +254,7 @@ class _ColumnsOnDemand(Trace):
             return super().__getattr__(name)  # type: ignore[misc]
         built = vars(known.pop("_build")())
         known.update({**built, **known})
-        if damage := damage_in(built["summary"]):  # also damage found in the columns
+        if damage := damage_in(built["summary"]):  # includes damage found in the columns
             known["summary"] = {**known["summary"], "damage": list(damage)}
         return known[name]
 
@@ -265,10 +265,10 @@ class _ColumnsOnDemand(Trace):
 
 
 def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row], IntColumn]:
-    """Return `Nodes.parent_row`, with circles of callers cut, and the rows on circles; an ET's process node is none."""
+    """Return `Nodes.parent_row` with caller cycles cut, and the rows on cycles (not an ET's root, its own caller)."""
     rows = positions(ids, parent)
     rows[rows == np.arange(len(ids))] = -1
-    if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers lower ids
+    if not np.any((parent >= ids) & (rows >= 0)):  # in PyTorch, callers have lower ids
         return as_positions(rows), rows[:0]
     circling = np.flatnonzero(on_circles(rows))
     rows[circling] = -1
@@ -284,9 +284,9 @@ def threads_of_rows(
     *,
     same_tids: bool,
 ) -> ColumnOf[Row, np.int64]:
-    """Return `Nodes.thread`. A runtime call gets the thread of most operators that call from its Kineto thread.
+    """Return `Nodes.thread`. A runtime call gets the ET thread of most callers on its Kineto thread.
 
-    `codes`: index into `tids` by runtime call. `same_tids`: nodes were made from the Kineto trace, with its tids.
+    `codes`: index into `tids` per runtime call. `same_tids`: nodes come from the Kineto trace and have its tids.
     """
     thread = np.where(kind == GPU, -1, tid)
     runtime = np.flatnonzero(kind == RUNTIME)
@@ -297,10 +297,10 @@ def threads_of_rows(
     known = np.empty(len(tids), np.int64)
     for code, value in enumerate(tids):
         votes = np.flatnonzero(threads[:, 0] == code)
-        if len(votes):  # of several with equally many votes the first seen
+        if len(votes):  # on a tie, the first seen wins
             known[code] = threads[votes[np.lexsort((first[votes], -count[votes]))[0]], 1]
         else:
-            stated = same_tids and isinstance(value, int) and abs(value) < 2**63  # a broken one may be any number
+            stated = same_tids and isinstance(value, int) and abs(value) < 2**63  # a broken tid may be any number
             known[code] = value if stated else next(own)
     thread[runtime] = known[codes]
     return as_column(thread)
@@ -318,7 +318,7 @@ def impossible_times(
     categories: Sequence[str],
     names: Sequence[str],
 ) -> npt.NDArray[np.int8]:
-    """Return an index into `IMPOSSIBLE` for each event; `ts` −1 for none, `dur` negative for an unfinished call."""
+    """Return an index into `IMPOSSIBLE` for each event; `ts` is −1 if missing, `dur` < 0 for an unfinished call."""
     wrong = np.zeros(len(ts), np.int8)
     timed = np.flatnonzero(ts >= 0)
     if not len(timed):
@@ -348,7 +348,7 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
     lane = distinct_rows(device, stream)[1]
     order = np.lexsort((ts, lane))
     end = (ts + dur - ts.min())[order] // 1000  # µs, so that the lanes fit into int64
-    # Ends grow from lane to lane, so that each lane has its own first end.
+    # Shift the lanes so that all ends in a lane are later than all ends in earlier lanes.
     end += lane[order] * (int(end.max()) + 1)
     first_later = np.minimum.accumulate(end[::-1])[::-1]
     overruns = np.zeros(len(ts), np.bool_)

@@ -50,7 +50,7 @@ class CallTree(Record):
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:
-    """Return positions by depth, the roots first. Parents must precede their children."""
+    """Return the positions at each depth, roots first. Parents must precede their children."""
     if not len(parent):
         return []
     depth = depths(parent)

@@ -59,7 +59,7 @@ class GraphReplay(RecordStruct, gc=False, frozen=True):
     correlation: int  # shared by the launch call and all GPU events of the replay
     graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
     candidates: int  # number of captured graphs with equally fitting kernels
-    evidence: tuple[str, ...]  # some of `EVIDENCE`
+    evidence: tuple[str, ...]  # values in `EVIDENCE`
     reason: str  # one of `GRAPH_REASONS` if `graph` is None, else ""
     events: int  # number of GPU events
     certain: int  # certain, unverified: number of events linked to an operator
@@ -96,7 +96,7 @@ class CapturedGraphs(Record):
 
     graphs: tuple[CapturedGraph, ...]  # replayed graphs
     replays: tuple[GraphReplay, ...]  # every launch of a graph, in order
-    names: list[str]  # names, kind: of the calls; OP, ANNOTATION or MODULE
+    names: list[str]  # names, kind: for each call; kind is OP, ANNOTATION or MODULE
     kind: npt.NDArray[np.int8]
     parent: IntColumn  # position of the caller, which precedes the call; −1 for none
     graph: IntColumn  # position of the captured graph in `graphs`, −1 for a call that encloses several captures
@@ -119,7 +119,7 @@ class CapturedGraphs(Record):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of GPU events of replayed graphs: "events", "certain", "unverified", "unlinked"."""
+        """Numbers of GPU events in replayed graphs: "events", "certain", "unverified", "unlinked"."""
         events, certain, unverified = (
             sum(getattr(replay, key) for replay in self.replays) for key in ("events", "certain", "unverified")
         )
@@ -240,12 +240,12 @@ class CapturedOp(CalledWith):
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Record):
-    """The operator of each GPU event: it launched the event, its captured original, or its counterpart."""
+    """The operator of each GPU event, which launched the event, its captured original or its counterpart."""
 
     calls: Calls  # calls of the trace, then calls of its captured graphs with times of 0
     call: IntColumn  # position in `calls` for each GPU event, −1 for none
     hierarchy: Hierarchy  # of `calls`
-    # A number from 1 that tells events with the same counterpart apart; 0 if `call` is not taken from a counterpart.
+    # Numbers the events with the same counterpart, starting at 1; 0 if `call` does not come from a counterpart.
     repetition: IntColumn
     in_module: npt.NDArray[np.bool_]  # whether the event belongs to the modules around `call`
 

@@ -44,7 +44,7 @@ class StringTable:
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Translate codes into another list to codes of this table; the list may contain unused and equal values."""
+        """Translate codes that index a list into codes of this table; the list may contain unused and equal values."""
         used, first, back = np.unique(codes, return_index=True, return_inverse=True)
         new = np.empty(len(used), np.int32)
         for k in np.argsort(first).tolist():
@@ -162,19 +162,19 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
     rows, inverse = distinct_rows(*keys)
     small = inverse.astype(np.min_scalar_type(len(rows)))  # NumPy sorts small integer types in linear time
     members = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
-    yield from zip(map(tuple, rows.tolist()), members, strict=False)  # np.split makes a part even of an empty array
+    yield from zip(map(tuple, rows.tolist()), members, strict=False)  # np.split returns a part even for an empty array
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
     """Return the position of the first largest value of each group; −1 for an empty group."""
     most = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(most, group, values)
-    at = np.flatnonzero(values == most[group])[::-1]  # the first one is written last
+    at = np.flatnonzero(values == most[group])[::-1]  # the first position is written last and wins
     return scatter(groups, group[at], at)
 
 
 def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]:
-    """Return the values by key, keys and values in order of appearance."""
+    """Return a dict from each key to its values, both in order of appearance."""
     lists: dict[int, list[int]] = {}
     for key, value in zip(keys, values, strict=True):
         lists.setdefault(key, []).append(value)

@@ -61,7 +61,7 @@ _COLLECTIVES = {
 class Comm(RecordStruct, gc=False, frozen=True):
     """The communication of a kernel; None for unrecorded fields.
 
-    `pg_first_rank` tells groups with the same name apart if the profiler truncated the list of ranks. A kernel with
+    `pg_first_rank` distinguishes groups with the same name if the profiler truncated the list of ranks. A kernel with
     `inferred_messages` has the values that the messages share, and the total number of elements.
     """
 

@@ -13,7 +13,7 @@ MAX_NS = 2**62  # Upper bound of times and their sums (146 years), so that int64
 MAX_DURATION_NS = 2**53  # A record with a longer duration (104 days) is treated as damaged.
 MAX_RANKS = 2**31
 NS_PER_UNIT = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000}  # units of time in options
-# Times above this (in 2005) are since the epoch; doubles from 2**50 to 2**51 µs have a resolution of 0.25 µs.
+# Times above this (in 2005) are relative to the epoch; doubles from 2**50 to 2**51 µs have a resolution of 0.25 µs.
 EPOCH_NS = 2**50 * 1000
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")  # `torch.profiler` puts this annotation around each step
 # Names of an ET's process and thread nodes, which are not calls.

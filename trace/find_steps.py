@@ -22,7 +22,7 @@ from .tables import ANNOTATION, MODULE, OP, Calls
 if TYPE_CHECKING:
     from .trace import Trace
 
-_FEWEST_REPETITIONS = 4  # Fewer repetitions may be chance.
+_FEWEST_REPETITIONS = 4  # Fewer repetitions may be a coincidence.
 _SHORTEST = 4  # Minimum number of kernels in a repetition.
 _COVERED_KERNELS = 0.5  # Minimum share of the kernels that must be in repetitions.
 _CANDIDATES = 32  # Number of kernel names to try, rarest first; limits the search time in traces without repetitions.
@@ -32,7 +32,7 @@ _OPTIMIZER = "Optimizer.step#"  # torch.optim puts this annotation around each s
 _STEPS = "ProfilerStep"
 _MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
-_FEWEST = 3  # Fewer repetitions of a user's annotation may be chance.
+_FEWEST = 3  # Fewer repetitions of a user's annotation may be a coincidence.
 _EVEN = 0.5  # Maximum spread (10th to 90th percentile) of the distances between marks, relative to their median.
 _COVERED = 0.5  # Minimum share of the trace's calls that must begin within the iterations.
 _WHOLE = 0.5  # The time after the last mark is an iteration if it lasts at least this share of the median iteration.
@@ -40,8 +40,8 @@ _WHOLE = 0.5  # The time after the last mark is an iteration if it lasts at leas
 
 @dataclass(frozen=True)
 class IterationMarks:
-    mark: IntColumn  # position for each mark among the given annotations; an iteration begins with its mark
-    # End for each iteration in ns, which is the start of the next iteration.
+    mark: IntColumn  # position of each mark among the given annotations; an iteration begins with its mark
+    # End of each iteration in ns, which is the start of the next iteration.
     # The last iteration ends with its mark if marks enclose iterations, else with the last call.
     end: IntColumn
     annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers
@@ -180,7 +180,7 @@ def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: in
 
 class Repetition(NamedTuple):
     start: int  # position of the first repetition
-    period: int  # its length
+    period: int  # length of a repetition
     times: int  # number of repetitions
     slack: int  # how much later the first repetition may begin, because the pattern continues after the last repetition
 
@@ -252,7 +252,7 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def repeated_steps(trace: Trace) -> Steps | None:
-    """Return steps inferred from repeated kernels; None if nothing repeats, or if all repeat inside one module."""
+    """Return steps inferred from repeated kernels; None without repetitions, or if one module contains them all."""
     gpu, calls = trace.gpu, trace.calls
     order = np.flatnonzero(trace.is_kernel & (gpu.call >= 0))
     order = order[np.lexsort((gpu.ts[order], trace.launched_ns[order]))]

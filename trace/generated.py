@@ -62,9 +62,9 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, repr=False)
 class GeneratedKernels(Record):
-    kernels: tuple[GeneratedKernel, ...]  # each once
+    kernels: tuple[GeneratedKernel, ...]  # without duplicates
     row: Positions[int, Row]  # nodes of the calls that launched a generated kernel, ascending
-    kernel: IntColumn  # position in `kernels` for each
+    kernel: IntColumn  # position in `kernels` for each entry of `row`
 
     def __len__(self) -> int:
         return len(self.row)

@@ -45,7 +45,7 @@ def is_device_wait(name: str, category: str) -> bool:
 
 
 def gpu_kind(name: str, category: str, is_comm: bool) -> int:
-    """Return an index into `GPU_KINDS`."""
+    """Return the kind of a GPU event, as an index into `GPU_KINDS`."""
     if is_comm:
         return GPU_KINDS.index("Communication")
     if is_device_copy(name, category):
@@ -57,7 +57,7 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
 
 @lru_cache(maxsize=4096)
 def computes_products(name: str) -> bool:
-    """Return whether a kernel is a GEMM, a convolution or attention by its name, and so an operator's main kernel."""
+    """Return whether a kernel's name shows a GEMM, convolution or attention, the main kernel of an operator."""
     return _kind_of(name) in _PRODUCTS and not _HELPER.search(name, 0, MAX_NAME)
 
 

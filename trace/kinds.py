@@ -27,7 +27,7 @@ PHASES = (
 )
 UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION = range(5)
 GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA = range(5, len(PHASES))
-# Evidence for the forward operator of a backward one. "sequence number" (inferred): the last operator on the forward
-# thread that began with this number before the backward operator, as in the `fwdbwd` flows of PyTorch's profiler. The
-# ET's `fw_parent` is another call: the one open on the forward thread when the backward one ran.
+# Evidence for the forward operator of a backward operator. "sequence number" (inferred): the last operator with this
+# number that began on the forward thread before the backward operator, as in the `fwdbwd` flows of PyTorch's profiler.
+# The ET's `fw_parent` is a different call, which was open on the forward thread when the backward operator ran.
 THROUGH = ("", "sequence number")

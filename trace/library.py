@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
-MOST_IN_FULL = 64  # Maximum number of ranks that a page shows in detail; with more the page would become too large.
+MOST_IN_FULL = 64  # Maximum number of ranks that a page shows in detail; with more ranks, it would become too large.
 # Calls of Holistic Trace Analysis (HTA), and their replacements in etplus.
 HTA_CALLS = guesses_of(
     """
@@ -134,7 +134,7 @@ class Library(Suggests):
     def step(self, number: int | str) -> Trace:
         """Return one or more iterations as a trace: their CPU calls, and all GPU events that these calls launched.
 
-        `number` is an iteration (from 0), a range such as "0-19", or a phase of a serving engine such as "decode".
+        `number` is an iteration (counted from 0), a range such as "0-19", or a serving engine's phase such as "decode".
 
         Example:
             >>> trace.step(1).steps.names, len(trace.step(1).kernels) < len(trace.kernels)

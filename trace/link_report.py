@@ -14,7 +14,7 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-# Subjects of proofs that are shown to users: the id of the recording, the rank, the job.
+# Subjects whose proofs are shown to users: recording id, rank, job.
 _SHOWN = frozenset({"run", "rank", "job"})
 
 
@@ -86,7 +86,7 @@ class LinkReport(Record):
         return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
-        """Return whether at least these shares of ET operators have a link and a certain link; False without links."""
+        """Return whether the linked and certain shares of ET operators reach these minimums; False without links."""
         if not self.ops["linked"]:
             return False
         return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain

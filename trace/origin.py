@@ -1,7 +1,7 @@
 """Find the phase, forward operator, module and source line of calls and GPU events.
 
 Example: `MmBackward0` has the sequence number of an earlier `aten::mm` on the forward thread, its forward operator.
-It takes module and source line from `aten::mm`. Its phase and that of its computing kernels is "backward".
+Its module and source line come from `aten::mm`. The phase of `MmBackward0` and its computing kernels is "backward".
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _in_grad_mode(
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of the backward roots with `create_graph=True`: all operators they call have sequence numbers.
 
-    The root of a checkpoint also calls operators without sequence numbers. The mask has a last entry for "no root".
+    The root of a checkpoint also calls operators without sequence numbers. The last entry of the mask is for "no root".
     """
     calls = trace.calls
     direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)

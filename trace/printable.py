@@ -68,7 +68,7 @@ def csv_cell(text: str) -> str:
 
 
 def text_of_cell(cell: str) -> str:
-    """Return the original text of a cell that `csv_cell` made."""
+    """Return the original text of a cell that `csv_cell` returned."""
     text = "".join(part[1:] if part[:1] == "'" and is_formula(part[1:]) else part for part in _CELL_END.split(cell))
     return text[1:] if text[:1] == "'" and text[1:2] in ("\t", "\r", "\n") else text
 

@@ -30,14 +30,14 @@ def groups_in(listed: Any) -> dict[str, list[int]]:
 
 
 class EtplusSection(dict[str, Any]):
-    """The root's `etplus`: how the trace was made."""
+    """The `etplus` object in the root of a file: how the trace was created."""
 
     def __call__(self) -> NoReturn:  # the first guess of many users
         raise TypeError("summary is the section `etplus` of the file, not a function; print `analyze()`")
 
 
 class RootFacts:
-    """Facts about a `Trace` from `summary`, the root's `etplus`; values of the wrong type are treated as missing."""
+    """Facts about a `Trace` from `summary`, the root's `etplus` object; values of the wrong type count as missing."""
 
     file: str
     summary: dict[str, Any]
@@ -117,7 +117,7 @@ class RootFacts:
 
     @property
     def clock_skew_ns(self) -> int:
-        """Clock difference that the linker measured, in ns: how much too early waiting calls return; 0 if unknown."""
+        """Clock difference measured by the linker, in ns (by how much waiting calls return too early), 0 if unknown."""
         dependencies = self._object("link").get("dependencies")
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0

@@ -99,9 +99,9 @@ def part_of(
     GPU events are always included. Nothing is cut: an operator that began earlier keeps its duration.
 
     Args:
-        steps: iterations by number (from 0), such as "3" or "0-19", or a phase, such as "decode".
+        steps: iterations by number (counted from 0), such as "3" or "0-19", or a phase, such as "decode".
         window, between: see `parse_window` and `call_between`. At most one of the first three can be given.
-        module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of one; applied last.
+        module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of these; applied last.
     """
     parts = {"--steps": steps, "--window": window, "--between": between}
     given = [option for option, value in parts.items() if value is not None]
@@ -135,7 +135,7 @@ def part_words(
     words = tuple(f"--{name}={value}" for name, value in chosen.items() if value is not None)
     if between is None:
         return words
-    return ("--between", between[0], str(between[1]), *(words or ("--log-level=warning",)))  # ends its values
+    return ("--between", between[0], str(between[1]), *(words or ("--log-level=warning",)))  # ends the values
 
 
 def without_enclosing(trace: Trace) -> Trace:

@@ -21,14 +21,14 @@ from .printable import shortened
 Codes = npt.NDArray[np.int32]
 # Values of `Stacks.evidence`, the origin of a node's stack. "Python frames": recorded, open when the node began or was
 # launched. "compiled code": the source of a compiled kernel. "graph annotation": written when the kernel's graph was
-# captured. "repetition": the stack of an equal kernel of another iteration, inferred.
+# captured. "repetition" (inferred): the stack of an equal kernel in another iteration.
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
 _WIDTH = 70
 MODULE_FRAME = "nn.Module: "
 _LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
-# Files that are not own code: made-up or compiled ones, torch, the standard library with its folder.
+# Files that are not the user's own code: invented or compiled files, torch, and the standard library's folder.
 _LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
@@ -37,9 +37,9 @@ _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"
 
 
 def place_text(file: str, line: str, function: str, exact: bool) -> str:
-    """Return a source line as text: "train.py:17 (forward)" if `line` is a call's, else "forward (train.py:17)".
+    """Return a source line as text: "train.py:17 (forward)" if `line` is that of a call, else "forward (train.py:17)".
 
-    Before 2.14 PyTorch records the line of a frame's `def`; the line of module-level code is left out.
+    Before version 2.14, PyTorch records the line of a frame's `def`; the line of module-level code is left out.
     """
     if exact or not function:
         return f"{file}:{line}" + (f" ({function})" if function else "")
@@ -48,10 +48,10 @@ def place_text(file: str, line: str, function: str, exact: bool) -> str:
 
 class SourceLine(NamedTuple):
     file: str  # as recorded: absolute, or relative to the folder of installed packages
-    line: int  # from 1; the line of the call if recorded, else the first line of the function
+    line: int  # counted from 1; the line of the call if recorded, else the first line of the function
     function: str = ""  # "" if unknown
     exact: bool = False  # `line` is the line of the call
-    own: bool = True  # the line is in own code. If a stack has no own line, its innermost line gets own=False.
+    own: bool = True  # True for the user's own code. If a stack has no own line, its innermost line gets own=False.
 
     @property
     def file_line(self) -> str:
@@ -69,16 +69,16 @@ class SourceLine(NamedTuple):
 class Stacks(Record):
     """Stacks of frames, as a tree of entries (a frame with all its callers), and the nodes that were called in them.
 
-    A node may have several stacks: a fused kernel does the work of several lines. The first one counts most.
+    A node may have several stacks: a fused kernel does the work of several lines. The first stack is the main one.
     """
 
-    names: list[str]  # of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
-    above: IntColumn  # entry of the caller, smaller than the entry's own; −1 for an outermost frame
+    names: list[str]  # names of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
+    above: IntColumn  # entry of the caller, which precedes the entry; −1 for an outermost frame
     name: Codes  # code of each entry's frame in `names`
-    line: Codes  # line in the file of the frame above from which the frame was called; −1 if not recorded
-    row: Positions[int, Row]  # nodes, ascending; one per stack of a node
-    entry: IntColumn  # for each of `row`, the innermost entry of the stack
-    evidence: npt.NDArray[np.int8]  # for each of `row`, an index into `EVIDENCE_OF_STACKS`
+    line: Codes  # line in the caller's file from which the frame was called; −1 if not recorded
+    row: Positions[int, Row]  # nodes, ascending; one entry per stack of a node
+    entry: IntColumn  # for each entry of `row`, the innermost entry of the stack
+    evidence: npt.NDArray[np.int8]  # for each entry of `row`, an index into `EVIDENCE_OF_STACKS`
 
     def __len__(self) -> int:
         return len(self.above)
@@ -99,7 +99,7 @@ class Stacks(Record):
         return evidence
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
-        """Return which nodes have a stack stated by a compiler or an annotation: it describes the work."""
+        """Return a mask of nodes whose first stack, from a compiler or an annotation, describes the work itself."""
         return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
 
     def entries(self, row: int) -> list[int]:
@@ -124,7 +124,7 @@ class Stacks(Record):
         return [line for line in located if line is not None]
 
     def source(self, entry: int, is_own: Callable[[str], bool] | None = None) -> SourceLine | None:
-        """Return the innermost line of a stack in own code; without one the innermost of all, with own=False."""
+        """Return a stack's innermost line in own code, else its innermost line with own=False; None without lines."""
         lines = self.lines(entry)[::-1]
         own = (line for line in lines if (is_own or is_own_file)(line.file))
         return next(own, lines[0]._replace(own=False) if lines else None)
@@ -163,7 +163,7 @@ class Stacks(Record):
         return exact
 
     def table_of(self, is_own: Callable[[str], bool]) -> SourceTable:
-        """Return the source line of every entry, equal to `source` of each, in linear time."""
+        """Return the `source` of every entry; takes linear time."""
         places = [_place(name) for name in self.names]
         own = [place is not None and is_own(place.file) for place in places]
         lines: dict[SourceLine, int] = {}
@@ -189,9 +189,9 @@ class Stacks(Record):
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """Return these stacks with stacks of more nodes; these replace the old ones.
+        """Return a copy with stacks of further nodes, which replace any old stacks of these nodes.
 
-        A frame, outermost first, is a name, or a pair of the name and the line that called it (−1 for unknown).
+        Frames are in order from the outermost; each is a name, or a name and the line that called it (−1 if unknown).
         """
         names = {name: code for code, name in enumerate(self.names)}
         keys = zip(self.above.tolist(), self.name.tolist(), self.line.tolist(), strict=True)
@@ -220,7 +220,7 @@ class Stacks(Record):
 
 @dataclass(frozen=True, repr=False)
 class SourceTable(Record):
-    """Distinct source lines, and for each stack entry the code of its line, −1 for none."""
+    """Distinct source lines, and for each stack entry the index of its line (−1 if it has no line)."""
 
     lines: list[SourceLine]
     of_entry: IntColumn
@@ -229,9 +229,9 @@ class SourceTable(Record):
 def stacks_of_tree(
     names: list[str], parent: IntColumn, name: Codes, line: Codes, row: IntColumn, frame: IntColumn
 ) -> Stacks:
-    """Return the stacks of recorded frames; equal ones become one. `parent` is each frame's caller, before it.
+    """Return the stacks of recorded frames; equal stacks are merged. `parent` is each frame's caller and precedes it.
 
-    `row`: nodes, ascending; `frame`: innermost frame of each.
+    `row`: the nodes, ascending; `frame`: the innermost frame of each node.
     """
     entry, known = np.zeros(len(parent), np.int64), 0
     columns: list[IntColumn] = [np.zeros((0, 3), np.int64)]
@@ -242,7 +242,7 @@ def stacks_of_tree(
         columns.append(distinct)
         known += len(distinct)
     above, code, called = np.concatenate(columns).T
-    order, _ = first_seen(code)  # names that are used, as they come
+    order, _ = first_seen(code)  # used names, in order of first appearance
     of_name = inverse_positions(len(names), order)
     used, evidence = [names[at] for at in order.tolist()], np.full(len(row), PYTHON_FRAMES, np.int8)
     tree = above.copy(), of_name[code].astype(np.int32), called.astype(np.int32)
@@ -262,7 +262,7 @@ def is_module(name: str) -> bool:
 
 
 def is_own_file(file: str) -> bool:
-    """Return whether a file is own code: not compiled, built in, or of the standard library, torch or Triton."""
+    """Return whether a file is own code: not compiled, built in, or part of the standard library, torch or Triton."""
     if re.match(_LIBRARY, file):
         return False
     first = re.split(r"[/\\]", file, maxsplit=1)[0]
@@ -270,6 +270,6 @@ def is_own_file(file: str) -> bool:
 
 
 def own_by(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a test for own files: a pattern occurs in the path, with "*" for any text."""
+    """Return a function that tests whether any pattern occurs in a path; "*" matches any text."""
     wanted = [re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL) for pattern in patterns]
     return is_own_file if not wanted else lambda file: any(one.search(file) for one in wanted)

@@ -1,7 +1,7 @@
 """Parse annotations that describe steps: phase, requests and tokens of a serving engine, or the untraced step time.
 
 - vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older
-  versions omit the size and have `Σq` or `Σq_Σq²` as sums.
+  versions omit the size and contain `Σq` or `Σq_Σq²` as sums.
 - SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`, with the modes of its `ForwardMode`.
 - Graph captures in vLLM and SGLang: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
 - `etplus record`: `etplus.untraced steps=5 step_ns=812345 host_ns=640000`.
@@ -37,7 +37,7 @@ _MODES |= dict.fromkeys(("EXTEND", "PREFILL", "SPLIT_PREFILL"), PREFILL) | {"MIX
 class RequestSums(NamedTuple):
     """Sums over the requests in one phase of a step, None if the annotation lacks them."""
 
-    requests: int | None = None  # their number
+    requests: int | None = None  # number of requests
     q: int | None = None  # q: sum of new tokens; k: sum of keys, including new tokens
     k: int | None = None
     qq: int | None = None  # qq, qk: Σq² and Σq·k
@@ -47,7 +47,7 @@ class RequestSums(NamedTuple):
     def pairs(self) -> int | None:
         """Number of query-key pairs in causal attention: Σq·k − (Σq² − Σq) / 2.
 
-        In a request with k keys, the i-th of q new tokens (from 1) attends to k − q + i keys.
+        In a request with k keys, the i-th of q new tokens (counted from 1) attends to k − q + i keys.
         """
         if self.q is None or self.qq is None or self.qk is None:
             return None
@@ -109,7 +109,7 @@ def parse_capture(name: str) -> StepBatch | None:
 
 
 def batch_size_in(name: str) -> int | None:
-    """Return the batch size in the name of a step's annotation, None if the name is no such annotation."""
+    """Return the batch size in the name of a step's annotation, None if the name is not such an annotation."""
     step, match = parse_step(name), _BATCH_SIZE.search(name)
     if step is not None and step.phase != CAPTURE and step.size is not None:
         return step.size

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step(Suggests):
-    number: int  # from 0, as in `etplus analyze --steps`
+    number: int  # counted from 0, as in `etplus analyze --steps`
     name: str  # "ProfilerStep#3" for a profiler step, else the number
     start_ns: int  # start_ns, end_ns: on the trace's clock
     end_ns: int
@@ -96,7 +96,7 @@ class Steps(Suggests, Sequence[Step]):
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
-        """Return the last begun step around each time (ns), −1 for none; steps of the same thread take precedence."""
+        """Return the step that encloses each time (ns) and began last, −1 for none; prefer steps of the same thread."""
         step_of_time = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
         if thread is None or len(own) < 2:
@@ -165,7 +165,7 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
 
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the last begun span around each time, −1 for none; spans are in order of start."""
+    """Return, for each time, the enclosing span that began last, −1 for none; spans are in order of start."""
     if np.any(np.diff(end) < 0):  # some spans are inside others
         start, end, owner = _innermost(start, end)
     else:

@@ -155,7 +155,7 @@ class TensorUses(NamedTuple):
         return self.devices[int(self.device_code[tensor])]
 
     def of(self, which: IntColumn) -> TensorUses:
-        """Return the uses of nodes that have the same tensors as the nodes at the positions `which`."""
+        """Return the tensor uses of the nodes at positions `which`, renumbered from 0 to len(which) − 1."""
         uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
         first, size = (np.cumsum(uses) - uses)[which], uses[which]
         at = joined_ranges(first, size)
@@ -180,6 +180,6 @@ class SignatureTable:
         outputs_recorded: bool = True,
     ) -> npt.NDArray[np.int32]:
         """Return the signature code of each node, −1 if nothing is recorded. `texts` are indexed by `which`
-        (`RecordStore.tensor_texts`; default: one text each), `wants_values` says per node whether to keep numbers, and
+        (`RecordStore.tensor_texts`; default: one text each), `wants_values` is True for nodes that keep numbers, and
         `outputs_recorded` is False for nodes made from Kineto events."""
         return np.full(len(texts if which is None else which), -1, np.int32)

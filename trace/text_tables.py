@@ -30,7 +30,7 @@ def render(
 ) -> str:
     """Format a table: names in the first column take the remaining width, the other columns are right-aligned.
 
-    If the columns are too wide, each row and the heads take several lines. `above` has one line per row, which is
+    If the columns are too wide, each row and the header take several lines. `above` has one line per row, which is
     shown above the row; `below` has several lines per row.
     """
     texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]

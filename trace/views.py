@@ -101,7 +101,7 @@ class View(Suggests, Generic[Index]):
 
     @property
     def step(self) -> str | None:
-        """Iteration of the start or launch ("ProfilerStep#3", or an ordinal), None outside of iterations."""
+        """Iteration that contains the start or launch ("ProfilerStep#3", or an ordinal), None outside of iterations."""
         steps: Any = self.trace.step_of_event if self._on_gpu else self.trace.step_of_call
         step = int(steps[self.index])
         return self.trace.steps.names[step] if step >= 0 else None
@@ -392,7 +392,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     def _why_empty(self) -> str:
         if self._sought is None:
             return ""
-        from difflib import get_close_matches  # only here: searching similar names is slow, loops call `named`
+        from difflib import get_close_matches  # only here: searching similar names is slow, and loops call `named`
 
         searched, name = self._sought
         names = sorted({self.trace.names[code] for code in distinct(searched._codes()).tolist()})
