@@ -140,7 +140,7 @@ def _chosen(arguments: argparse.Namespace, file: str, ranks: Sequence[FileRank])
 
 
 def _processes(arguments: argparse.Namespace, given: TraceInput) -> Sequence[TraceInput]:
-    """Return the input, or the selected ranks of a merged Kineto trace, which is read."""
+    """Return the input; for a merged Kineto trace, read the trace and return its selected ranks."""
     ranks = _merged_ranks(given) if isinstance(given, str) and given != _STDIN else []
     return _chosen(arguments, str(given), ranks) if ranks else [given]
 

@@ -275,7 +275,7 @@ def facts_of_run(
     arguments: argparse.Namespace, status: int, ops: Iterable[Mapping[str, int]], *, outputs: Sequence[str],
     warnings: Sequence[str], started: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return JSON-ready facts on a run.
+    """Return JSON-ready facts about a run.
 
     Args:
         ops: per rank, the number of ET operators: "total", "linked" and "certain"; limits apply per rank.

@@ -18,7 +18,7 @@ _LINES = 5  # longest sentence on the screen, in lines
 
 
 def render(linked: Trace, output: str) -> str:
-    """Return one screen: shares linked and certain, doubts, unlinked events, outputs."""
+    """Return one screen of text: linked and certain shares, doubts, unlinked events and outputs."""
     report = linked.report
     lines = textwrap.wrap(f"{_linked(report)}; {attached(report)}", _WIDTH)
     lines += [line for sentence in _doubts(report) for line in _indented(sentence)]

@@ -184,7 +184,7 @@ def _lost_output() -> OSError | None:
 
 
 def _repair_streams() -> None:
-    """Make standard streams accept any text and have a name for errors.
+    """Make the standard streams accept any text, and give them names for error messages.
 
     For a closed descriptor (`>&-`), Python has no stream; a read-only stream replaces it, so lost output is reported.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_MANY = 16  # number of traces from which several processes pay off
+_MANY = 16  # minimum number of traces for which several processes pay off
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
@@ -60,7 +60,7 @@ def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
 
 
 def add_network(parser: argparse._ActionsContainer, what: str, **more: Any) -> None:
-    """Add --network; `what` begins its help, `more` goes to argparse."""
+    """Add --network; its help text starts with `what`, and `more` is passed to argparse."""
     form = "a file (docs/reference/network.md), or bandwidth=GB/s,latency=us,algorithm=NAME,library=NAME (gloo or nccl)"
     parser.add_argument("--network", metavar="SPEC", help=f"{what}: {form}", **more)
 
@@ -77,7 +77,7 @@ def add_annotation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_steps(parser: argparse._ActionsContainer, what: str) -> None:
-    """Add --steps; `what` begins its help."""
+    """Add --steps; its help text starts with `what`."""
     about = f"{what} these iterations, counted from 0, such as 3 or 0-19, or a phase such as decode"
     parser.add_argument("--steps", metavar="A-B", help=about)
 
@@ -111,7 +111,7 @@ class _Between(argparse.Action):
 
 
 def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
-    """Add the options that select a part of each trace; `what` begins their help, such as "convert only"."""
+    """Add the options that select a part of each trace; their help starts with `what`, such as "convert only"."""
     group = parser.add_argument_group("part of each trace (default: all)")
     if steps:
         add_steps(group, what)
@@ -135,7 +135,7 @@ def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
 
 
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options of commands that analyze a trace; `what` is the first words of the selection help."""
+    """Add the options of commands that analyze a trace; the help on selection starts with `what`."""
     add_selection(parser, what)
     add_annotation(parser)
     add_own(parser)

@@ -92,7 +92,7 @@ def first_screen(text: str) -> str:
 def write_csv(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, columns: Mapping[str, Sequence[str]]
 ) -> None:
-    """Write each table to FOLDER/NAME.csv; `columns` has the headers of empty tables."""
+    """Write each table to FOLDER/NAME.csv; `columns` contains the headers of empty tables."""
     for name, found in tables.items():
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(found[0]) if found else columns.get(name, []), lineterminator="\n")

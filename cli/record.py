@@ -1,4 +1,4 @@
-"""`etplus record`: run an unchanged program, record some of its steps, link each rank."""
+"""`etplus record`: run an unchanged program, record some of its steps, and link each rank."""
 
 from __future__ import annotations
 

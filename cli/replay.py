@@ -1,4 +1,4 @@
-"""`etplus replay`: predict the timeline of ET+ graphs, what-ifs, held-out iterations."""
+"""`etplus replay`: predict the timelines of ET+ graphs, of what-if changes, and of held-out iterations."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
-_FROM_RANK = " from rank "  # Part of the name of a group of which only the first rank is known.
+_FROM_RANK = " from rank "  # Part of a group's name if only the first rank of the group is known.
 _NAMED = 3
 
 
@@ -51,7 +51,7 @@ _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
 
 def collective_type(comm: Comm, name: str) -> int | None:
-    """Return a CollectiveCommType, SEND, RECV, or None if unknown, for the name of a kernel or host node.
+    """Return the CollectiveCommType, SEND or RECV in the name of a kernel or host node; None if unknown.
 
     RCCL runs any collective in `ncclDevKernel_Generic`. A kernel `SendRecv` without metadata may be an all-to-all.
     """

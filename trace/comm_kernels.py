@@ -62,7 +62,7 @@ class Comm(RecordStruct, gc=False, frozen=True):
     """The communication of a kernel; None for unrecorded fields.
 
     `pg_first_rank` distinguishes groups with the same name if the profiler truncated the list of ranks. A kernel with
-    `inferred_messages` has the values that the messages share, and the total number of elements.
+    `inferred_messages` contains the values that the messages share, and the total number of elements.
     """
 
     collective: str | None = None

@@ -77,7 +77,7 @@ def repetition_sentences(gpu: object) -> list[str]:
     """Return sentences about counterparts from the link report's `gpu`; [] if every event has a launcher."""
     try:
         report = msgspec.convert(gpu, _GpuReport).repetition
-    except msgspec.ValidationError:  # the file's link report has no such section
+    except msgspec.ValidationError:  # the file's link report lacks this section
         return []
     if report is None:
         return []

@@ -1,4 +1,4 @@
-"""Errors for users; each message has a file, a place, a problem and a remedy."""
+"""Errors for users; each message states a file, a place, a problem and a remedy."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Nodes(Record):
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
         """Sort rows by lane, start and id; return the rows, and for each row the row before it in its lane.
 
-        `lane` has an entry per row of the table. `nested`: rows may enclose each other; at equal starts, long rows first.
+        `lane` has an entry per row of the table. `nested`: rows may enclose each other; at equal starts, longest first.
         """
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]

@@ -127,7 +127,7 @@ class Steps(Suggests, Sequence[Step]):
         return columns
 
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
-        """Return the steps with these ordinals; `places` has the new position of each call."""
+        """Return the steps with these ordinals; `places` lists the new position of each call."""
         chosen = numbers.tolist()
         call, names = as_positions(np.asarray(places)[self.call[numbers]]), tuple(self.names[k] for k in chosen)
         batches = tuple(self.batches[k] for k in chosen) if self.batches else ()

@@ -181,5 +181,5 @@ class SignatureTable:
     ) -> npt.NDArray[np.int32]:
         """Return the signature code of each node, −1 if nothing is recorded. `texts` are indexed by `which`
         (`RecordStore.tensor_texts`; default: one text each), `wants_values` is True for nodes that keep numbers, and
-        `outputs_recorded` is False for nodes made from Kineto events."""
+        `outputs_recorded` is False for nodes created from Kineto events."""
         return np.full(len(texts if which is None else which), -1, np.int32)

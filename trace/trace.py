@@ -1,6 +1,6 @@
 """The data model of a recorded rank.
 
-`nodes` and `edges` have one row per node and runtime call of the file, in file order. The tables are made from the
+`nodes` and `edges` have one row per node and runtime call of the file, in file order. The tables are derived from
 nodes that have a time, in order of start: `calls` (operators, annotations, modules), `runtime` (launches and other
 driver calls), `gpu` (kernels, memcpys, memsets). If `aten::mm` calls `cudaLaunchKernel`, which launches `gemm`, then
 `runtime.call[0]` and `gpu.call[0]` are the position of `aten::mm` in `calls`, and `gpu.runtime[0]` is 0.
@@ -77,7 +77,7 @@ class Trace(RootFacts, Library):
     selection: Selection | None  # the selected part of the recording; None for a whole recording
     given_tables: Tables | None  # tables of a selection or modified trace; None if derived from `nodes`
 
-    # Other traces made from this one.
+    # Modified copies of the trace.
 
     def with_(self, **changes: Any) -> Trace:
         """Return a copy with changed attributes or columns of `nodes`; its tables are derived again."""

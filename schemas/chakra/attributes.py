@@ -15,7 +15,7 @@ from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
-# For a kernel that sends several messages: their number (they are its last `data_deps`), and on each message its id.
+# On a kernel that sends several messages: their number (its last `data_deps`). On each message: the kernel's id.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
 # The feeder of mlcommons/chakra reads only this member of each attribute, even if a different member is set.
 # The feeder of ASTRA-sim accepts any integer member and throws for other members.
@@ -88,7 +88,7 @@ OWN_MEMBERS = {
     "node_id": "int64_val",  # the ET+ id, if the file has different ids
 }
 
-# Bit for each EDGE_KINDS entry in `data_dep_kinds`. ORDER has the ninth bit, so that older files stay valid.
+# Bit for each EDGE_KINDS entry in `data_dep_kinds`. ORDER uses the ninth bit, so that older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
 ORDER = 1 << 8  # Bit of a dependency that is not in `edges` of ET+: the order on a thread or stream.
 

@@ -43,7 +43,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_et(path: str | os.PathLike[str]) -> Trace:
-    """Read an .et file: the nodes in file order, then runtime calls by start. Takes 250 bytes of memory per node."""
+    """Read an .et file: nodes in file order, then runtime calls in order of start. Takes 250 bytes per node."""
     metadata, messages = read_encoded(path)
     file = shown_name(path)
     if not written_by_etplus(metadata):

@@ -56,7 +56,7 @@ def group_name(value: Any) -> str:
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Return the ranks of each group, from the group file, else from the ranks that use it (`used`: names by rank)."""
+    """Return the ranks per group, from the group file or else from the ranks that use it (`used`: names by rank)."""
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
         for name in names:

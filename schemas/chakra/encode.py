@@ -53,7 +53,7 @@ def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDA
 
 
 def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
-    """Encode `data_deps`: `values` concatenates the lists of all nodes, `counts` has their lengths."""
+    """Encode `data_deps`: `values` concatenates the lists of all nodes, `counts` contains their lengths."""
     number = varints(values)
     before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
     ends = np.cumsum(counts)

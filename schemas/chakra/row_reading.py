@@ -49,7 +49,7 @@ def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, 
 
 
 def rows_of_dependencies(file: str, ids: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
-    """Return the row of the dependency per edge."""
+    """Return, for each edge, the row of its dependency."""
     at = positions(ids, source)
     if np.any(at < 0):
         a, b = int(source[at < 0][0]), int(target[at < 0][0])

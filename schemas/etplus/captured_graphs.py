@@ -82,7 +82,7 @@ def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
 
 
 def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int, CapturedBy]) -> CapturedGraphs | None:
-    """Read the captured graphs of an ET+ file, None if it has none; `found` has `captured_by` by row."""
+    """Read the captured graphs of an ET+ file, None if it has none; `found` maps rows to `captured_by`."""
     if _KEY not in header:
         if found:
             raise TraceFormatError(file, f'"{_KEY}"', "is missing, but device events refer to it", _REMEDY)

@@ -327,7 +327,7 @@ class NodeRows:
 
 
 def _repeats(attrs: Any) -> bool:
-    """Return True if an attribute with a column is repeated after the usual attributes: the last value is valid."""
+    """Return True if an attribute with a column is repeated after the usual attributes; its last value is valid."""
     if attrs is None or attrs.further_0 is None:
         return False
     return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))

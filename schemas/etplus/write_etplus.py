@@ -66,7 +66,7 @@ _encode = msgspec.json.encode
 
 @dataclass(frozen=True)
 class LinkedRecords(TextRecords):
-    """The undecoded records of a linked trace, and its ET+ file, which is made from the records and columns."""
+    """The undecoded records of a linked trace, and its ET+ file, which is generated from the records and columns."""
 
     rows: RowSource
     summary: dict[str, Any]  # `etplus` in the root

@@ -244,7 +244,7 @@ def _tensor_members(node: Any, flat: bool) -> bytes:
 
 
 def launched_members(text: bytes, *, flat: bool) -> bytes:
-    """Return the members that a GPU node copies from its operator, as Chakra's linker does; flat: without `tid`."""
+    """Return the members that a GPU node copies from its operator, like Chakra's linker; `flat` omits `tid`."""
     node = _decode_any(text)
     tensors = _tensor_members(node, flat)
     if not flat:
@@ -263,7 +263,7 @@ def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 def made_node(
     name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool, **texts: str
 ) -> bytes:
-    """Make a node in PyTorch's layout from its numbers, inputs (value, shape, type) and text attributes."""
+    """Create a node in PyTorch's layout from its numbers, inputs (value, shape, type) and text attributes."""
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
     if flat:

@@ -37,7 +37,7 @@ _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 
 
 def tensor_uses(records: Sequence[bytes]) -> TensorUses:
-    """Find all tensors in the inputs and outputs of nodes that have a storage and are not empty."""
+    """In the inputs and outputs of nodes, find all tensors that have a storage and are not empty."""
     codes = dict[str, int]()
     parts = [_uses_in([], codes)]
     for at in range(0, len(records), _RECORDS):
@@ -124,7 +124,7 @@ def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> 
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 _NO_TENSOR = "nullptr"
 _EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")  # A stride of 0.
-_NOTHING = b"[]"  # Shapes of a node that was made from a CPU op without recorded inputs.
+_NOTHING = b"[]"  # Shapes of a node that was created from a CPU op without recorded inputs.
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 _Key = tuple[bytes, ...]

@@ -77,7 +77,7 @@ def _memory(kind: Any) -> str:
     return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"
 
 
-_MOST_DEVICES = 4096  # A larger process id of a GPU event is a program, not a device.
+_MOST_DEVICES = 4096  # In a GPU event, a larger process id belongs to a program, not a device.
 
 
 def with_launch_numbers(events: EventTable, flows: FlowTable, *, modern: bool) -> EventTable:

@@ -38,7 +38,7 @@ _ROWS = 4096  # Number of rows to convert at once.
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """Return the top-level keys of a Kineto trace made from ET+; `zero` is the wall-clock ns of time 0 in the file."""
+    """Return the top-level keys of a Kineto trace for ET+ data; `zero` is the wall-clock ns of time 0 in the file."""
     _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
     known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}

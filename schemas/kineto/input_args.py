@@ -22,7 +22,7 @@ _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
 NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 _NUMBERS = {"Int", "Double", "Bool"}
-_KINETO_KINDS = {"Scalar", "ScalarList"}  # Types that occur only in nodes made from Kineto events.
+_KINETO_KINDS = {"Scalar", "ScalarList"}  # Types that occur only in nodes created from Kineto events.
 _WHOLE = 1e10  # Kineto writes whole doubles below this as digits with a trailing point.
 _UNCUT = 30  # Kineto and ETs truncate lists at different lengths, but never below this length.
 _ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # Tolerances: ETs have six digits after the point.
@@ -122,7 +122,7 @@ def _list_type(shape: Any) -> str:
 
 
 def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
-    """Return Kineto's arguments for the inputs of a node; `from_et` is False for nodes made from Kineto events."""
+    """Return Kineto's arguments for the inputs of a node; `from_et` is False for nodes created from Kineto events."""
     if not given.whole:
         return {}
     values, shapes, types, strides, _ = given

@@ -298,7 +298,7 @@ def _add(
 ) -> None:
     """Add a block of `total` events.
 
-    `times` has, in ns: ts and dur of events, ts of flows, ts of memory events, ts and dur of Python calls.
+    `times` contains, in ns: ts and dur of events, ts of flows, ts of memory events, ts and dur of Python calls.
     """
     (events, at), (frames, frames_at), (flows, starts), (memory, memory_at) = kept
     ts, dur, flow_ts, memory_ts, frame_ts, frame_dur = times

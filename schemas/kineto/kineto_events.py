@@ -64,7 +64,7 @@ class EventColumns:
         self, category: Values, name: Values, thread: Values, ts: IntColumn, dur: IntColumn, *,
         at: IntColumn | None = None, **numbers: IntColumn,
     ) -> None:  # fmt: skip
-        """Append duration events (ph "X"); `at` has the positions of kept events in a block that the caller counts."""
+        """Append duration events (ph "X"); `at` lists positions of kept events in a block that the caller counts."""
         none = {} if len(numbers) == len(NUMBERS) else dict.fromkeys(NUMBERS, np.full(len(ts), -1, np.int64))
         texts = {"category": category, "name": name, "thread": thread}
         codes = {kind: self._codes(kind, values) for kind, values in texts.items()}

@@ -133,7 +133,7 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 class _DeviceTasks:
     def __init__(self) -> None:
         self.processes: dict[bytes, str] = {}  # process names by undecoded id
-        self.flows: dict[bytes, int] = {}  # small numbers from 1, by undecoded id (a time in ns)
+        self.flows: dict[bytes, int] = {}  # small numbers, starting at 1, by undecoded id (a time in ns)
         self.launches: dict[tuple[bytes, ...], int] = {}  # number of the flow, by process, thread and time of its end
 
     def look_at(self, phase: Any, event: Fields) -> None:

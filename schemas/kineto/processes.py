@@ -118,7 +118,7 @@ def _numbered(thread: tuple[int | str, int | str]) -> tuple[int | str, int | str
 
 
 def _header(kineto: KinetoTrace, pid: int) -> dict[str, msgspec.Raw]:
-    """Return the header of a process: its part of the header in files of etplus, else without keys of one process."""
+    """Return a process's header: in files from etplus its own part, else the header without keys of one process."""
     stated = kineto.header_value(RANKS)
     own = stated.get(str(pid)) if isinstance(stated, dict) else None
     info = {key: value for key, value in kineto.distributed_info.items() if key not in _OF_ONE_RANK}

@@ -313,7 +313,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors of each signature, and last of a node without a signature; shared with parts of the trace."""
+        """The tensors of each signature, then those of a node without one; shared with parts of the trace."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:

@@ -84,7 +84,7 @@ def category_of_stage(name: str, category: int) -> str:
 
 
 def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the arguments of an event under Kineto's names; `names` has the names of launch arguments by iid."""
+    """Return the arguments of an event under Kineto's names; `names` maps iids to names of launch arguments."""
     args: dict[str, Any] = {"device": stage.gpu_id}
     for extra in stage.extra_data:
         name, value = text_of(extra.name), text_of(extra.value)

@@ -271,7 +271,7 @@ def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColum
     if rounded times overlap.
 
     Args:
-        begins: mask of the begins, in file order. track, ts (ns): of all begins and ends.
+        begins: mask of the begins, in file order. track, ts: track and time (ns) of each begin and end.
     """
     by_place = _by_place(begins, track, ts)
     return _by_nesting(begins, track, ts) if by_place is None else by_place

@@ -179,7 +179,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
 
 
 def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
-    """Write (and compress) each chunk in a thread while the next chunk is made."""
+    """Write (and compress) each chunk in a thread while the next chunk is being produced."""
     from concurrent.futures import ThreadPoolExecutor  # late import: commands that only read do not need it
 
     with ThreadPoolExecutor(1) as pool:

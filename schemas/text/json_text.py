@@ -21,7 +21,7 @@ Part = bytes | _Matrix  # A constant text, or a matrix with a text per row.
 _SPACE, _POINT, _MINUS = b" .-"
 # The four digits of all numbers below 10,000; the digits of a number are one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # A number has as many digits as powers up to it.
+_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # Count the powers up to n for its number of digits.
 
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
@@ -108,7 +108,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class NumberRows:
     """Read the numbers of similar objects together: as MessagePack, objects with doubles have the same length.
 
-    All numbers in `example` are doubles; `before` has, per column, the bytes before its number without the type byte.
+    All numbers in `example` are doubles; `before` lists, per column, the bytes before its number without the type byte.
     """
 
     def __init__(self, example: msgspec.Struct, before: Mapping[str, bytes]) -> None:

@@ -15,7 +15,7 @@ LIMIT = "ETPLUS_MEMORY_LIMIT"
 """Environment variable that limits the memory of a process, such as 512MB or 8 GB."""
 _UNITS = {f"{unit}{i}": (1024 if i else 1000) ** k for k, unit in enumerate(("", *"kmgt")) for i in ("", "i")}
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
-# Traces expand 10 to 40 times, gzip allows 1000 times. Inputs that expand more than this are suspicious.
+# Traces expand 10- to 40-fold, and gzip allows 1000-fold. Inputs that expand more than this factor are suspicious.
 _GROWTH = 200
 _STRETCH = 1 << 16  # Bytes of gzip that are checked together; writers start new deflate blocks at least this often.
 _GROWN = 1 << 25  # Number of suspicious bytes that are tolerated; reading them takes seconds.
@@ -41,7 +41,7 @@ def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy:
 
 
 class Expansion:
-    """Watch how an input expands, and refuse inputs that were made to fill the memory."""
+    """Watch how an input expands, and refuse inputs that are designed to fill the memory."""
 
     def __init__(self, name: str, verb: str = "unpacks to") -> None:
         self._name, self._verb = name, verb

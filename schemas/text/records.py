@@ -44,7 +44,7 @@ _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Places = npt.NDArray[np.unsignedinteger[Any]]
 Span = tuple[int, int]
-# Begin and end of consecutive records, and their JSON array, which is only valid until the next block is made.
+# Begin and end of consecutive records, and their JSON array, which is only valid until the next block is read.
 Block = tuple[int, int, memoryview]
 
 
@@ -95,7 +95,7 @@ class RecordArray:
 
 
 class RecordTexts:
-    """Texts of records, read from the document; `blocks` has begin, end and number of records per block."""
+    """Texts of records, read from the document; `blocks` lists begin, end and number of records per block."""
 
     def __init__(
         self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
@@ -120,7 +120,7 @@ class RecordTexts:
 
     @property
     def block_count(self) -> int:
-        """Number of blocks; block i has the records from `first[i]` to `first[i + 1]`."""
+        """Number of blocks; block i contains the records from `first[i]` to `first[i + 1]`."""
         return len(self._spans)
 
     def arrays(self) -> Iterator[Block]:

@@ -90,7 +90,7 @@ def damage_of(*traces: Any) -> tuple[str, ...]:
 
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
-    """Make a valid document from a broken document; takes linear time and twice the document's memory."""
+    """Create a valid document from a broken document; takes linear time and twice the document's memory."""
     begin, body = max(data.find(b"{"), 0), None
     try:
         body = begin + opening(data[begin:], records_key)

@@ -38,7 +38,7 @@ class FileText:
         return self._size
 
     def require_room(self, size: int, times: float = _WHOLE) -> None:
-        """Refuse the file if `size` bytes of its text, and the data made from them, do not fit into memory."""
+        """Refuse the file if `size` bytes of its text, and the data created from it, do not fit into memory."""
         require_memory(self._name, size, "has to be read whole", times=times)
 
     def __getitem__(self, span: slice) -> bytes:
