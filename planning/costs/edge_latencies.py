@@ -63,7 +63,7 @@ class EdgeLags:
     lag: IntColumn
     iteration: IntColumn
     host: npt.NDArray[np.bool_]  # True for operator self times
-    on_device: bool  # the trace has GPU events
+    on_device: bool  # True if the trace has GPU events
     transfers: list[tuple[str, int, bool]]  # key, ns and on_host, per collective or message
 
 
@@ -183,7 +183,7 @@ def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
 
 
 def transfer_key(comm: Comm) -> str:
-    """Return a key made from the kind, size in bytes, and group size of a collective."""
+    """Return a key that combines the kind, size in bytes, and group size of a collective."""
     return f"{comm.collective} {comm.bytes} {comm.group_size}"
 
 

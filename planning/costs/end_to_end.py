@@ -45,7 +45,7 @@ _MUCH = 0.1  # If a larger share of the work is unknown, the prediction is not r
 # If less of the critical path is predicted, the end-to-end time is mostly a copy of the recording.
 _LEAST_PREDICTED = 0.5
 _NAME = 40
-# Number of folds, and maximum number of held-out traces: the ranks of a job are similar, so more add little.
+# Number of folds, and maximum number of held-out traces; further ranks of a job are similar and add little.
 _FOLDS, _MOST_HELD_OUT = 6, 128
 
 
@@ -72,20 +72,20 @@ class Prediction:
     base: BaseError  # error of the replay of the measured times
     from_model: float = 1.0  # predicted share of the critical path; the rest keeps its recorded time
     kernel_total: KernelTotal | None = None  # None if the trace has no GPU events
-    changed: bool = False  # the trace was measured with different shapes or on a different device
+    changed: bool = False  # True if the trace was measured with different shapes or on a different device
     notes: tuple[str, ...] = field(default=())
-    shapes: tuple[Reshaped, ...] = ()  # one per rank: the shapes derived for the new sizes
-    # Predicted and measured ns if no collective waits for absent ranks: each takes the minimum time of equal
+    shapes: tuple[Reshaped, ...] = ()  # the shapes derived for the new sizes, per rank
+    # Predicted and measured ns if no collective waits for absent ranks: each takes the minimum time of matching
     # collectives in the fitted traces. None if there are no collectives or several ranks, or if `changed`.
     without_waiting: tuple[int, int] | None = None
     set_apart: tuple[Outlier, ...] = ()  # outlier iterations, which are not predicted
-    # Share of the time per source: measured here, from traces, modeled, recorded
+    # share of the time from each source: measured here, from traces, modeled, recorded
     sources: Mapping[str, float] = field(default_factory=dict)
     kernels: tuple[PricedKernel, ...] = ()  # one row per distinct GPU event, longest predicted time first
     low_ns: int = 0  # low_ns, high_ns: ends of the 80% interval
     high_ns: int = 0
     steps: StepTimes | None = None  # predicted and measured time per iteration, with the spread in the fitted traces
-    weakest_link: str | None = None  # reason for an interval that extends over 25% from the prediction, else None
+    weakest_link: str | None = None  # reason if the interval extends more than 25% from the prediction, else None
     untraced: UntracedAnswer | None = None  # step time without the profiler, for traces from `etplus record`
 
     __repr__ = brief
@@ -163,7 +163,7 @@ class _EndToEnd:
     waits: float
     speed: float  # |log| of the speed ratio of the two hosts if it exceeds `WIDEST`, else 0
     unknown: float  # share of CPU time that the model cannot predict
-    error: EndToEndError | None  # errors on held-out traces; None if the CPU keeps its recorded times
+    error: EndToEndError | None  # errors on held-out traces; None if CPU work keeps its recorded times
 
     @staticmethod
     def of(
@@ -183,7 +183,7 @@ class _EndToEnd:
             known = [round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)]
         waited = [round(wait * factor) for wait in waits]
         corrected = abs(missed) if factor != 1.0 else 0.0
-        off = 1.0 if corrected else exp(missed)  # an uncorrected replay error will recur
+        off = 1.0 if corrected else exp(missed)  # an uncorrected replay error will occur again
         ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
         low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host, speed))
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
@@ -217,7 +217,7 @@ def predict(
         shape: new input sizes to predict for (`reshaped`).
         keep_outliers: also predict outlier iterations (`find_outliers`).
         force: predict even if the base error exceeds 5% (`BaseError`) or the interval is too wide.
-        measured: operators timed on this machine, which take precedence; by default those in the model file.
+        measured: operators timed on this machine, which take precedence; by default, the operators in the model file.
         host: source of the CPU times: this trace or the fitted traces (`Host`).
 
     Raises:
@@ -246,7 +246,7 @@ def predict_ranks(
 ) -> Prediction:  # fmt: skip
     """Predict several ranks of a job together. The clocks of the traces determine when each rank starts.
 
-    A collective starts when its last rank is ready, and takes the minimum time of equal fitted collectives.
+    A collective starts when its last rank is ready, and takes the minimum time of matching collectives in the fit.
 
     Raises:
         UsageError: there are fewer than two ranks, or as for `predict`.
@@ -366,7 +366,7 @@ def calibrated(
 def _errors(
     model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None, keep_outliers: bool
 ) -> EndToEndError | None:
-    """Return the error on each trace of a model fitted on the others; for one trace, how its iterations differ."""
+    """Return the error on each trace of a model fitted on the others; for a single trace, how its iterations differ."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
         ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))

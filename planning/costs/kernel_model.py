@@ -25,7 +25,7 @@ class KernelModel(msgspec.Struct, frozen=True):
 
     utilization: Utilization
     order: tuple[str, ...] = ORDER  # names of cost models; the first model that can predict an event is used
-    intervals: PredictionIntervals = PredictionIntervals()  # 80% intervals as factors of the predicted times
+    intervals: PredictionIntervals = PredictionIntervals()  # 80% intervals, as multiples of the predicted times
     held_out: int = 0  # number of held-out traces behind the intervals; 0 if parts of one trace were held out
     jobs: int = 0  # number of jobs that the held-out traces come from
     # Typical factor and total error per held-out trace, by candidate order (model names joined by " > ")
@@ -36,7 +36,7 @@ class KernelModel(msgspec.Struct, frozen=True):
     __repr__ = brief
 
     def fitted(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> dict[str, CostModel]:
-        """Return the models that do not have to be fitted again, by name."""
+        """Return a map from names to the models that need not be fitted again."""
         states = self.states or {}
         restored = {name: model_class(name).restored(state, measured, devices) for name, state in states.items()}
         return {UTILIZATION: Utilized(self.utilization, devices), **restored}
@@ -46,7 +46,7 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     """Fit the model of GPU events; return None if there are no GPU events.
 
     Each job is held out once, and every candidate predicts its traces from the other jobs. If there is only one job,
-    each trace is held out instead; if there is only one trace, a fifth of the groups (operator and shapes) at a time.
+    each trace is held out instead; for a single trace, a fifth of its groups (operator and shapes) at a time.
     """
     traces = [[event for event in trace if event.ns > 0] for trace in traces]
     everything = pooled(event for trace in traces for event in trace)
@@ -112,7 +112,7 @@ def _log_ratios(
 
 
 def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
-    """Return the groups that determine an event's interval, from wide to narrow: model, then `Familiarity.group`."""
+    """Return the groups that determine an event's interval, broadest first: model, then `Familiarity.group`."""
     return (how.partition(" at ")[0], *group)
 
 

@@ -60,7 +60,7 @@ class KindMean(FromMeasured):
 
 # Maximum size ratio of two tasks to interpolate between: with a larger ratio, other kernels run in between.
 _APART = 16
-# A median of this many times is reliable. With fewer, tasks within `_SIMILAR` doublings of the sizes are also used.
+# A median of this many times is reliable. With fewer times, tasks within `_SIMILAR` doublings in size are also used.
 _ENOUGH, _SIMILAR = 5, 1.0
 
 
@@ -105,7 +105,7 @@ class Interpolated(FromMeasured):
 def _side(
     rows: npt.NDArray[np.int64], own: npt.NDArray[np.int64], some: IntColumn, members: Sequence[MeasuredTask]
 ) -> tuple[float, int]:
-    """Return time in ns and size of the nearest row; for CPU tasks with few times, the median over similar rows."""
+    """Return time (ns) and size of the nearest row; for CPU tasks with few times, use the median over similar rows."""
     apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(own + 1.0)).sum(axis=1)
     order = np.argsort(apart, kind="stable")[:_ENOUGH]
     near = [members[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _SIMILAR]

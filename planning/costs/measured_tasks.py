@@ -196,9 +196,9 @@ def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = Non
         ranks: number of ranks in the group; by default one more than were measured.
 
     Example:
-        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # the second waits for the fourth
+        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # rank 4 is last at collective 2
         10.0
-        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 10]]), 4)  # and this one for the third
+        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 10]]), 4)  # rank 3 is last at collective 2
         405.0
     """
     known, mean, least = len(times), times.mean(axis=0), float(times.min())

@@ -54,9 +54,9 @@ class FittedModel(msgspec.Struct, frozen=True):
     lags: EdgeLatencies  # edge times by place
     gpu: tuple[MeasuredTask, ...]  # gpu, cpu: median times of equal tasks
     cpu: tuple[MeasuredTask, ...]
-    devices: tuple[Device, ...] = ()  # device records from the user
-    calibration: float = 1.0  # measured / predicted time of the fitted traces without GPU events
-    # Outlier iterations for each trace, which were not fitted
+    devices: tuple[Device, ...] = ()  # device records that the user provided
+    calibration: float = 1.0  # ratio of measured to predicted time for the fitted traces without GPU events
+    # outlier iterations of each trace, which were left out of the fit
     outliers: tuple[tuple[Outlier, ...], ...] = ()
     executed: MeasuredHere | None = None  # operators timed on this machine; they take precedence
     kernels: KernelModel | None = None  # model of GPU events; None if there are no GPU events

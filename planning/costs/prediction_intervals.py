@@ -26,7 +26,7 @@ from .utilization import EventWork, kernel_family, kind_of, work_of
 
 COVERAGE = 0.8
 _ENOUGH = 16  # Minimum events per group; smaller groups use the interval of the wider group.
-_ENOUGH_JOBS = 5  # Minimum jobs behind the events of a group, or all jobs if there are fewer.
+_ENOUGH_JOBS = 5  # Minimum number of jobs that a group's events come from; if there are fewer jobs, all of them.
 # Share of a job's weight that is reserved for an unseen job, at either end. A share of 1 makes the intervals
 # distribution-free: they cover 92% of the events of held-out jobs, but extend to a factor of 15. A share of 0.25 covers
 # 85% of the events (78% in the mean over jobs), and a share of 0 covers 71%.
@@ -53,7 +53,7 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
         """Return the spread of the narrowest known group.
 
         Args:
-            group: group names from wide to narrow, such as ("utilization", "new", "work", "Elementwise").
+            group: group names from broadest to narrowest, such as ("utilization", "new", "work", "Elementwise").
             usual: result for an unknown first name; by default the spread over all events.
         """
         for size in range(len(group), -1 if usual is None else 0, -1):
@@ -68,7 +68,7 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
 def fit_intervals(
     groups: Sequence[Sequence[str]], log_ratios: Sequence[float], jobs: Sequence[int] | None = None
 ) -> PredictionIntervals:
-    """Return the percentiles of each group with enough events, at every level from wide to narrow."""
+    """Return the percentiles of each group with enough events, at every level from broadest to narrowest."""
     of_job = [0] * len(groups) if jobs is None else jobs
     found: dict[str, list[tuple[float, int]]] = {}
     for group, value, job in zip(groups, log_ratios, of_job, strict=True):
@@ -134,7 +134,7 @@ class Familiarity:
 
 
 def _keys(task: Task, work: EventWork) -> tuple[tuple[str, ...], ...]:
-    state = state_of(work)  # sizes are comparable only if they measure the same quantity
+    state = state_of(work)  # two sizes are comparable only if they measure the same quantity
     named = (state, task.kernel, task.device), (state, task.kernel)
     if state == "name":  # the size of unknown work cannot be inferred from other kernels
         return named

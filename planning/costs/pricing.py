@@ -230,7 +230,7 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
         by_family = defaultdict[tuple[str, str], float](float)
         for event, ns in off.items():
             task = pricing.tasks[event]
-            family = "" if prices[event].level == NEW else kernel_family(task.kernel)  # new events share their error
+            family = "" if prices[event].level == NEW else kernel_family(task.kernel)  # all new events share one error
             by_family[family, task.device] += abs(ns)
         together, apart = sum(by_family.values()), hypot(*by_family.values())
         share = apart / together if together else 0.0

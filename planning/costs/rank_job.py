@@ -80,7 +80,7 @@ class RankJob:
 
     @cached_property
     def constants(self) -> Constants:
-        """Launch and stream constants of this trace; constants of other traces belong to other machines."""
+        """Launch and stream constants fitted to this trace, because other traces may come from other machines."""
         return fit_constants(self.graph)
 
     @cached_property
@@ -95,7 +95,7 @@ class RankJob:
 
     @cached_property
     def event_of(self) -> dict[int, int]:
-        """The GPU event of each row that has one."""
+        """Maps rows to their GPU events."""
         return {row: event for event, row in enumerate(self.trace.gpu.source.tolist())}
 
     @cached_property
@@ -134,8 +134,8 @@ class RankJob:
         return replace(priced, lag=lag)
 
     def _price_edges(self) -> PricedEdges:
-        """Take the lag of each edge from the first source that has it: operators timed here, the same place in the
-        fitted traces, equal collectives, the cost models."""
+        """Take the lag of each edge from the first source that knows it: operators timed here, the same place in the
+        fitted traces, matching collectives, the cost models."""
         graph, edges, of_row, table = self.graph, self.graph.edges, self.of_row, self.model.lags
         changed, speed = self._changed, self._speed_of_models
         at, collectives = places(graph, self.trace, of_row), {} if changed else host_collective_keys(graph.trace)
@@ -179,7 +179,7 @@ class RankJob:
         return self.speed.ratio if self.host == "trace" else 1.0
 
     def _own_times(self, wanted: Mapping[Row, Sequence[int]]) -> dict[Row, Estimate]:
-        """Predict the self times of operators with the cost models, by row; unknown operators are omitted."""
+        """Map rows to the operator self times that the cost models predict, in ns; unknown operators are omitted."""
         calls, _ = self_time(self.graph, self.trace, self.of_row)
         calls = calls[np.isin(self.trace.calls.source[calls], list(wanted))]
         rows, speed = self.trace.calls.source[calls].tolist(), self._speed_of_models
@@ -212,7 +212,7 @@ class RankJob:
 
     @cached_property
     def transfers(self) -> dict[int, int]:
-        """Return the minimum time of equal collectives in the fitted traces, in ns, by row."""
+        """Return, per row, the minimum time in ns of matching collectives in the fitted traces."""
         known, gpu = self.model.lags.transfers, self.trace.gpu
         keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
         keys |= host_collective_keys(self.original)
@@ -232,7 +232,7 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """Times of the GPU events at both ends of their joint interval, in ns. Collectives keep their predicted times,
+        """Times of the GPU events in ns, at both ends of their joint interval. Collectives keep their predicted times,
         because `waiting` covers the uncertainty of waits."""
         source = self.trace.gpu.source
         counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
@@ -385,4 +385,4 @@ class HostSpeed(NamedTuple):
     # Median over distinct operators of time in this trace / time in the fitted traces; 1 if too few operators are
     # shared
     ratio: float
-    unknown: float  # share of self time in operators that no fitted trace has; 1 if too few operators are shared
+    unknown: float  # share of self time in operators that occur in no fitted trace; 1 if too few operators are shared

@@ -57,7 +57,7 @@ CPU_ORDER = ("measured", "between", "mean")  # Order of models for CPU operators
 
 @cache
 def cost_models() -> Mapping[str, type[CostModel]]:
-    """Return all models by name, built-in models first. Models of other packages that cannot be loaded are
+    """Map names to models, built-in models first. Models of other packages that cannot be loaded are
     skipped."""
     from importlib.metadata import entry_points
 

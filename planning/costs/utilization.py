@@ -34,7 +34,7 @@ from .bound import bound_of, device_of
 from .measured_tasks import MeasuredTask
 from .task import Task
 
-# Terms of the law. The names of labels start with the name of a term.
+# Terms of the law. Each label's name starts with the name of a term.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 # Start-up times before learning: for known work, for unknown work, and for collectives, whose ranks must synchronize.
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
@@ -228,8 +228,8 @@ class Utilization(msgspec.Struct, frozen=True):
 
 Floats = npt.NDArray[np.float64]
 
-# Ridge penalties by known work, term and group of labels ("" for numeric features). A penalty acts like a number of
-# events that pull the weight to 0. Groups that are not listed for a term have no weights in this term.
+# Ridge penalties, keyed by known work, term and group of labels ("" for numeric features). A penalty acts like a number
+# of events that pull the weight to 0. Groups that are not listed for a term have no weights in this term.
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
         START: {"all": 0.3, "kind": 5, "family": 10, "vendor": 10},
@@ -270,7 +270,7 @@ def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Devi
 
 
 class _Term:
-    """The columns of one linear sum: labels, penalties, and the values per event."""
+    """The columns of one linear sum: their labels, their penalties, and their values per event."""
 
     def __init__(self, term: str, works: Sequence[EventWork], penalties: Mapping[str, float]) -> None:
         self.labels: dict[str, int] = {}

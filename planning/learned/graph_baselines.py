@@ -65,7 +65,7 @@ class Score:
     median: float
     mape: float
     factor: float  # exp of the mean |log(predicted/measured)|, minus 1: the typical factor in either direction
-    bias: float  # (weighted sum of predictions) / (weighted sum of measurements) − 1
+    bias: float  # relative error of the weighted sum of predictions
 
 
 def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> Score:

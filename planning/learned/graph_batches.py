@@ -50,7 +50,7 @@ class GraphBatch:
     layers: tuple[Layer, ...]  # aggregations; each layer reads the rows of the previous layer
     row: Tensor  # (n), the node's row in the last layer; nodes of a graph are adjacent
     graph: Tensor  # (n), the graph for each node
-    rows: Tensor  # number of feature rows and of rows of each layer, per graph
+    rows: Tensor  # number of feature rows and number of rows in each layer, per graph
     node_log: Tensor  # (n), log of the self time in ns; NaN if unknown
     graph_log: Tensor  # (g), log of the graph's time
 

@@ -200,7 +200,7 @@ class GraphNet(nn.Module):
             first = first.index_select(0, layer.own)
             state = own + torch.relu(linear(torch.cat([own, inputs, outputs], dim=1)))
         node = self.head(torch.cat([first, state], dim=1)).squeeze(1) + self.offset
-        pooled = self.pooled(state).squeeze(1)  # linear, so it commutes with the mean
+        pooled = self.pooled(state).squeeze(1)  # this layer is linear, so it commutes with the mean
         node, pooled = (states.index_select(0, batch.row) for states in (node, pooled))
         count, graph = len(batch.graph_log), batch.graph
         top = torch.full((count,), -1e9).scatter_reduce(0, graph, node.detach(), "amax")

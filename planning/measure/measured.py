@@ -161,8 +161,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
-        """Per operator, an array (4, calls): executed self time, recorded self time, number of tensors, and overhead.
-        Times are in ns, and each call is repeated by its count."""
+        """Maps operators to arrays (4, calls): executed self time, recorded self time, number of tensors, and overhead.
+        Times are in ns, and each call is repeated according to its count."""
         found: dict[str, list[tuple[float, float, float, float]]] = {}
         for timing in self.timings:
             if timing.own_ns is not None and timing.recorded_own_ns is not None:

@@ -22,7 +22,7 @@ class TensorArg(NamedTuple):
     """A tensor in a recorded call."""
 
     shape: tuple[int, ...]
-    strides: tuple[int, ...]  # strides, offset: unit is elements
+    strides: tuple[int, ...]  # strides, offset: in elements
     dtype: str  # dtype name in torch
     id: int  # id, storage: IDs of the tensor object and its storage
     storage: int
@@ -68,7 +68,7 @@ class RecordedCall:
         first, tensors = dict[int, int](), (*self.tensors, *self.results)
         for tensor in tensors:
             first[tensor.storage] = min(first.get(tensor.storage, tensor.offset), tensor.offset)
-        most: dict[int, int] = {}  # bytes per storage: the largest tensor counts
+        most: dict[int, int] = {}  # bytes per storage: the size of its largest tensor
         for tensor in tensors:
             near = tensor._replace(offset=tensor.offset - first[tensor.storage])
             most[tensor.storage] = max(most.get(tensor.storage, 0), near.nbytes)

@@ -32,7 +32,7 @@ if __name__ == "__main__":
 
 
 def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *, device: str, threads: int) -> str:
-    """Return the text of a script that calls one operator repeatedly and prints its time."""
+    """Return the source text of a script that calls one operator repeatedly and prints its time."""
     main = _MAIN.format(
         data=_data(call.call), recorded=repr(float(recorded_us)), device=repr(device), threads=int(threads)
     )

@@ -182,7 +182,7 @@ def _bytes(value: Any) -> int:
 
 
 def _timer(operator: Any, copies: list[tuple[Any, Any]], clock: Callable[[], float], threads: int = 1) -> Timer:
-    """Return a timer that cycles through `copies` of the arguments and keeps as many results alive."""
+    """Return a timer that cycles through `copies` of the arguments and keeps the same number of results alive."""
     given = {"op": operator, "copies": itertools.cycle(copies), "results": collections.deque(maxlen=len(copies))}
     code = "args, kwargs = next(copies); results.append(op(*args, **kwargs))"
     return Timer(code, timer=clock, globals=given, num_threads=threads)

@@ -1,4 +1,4 @@
-"""The process that runs operators of a trace: it reads a JSON object per line and answers each with one."""
+"""The process that runs operators of a trace: it answers each line, a JSON object, with a JSON object."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OF_THE_NETWORK = ("socket.__new__", "socket.connect", "socket.bind", "socket.ge
 def _leave_network(device: str) -> None:
     """Cut off the network, with an empty network namespace on Linux, and in Python's sockets."""
     if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # this libc has no such call
+        with contextlib.suppress(OSError, AttributeError):  # this libc does not provide the call
             unshare = ctypes.CDLL(None).unshare
             # Without root this needs a user namespace, in which a GPU driver may refuse access.
             if unshare(_NEW_NETWORK) and device == "cpu":

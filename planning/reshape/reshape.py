@@ -36,7 +36,7 @@ class Underived:
     op: str
     count: int
     first: int  # calls with known input shapes, at which the gap begins
-    share: float  # share of the GPU time, or of operator self time if the trace has no GPU events
+    share: float  # share of the GPU time, or of the operator self time if the trace has no GPU events
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def token_rows(expert: Expert, extents: Extents) -> int:
 
 
 def with_shapes(call: Call, new: Callable[[Shape], Shape]) -> Call:
-    """Return the call and its callees with new extents."""
+    """Return the call and its callees at the new extents."""
 
     def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
         return tuple(tuple(None if shape is None else new(shape) for shape in tensors) for tensors in arguments)

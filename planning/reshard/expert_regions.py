@@ -225,7 +225,7 @@ class ExpertRegions:
         return found
 
     def optimizer(self, owned: Iterable[tuple[Call, Parameter | None]]) -> Iterator[tuple[Call, Parameter | None]]:
-        """Reduce an optimizer's calls to the experts of a rank, if experts are a dimension of a parameter."""
+        """Keep only the part of an optimizer's calls for one rank's experts, if a parameter has an expert dimension."""
         for call, parameter in owned:
             if parameter is not None:
                 yield with_shapes(call, self._of_parameter(parameter)), parameter

@@ -1,4 +1,4 @@
-"""Reshard a job: the trace of any rank, groups of equal ranks, step time, memory, and gaps."""
+"""Reshard a job: the trace of any rank, groups of identical ranks, step time, memory, and gaps."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class JoinedPipeline:
     trace: Trace
     layout: Layout
     begins: tuple[int, ...]  # first row for each stage
-    dropped: Mapping[int, frozenset[int]]  # rows of the pipeline schedule's calls, by rank
+    dropped: Mapping[int, frozenset[int]]  # for each rank, rows of the pipeline schedule's calls
 
     __repr__ = brief
 

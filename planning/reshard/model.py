@@ -43,7 +43,7 @@ class Parameter:
     use: int = -1
     storage: int = -1
     elements: int = 0
-    accumulates: bool = True  # True if it has a gradient
+    accumulates: bool = True  # True if the parameter has a gradient
     frozen: bool = False  # True if it has no gradient and no update, but FSDP gathers it
 
     __repr__ = brief
@@ -99,7 +99,7 @@ class Weights:
     by_shard: dict[int, Parameter] = field(default_factory=dict)  # parameters by storage of their shard (FSDP)
     part: Shard | None = None  # part for each parameter in the recorded optimizer; None for whole parameters
     frozen: list[Parameter] = field(default_factory=list)  # numbered after `parameters`
-    # parameters of the optimizer's list calls by row, if the optimizer has parameter groups
+    # maps rows of the optimizer's list calls to their parameters, if the optimizer has parameter groups
     lists: dict[int, Lists] = field(default_factory=dict)
 
     __repr__ = brief
@@ -180,7 +180,7 @@ class Unit:
     forward: list[Call]  # topmost forward calls
     backward: list[Call] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)  # parameters in order of use
-    ready: dict[int, Parameter] = field(default_factory=dict)  # parameter for each AccumulateGrad call, by row
+    ready: dict[int, Parameter] = field(default_factory=dict)  # maps rows of AccumulateGrad calls to their parameters
     # key that is equal for units with the same operators and parameter shapes
     kind: str = ""
     output: Shape = ()  # extents of the output tensor

@@ -36,7 +36,7 @@ class Division:
 
 @dataclass(frozen=True)
 class Plan:
-    """The division of a model for tensor and pipeline parallelism."""
+    """How a model is divided for tensor and pipeline parallelism."""
 
     divisions: tuple[Division, ...]
     layers: tuple[int, ...]  # units that are distributed evenly over the pipeline if `stages` is None
@@ -283,7 +283,7 @@ class Partial:
 
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:
-    """Return the partial results of all passes, each with the call before its reduction."""
+    """Return the partial results of all passes, with the call that precedes each reduction."""
     divided = plan.divided
     found: list[Partial] = []
     for number, unit in ((number, unit) for number, one in enumerate(model.passes) for unit in one.units):

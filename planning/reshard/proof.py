@@ -114,7 +114,7 @@ class SelfProof:
 
     operators: int  # number of recorded operators
     communications: int  # number of recorded communications
-    # recorded operators that the derivation lacks, by name and sizes
+    # recorded operators that the derivation lacks, grouped by name and sizes
     missing: Counter[_Work] = field(default_factory=Counter)
     extra: Counter[_Work] = field(default_factory=Counter)  # derived operators that the recording lacks
     share: float = 0.0  # share of the step time in missing operators
@@ -275,7 +275,7 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
     layout = derivation.layout
     if layout.dp == 1:
         return None
-    alone = derivation.experts.parameters if layout.ep == layout.dp else set()  # parameters that no other rank has
+    alone = derivation.experts.parameters if layout.ep == layout.dp else set()  # parameters only on this rank
     parameters = [p for p in derivation.parameters(stage) if p.accumulates and p not in alone]
     whole = sum(prod(derivation.sizes(parameter)) for parameter in parameters)
     found, padding = 0, 0

@@ -50,7 +50,7 @@ class _Rank:
     waits: tuple[str, ...]  # keys of all reductions
     wraps: list[Wrap]
     root: Wrap | None
-    sums: Set[int]  # rows of gradient sums that are in place in only one of the program and the recording
+    sums: Set[int]  # rows of gradient sums that are in place in the program but not in the recording, or the reverse
 
     @property
     def layout(self) -> Layout:

@@ -192,7 +192,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
     bounds = _bounds(found, calls, last=last)
     place = {call.row: k for k, (begin, end) in enumerate(bounds) for call in calls[begin : end + 1]}
     sequences: dict[int, int] = {}
-    made_in: dict[int, int] = {}  # microbatch of scalars, such as losses
+    made_in: dict[int, int] = {}  # microbatch that produced each scalar, such as a loss
     found.forward, found.backward = [[] for _ in range(parts)], [[] for _ in range(parts)]
     current, behind, ahead = 0, False, 0  # `current`: microbatch of backward; `ahead`: microbatch of the next forward
     for call in calls:

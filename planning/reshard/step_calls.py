@@ -134,7 +134,7 @@ def tensor_values(given: Any) -> Iterator[list[Any]]:
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:
-    """Return the topmost calls of a step (None: the median step). All annotations but the optimizer's are opened."""
+    """Return the topmost calls of a step (None: the median step). Only the optimizer's annotations are kept."""
     calls = trace.calls
     begin, end = step_window(trace, step)
     inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))

@@ -214,7 +214,7 @@ def further_pass(
 
 
 def relate_loss(model: Model) -> None:
-    """Merge extents of tensors created inside a loss with those of an input of the same sizes."""
+    """Merge extents of tensors created inside a loss with the extents of an input of the same sizes."""
     extents = model.extents
     loose = {root for some, _ in extents.following for root in some}
 

@@ -173,7 +173,7 @@ def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
 
 
 def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Parameter]) -> dict[int, Lists]:
-    """Map list calls, by row, to the parameters of their entries.
+    """Map the rows of list calls to the parameters of their entries.
 
     A call on parameters is mapped directly. A call on gradients is mapped to the parameters of the next call on
     parameters, because an optimizer processes its groups in order.
@@ -325,7 +325,7 @@ def weights_of_layers(calls: Iterable[Call]) -> set[int]:
 
 
 def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
-    """Map tensors that the optimizer uses with a parameter, such as its gradient, to it, by storage and offset."""
+    """Map tensors (storage, offset) that the optimizer uses with a parameter, such as gradients, to the parameter."""
     found: dict[tuple[int, int], Parameter] = {}
     made = set[int]()  # storages that the optimizer allocates; earlier tensors may have used the same addresses
     for _, owned in weights.optimizer:

@@ -212,12 +212,12 @@ class Extents:
 
     @property
     def products(self) -> dict[int, tuple[int, ...]]:
-        """The factors of each product."""
+        """Maps products to their factors."""
         return {self.root(whole): self.roots(parts) for whole, parts in self._factors.items()}
 
     @property
     def sums(self) -> list[tuple[int, tuple[int, ...]]]:
-        """The sums, each with its parts."""
+        """Maps sums to their parts."""
         return [(self.root(whole), self.roots(parts)) for whole, parts in self._sums]
 
     @property
@@ -274,7 +274,7 @@ class _Solver:
                 self.known.setdefault(root, self._value[root])
 
     def keep_beside(self) -> None:
-        """If only one factor of a product is unknown and another factor changes, keep the unknown one."""
+        """If only one factor of a product is unknown and another factor changes, the unknown factor keeps its value."""
         for whole, parts in self._products.items():
             missing = [part for part in parts if part not in self.known]
             if whole not in self.known and len(missing) == 1 and any(self.changes(part) for part in parts):
@@ -318,7 +318,7 @@ class _Solver:
             if any(self.changes(part) for part in parts):
                 self._set(whole, known)
         elif self._one_way and whole in self.known and not self.changes(whole):
-            self.keep(missing)  # either all parts grow or none does
+            self.keep(missing)  # either all parts grow, or no part grows
         elif whole in self.known and self.known[whole] >= known:
             rest, alike = self.known[whole] - known, {tuple(self._extents.leaves([part])) for part in missing}
             if len(alike) == 1 and rest % len(missing) == 0:

@@ -30,7 +30,7 @@ _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed
 # Collectives that are data-parallel if they reduce gradients.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 _DIVIDES = "FSDP::"  # prefix of the annotations of FSDP2
-_TRANSPOSES = "transpose_"  # reorders a tensor's extents in place, which equal values can hide
+_TRANSPOSES = "transpose_"  # reorders a tensor's extents in place, which is invisible if the extents have equal values
 LOADER = "DataLoader"  # PyTorch's annotation around loading a batch
 
 
@@ -141,7 +141,7 @@ class _Open:
     loads: bool  # True if it loads a batch
     taken: frozenset[int]  # IDs of input tensors
     divides: bool = False  # True if FSDP gathers or reduces here; the sizes of shards say nothing about the model
-    temporaries: list[Shape] = field(default_factory=list)  # free-sized tensors created within the call
+    temporaries: list[Shape] = field(default_factory=list)  # tensors that the call creates with chosen sizes
 
 
 class _Walk:
@@ -301,7 +301,7 @@ def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
 
 Roles = tuple[Shape, Shape]
 _NONE: Roles = (), ()
-# These are no evidence if other operators call them: `index_select`, for example, selects row by row.
+# These calls are not evidence if another operator calls them: `index_select`, for example, selects row by row.
 IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
 
 

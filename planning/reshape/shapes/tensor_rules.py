@@ -13,7 +13,7 @@ _FREE_SIZED = (
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
 FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators whose caller chooses the result sizes
-RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # free-sized operators whose results are data
+RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # operators with chosen sizes whose results are data
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:
