@@ -97,7 +97,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--split", choices=("model", "graph"), help="npz: unit that is never divided between splits (default: model)")
     add("--config", action="append", metavar="NAME=NUMBER", help="npz: number of threads or batch size of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (ID or name) and everything it calls and launches")
-    add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes (default: all, in pictures 300)")
+    add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes (default: all; 300 in pictures)")
     add("--augment", action="store_true", help="copy one Kineto trace or ET+, adding FLOPs, bytes and percent of peak")
     add_device_spec(parser)
     about = "copy a trace without unknown fields; names: also hash annotations, paths, hosts and threads"

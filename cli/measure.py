@@ -55,7 +55,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "identical calls in several traces are timed once")
-    about = "file to write, JSON; gzipped if it ends in .gz; with --script the script"
+    about = "JSON file to write, gzipped if its name ends in .gz; with --script, the script"
     add("-o", "--output", required=True, metavar="OUTPUT", help=about)
     add_selection(parser, "measure only")
     add("--full", action="store_true", help="print every table")

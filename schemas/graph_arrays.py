@@ -153,6 +153,6 @@ def read_dataset(folder: str | os.PathLike[str], split: str) -> Iterator[GraphAr
     """Yield the graphs of a split (see SPLITS) in order of their names. Raise UsageError if there are none."""
     place = Path(folder) / split
     if not place.is_dir():
-        raise UsageError(f"{place}: no such folder; make the dataset with `etplus convert … --to npz --out FOLDER`")
+        raise UsageError(f"{place}: no such folder; write the dataset with `etplus convert … --to npz --out FOLDER`")
     for path in sorted(place.glob("*.npz")):
         yield read_graph(path)

@@ -35,7 +35,7 @@ from .trace import Trace
 # A column of a block: an array, or Python values; a value that does not fit becomes the column's null.
 Values = Sequence[Any] | npt.NDArray[Any]
 
-_REMEDY = "make the file again with trace-link"
+_REMEDY = "create the file again with trace-link"
 _SHOWN = 5  # maximum number of ids in a message
 _NAME = 60  # maximum length of a name in a message
 

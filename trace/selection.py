@@ -59,7 +59,7 @@ def parse_window(text: str) -> Span:
     low, low_unit, high, high_unit = match.groups()
     start, end = float(low) * NS_PER_UNIT[low_unit or high_unit], float(high) * NS_PER_UNIT[high_unit]
     if not start < end < MAX_NS:
-        raise UsageError(f"window {text[:40]!r}: ends before it starts or later than 146 years; give START-END")
+        raise UsageError(f"window {text[:40]!r}: ends before it starts, or after 146 years; give START-END")
     return Span(round(start), round(end))
 
 
@@ -175,7 +175,7 @@ def _of_window(trace: Trace, window: str) -> _Chosen:
     chosen = _in_spans(trace, spans, _in(spans, trace.gpu.ts, trace.gpu.end))
     if not (chosen.calls.any() or chosen.runtime.any() or chosen.gpu.any()):
         length = trace.span.length / 1e6
-        raise UsageError(f"window {window}: {trace.file} has nothing in it; it is {length:,.3f} ms long")
+        raise UsageError(f"window {window}: contains no event of {trace.file}, which is {length:,.3f} ms long")
     return chosen
 
 

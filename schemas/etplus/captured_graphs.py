@@ -21,7 +21,7 @@ from .sections import decode_section
 
 CAPTURED_VERSION = "1.2"  # `etplus.version` of files with captured graphs; readers of version 1.1 ignore the graphs.
 _KEY = "captured_graphs"
-_REMEDY = "make the file again with trace-link"
+_REMEDY = "create the file again with trace-link"
 
 Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 

@@ -38,7 +38,7 @@ _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link), or convert it to .et with --without-times"
 _NAME_ET = "give a file written by trace-link; the name of a Chakra trace must end in .et"
-_SPOILT = "make the file again with trace-link"
+_SPOILT = "create the file again with trace-link"
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Us = Annotated[float, msgspec.Meta(ge=0, lt=MAX_NS / 1000)]

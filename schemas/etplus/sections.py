@@ -22,7 +22,7 @@ from ...trace.kinds import GPU
 from ...trace.stacks import EVIDENCE_OF_STACKS, Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
 
-_REMEDY = "make the file again with trace-link"
+_REMEDY = "create the file again with trace-link"
 _Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _PositionOrNone = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]

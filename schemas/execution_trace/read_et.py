@@ -210,7 +210,7 @@ def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
 def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
     values = {key: msgspec.json.decode(header[key]) for key in ("schema", "pid") if key in header}
     if "etplus" in header:
-        raise TraceFormatError(file, "", "this is an ET+ file, already linked", "give the ET that it was made from")
+        raise TraceFormatError(file, "", "this is an ET+ file, already linked", "give the original ET")
     schema, pid = values.get("schema"), values.get("pid")
     if not isinstance(schema, str):
         raise TraceFormatError(file, "", 'no "schema" version', "give an Execution Trace written by PyTorch")

@@ -118,7 +118,7 @@ def _limit() -> int:
     found = _LIMIT_TEXT.fullmatch(given)
     size = int(float(found[1]) * _UNITS[(found[2] or "").lower()]) if found else 0
     if not size:
-        raise UsageError(f"{LIMIT}={given[:40]}: not a size; set it to one such as 512MB or 8GB, or unset it")
+        raise UsageError(f"{LIMIT}={given[:40]}: not a size; set it to a size such as 512MB or 8GB, or unset it")
     return min(size, _UNLIMITED)
 
 

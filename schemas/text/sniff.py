@@ -69,7 +69,7 @@ _BEGINNINGS = (
     (rb"\x80[\x02-\x05](?=[\x95}\](c])", "a Python pickle", _READ),
     (rb"(?is)\s*<(?:!doctype html|html)\b.*?MemoryViz", *_SNAPSHOT),
     (rb"(?is)\s*<(?:!doctype html|html)\b.*?Memory Timeline", "a PyTorch memory timeline page", _READ),
-    (rb"(?i)\s*<(?:!doctype html|html)\b", "an HTML page", f"give the trace that it was made from; {_READ}"),
+    (rb"(?i)\s*<(?:!doctype html|html)\b", "an HTML page", f"give the trace from which it was created; {_READ}"),
     (
         rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:',
         "a JSON file of rocprofv3",

@@ -101,7 +101,7 @@ def test_edges_of_other_ids_are_refused() -> None:
     ):
         with pytest.raises(TraceFormatError) as raised:
             builder_of([1, 2]).build(NO_RECORDS, summary={}, edges=np.array([[1, 2, 0], edge]))
-        said = f"{shown} does not join two nodes of the file; make the file again with trace-link"
+        said = f"{shown} does not join two nodes of the file; create the file again with trace-link"
         assert str(raised.value) == f"made.json: edges[1]: {said}"
 
 

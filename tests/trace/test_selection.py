@@ -70,7 +70,7 @@ def test_windows_and_ranges_of_steps_that_are_refused() -> None:
 def test_parts_that_are_refused(trace: Trace) -> None:
     for given, said in (
         ({"steps": "9"}, "numbered from 0"), ({"steps": "one"}, "a number from 0"),
-        ({"window": "5-6s"}, "nothing in it"),
+        ({"window": "5-6s"}, "contains no event"),
         ({"steps": "0", "window": "0-1ms"}, "give one of them"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=said):
