@@ -396,7 +396,7 @@ _SUMMARIES = {
     "networkx-json": "graph for networkx.node_link_graph",
     "npz": "training arrays in the TpuGraphs format; for several files, a folder with a split",
 }
-# In the order of --help. If two formats share a suffix, it selects the first.
+# In the order of --help. If two formats share a suffix, the suffix selects the first of them.
 BUILT_IN: tuple[Exporter, ...] = (
     _Format("chakra", _CHAKRA_SUFFIXES, "ranks", _chakra, ChakraOptions),
     _Format("astra-sim", _CHAKRA_SUFFIXES, "ranks", _astra_sim, AstraSimOptions),

@@ -225,7 +225,7 @@ class RankTimeline:
 
     @cached_property
     def ids(self) -> list[int]:
-        """Ids of flows; as in Kineto, a launch has its correlation, unless launches share it (graph launches)."""
+        """Ids of flows; as in Kineto, a launch uses its correlation, unless launches share it (graph launches)."""
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
         correlation = self.trace.nodes.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone

@@ -68,7 +68,7 @@ _ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
 def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
     """Return arrays of a linked trace of one rank.
     Nodes are operators with a time and GPU events, in order of start. An operator consumes results of its caller, of
-    the previous operator, and of sources of other edges. `config` has "threads" and "batch" of the job."""
+    the previous operator, and of sources of other edges. `config` contains "threads" and "batch" of the job."""
     nodes = trace.nodes
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:

@@ -68,7 +68,7 @@ def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
 
 
 def exclusive_durations(calls: CpuCalls) -> IntColumn:
-    """Return the duration of calls minus their direct children on the same thread (these never overlap), ns."""
+    """Return each call's duration in ns minus the durations of its direct children on the same thread."""
     children = np.flatnonzero(calls.parent >= 0)
     parents = calls.parent[children]
     inside = np.minimum(calls.end[children], calls.end[parents]) - calls.ts[children]

@@ -1,9 +1,9 @@
 """Link the kernels of replayed CUDA and HIP graphs to the operators that launched them during capture.
 
 A replay is one launch call with many kernels. A capture contains the launch calls, each inside an operator, but no
-kernels. Both record the kernel names in the same order per stream. `_CandidateGraphs.fit` finds the captured graphs
-that a replay fits: by the order of names (overall, per graph node id, or per stream), or by the number of kernels.
-`_choose` picks one graph per replay: by the batch size of the step, then by order in the step."""
+kernels. Replay and capture list the kernel names in the same order per stream. `_CandidateGraphs.fit` finds the
+captured graphs that a replay fits: by the order of names (overall, per graph node id, or per stream), or by the number
+of kernels. `_choose` picks one graph per replay: by the batch size of the step, then by order in the step."""
 
 from __future__ import annotations
 

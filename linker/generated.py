@@ -358,7 +358,7 @@ class _Graphs:
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """Return possible kernel lists of a graph: all, or the part after a shorter backward that its file repeats."""
+        """Return the possible kernels of a graph: all, or those after a shorter backward that its file repeats."""
         if not graph.backward:
             return [kernels]
         others = (other for (_, backward), found in self.by_region.items() if backward for other in found)

@@ -40,7 +40,7 @@ _JUST_ENDED_NS = 30_000
 # Time from the call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000
 # Number of recorded events to consider for a waiting call, last first; it waits for the last event that had ended.
-# DDP's timers are the first to wait, for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
+# DDP's timers wait first, and they wait for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
 _RECORDS = 16
 _NOTHING = np.zeros(0, np.int64)
 

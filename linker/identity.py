@@ -133,7 +133,7 @@ def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
 
 
 def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, **facts: Any) -> Claims:
-    """Return the `Claims`; `facts` are its last four fields. Raise TraceFormatError if a file contradicts `stated`."""
+    """Return the `Claims`; `facts` are the last four fields. Raise TraceFormatError if a file contradicts `stated`."""
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
     of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
@@ -222,7 +222,7 @@ def linked_pids(pair: TracePair, linked: IntColumn) -> list[str]:
 
 
 def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
-    """Judge whether the linked events are in the ET's window, in every possible time zone."""
+    """Judge whether the linked events are in the ET's window, considering every possible time zone."""
     et, calls = pair.et, pair.calls
     if et.started_s < 0:
         says = "the ET has no time of recording (time, start_ts, finish_ts), which would prove the run"

@@ -250,7 +250,7 @@ class LinkedRows:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])
             values[at] = self._of_events(name, event[at])
-        if name == "dur":  # negative in unfinished calls; in GPU events it shows that the times are wrong
+        if name == "dur":  # negative for unfinished calls; for GPU events it shows that the times are wrong
             values = np.where(kind == GPU, values, np.maximum(values, 0))
         if name == "parent":
             at = np.flatnonzero(self.parent[place] >= 0)

@@ -98,7 +98,7 @@ def _sequences(trace: Trace) -> _Sequences:
     event = np.append(np.insert(order, stream_starts, -1), -1) if len(order) else order
 
     def placed(column: npt.NDArray[Any], separator: int = -1) -> npt.NDArray[Any]:
-        return np.append(column, np.array([separator], column.dtype))[event]  # −1 takes the last one
+        return np.append(column, np.array([separator], column.dtype))[event]  # −1 selects the last entry
 
     symbols = np.where(event < 0, -np.cumsum((event < 0).astype(np.int64)), placed(symbol))
     launched = placed(np.append(trace.launched_ns, unattached.ts))
