@@ -201,7 +201,7 @@ class _Folding:
         return node
 
     def _delay(self, until: int, comms: Sequence[int]) -> Iterator[SimNode]:
-        """Yield a delay without computation, after the chain and the given communications."""
+        """Yield a delay that ends at `until` and waits for the chain and the given communications."""
         ready = max([self.chain_end[-1], *(self.comm_end[row] for row in comms)])
         if until > ready:
             needs = [self.chain_id[-1], *(self.comm_id[row] for row in comms)]

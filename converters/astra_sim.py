@@ -114,7 +114,7 @@ _OWN_GROUP = (
 
 
 def _in_turn(agreement: Agreement) -> Agreement:
-    """Make all ranks a group if ASTRA-sim would otherwise not match their collectives; see `_OWN_GROUP`."""
+    """Declare a group of all ranks if ASTRA-sim would otherwise not match their collectives; see `_OWN_GROUP`."""
     turns = {
         tuple(turn for turn, comm in enumerate(c for c in comms.found if c.kind >= 0) if comm.group == ALL_RANKS)
         for comms in agreement.ranks.values()

@@ -82,7 +82,7 @@ def check(
 
 
 def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport | None:
-    """Check the set, or the file, that the current transaction writes; None if a file is not regular."""
+    """Check the set or file that the current transaction writes; return None if an output is not a regular file."""
     if not all(staged(name).is_file() for name in files):
         return None
     ranks = [_rank_file(Path(name)) for name in files if name.endswith((".et", ".et.gz"))]
