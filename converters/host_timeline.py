@@ -188,8 +188,7 @@ _MOMENT_NS = 100_000
 
 
 def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return, for each time, whether operators fill most of the moment after it; `work` lists the edges of
-    operators."""
+    """Return, for each time, whether operators fill most of the moment after it; `work` lists operator edges."""
     until = done.time[done.graph.edges.target[work]]
     busy = union(until - done.lag[work], until)
     found: npt.NDArray[np.bool_] = busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2

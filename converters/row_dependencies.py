@@ -91,8 +91,7 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 def _issuable(
     trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """Return an order of issue, and which dependencies to keep: all but optional dependencies between nodes on
-    cycles."""
+    """Return an order of issue, and which dependencies to keep: all but optional ones between nodes on cycles."""
     count, kept = len(by_start), np.ones(len(source), np.bool_)
     while True:
         a, b = source[kept], target[kept]
