@@ -48,7 +48,7 @@ def hta_python(given: str | None) -> str | None:
 
 
 def best(command: list[str]) -> tuple[float, float]:
-    """Return the smallest wall time and the smallest CPU time of several runs, in s."""
+    """Return the smallest wall time and the smallest CPU time of several runs, in seconds."""
     wall, processor = [], []
     for _ in range(RUNS):
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

@@ -6,8 +6,8 @@ The ranks are generated from a recorded rank next to the repository if available
 times and clocks and known stragglers (tests/made_ranks.py). For each command, the benchmark prints the CPU time and the
 peak memory of all processes together. Memory is the proportional set size: a page shared by n processes counts as 1/n
 page in each of them (Linux, `smaps_rollup`). The commands run on one machine and on a local Dask cluster with two
-workers. One worker is killed when a quarter of the ranks is done. The written columns, numbers and page must not change
-by a byte.
+workers. One worker is killed when a quarter of the ranks are done. The written columns, numbers and page must not
+change by a byte.
 """
 
 from __future__ import annotations

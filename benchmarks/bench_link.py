@@ -113,7 +113,7 @@ def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
 
 
 def verdicts(figures: dict[str, list[Figure]], counts: list[int], scales: list[str]) -> list[str]:
-    """Return one line per comparison; if it has a bar, the line shows whether the bar is met."""
+    """Return one line per comparison; if it has a threshold, the line shows whether it is met."""
     lines = []
     for at, scale in enumerate(scales):
         link = figures["link"][at]

@@ -65,7 +65,7 @@ class Subject:
 
 
 def subjects() -> list[Subject]:
-    """Return all shared traces that can be predicted, with linked pairs."""
+    """Return all shared traces that can be predicted; pairs are linked."""
     found = []
     for folder in PAIRS:
         for et in sorted((TRACES / folder).rglob("*.et.json.gz")):
@@ -193,7 +193,7 @@ def priced(subject: Subject, model: FittedModel) -> list[PricedEvent]:
 
 
 def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[str, bool]]:
-    """Return a line per bar, and whether the bar is met."""
+    """Return one line per threshold, and whether it is met."""
     given = [outcome for outcome in found if outcome.outcome == "given"]
     counted = [outcome for outcome in given if outcome.counts]
     off = [outcome for outcome in counted if abs(outcome.done.error) > CLOSE]

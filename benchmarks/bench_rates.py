@@ -9,7 +9,7 @@ from a file that `etplus predict fit --network` wrote. For each pair of rates, t
 recorded step in ms, the error, and the range with a mark if it contains the recorded time. It then prints medians, and
 cases in which a lower bound exceeds the recorded time. --json writes the errors, and --before prints the errors of
 another version. Jobs with names that differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of the same job: no
-prediction can be better than their difference.
+prediction can be more accurate than the agreement between them.
 """
 
 from __future__ import annotations

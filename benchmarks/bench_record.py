@@ -28,7 +28,7 @@ from programs_to_record import TRAIN  # noqa: E402
 
 PROGRAMS = {"train": "train", "inference": "inference", "compiled": "compiled"}
 WARM, FIRST, LAST, STEPS = 40, 240, 249, 520
-# Steps on both sides of a window edge that belong to its start or end.
+# Number of steps on both sides of a window edge that are counted as its start or end.
 EDGE = 3
 
 _CLOCK = """

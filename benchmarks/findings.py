@@ -94,7 +94,7 @@ GAINS: dict[str, str | list[str]] = {
     "reading": "host-loop",
 }
 NARROW, NARROW_STEP, THIRD, LARGE = 0.4, 0.015, 1 / 3, 0.03
-# No finding suggests these: a trace cannot show that a bigger batch still trains.
+# No finding suggests these changes, because a trace cannot show that training still works with a bigger batch.
 UNEXPECTED = ("batch",)
 
 

@@ -1,4 +1,4 @@
-"""Programs for `gpu_session.py`: training steps, and changes to them, on a GPU or (small) on a CPU.
+"""Programs for `gpu_session.py`: training steps, and changes to them, on a GPU or, at small sizes, on a CPU.
 
     python benchmarks/gpu_programs.py about                 # describe the machine, as JSON
     python benchmarks/gpu_programs.py amp --steps 8         # a program without any etplus code

@@ -234,7 +234,7 @@ def run_part(session: Session, name: str) -> Facts:
         state = {"facts": facts, "problems": problems(name, facts, dry=session.dry)}
     except PartError as error:
         state = {"failed": str(error)}
-    except Exception as error:  # the reader or a finding failed: a result of the session
+    except Exception as error:  # a failed reader or finding is a result of the session
         state = {"failed": f"{type(error).__name__}: {error}"}
     return {"part": name, "seconds": round(time.monotonic() - begin, 1), "dry_run": session.dry, **state}
 

@@ -3,8 +3,8 @@
     python benchmarks/origins.py ../shared/traces/*/*.json.gz
 
 For traces without GPU events, the shares refer to the CPU self time of operators. If an ET is next to a trace, the two
-are linked. `neither` is the time with neither a module nor a phase. It must be at most 5% if modules or annotations
-were recorded.
+are linked. `neither` is the time with neither a module nor a phase; at most 5% is accepted if modules or
+annotations were recorded.
 """
 
 from __future__ import annotations

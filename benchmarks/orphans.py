@@ -74,7 +74,7 @@ def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False)
 
 
 def score(kineto: bytes, et: Path | None = None, share: float = HIDDEN, *, rocm: bool = False) -> Score | None:
-    """Hide launches, link the rest (with the ET) and compare with the complete trace; None if there are no kernels."""
+    """Hide launches, link the other events (with the ET), and compare with the complete trace; None without kernels."""
     document = orjson.loads(gzip.decompress(kineto) if kineto[:2] == b"\x1f\x8b" else kineto)
     whole = with_unattached(link(et, orjson.dumps(document)))
     if not np.any(whole.gpu.call >= 0):

@@ -3,8 +3,8 @@
     python benchmarks/reshard_families.py RECORDINGS [--families gpt,cnn] [--layouts ddp2,fsdp4] [--source single1]
                                           [--self] [--verbose]
 
-RECORDINGS has a folder FAMILY.LAYOUT for each recording, with rank0.et.json.gz and rank0.kineto.json.gz, as written by
-`record_families.py` of the shared tools: one step with a global batch of 8 and profiled memory. From the recording of
+RECORDINGS contains a folder FAMILY.LAYOUT per recording, with rank0.et.json.gz and rank0.kineto.json.gz, as written by
+the shared tool `record_families.py`: one step with a global batch of 8 and profiled memory. From the recording of
 layout SOURCE, the script derives every other layout of the family and compares it with its recording: every computing
 operator with the shapes of its inputs, and every collective with its kind, group, elements and order. The verdicts
 "refused" and "listed" (exit status 3 of the command) are not errors; "WRONG" is an error, a silent difference. With

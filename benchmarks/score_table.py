@@ -149,7 +149,7 @@ def _note(result: Trace) -> str:
 
 
 def cpu_tables() -> list[Table]:
-    """Return tables of the pooled figures with their bars, and of every pair."""
+    """Return tables with the pooled figures and their bars, and with the figures of every pair."""
     pooled = Table("Recorded CPU pairs, pooled", ("figure", "pairs", "value"), tuple(_pooled()))
     head = (
         "pair", "variant", "truth", "right", "wrong", "certain right", "false certain", "recall", "certain recall",

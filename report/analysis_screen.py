@@ -14,9 +14,9 @@ from ..trace.text_tables import render as table
 from .findings_text import gain_in_short, is_note, recorded_text
 from .top_text import graph_hint, serving_lines, short_label
 
-_SHOWN = 5  # kernels and lines on the screen
+_SHOWN = 5  # number of kernels and of lines on the screen
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
-_RANKS = 18  # traces on a screen about several traces
+_RANKS = 18  # number of traces on a screen about several traces
 _FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, memory"
 
 

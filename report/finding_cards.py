@@ -14,7 +14,7 @@ from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 
 _EXACT = 0.01  # largest relative difference of a command's gain from the finding's
-MOST_RANKS = 16  # above this, the page has no findings: they need all traces in one replay
+MOST_RANKS = 16  # with more ranks, the page has no findings, which need all traces in one replay
 
 
 def cards_of(

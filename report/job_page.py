@@ -20,10 +20,10 @@ from .finding_cards import MOST_RANKS, cards_of, cards_of_many
 from .part_report import table_of_columns
 from .report_html import RankReport, rank_report, report_html
 
-# Ranks of a large job that are shown in detail.
+# Number of ranks of a large job that are shown in detail.
 SHOWN = 12
 _ROWS = {"ranks": 20_000, "stragglers": 20_000}
-# Rows of the other tables of a large job.
+# Number of rows in each of the other tables of a large job.
 _OTHER_ROWS = 300
 
 

@@ -25,11 +25,11 @@ _LONG_TABLES = (
     *("breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences"),
     *("memory_holders", "serving_steps"),
 )
-# The page keeps the longest steps: this many, and for a job at least `_LEAST_STEPS` per rank.
+# Number of steps that the page keeps, the longest first; for a job, at least `_LEAST_STEPS` per rank.
 _STEPS = 20
 _STEPS_OF_A_JOB = 60
 _LEAST_STEPS = 4
-# Rows per table, shared by all steps; a step has at least `_LEAST_ROWS_OF_A_STEP`.
+# Rows per table, divided among all steps; a step gets at least `_LEAST_ROWS_OF_A_STEP`.
 _ROWS_OF_STEPS = 1_000
 _LEAST_ROWS_OF_A_STEP = 40
 _BOXES_OF_A_STEP = 200

@@ -33,7 +33,7 @@ _LEAST_BLOCKS = 2_000
 _BOXES = 4_000
 _BOXES_OF_A_JOB = 12_000
 _LEAST_BOXES = 200
-# Points of a counter's chart; fewer on the page of a job.
+# Number of points in a counter's chart; a job's page uses fewer.
 _SPANS = 600
 _LEAST_SPANS = 60
 

@@ -90,7 +90,7 @@ def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, re
     return starts
 
 
-# Merges parts below this share of all GPU time.
+# Parts below this share of all GPU time are merged.
 _LEAST_SHARE = 0.0004
 _LEVELS_SHOWN = 24
 

@@ -3,7 +3,7 @@
 docs/reference/network.md has the formulas. Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md). Steps
 follow Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. On a ring,
 all-to-all data passes through the ranks in between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc). On a tree,
-an all-reduce takes 2 (S/B + log₂N · L), a broadcast or reduce half as long. Other kinds use a ring.
+an all-reduce takes 2 (S/B + log₂N · L); a broadcast or reduce takes half as long. Other kinds use a ring.
 
 **Several levels**: one phase per level, as ASTRA-sim does with `"collective-optimization": "localBWAware"`. A
 reduce-scatter leaves each rank its part for the next level, an all-gather is the reverse, and an all-reduce does both.
@@ -47,7 +47,7 @@ _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
 
 
 class _Protocol(NamedTuple):
-    """NCCL protocol, with values for rings and trees, or inside and between nodes.
+    """An NCCL protocol. A pair holds values for rings and trees, or for links inside and between nodes.
 
     Attributes:
         base_ns: start-up time of a collective.

@@ -144,7 +144,7 @@ def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
 
 
 def with_origins(path: CriticalPath, replay: Replay, trace: Trace) -> CriticalPath:
-    """Return the path with times by source line and phase."""
+    """Return the path with its times per source line and per phase."""
     edges, origin, table = replay.graph.edges, origin_of_rows(trace), trace.source_table
     edge = path.edge[np.isin(edges.kind[path.edge], (HOST, DURATION, COMM))]
     sources, phases = Counter[str](), Counter[str]()
@@ -191,7 +191,7 @@ class CriticalChain:
         ns: int64, contribution to the makespan; negative if a kernel overlaps its predecessor.
         row: int64, `Trace` row whose work the edge represents, else the row that the edge leads to; −1 if none.
         work: bool, True if the edge represents work of its row, False for waits and latencies.
-        start, end: int64 ns on the trace's clock, measured.
+        start, end: int64, measured times in ns on the trace's clock.
     """
 
     kinds: tuple[str, ...]

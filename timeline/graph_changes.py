@@ -194,8 +194,8 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 
 def overlapped(rows: Rows) -> Change:
     """Let GPU events run in parallel with all other GPU events of their step, until the optimizer. The optimizer, later
-    steps, and calls that wait for the stream still wait for them. This is a best case, because other work may need the
-    results sooner."""
+    steps, and calls that wait for the stream still wait for these events. This is a best case, because other work may
+    need the results sooner."""
     return partial(_overlapped, rows)
 
 

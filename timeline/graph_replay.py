@@ -61,7 +61,7 @@ class Replay(Suggests):
 
     @cached_property
     def answer_range(self) -> AnswerRange | None:
-        """Range of the makespan on another network, else None; the first access runs further replays."""
+        """Range of the makespan if replayed on another network, else None; the first access runs further replays."""
         return None if self._range is None else self._range()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Collectives that run on the host (Gloo, MPI), on threads of their backend, and what waits for them.
+"""Collectives that run on the host (Gloo, MPI), on threads of their backend, and the work that waits for them.
 
 A host collective starts after the call that issued it, when a backend thread is free. The work that waits for it is the
 operator that reads its result (from ET tensors), else the operator in which it ended (`wait_tensor`), else its caller's

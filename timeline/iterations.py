@@ -70,7 +70,7 @@ class MarkedIterations:
 
 
 def find_iterations(trace: Trace) -> MarkedIterations:
-    """Find iterations by annotations, else by repeated kernels; raise ConvertError for fewer than three."""
+    """Find iterations by annotations, else by repeated kernels; raise ConvertError if there are fewer than three."""
     nodes = trace.nodes
     calls = np.flatnonzero(nodes.timed & (nodes.kind == CPU))
     rows = calls[nodes.scope[calls] == ANNOTATION_SCOPE]

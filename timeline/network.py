@@ -29,9 +29,9 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
     """Return the graph with communication times for the given network.
 
     A communication of coupled ranks begins when its last rank is ready. A graph of one rank assumes that the other
-    ranks are ready. These communications keep their measured time, and notes count them: unknown kind, size, or group;
-    groups with only one given rank; messages to or from ranks that are not given. Raises UsageError if no
-    communication is known, or if the timeline becomes longer than 146 years.
+    ranks are ready. Communications keep their measured time, and notes count them, if their kind, size, or group is
+    unknown, if only one rank of the group is given, or if a message's other rank is not given. Raises UsageError if
+    no communication is known, or if the timeline becomes longer than 146 years.
     """
     network = as_recorded(graph, network)
     network = network if at == "times" else network.at(at)

@@ -1,8 +1,8 @@
 """The replay graph: points in time, and edges with minimum times between points.
 
 Every timed row has two points, its start and its end. An edge requires its target point at least `lag` after its source
-point, so a replay is a longest path. A host thread is a chain: the time between two call boundaries is host work of the
-innermost open call.
+point, so a replay finds longest paths. A host thread is a chain: the time between two call boundaries is host work of
+the innermost open call.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ _SHORT_SPAN = 24
 
 
 class Runs:
-    """The order of a graph's points, for longest paths with any lags. Sources have lower numbers than targets. Most
-    points only follow the previous point. They form a run, which is a sum represented by its first point, the head. A
-    head with one incoming edge follows another run; of a chain of runs, only the first head, the base, is visited."""
+    """The order of a graph's points, used to find longest paths for any lags. Sources have lower numbers than targets.
+    Most points only follow the previous point. Such points form a run, a sum represented by its first point, the head.
+    A head with one incoming edge follows another run; of a chain of runs, only the first head, the base, is visited."""
 
     def __init__(self, edges: Edges, points: int) -> None:
         source, target = edges.source, edges.target

@@ -68,8 +68,8 @@ def replay_ranks(
     """Predict the timeline of a trace or of all ranks of a job; selections are replayed without their enclosing calls.
 
     Args:
-        what_ifs: such as "kernel*0.5", applied in order.
-        network: such as "bandwidth=25,latency=5us", applied first; adds an `answer_range` to the result.
+        what_ifs: changes such as "kernel*0.5", applied in order.
+        network: text such as "bandwidth=25,latency=5us", applied first; adds an `answer_range` to the result.
         bounds: needed for changes relative to the device's peaks; see `etplus.analysis.kernel_peaks.row_bounds`.
 
     Raises:

@@ -84,7 +84,7 @@ class BaseError:
         return f"the replay without changes is off by {self.makespan:+.1%}{starts}; over {limit:.0%} a change {verdict}"
 
     def refuse(self, files: str, *, force: bool) -> None:
-        """Raise UsageError if the error is over `REFUSED`, unless forced."""
+        """Raise UsageError if the replay's error exceeds `REFUSED`, unless forced."""
         if self.largest > REFUSED and not force:
             raise UsageError(f"{files}: {self.doubt}; --force computes it anyway")
 

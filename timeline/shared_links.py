@@ -13,8 +13,8 @@ Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two thread
 alone until 4 ms. Then each gets half of the link. The first ends at 16 ms; the second then has the link alone and
 ends at 20 ms.
 
-When shares change, the ends of transfers are planned again. Outdated events remain in the heap and are ignored, because
-they do not match the planned time.
+When link shares change, the end times of transfers are recomputed. Outdated events remain in the heap and are ignored,
+because they do not match the recomputed time.
 """
 
 from __future__ import annotations

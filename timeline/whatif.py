@@ -76,7 +76,7 @@ class WhatIf:
         rank: the only rank to change, None for all ranks.
         action: "scale", "bound", "remove", "no wait", "no launch gaps", "fuse", "overlap", "latency", or "queue".
         target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream", "launch_latency", "gap", or "call".
-        exact: `name` must be the whole name, not a part; the name "" matches any name.
+        exact: True if `name` must be the whole name rather than a part of it; the name "" matches any name.
         value: factor, share of the bound, or ns.
     """
 

@@ -38,7 +38,7 @@ let t=Math.abs(s);return t>=1e3?k.format(s):s.toFixed(t>=100?1:t>=10?2:3)}var Y=
 unt"||t==="tokens"||s===0||t==="number"&&Number.isInteger(s)?k.format(s):!Nt[t]||e===1?F(s):Math.abs(s/e)<.005?u(s,t):In(
 s/e)}function is(s,t){if(!Nt[s.unit])return[Rn[s.unit]??"",1];let e=t.map(n=>Math.abs(n[s.like??s.key]??0)).filter(n=>n>
 0);return e.sort((n,o)=>n-o),se(s.unit,e.length?Math.sqrt(e[e.length>>1]*e[e.length-1]):0)}function rs(s,t){let e=t==="F\
-LOP/s"?"flop/s":t;return Number.isInteger(s)&&!Nt[e]&&e!=="share"?`${k.format(s)} ${t}`:u(s,e)}var A=(s,t)=>`${k.format(
+LOP/s"?"flop/s":t;return Number.isInteger(s)&&!Nt[e]&&e!=="share"?`${k.format(s)} ${t}`:u(s,e)}var E=(s,t)=>`${k.format(
 s)} ${t}${s===1?"":"s"}`,jt=s=>`${(s/1e6).toFixed(6)} ms`;function oe(s){let t=Math.round(Math.log10(s));return t>=4||t<=
 -3?`10${[...String(t)].map(e=>e==="-"?"⁻":"⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(e)]).join("")}`:String(s)}var as=s=>`${s<
 0?"−":"+"}${(100*Math.abs(s)).toFixed(2)} %`;var V=new Set;function ie(s){V.add({draw:()=>s.draw(),instance:{dispose(){},resize:()=>s.draw()}})}function B(s,t,e,n=()=>{}){
@@ -79,7 +79,7 @@ n=>n!==null);return e.forEach((n,o)=>n.style.setProperty("--span",e.length>1?Str
 e)}function _(s,t,e,...n){return h("section",{id:s,"aria-labelledby":`${s}-heading`},h("h2",{id:`${s}-heading`},t),e?h("\
 p",{class:"lead"},e):null,n)}function I(s,t,e){let[n,...o]=t.split(" ");return h("div",{class:"tile"},h("div",{class:"la\
 bel"},s),h("div",{class:"value"},n,X(o.join(" "))),h("div",{class:"note"},e??""))}function D(s,t){let e=s.left_out[t];return e?
-`${A(e,"more row")} not shown`:null}function ce(s,t){return t.filter((e,n)=>s.some(o=>o.kind===n))}var zn={ranks:[["name","Rank","text","Rank."],["file","File","name","File with this rank's trace."],["span","Duration","\
+`${E(e,"more row")} not shown`:null}function ce(s,t){return t.filter((e,n)=>s.some(o=>o.kind===n))}var zn={ranks:[["name","Rank","text","Rank."],["file","File","name","File with this rank's trace."],["span","Duration","\
 ns","Duration of the trace."],["latency","Mean step","ns","Mean duration of a step."],["busy","GPU busy","share","Share \
 of the trace during which the rank's GPUs are busy."],["computing","Computing","ns","Time during which a compute kernel \
 runs."],["communication","Communicating","ns","Time during which a communication kernel runs."],["exposed","Exposed","ns",
@@ -117,8 +117,8 @@ map(o=>`${o.map(e).join(",")}
 `).join("")}var Wn=400;async function Gt(s,{gpu:t,device:e,stream:n,name:o,codes:i,op:r,has:l}){let{tiles:a,details:c,step:d,data:p}=s,
 f=await c.texts(),m=i??(o===void 0?null:bs(f.names,o)),y=r?bs(f.names,r):null,S=[];for(let w=0;w<a.first.length;w++){let v=p.
 lanes[a.tiles.lane[w]];if(t!==void 0&&v.gpu!==t||n!==void 0&&v.stream!==n||e!==void 0&&v.device!==e)continue;let M=a.decoded.
-get(w)??await a.decode(w),E=l||d?(await c.tile(w)).columns:{};for(let P=0;P<M.count;P++)m&&!m.has(M.name[P])||y&&!y.has(
-M.op[P])||d&&E.step[P]!==d.number||l&&!l(E,P,f,M.name[P])||S.push({number:M.first+P,ts:M.ts[P],dur:M.dur[P]})}return S.sort(
+get(w)??await a.decode(w),A=l||d?(await c.tile(w)).columns:{};for(let P=0;P<M.count;P++)m&&!m.has(M.name[P])||y&&!y.has(
+M.op[P])||d&&A.step[P]!==d.number||l&&!l(A,P,f,M.name[P])||S.push({number:M.first+P,ts:M.ts[P],dur:M.dur[P]})}return S.sort(
 (w,v)=>w.ts-v.ts||w.number-v.number)}var bs=(s,t)=>new Set(s.flatMap((e,n)=>e===t?[n]:[]));async function Le(s,t,e){let n=t.
 slice().sort((r,l)=>l.dur-r.dur||r.ts-l.ts);if(!e)return n[0]?.number??null;let{details:o}=s,i=await o.texts();for(let{number:r}of n.
 slice(0,Wn))if(await e(await o.of(r),i))return r;return null}function vs(s){let t=null,e=s[0]?.ts;for(let{ts:n,dur:o}of s)
@@ -291,20 +291,20 @@ n});return{...s,ranks:await Promise.all(e)}}var uo={confirmed:"the trace shows t
 use",predicted:"the trace shows a sign that often accompanies the problem"};function ue(s,t){let{findings:e}=s;if(!e)return null;
 let n=e.found.filter(({where:c})=>!t.step||!c.step||c.step===t.step.name),o=n.filter(c=>s.difference||c.gain||c.cost_ns!==
 null),i=n.filter(c=>!o.includes(c)).map(c=>c.title),r=o.slice(0,e.first||o.length),l=o.slice(r.length),a=l.length?h("det\
-ails",{class:"more"},h("summary",{},`${A(l.length,"smaller problem")}`),l.map((c,d)=>Us(s,c,r.length+d))):null;return _(
+ails",{class:"more"},h("summary",{},`${E(l.length,"smaller problem")}`),l.map((c,d)=>Us(s,c,r.length+d))):null;return _(
 "findings","Findings",po(e,o),r.map((c,d)=>Us(s,c,d)),a,rt("notes",[...i,...e.notes]))}function po({found:s,none_reason:t,
 looked_for:e,base_error:n,makespan_ns:o,together:i},r){let l=n?`Replay error on the recording: ${as(n.makespan)}`:"",a=i?
 `the first ${Math.min(3,s.filter(p=>p.gain).length)} together save ${Fe(i,o)}`:"",c=r.some(p=>p.gain)?"largest gain":"la\
-rgest cost";return`${[t?t[0].toUpperCase()+t.slice(1):`${A(r.length,"problem")} found (${A(e.length,"check")}), the ${c}\
+rgest cost";return`${[t?t[0].toUpperCase()+t.slice(1):`${E(r.length,"problem")} found (${E(e.length,"check")}), the ${c}\
  first`,a].filter(Boolean).join("; ")}. ${l?`${l}.`:""}`}function Fe({ns:s,low_ns:t,high_ns:e},n){let o=n?`, ${u(s/n,"sh\
 are")} of ${u(n,"ns")}`:"";return`${u(s,"ns")} (${u(t,"ns")} to ${u(e,"ns")})${o}`}function Us(s,t,e){let{id:n,title:o,evidence:i,
 certainty:r,advice:l,check:a,command:c,cost_ns:d,gain:p,where:f}=t,m=s.findings?.makespan_ns??null,y=p?.replayed_ns??null,
 S=h("article",{class:"card finding",id:`finding-${e+1}`,"data-finding":n,"aria-labelledby":`finding-${e+1}-title`}),w=!!s.
 difference,v=w?null:z=>nt=>yo(S,s,t,z,nt.currentTarget),M=Ge([w?null:p?["Gain",`${Fe(p,m)}${p.unexplained?`; the replay \
 does not explain ${u(p.unexplained,"share")}`:""}`]:["Gain","not replayed"],d===null?null:["At stake",u(d,"ns")],["Certa\
-inty",`${r}: ${uo[r]??""}`]]),E=i.every(z=>z.command===i[0].command)?i[0].command:null,P=i.map(({text:z,value:nt,unit:Vt,
-command:Pn})=>h("li",{},z,nt===null?null:h("b",{},` ${rs(nt,Vt)}`),E===null?[" ",ze(Pn)]:null)),ft=go(t,v),T=Ge([...M,ft&&
-["Where",ft]]),j=Ge([["Evidence",h("div",{},h("ul",{class:"proof"},P),E?ze(E):null)],["Try",l],["Check",a],c?["What if",
+inty",`${r}: ${uo[r]??""}`]]),A=i.every(z=>z.command===i[0].command)?i[0].command:null,P=i.map(({text:z,value:nt,unit:Vt,
+command:Pn})=>h("li",{},z,nt===null?null:h("b",{},` ${rs(nt,Vt)}`),A===null?[" ",ze(Pn)]:null)),ft=go(t,v),T=Ge([...M,ft&&
+["Where",ft]]),j=Ge([["Evidence",h("div",{},h("ul",{class:"proof"},P),A?ze(A):null)],["Try",l],["Check",a],c?["What if",
 h("div",{},ze(c),y?X(` saves ${u(y,"ns")} of the recorded time`):null)]:null]);return S.append(h("header",{},h("span",{class:"\
 rank"},String(e+1)),h("h3",{id:`finding-${e+1}-title`},o),p?h("span",{class:"saves"},`saves ${u(p.ns,"ns")}`):null,(v?fo(
 f):[]).map(([z,nt],Vt)=>h("button",{type:"button",class:Vt?"other":"go",title:`${z}, in the timeline`,onclick:v?.(nt)},Vt?
@@ -325,8 +325,8 @@ data-part":m,title:`${m}: ${y}`,onclick:t(S)},w):h("span",{"data-part":m},w)}),f
  · ")):null)}async function yo(s,t,{where:e},n,o){let i=t.ranks.findIndex(r=>r.rank===e.rank);return i>=0&&t.ranks.length>
 1&&Number(C("rank").value)!==i&&(await st(i),o=document.querySelector(`#${s.id} .go`)),xt(n,o)}var wo=.03,Wt=({a:s,b:t,...e})=>({...e,...Bs("a_",s),...Bs("b_",t)}),Bs=(s,t)=>Object.fromEntries(Object.entries(t??{}).
 map(([e,n])=>[s+e,n])),dt=s=>s.difference;function bo(s){let t=dt(s),e=t.per_iteration?"mean step":"whole trace",n=(o,i)=>o?
-`${(i/o).toFixed(2)} × A`:"";return _("overview","Overview",t.per_iteration?`Averages per step, over ${A(t.iterations_a,
-"step")} in A and ${A(t.iterations_b,"step")} in B.`:"Totals over the whole traces.",rt("warnings",t.damage),h("div",{class:"\
+`${(i/o).toFixed(2)} × A`:"";return _("overview","Overview",t.per_iteration?`Averages per step, over ${E(t.iterations_a,
+"step")} in A and ${E(t.iterations_b,"step")} in B.`:"Totals over the whole traces.",rt("warnings",t.damage),h("div",{class:"\
 tiles"},I(`GPU time, ${e}: A`,u(t.total_a,"ns"),t.a),I(`GPU time, ${e}: B`,u(t.total_b,"ns"),`${t.b} · ${n(t.total_a,t.
 total_b)}`),I(`Duration, ${e}: A`,u(t.latency_a,"ns"),t.device_a),I(`Duration, ${e}: B`,u(t.latency_b,"ns"),`${t.device_b}\
  · ${n(t.latency_a,t.latency_b)}`)),ko(t))}function vo(s){let{lines:t}=dt(s);if(!t.length)return null;let e=t.some(n=>n.
@@ -346,7 +346,7 @@ some(l=>l.a?.device_ns||l.b?.device_ns),n=e?"device_ns":"host_ns",o=e?"change_la
 device_ns":"change_host_ns",r=t.paths.filter(l=>l[o]).map(Wt);return _("paths","Call tree",`Operators with the same call\
 ers in both traces, by ${e?"the GPU time that they launch":"CPU time"}.`,b("Changes by call path",e?"GPU time launched b\
 y the call itself":"CPU time of the call itself",H(e?"paths_device":"paths_host",r,{sort:o})),b("The tree",t.paths_left_out?
-`${A(t.paths_left_out,"smaller path")} not shown`:null,So(t.paths,n,i)))}function So(s,t,e){let n=h("div",{class:"paths"}),
+`${E(t.paths_left_out,"smaller path")} not shown`:null,So(t.paths,n,i)))}function So(s,t,e){let n=h("div",{class:"paths"}),
 o=[n],i=wo*Math.max(...s.map(r=>Math.abs(r[e])));return s.forEach((r,l)=>{let a=(s[l+1]?.depth??0)<=r.depth,c=[h("code",
 {title:r.path},G(r.name,70)),` ${u(r.a?.[t],"ns")} → ${u(r.b?.[t],"ns")} `,h("b",{},`${r[e]>0?"+":""}${u(r[e],"ns")}`)];
 o.length=r.depth+1;let d=a?h("div",{},c):h("details",{open:Math.abs(r[e])>=i},h("summary",{},c));r.depth&&(d.style.marginLeft=
@@ -355,7 +355,7 @@ o.length=r.depth+1;let d=a?h("div",{},c):h("details",{open:Math.abs(r[e])>=i},h(
 null;return _("tables","Operators and kernels","Matched by name. A dash means that the name occurs in only one trace.",n,
 b("Operators",e("ops"),H("ops",t.ops.map(Wt),{sort:"change_ns"})),b("Kernels",e("kernels"),H("diff_kernels",t.kernels.map(
 Wt),{sort:"change_ns"})))}function Oo(s){let{ranks:t,only_a:e,only_b:n,per_iteration:o}=dt(s);if(!t)return null;let i=[[
-"A",e],["B",n]].filter(([,r])=>r.length).map(([r,l])=>`${A(l.length,"rank")} only in ${r}, not shown`);return _("ranks",
+"A",e],["B",n]].filter(([,r])=>r.length).map(([r,l])=>`${E(l.length,"rank")} only in ${r}, not shown`);return _("ranks",
 "Ranks",o?"Mean step per rank.":"Whole trace per rank.",b(null,i.join("; "),H("diff_ranks",t,{sort:"change_ns"})))}var Gs=[
 bo,ue,Oo,vo,xo,$o,Mo];var zs=20,Co=2,Fs=3,De=[{name:"Operator",color:0},{name:"Annotation and module",color:10},{name:"Runtime call",color:9},
 {name:"Thread",color:8},{name:"Python function",color:1}];function Eo({names:s,name:t,parent:e,kind:n,count:o,total:i}){
@@ -383,7 +383,7 @@ this.current?" at":""}`,role:"treeitem",tabindex:t===this.current?0:-1,"aria-lev
 t),title:this.describe(t),onclick:()=>this.pick(t,!0),onfocus:()=>this.announce(t),"--look":te(De[t.kind].color),"--ink":tt(
 g.color(De[t.kind].color))},n>24?K(t.name):"");return i.style.left=`${e}px`,i.style.width=`${Math.max(1,n-1)}px`,i.style.
 top=`${t.level*zs}px`,t.box=i,i}describe(t){let e=u(t.total/(this.root.total||1),"share"),n=t.kind===Fs?"":`, ${u(t.own,
-"ns")} itself, ${A(t.count,"call")}`;return`${t.name}: ${u(t.total,"ns")} (${e})${n}`}announce(t){let e=[];for(let n=t.parent;n&&
+"ns")} itself, ${E(t.count,"call")}`;return`${t.name}: ${u(t.total,"ns")} (${e})${n}`}announce(t){let e=[];for(let n=t.parent;n&&
 n.parent;n=n.parent)e.unshift(K(n.name));this.picked.replaceChildren(h("code",{},K(t.name)),` ${this.describe(t).slice(t.
 name.length+1)}`,e.length?` · in ${e.join(" › ")}`:"")}pick(t,e){this.current=t,e?this.zoom(t):this.draw(),t.box?.focus(
 {preventScroll:!0}),t.box?.scrollIntoView({block:"nearest"})}key(t){let e=this.current,n=e.parent?.children.filter(i=>i.
@@ -434,7 +434,7 @@ let{many:t}=s;if(!t)return null;let e=d=>s.ranks.findIndex(p=>p.rank===d),n=h("d
 "option",{value:p},d.title))),l=()=>{for(let d of V)o.contains(d.node)&&(d.instance?.dispose(),V.delete(d));o.replaceChildren(
 Io(t,t.quantities[r.value||0],i));for(let d of V)o.contains(d.node)&&o.isConnected&&d.draw()};l();let a=d=>d.length?`${d.
 slice(0,12).join(", ")}${d.length>12?", …":""}`:"none",c=t.tables.map(({title:d,name:p,columns:f,rows:m,left_out:y})=>$(
-d,y?`${A(y,"more row")} not shown`:null,`job_${p}`,m,{columns:f,sort:"",click:f[0].title==="rank"?S=>i(S[0]):void 0}));return _(
+d,y?`${E(y,"more row")} not shown`:null,`job_${p}`,m,{columns:f,sort:"",click:f[0].title==="rank"?S=>i(S[0]):void 0}));return _(
 "many","All ranks",`The other sections show ${s.ranks.length} of ${k.format(t.numbers.length)} ranks: outliers, the firs\
 t and the middle rank. Click a rank to show it.`,h("div",{class:"tiles"},I("Ranks",k.format(t.numbers.length),`${s.ranks.
 length} in detail`),I("Stragglers",k.format(t.stragglers.length),a(t.stragglers)),I("Stand out",k.format(t.outliers.length),
@@ -476,7 +476,7 @@ color:g.value("muted"),width:1.5},data:[[Math.max(f,y/c),Math.max(f*c,y)],[v/c,v
 formatter:`${w} ${ot(v,"flop/s")}`,color:g.value("muted"),fontSize:11.5}})),...e.map(({name:w,color:v})=>({name:w,type:"\
 scatter",z:3,symbolSize:11,symbol:at[J(v)],itemStyle:{color:g.color(v),opacity:.8,borderColor:g.value("card"),borderWidth:1},
 data:n.filter(M=>M.phase===w).map(M=>({value:i(M),row:M}))}))]})),b("Roofline of steps","known FLOPs and bytes of a step\
-, over its GPU busy time",N(e),l)}function tn(s,t){if(!t.tables)return null;let e=t.tables.map(({title:n,name:o,columns:i,rows:r})=>$(n,"",o,r,{columns:i,
+, divided by its GPU busy time",N(e),l)}function tn(s,t){if(!t.tables)return null;let e=t.tables.map(({title:n,name:o,columns:i,rows:r})=>$(n,"",o,r,{columns:i,
 sort:""}));return e.some(Boolean)?_("tables","Further tables",null,...e):null}var Q=50,pe=12,St=16,Mt=22,Ot=7,Ke=50;function en({lane:s,depth:t,ts:e}){let n=[];for(let o=0;o<e.length;o++){let i=n[n.
 length-1];i&&i.lane===s[o]&&i.depth===t[o]?i.end=o+1:n.push({lane:s[o],depth:t[o],begin:o,end:o+1})}return n}function sn(s,t){
 return[{type:"inside",filterMode:"none",zoomLock:!0,startValue:s,endValue:t,minValueSpan:Ke},{type:"slider",filterMode:"\
@@ -573,10 +573,10 @@ vent waits for or reads from; to the event that waits for it or reads it"],["n p
 ical path"],["c","show or hide the critical path"],[". ,","next and previous event found by the search, or of the row th\
 at led here"],["/ Backspace","to the search; back to the row or finding that led here"],["z","fill the view with the sel\
 ected event"],["m","table of events that overlap the selected event"],["[ ]","start and end of a span at the selected ev\
-ent's start and end"],["Shift + drag","select a span, for a table of its events"],["Enter","to the details; Esc goes bac\
-k, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"keys","aria-label":"\
-Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Xo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},t)),h(
-"dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Vo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Jo=1.5;function cn(s){return{id:"overl\
+ent's start and end"],["Shift + drag","select a span and list its events in a table"],["Enter","to the details; Esc goes\
+ back, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"keys","aria-la\
+bel":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Xo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},
+t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Vo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Jo=1.5;function cn(s){return{id:"overl\
 ay",type:"custom",clip:!0,silent:!0,z:5,progressive:0,encode:{x:[0,1],y:-1},tooltip:{show:!1},renderItem:(t,e)=>s.overlays[t.
 dataIndex]?.draw(e)??null,data:Ve(s)}}function Ve(s){return s.overlays=[...Zo(s),...si(s),...Qo(s),...Yo(s)],s.overlays.
 map(({from:t,to:e})=>[t,e])}var pt=(s,t)=>s.coord([t,0])[0];function we(s,t,e,n,o,i=0){return{from:s,to:t,draw:l=>{let a=pt(
@@ -610,11 +610,11 @@ l?n.flatMap((p,f)=>le(p,l)?[f]:[]):[]);e.matches=l?a:null,e.hits=null;let c=l?o.
 p=>p.text.toLowerCase().includes(l)):[];this.rows=[...c.slice(0,dn),...d.slice(0,dn)],this.at=-1,this.list.hidden=!this.
 rows.length,this.list.replaceChildren(...this.rows.map((p,f)=>h("button",{type:"button",tabindex:-1,"data-place":p.text,
 onclick:()=>this.choose(f,!0)},p.text?X(p.what):It(r[p.kind].color),h("code",{},G(p.text??n[p.name],120)),h("span",{},`${k.
-format(p.count)} ×`),h("span",{},u(p.total,"ns"))))),this.said.textContent=l?c.length?`${A(c.reduce((p,f)=>p+f.count,0),
-"call")} of ${A(c.length,"name")}`:d.length?`${k.format(d.length)} lines and modules`:"nothing found":"",e.redraw()}choose(t,e=!1){
+format(p.count)} ×`),h("span",{},u(p.total,"ns"))))),this.said.textContent=l?c.length?`${E(c.reduce((p,f)=>p+f.count,0),
+"call")} of ${E(c.length,"name")}`:d.length?`${k.format(d.length)} lines and modules`:"nothing found":"",e.redraw()}choose(t,e=!1){
 let{timeline:n}=this,o=this.rows[t];this.at=t,[...this.list.children].forEach((r,l)=>r.classList.toggle("at",l===t)),this.
 list.children[t].scrollIntoView({block:"nearest"}),this.list.hidden=e,n.hits=null;let i=Math.max(o.dur*3,200);n.show(o.ts-
-i,o.ts+o.dur+i),!o.text&&(n.matches=new Set([o.name]),n.say(o.name,[n.data.kinds[o.kind].name,`${A(o.count,"call")}, ${u(
+i,o.ts+o.dur+i),!o.text&&(n.matches=new Set([o.name]),n.say(o.name,[n.data.kinds[o.kind].name,`${E(o.count,"call")}, ${u(
 o.total,"ns")}`,`longest ${u(o.dur,"ns")} at ${u(o.ts,"ns")}`]),n.redraw())}async step(t){let{timeline:e,rows:n}=this;if(n.
 length){if(!e.matches?.size||n[this.at]?.text||!e.inspector)return this.choose((Math.max(this.at,t<0?0:-1)+t+n.length)%n.
 length);this.list.hidden=!0,e.hits??=new kt(e,(await Gt(e,{codes:e.matches})).map(o=>o.number)),await e.hits.step(t),this.
@@ -629,9 +629,9 @@ t==="from"?this.set(e,i&&i.to>e?i.to:o):this.set(i&&i.from<e?i.from:n,e)}async s
 e);if(o<=n)return this.clear();let i=++this.asked,r=await this.totals(n,o,()=>i===this.asked);r&&this.show(n,o,r)}async totals(t,e,n){
 let{tiles:o,rows:i}=this.timeline,r=new Map,l=new Map,a=this.timeline.data.lanes,c=(d,p,f,m)=>{let y=d.get(p);y?(y.count+=
 1,y.total+=m):d.set(p,{...f,count:1,total:m})};for(let{lane:d,depth:p}of i)for(let f of o.within(d,p,t,e)){let{ts:m,dur:y,
-name:S,kind:w,op:v,count:M}=o.decoded.get(f)??await o.decode(f);if(!n())return null;for(let E=ut(m,y,0,M,t);E<M&&m[E]<e;E++){
-let P=Math.min(e,m[E]+y[E])-Math.max(t,m[E]);P<0||P===0&&y[E]>0||(c(r,w[E]*2**32+S[E],{name:S[E],kind:w[E],gpu:a[d].gpu},
-P),a[d].gpu&&c(l,v[E],{name:v[E]},P))}}return{byName:[...r.values()],byOp:[...l.values()]}}show(t,e,{byName:n,byOp:o}){let{
+name:S,kind:w,op:v,count:M}=o.decoded.get(f)??await o.decode(f);if(!n())return null;for(let A=ut(m,y,0,M,t);A<M&&m[A]<e;A++){
+let P=Math.min(e,m[A]+y[A])-Math.max(t,m[A]);P<0||P===0&&y[A]>0||(c(r,w[A]*2**32+S[A],{name:S[A],kind:w[A],gpu:a[d].gpu},
+P),a[d].gpu&&c(l,v[A],{name:v[A]},P))}}return{byName:[...r.values()],byOp:[...l.values()]}}show(t,e,{byName:n,byOp:o}){let{
 names:i,kinds:r}=this.timeline.data,l=e-t,a=d=>d.map(({name:p,kind:f,count:m,total:y})=>({name:p>=0?i[p]:"unknown",kind:f===
 void 0?null:r[f].name,count:m,total:y,share:y/l})),c=(d,p,f)=>f.length?[h("h4",{},d),H(`span-${p}`,a(f),{sort:"total"})]:
 [];this.node.hidden=!1,this.node.replaceChildren(h("header",{},h("h3",{},`${u(l,"ns")} selected`),h("span",{class:"said"},
@@ -642,9 +642,9 @@ o),...c("GPU events by name","gpu",n.filter(d=>d.gpu)),...c("CPU calls","cpu",n.
 every(l=>l!==null);return e.forEach(({lane:l,depth:a,begin:c,end:d},p)=>{let f=s.data.lanes[l].gpu?Mt:St,m=s.tops[l]+a*f+
 Ot/2;if(!o?.[p])return un(s,i,0,c,d,t,m,f-1);for(let y of o[p])s.sources.push(y),un(s,i,s.sources.length-1,0,y.count,t,m,
 f-1)}),s.node.dataset.complete=r?"yes":"no",i}function un(s,t,e,n,o,i,r,l){let a=s.sources[e],{ts:c,dur:d,name:p}=a,f=e?
-d:a.busy,m=ke*i;for(let y=ut(c,d,n,o,s.from);y<o&&c[y]<=s.to;y++){let S=c[y],w=s.matches?.has(p[y]),v=S+d[y],M=y,E=f[y];
-for(;d[y]<m&&y+1<o&&d[y+1]<m&&c[y+1]-v<m&&c[y+1]+d[y+1]-S<ii*i&&s.matches?.has(p[y+1])===w;)y++,v=c[y]+d[y],E+=f[y],d[y]>
-d[M]&&(M=y);t.push([S,v,r,M,l,Math.min(1,E/Math.max(1,v-S)),e])}}var xe=3,mn=24,ri=860,ai=34,_e=class{constructor(t,e={}){this.data=t,this.rows=en(t),this.names=new Set(t.names),this.tiles=
+d:a.busy,m=ke*i;for(let y=ut(c,d,n,o,s.from);y<o&&c[y]<=s.to;y++){let S=c[y],w=s.matches?.has(p[y]),v=S+d[y],M=y,A=f[y];
+for(;d[y]<m&&y+1<o&&d[y+1]<m&&c[y+1]-v<m&&c[y+1]+d[y+1]-S<ii*i&&s.matches?.has(p[y+1])===w;)y++,v=c[y]+d[y],A+=f[y],d[y]>
+d[M]&&(M=y);t.push([S,v,r,M,l,Math.min(1,A/Math.max(1,v-S)),e])}}var xe=3,mn=24,ri=860,ai=34,_e=class{constructor(t,e={}){this.data=t,this.rows=en(t),this.names=new Set(t.names),this.tiles=
 new Ct(t.tiles,()=>this.redraw()),this.numbers=nn(t.count),this.sources=[t],this.from=0,this.to=t.span,this.matches=null,
 this.hits=null,this.step=null,this.inspector=null,this.span=null,this.overlays=[],this.pending=0,this.tops=[],this.height=
 0,this.folded=new Map;let n=t.lanes.reduce((i,r)=>i+r.rows*(r.gpu?Mt:St)+Ot,0),o=t.lanes.findIndex(i=>!i.gpu);n>ri&&t.lanes.
@@ -685,7 +685,7 @@ n.count[t]===1)?o?this.numbers[t]:n.first+t:null,busy:o?n.busy[t]:n.dur[t]}}visi
 [t.value(0),0]),n=t.coord([t.value(1),0]),o=t.value(3),i=t.value(4),r=Q+t.value(2),l=t.value(6),a=this.sources[l];if(!a||
 !(o<a.name.length))return null;let c=Math.max(0,e[0]),d=Math.min(t.getWidth(),n[0]),p=Math.max(ke*.8,d-c-(d-c>4?1:0)),{names:f,
 kinds:m}=this.data,y=l?1:a.count[o],S=this.matches&&!this.matches.has(a.name[o]),{color:w}=m[a.kind[o]],v=p<ai||S?"":y>1?
-A(y,"call"):K(f[a.name[o]]);return{type:"rect",shape:{x:c,y:r,width:p,height:i},style:{fill:W(w),opacity:S?.13:.3+.7*t.value(
+E(y,"call"):K(f[a.name[o]]);return{type:"rect",shape:{x:c,y:r,width:p,height:i},style:{fill:W(w),opacity:S?.13:.3+.7*t.value(
 5)},textConfig:{position:"insideLeft",distance:4},textContent:{type:"text",style:{text:v,fill:tt(g.color(w)),fontSize:i>
 18?12:11,fontFamily:this.font,width:Math.max(1,p-8),overflow:"truncate",ellipsis:""}}}}tip({name:t,kind:e,ts:n,dur:o,count:i,
 busy:r,op:l,lane:a}){let{names:c}=this.data,d=i>1;return U(G(c[t],180),[d?["merged calls, named after the longest",k.format(
@@ -693,24 +693,24 @@ i)]:null,["kind",e.name],["on",a.name],l>=0?["launched by",G(c[l],60)]:null,["st
 tion",u(o,"ns")],d?["busy",u(r,"ns")]:null])}pick(t){this.sayOf(t),t.event===null?this.inspector?.clear():this.inspector?.
 select(t.event)}sayOf({name:t,kind:e,ts:n,dur:o,count:i=1,op:r,lane:l}){Object.assign(this.picked.dataset,{ts:n,dur:o,count:i}),
 this.say(t,[e.name,l.name,`start ${u(n,"ns")}`,`duration ${u(o,"ns")}`,i>1?`${k.format(i)} merged calls; zoom in to see \
-each`:null,r>=0?`launched by ${this.data.names[r]}`:null])}say(t,e){this.picked.replaceChildren(h("code",{},this.data.names[t]),
-" — ",e.filter(Boolean).join(" · "))}fill({ts:t,dur:e}){let n=Math.max(20,e*.06);this.show(t-n,t+e+n)}show(t,e){let n=this.
-data.span,o=Math.min(n,Math.max(e-t,Ke)),i=Math.max(0,Math.min(t,n-o));this.chart.instance.dispatchAction({type:"dataZoo\
-m",startValue:i,endValue:Math.min(n,i+o)})}showStep(t){this.step=t,this.from=t.from,this.to=t.to,this.node.dataset.view=
-`${this.from} ${this.to}`}fit(){let{from:t,to:e}=this.step??{from:0,to:this.data.span};this.show(t,e)}zoom(t,e=(this.from+
-this.to)/2){this.show(e-t*(e-this.from),e+t*(this.to-e))}wheel(t){!t.ctrlKey&&!t.metaKey||(t.preventDefault(),this.zoom(
-Math.exp(Math.max(-120,Math.min(120,t.deltaY))/350),this.timeAt(t.clientX)))}key(t){let e=(this.to-this.from)*.25,o={w:()=>this.
-zoom(.5),s:()=>this.zoom(2),a:()=>this.show(this.from-e,this.to-e),d:()=>this.show(this.from+e,this.to+e),n:()=>this.critical.
-walk(1),p:()=>this.critical.walk(-1),c:()=>this.critical.toggle(),".":()=>this.hits?.step(1),",":()=>this.hits?.step(-1),
-"/":()=>this.search?.input.focus(),Backspace:()=>he(),"[":()=>this.inspector?.event&&this.span?.setEnd("from",this.inspector.
-event.ts),"]":()=>this.inspector?.event&&this.span?.setEnd("to",this.inspector.event.ts+this.inspector.event.dur),"?":()=>this.
-help?.showModal()}[t.key]??this.inspector?.act(t.key);t.ctrlKey||t.metaKey||t.altKey||!o||(o(),t.preventDefault())}tick(t){
+each call`:null,r>=0?`launched by ${this.data.names[r]}`:null])}say(t,e){this.picked.replaceChildren(h("code",{},this.data.
+names[t])," — ",e.filter(Boolean).join(" · "))}fill({ts:t,dur:e}){let n=Math.max(20,e*.06);this.show(t-n,t+e+n)}show(t,e){
+let n=this.data.span,o=Math.min(n,Math.max(e-t,Ke)),i=Math.max(0,Math.min(t,n-o));this.chart.instance.dispatchAction({type:"\
+dataZoom",startValue:i,endValue:Math.min(n,i+o)})}showStep(t){this.step=t,this.from=t.from,this.to=t.to,this.node.dataset.
+view=`${this.from} ${this.to}`}fit(){let{from:t,to:e}=this.step??{from:0,to:this.data.span};this.show(t,e)}zoom(t,e=(this.
+from+this.to)/2){this.show(e-t*(e-this.from),e+t*(this.to-e))}wheel(t){!t.ctrlKey&&!t.metaKey||(t.preventDefault(),this.
+zoom(Math.exp(Math.max(-120,Math.min(120,t.deltaY))/350),this.timeAt(t.clientX)))}key(t){let e=(this.to-this.from)*.25,o={
+w:()=>this.zoom(.5),s:()=>this.zoom(2),a:()=>this.show(this.from-e,this.to-e),d:()=>this.show(this.from+e,this.to+e),n:()=>this.
+critical.walk(1),p:()=>this.critical.walk(-1),c:()=>this.critical.toggle(),".":()=>this.hits?.step(1),",":()=>this.hits?.
+step(-1),"/":()=>this.search?.input.focus(),Backspace:()=>he(),"[":()=>this.inspector?.event&&this.span?.setEnd("from",this.
+inspector.event.ts),"]":()=>this.inspector?.event&&this.span?.setEnd("to",this.inspector.event.ts+this.inspector.event.dur),
+"?":()=>this.help?.showModal()}[t.key]??this.inspector?.act(t.key);t.ctrlKey||t.metaKey||t.altKey||!o||(o(),t.preventDefault())}tick(t){
 let[e,n]=se("ns",Math.max(this.to,1)/2),o=(this.to-this.from)/7/n;return`${(t/n).toFixed(Math.max(0,Math.min(6,1-Math.floor(
 Math.log10(o)))))} ${e}`}};function mt(s){return s.rank!==null&&s.label===String(s.rank)?`rank ${s.rank}`:s.label}function $e({job:s,many:t,ranks:e}){
 if(t){let i=t.tables.find(d=>d.name==="stragglers"),r=i?.rows.find(([d])=>t.stragglers.includes(d)),[l,a,c]=["collective\
 s","last","caused"].map(d=>r?.[i?.columns.findIndex(p=>p.title===d)??0]);return r?{name:`rank ${r[0]}`,text:fn(a,l,c)}:null}
 let n=s?.ranks??[],o=n.reduce((i,r,l)=>r.caused>(n[i]?.caused??0)?l:i,-1);return o<0?null:{name:mt(e[o]),text:fn(n[o].last,
-n[o].collectives,n[o].caused)}}var fn=(s,t,e)=>`is last in ${s} of ${A(t,"collective")}; the others wait ${u(e,"ns")}`;function Et(s){let t=s.analysis.device_use,e=o=>t.reduce((i,r)=>i+r[o],0),n=e("communication_ns")-e("exposed_communicati\
+n[o].collectives,n[o].caused)}}var fn=(s,t,e)=>`is last in ${s} of ${E(t,"collective")}; the others wait ${u(e,"ns")}`;function Et(s){let t=s.analysis.device_use,e=o=>t.reduce((i,r)=>i+r[o],0),n=e("communication_ns")-e("exposed_communicati\
 on_ns");return{window:e("window_ns"),busy:e("busy_ns"),span:e("gpu_span_ns"),hidden:n,parts:[{name:"Computing",color:4,ns:e(
 "compute_ns")-n},{name:"Computing and communicating",color:3,ns:n},{name:"Exposed communication",color:2,ns:e("exposed_c\
 ommunication_ns")},{name:"Copies alone",color:1,ns:e("busy_ns")-e("compute_ns")-e("exposed_communication_ns")},{name:"Id\
@@ -723,16 +723,16 @@ r the last GPU event",i("after_last_ns")]],[l,a]=r.reduce((m,y)=>y[1]>m[1]?y:m),
 m.cost_ns!==null),p=e.window?`GPU idle ${u(n,"share")}${a?`, mostly ${l}`:""}`:"no GPU events";return[c&&`${c.name} ${c.
 text}`,s.ranks.length>1?`${mt(t)}: ${p}`:p,d?.title].filter(m=>typeof m=="string").map(ci).join(" ")}function gn(s,t){let{
 analysis:e}=t,n=Et(t),[o,i]=li(t),r=e.iterations,l=e.serving_phases.at(-1),a=P=>(n.parts.find(ft=>ft.name===P)?.ns??0)/(n.
-window||1),c=t.attributed_ns/(t.tree.total_ns||1),d=e.iteration_list.length,p=`${A(d,"step")} of ${u(r.mean_latency_ns,"\
+window||1),c=t.attributed_ns/(t.tree.total_ns||1),d=e.iteration_list.length,p=`${E(d,"step")} of ${u(r.mean_latency_ns,"\
 ns")}`,f=a("Computing")+a("Computing and communicating"),m=n.parts[2].ns,y=`of ${u(n.window,"ns")}`,S=`${u(n.busy/(n.span||
 1),"share")} from the first GPU event to the last`,w=i===null?"device peak unknown":`${u(i,"share")} of the peak`,v=t.gpu_events+
-t.host_calls+t.runtime_calls,M=t.coverage,E=[I("Duration",u(t.span_ns,"ns"),d?p:"no steps marked"),n.window?I("GPU busy",
+t.host_calls+t.runtime_calls,M=t.coverage,A=[I("Duration",u(t.span_ns,"ns"),d?p:"no steps marked"),n.window?I("GPU busy",
 u(n.busy/n.window,"share"),`${u(n.busy,"ns")} ${y}; ${S}`):null,n.window?I("GPU computing",u(f,"share"),"of the duration"):
 null,e.device_use.some(P=>P.communication_ns)?I("Exposed comm.",u(a("Exposed communication"),"share"),`${u(m,"ns")} of ${u(
 n.hidden+m,"ns")}`):null,o!==null?I("Achieved",u(o,"flop/s"),w):null,l?.tokens_per_second?I("Tokens",`${F(l.tokens_per_second)}\
  /s`,di(e.serving_phases)):null,I("Events",u(v,"count"),`${u(t.gpu_events,"count")} on the GPU`),M?I("Linked",u(M.linked/
 (M.total||1),"share"),`of ${u(M.total,"count")} operators`):t.gpu_events?I("Attributed",u(c,"share"),"of GPU time to ope\
-rators"):null];return _("overview","Overview",hi(s,t),ui(s),h("div",{class:"tiles"},E))}function yn(s,t){let e=Et(t),n=t.
+rators"):null];return _("overview","Overview",hi(s,t),ui(s),h("div",{class:"tiles"},A))}function yn(s,t){let e=Et(t),n=t.
 attributed_ns/(t.tree.total_ns||1),o=`of ${u(e.window,"ns")}${t.analysis.device_use.length>1?" on all devices":""}`;return _(
 "trace","Trace",null,e.window?b("GPU time",o,Z([{name:"",parts:e.parts,whole:e.window}])):null,it([6,6],b("File",null,pi(
 t)),b("Links",null,mi(t,n))))}function di(s){return`steps: ${s.filter(e=>e.phase!=="all").map(e=>`${e.steps} ${e.phase}`).
@@ -745,22 +745,22 @@ push(["Rank",String(s.rank)]);for(let[n,o]of Object.entries(t.devices)){let i=Ob
 `${u(s.runtime_calls,"count")}, ${u(t.host.runtime_ns,"ns")}`:"0"]),t.host.loading_ns&&e.push(["Data loading",u(t.host.loading_ns,
 "ns")]),yt(e)}function mi(s,t){let e=s.coverage,n=[...e?.notes??[],...s.analysis.notes],o=e?[["Operators",`${u(e.linked,
 "count")} of ${u(e.total,"count")} linked (${u(e.linked/(e.total||1),"share")}) by ${e.method}`],["Certain",u(e.certain,
-"count")],["Unverified",`${u(e.unverified,"count")}; the structure fits, but it could be another run or step`],["GPU tim\
-e",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["Kind","Kineto trace wit\
-hout Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators of the trace`]:null];return[yt(o),
-rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,t.analysis.devices);
-e.mount();let n=u(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.tiles?` Calls shorter than ${n} are mer\
-ged until you zoom in.`:` Calls shorter than ${n} are merged with their neighbors.`:"",i=t.timeline.hidden?` ${A(t.timeline.
-hidden,"lane")} with the least time not shown.`:"";return _("timeline","Timeline",`${t.gpu_events?"Streams on top, CPU t\
-hreads with nested calls below. Pale blocks are merged short calls.":"CPU threads with nested calls. Pale blocks are mer\
-ged short calls."}${o}${i}`,b(null,null,e.node))}function bn(s){if(s.ranks.length<2)return null;let t=s.ranks.map(a=>({rank:a,use:Et(a)})),e=t.map(({rank:a,use:c},d)=>({
+"count")],["Unverified",`${u(e.unverified,"count")}; the structure matches, but the traces may come from different runs \
+or steps`],["GPU time",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["Kin\
+d","Kineto trace without Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators of the trace`]:
+null];return[yt(o),rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,
+t.analysis.devices);e.mount();let n=u(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.tiles?` Calls short\
+er than ${n} are merged until you zoom in.`:` Calls shorter than ${n} are merged with their neighbors.`:"",i=t.timeline.
+hidden?` ${E(t.timeline.hidden,"lane")} with the least time not shown.`:"";return _("timeline","Timeline",`${t.gpu_events?
+"Streams on top, CPU threads with nested calls below. Pale blocks are merged short calls.":"CPU threads with nested call\
+s. Pale blocks are merged short calls."}${o}${i}`,b(null,null,e.node))}function bn(s){if(s.ranks.length<2)return null;let t=s.ranks.map(a=>({rank:a,use:Et(a)})),e=t.map(({rank:a,use:c},d)=>({
 place:d,name:mt(a),file:a.file,span:a.span_ns,latency:a.analysis.iterations.mean_latency_ns,busy:c.window?c.busy/c.window:
 null,computing:c.window?c.parts[0].ns+c.hidden:null,communication:c.hidden+c.parts[2].ns,exposed:c.parts[2].ns,idle:c.parts[4].
 ns,waiting:null,events:a.gpu_events,linked:a.coverage?a.coverage.linked/(a.coverage.total||1):null})),n=Math.min(...e.map(
 a=>a.communication));for(let a of e)a.waiting=a.communication-n;let o=a=>{let c=e.map(d=>d[a]).filter(d=>d!==null);return c.
 length?Math.max(...c)-Math.min(...c):null},i=$e(s),r=e.reduce((a,c)=>a+c.events,0),l=Math.max(...e.map(a=>a.span));return _(
 "job","Ranks","Click a bar to show that rank in the other sections.",h("div",{class:"tiles"},I("Ranks",String(e.length),
-A(r,"GPU event")),I("Longest trace",u(l,"ns"),`${u(o("span"),"ns")} longer than the shortest`),I("Spread of computing",u(
+E(r,"GPU event")),I("Longest trace",u(l,"ns"),`${u(o("span"),"ns")} longer than the shortest`),I("Spread of computing",u(
 o("computing"),"ns"),"between the most and the least busy rank"),i?I("Straggler",i.name,i.text):null),b("GPU time by ran\
 k",null,Z(t.map(({rank:a,use:c},d)=>({name:e[d].name,parts:c.parts,whole:c.window})),{click:st})),$("Numbers by rank",null,
 "ranks",e,{sort:"name",click:a=>st(a.place)}))}function vn(s,t){let e=t.analysis.kernels.map((o,i)=>({...o,kind:t.kernel_kinds[i],kernel_kind:s.gpu_kinds[t.kernel_kinds[i]].
@@ -786,7 +786,7 @@ div"),i=s.gpu_kinds,r=e.filter(T=>T.device===e[0].device),a=[...new Set(r.map(T=
 T=>T[1]),c=n.memory_gb_s?n.memory_gb_s*1e9:null,d=Math.max(0,...a.map(T=>T[1])),p=r.map(T=>T.intensity),f=r.map(T=>T.flops_per_second),
 m=10**Math.floor(Math.log10(Math.min(...p))),y=10**Math.ceil(Math.log10(Math.max(...p,c?3*d/c:1))),S=10**Math.floor(Math.
 log10(Math.min(...f))),w=10**Math.ceil(Math.log10(Math.max(...f,d)*1.01)),v=Math.max(...r.map(T=>T.total_ns)),M=ce(r,i),
-E=()=>({color:g.value("muted"),width:1.5}),P=()=>({type:"line",symbol:"none",silent:!0,lineStyle:E()});B(o,400,()=>({grid:{
+A=()=>({color:g.value("muted"),width:1.5}),P=()=>({type:"line",symbol:"none",silent:!0,lineStyle:A()});B(o,400,()=>({grid:{
 left:84,right:130,top:16,bottom:46},tooltip:R(T=>{let j=T.data.row;return j?U(G(j.kernel,180),[["operators",G(j.ops,60)],
 ["dtype",j.dtype||"–"],["FLOP per byte",F(j.intensity)],["achieved",u(j.flops_per_second,"flop/s")],["whole operator",
 u(j.operator_flops_per_second,"flop/s")],["of peak",u(j.flops_share,"share")],["memory",`${u(j.bytes_per_second,"bytes/s")}\
@@ -794,7 +794,7 @@ u(j.operator_flops_per_second,"flop/s")],["of peak",u(j.flops_share,"share")],["
 null}),xAxis:L({type:"log",min:m,max:y,name:"FLOP per byte",nameLocation:"middle",nameGap:28,axisLabel:{formatter:oe}}),
 yAxis:L({type:"log",min:S,max:w,unit:"flop/s"}),series:[...a.map(([T,j])=>({...P(),tooltip:{show:!1},z:1,data:[...c?[[Math.
 max(m,S/c),Math.max(m*c,S)],[j/c,j]]:[[m,j]],[y,j]].filter(z=>z[0]>=m),endLabel:{show:!0,formatter:`${T} ${ot(j,"flop/s")}`,
-color:E().color,fontSize:11.5}})),...a.length||!c?[]:[{...P(),data:[[m,m*c],[y,y*c]]}],...M.map(({name:T,color:j})=>({name:T,
+color:A().color,fontSize:11.5}})),...a.length||!c?[]:[{...P(),data:[[m,m*c],[y,y*c]]}],...M.map(({name:T,color:j})=>({name:T,
 type:"scatter",z:3,symbol:at[J(j)],itemStyle:{color:g.color(j),opacity:.78,borderColor:g.value("card"),borderWidth:1},symbolSize:(z,nt)=>7+
 26*Math.sqrt(nt.data.row.total_ns/v),data:r.filter(z=>z.kernel_kind===T).map(z=>({value:[z.intensity,z.flops_per_second],
 row:z}))}))]}));let ft=`${n.known_as??n.name??"device"}${c?`, memory ${u(c,"bytes/s")}`:", peaks unknown"} · ${r.length}\
@@ -918,12 +918,12 @@ max(...m.end)-Math.min(...m.start),waited:m.wait?.reduce((S,w)=>S+w,0)??null,lon
 last===null?null:e[m.last]}));if(s.ranks[0].step&&o.length){let{start:m,end:y}=o[0];i.whole={from:m,to:y},i.view(m,y)}ie(
 i);let a=Me.filter((m,y)=>t.ranks.some(S=>S.kind.includes(y))),c=m=>{i.node.scrollIntoView({block:"nearest"}),i.go(m.at)},
 d=r.some(m=>m.offset!==null)?"Clocks are aligned by collectives that end on all ranks at the same time.":"No collective \
-connects the ranks, so the clocks are as recorded.",p=[t.left_out?`${A(t.left_out,"collective")} with the shortest waits\
- not shown`:null,t.unmatched?`${k.format(t.unmatched)} differ between the ranks of their group`:null].filter(Boolean),f=s.
-many?`Streams of ${t.ranks.length} of ${k.format(s.many.numbers.length)} ranks,`:"Streams of all ranks,";return _("axis",
-"Ranks on one clock",`${f} with their collectives below. A triangle marks the rank that arrived last. ${d}`,b(null,null,
-N([...a,qt,Je]),i.node),$("Collectives",p.join("; ")||"click a row to show it above","collectives",l,{sort:"waited",click:c}),
-$("Who waits for whom",null,"waits",r,{sort:"caused",filter:!1,click:m=>st(m.at)}))}var Ai=200;function Cn(s,t){let{sources:e,phases:n}=t.analysis;if(!e.length&&!n.some(r=>r.phase!=="not known"))return null;
+connects the ranks, so the clocks are as recorded.",p=[t.left_out?`${E(t.left_out,"collective")} with the shortest waits\
+ not shown`:null,t.unmatched?`${E(t.unmatched,"collective")} with differences between the ranks of the group`:null].filter(
+Boolean),f=s.many?`Streams of ${t.ranks.length} of ${k.format(s.many.numbers.length)} ranks,`:"Streams of all ranks,";return _(
+"axis","Ranks on one clock",`${f} with their collectives below. A triangle marks the rank that arrived last. ${d}`,b(null,
+null,N([...a,qt,Je]),i.node),$("Collectives",p.join("; ")||"click a row to show it above","collectives",l,{sort:"waited",
+click:c}),$("Who waits for whom",null,"waits",r,{sort:"caused",filter:!1,click:m=>st(m.at)}))}var Ai=200;function Cn(s,t){let{sources:e,phases:n}=t.analysis;if(!e.length&&!n.some(r=>r.phase!=="not known"))return null;
 let o=e.some(r=>r.device_self_ns),i=o?"device_self_ns":"host_ns";return _("source","Source",e.length?"GPU work is assign\
 ed to the innermost line of your code that called it, and backward work to the line of the forward operator.":null,e.length?
 Pi(e,i,D(t,"sources")):null,$("By source line",D(t,"sources"),"sources",e.map(r=>({...r,place:`${r.file}:${r.line}`,remark:[
@@ -935,7 +935,7 @@ p[1])-o(d[1])),l=h("div",{class:"files"}),a=h("input",{type:"search",placeholder
 abel":"Search files"}),c=()=>{let d=a.value.toLowerCase(),p=Ai;l.replaceChildren();for(let[f,m]of r){let y=f.toLowerCase().
 includes(d),S=m.filter(v=>y||v.function.toLowerCase().includes(d));if(!S.length||p<=0)continue;let w=S.sort((v,M)=>v.line-
 M.line).slice(0,p);p-=w.length,l.append(h("h4",{},h("code",{},f)," ",X(u(o(m),"ns"))),...w.map(v=>{let M=h("span",{class:"\
-heat"}),E=v[t]/i;return M.style.width=`${(100*E).toFixed(2)}%`,h("button",{type:"button",class:"line","data-line":`${f}:${v.
+heat"}),A=v[t]/i;return M.style.width=`${(100*A).toFixed(2)}%`,h("button",{type:"button",class:"line","data-line":`${f}:${v.
 line}`,title:`${f}:${v.line} ${v.function}`,onclick:P=>xt(En({...v,place:`${f}:${v.line}`}),P.currentTarget)},M,h("span",
 {class:"number"},String(v.line)),h("code",{},v.function),h("span",{class:"push"},u(v[t],"ns")))}))}};return a.addEventListener(
 "input",c),c(),b("Lines by file",e,a,l)}var Ti=[gn,Xs,wn,ue,bn,On,Sn,Zs,yn,Ns,$n,Cn,Ds,vn,Ks,kn,xn,Is,tn],An=0;async function Ye(s,t=null){let{report:e}=O,n=++An,

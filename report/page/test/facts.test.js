@@ -65,7 +65,7 @@ test("a share above a peak is explained", () => {
   assert.equal(below["Share of the float32 peak"], "75.0 %");
 });
 
-test("a share of the bandwidth needs bytes that came from memory", () => {
+test("the share of the bandwidth is shown only for bytes that came from memory", () => {
   assert.equal("Share of the bandwidth" in facts({ event: { bytes: -1 } }), false);
 });
 

@@ -13,7 +13,7 @@ import { Tiles } from "../src/timeline/tiles.js";
 
 const packed = (bytes) => deflateSync(Uint8Array.from(bytes)).toString("base64");
 
-test("columns are unpacked by the bytes of their values, least significant first", async () => {
+test("columns are unpacked from the bytes of their values, least significant first", async () => {
   // two-byte ts, stored as differences: 1, 300, −2; one-byte kind: 5, −1, 127
   const text = packed([1, 300 & 255, 254, 0, 300 >> 8, 255, 5, 255, 127]);
   const fields = [{ name: "ts", size: 2, delta: true }, { name: "kind", size: 1, delta: false }];
@@ -74,7 +74,7 @@ test("the longest gap of overlapping events", () => {
   assert.equal(longestGap([{ ts: 0, dur: 5 }]), null);
 });
 
-test("events of tiles have numbers in order of the tiles", async () => {
+test("events are numbered in the order of their tiles", async () => {
   const block = (...ts) => packed(ts);
   const tiles = new Tiles(
     {

@@ -48,7 +48,7 @@ export function ranksSection(report) {
     : "No collective connects the ranks, so the clocks are as recorded.";
   const missing = [
     job.left_out ? `${numberOf(job.left_out, "collective")} with the shortest waits not shown` : null,
-    job.unmatched ? `${integers.format(job.unmatched)} differ between the ranks of their group` : null,
+    job.unmatched ? `${numberOf(job.unmatched, "collective")} with differences between the ranks of the group` : null,
   ].filter(Boolean);
   const whose = report.many
     ? `Streams of ${job.ranks.length} of ${integers.format(report.many.numbers.length)} ranks,`

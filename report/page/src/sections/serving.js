@@ -208,5 +208,5 @@ function stepRoofline(rank, steps, present) {
       })),
     ],
   }));
-  return card("Roofline of steps", "known FLOPs and bytes of a step, over its GPU busy time", legend(present), node);
+  return card("Roofline of steps", "known FLOPs and bytes of a step, divided by its GPU busy time", legend(present), node);
 }

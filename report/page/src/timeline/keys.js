@@ -19,7 +19,7 @@ const KEYS = [
   ["z", "fill the view with the selected event"],
   ["m", "table of events that overlap the selected event"],
   ["[ ]", "start and end of a span at the selected event's start and end"],
-  ["Shift + drag", "select a span, for a table of its events"],
+  ["Shift + drag", "select a span and list its events in a table"],
   ["Enter", "to the details; Esc goes back, and Esc again closes the details"],
   ["?", "show this list"],
 ];

@@ -2,7 +2,7 @@
 
 import { unpackColumns } from "../packed.js";
 
-const MOST_TILES = 400; // most tiles that a view may request; with more, merged blocks are drawn
+const MOST_TILES = 400; // maximum number of tiles that a view may request; if it needs more, merged blocks are drawn
 const KEPT_TILES = 600;
 
 /** @type {TileData} */

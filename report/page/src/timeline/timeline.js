@@ -346,7 +346,7 @@ export class Timeline {
       lane.name,
       `start ${show(ts, "ns")}`,
       `duration ${show(dur, "ns")}`,
-      count > 1 ? `${integers.format(count)} merged calls; zoom in to see each` : null,
+      count > 1 ? `${integers.format(count)} merged calls; zoom in to see each call` : null,
       op >= 0 ? `launched by ${this.data.names[op]}` : null,
     ]);
   }
