@@ -148,7 +148,8 @@ def _sources() -> Iterator[Path]:
 
 
 def _raised(path: Path) -> Iterator[Message]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    text = path.read_text("utf-8")
+    for node in ast.walk(ast.parse(text if "raise " in text else "")):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
             name = node.exc.func.id if isinstance(node.exc.func, ast.Name) else ""
             texts = [_template(argument) for argument in node.exc.args]

@@ -87,6 +87,7 @@ def test_a_recorded_job_answers_the_network_as_the_replay_does(job: str) -> None
         assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
 
 
+@pytest.mark.slow
 def test_every_send_has_a_receive(tmp_path: Path) -> None:
     traces = [link(*pair) for pair in JOBS["ddp"].write(tmp_path)]
     done = convert(traces, tmp_path / "job.goal", algorithm="direct")

@@ -63,6 +63,7 @@ def job_of(place: Path) -> Job:
     return job
 
 
+@pytest.mark.slow
 def test_stragglers_and_clocks_are_the_known_ones(pairs: tuple[Path, JobTruth], stored: Path, files: Path) -> None:
     truth = pairs[1]
     for job in (job_of(stored), job_of(files)):
@@ -78,6 +79,7 @@ def test_stragglers_and_clocks_are_the_known_ones(pairs: tuple[Path, JobTruth], 
         assert {row.rank for row in job.summary().outliers} >= set(truth.stragglers)
 
 
+@pytest.mark.slow
 def test_columns_and_files_of_a_job_say_the_same(stored: Path, files: Path) -> None:
     by_columns, by_files = job_of(stored), job_of(files)
     assert sorted(by_columns.ranks) == list(range(RANKS)) == [trace.rank for trace in by_columns]

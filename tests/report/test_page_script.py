@@ -11,6 +11,7 @@ from support import ROOT
 PAGE = ROOT / "report" / "page"
 
 
+@pytest.mark.slow
 def test_the_scripts_own_tests_pass() -> None:
     """`make page-check` also checks its types, and that the bundle is current."""
     node = shutil.which("node")

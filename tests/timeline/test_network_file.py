@@ -86,6 +86,7 @@ def test_on_a_ring_a_step_takes_the_latency_of_each_link_on_its_way() -> None:
     assert network.transfer_ns(Type.ALL_GATHER, 0, tuple(range(0, 16, 2))) == 7 * 1000
 
 
+@pytest.mark.slow
 def test_a_set_on_two_levels_ends_with_the_replay(tmp_path: Path) -> None:
     """In ASTRA-sim, within 3%; the same file for both commands."""
     from astra_sim import RUNNER, run_config

@@ -187,6 +187,7 @@ def test_lists_of_all_stages_are_one() -> None:
     assert _of_made(other, set())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/traces")
 @pytest.mark.parametrize(
     ("truth", "layout", "rank"),
