@@ -107,7 +107,7 @@ def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | No
     Raise UsageError if the file names contain different ranks and `rank` is not given, or if `rank` is invalid."""
     if rank is not None:
         if not 0 <= rank < MAX_RANKS:
-            raise UsageError(f"invalid rank {rank}; give a number that is 0 or greater")
+            raise UsageError(f"invalid rank {rank}; give a number from 0 to {MAX_RANKS - 1:,}")
         return StatedRank(rank, "option")
     files = [_name(source) for source in (et, kineto)]
     ranks = list(map(file_rank, files))

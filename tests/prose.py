@@ -1,4 +1,4 @@
-"""Count odd turns of phrase per 1,000 words, by kind of text: part of `make lint`. Lower a limit when you improve the text."""
+"""Count odd turns of phrase per 1,000 words, for `make lint`. Lower a limit when you improve the text."""
 
 from __future__ import annotations
 
