@@ -30,7 +30,7 @@ def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str =
     Args:
         shell: names of the traces in a command line; without it no command is suggested.
         recorded: the examined span, such as "step 130.2 ms, GPU busy 41%".
-        noun: names a finding, for the count.
+        noun: word for a finding, used with the count.
     """
     head = f"{recorded}: " if recorded else ""
     if not found.all:

@@ -36,7 +36,7 @@ def ranks_html(
     shells: Sequence[str] = (),
     output: str | os.PathLike[str] = "",
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return the page of some ranks in detail with their findings, and the failed checks of the job.
+    """Return a page that shows some ranks in detail with their findings, and the failed checks of the job.
 
     Args:
         analyses: one per rank; read one at a time, and kept only for findings.
@@ -101,7 +101,7 @@ def _in_detail(trace: Trace, devices: Sequence[Device], options: Mapping[str, An
 
 
 def _many_ranks(summary: JobSummary) -> dict[str, Any]:
-    """Return all ranks of a job, as `ManyRanks` of the page; values are ns."""
+    """Return all ranks of a job in the page's form `ManyRanks`; values are in ns."""
     far: dict[str, list[int]] = {}
     for row in summary.outliers:
         far.setdefault(row.quantity, []).append(row.rank)

@@ -82,8 +82,8 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     """Return all ranks on the clock of the lowest rank: `JobTimeline` of `page/src/types.d.ts`.
 
     Two corrections align the clocks: `clock_offset_ns` in the file, and collectives. No rank can leave a synchronizing
-    collective before all have arrived, so its ends are simultaneous. If there are too many collectives, those with the
-    longest waits stay.
+    collective before all have arrived, so its ends are simultaneous. If there are too many collectives, only those
+    with the longest waits are kept.
 
     Args:
         ranks: in drawing order; collectives are matched if all ranks are known and differ.

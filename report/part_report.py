@@ -107,7 +107,7 @@ def _part_of_step(
 
 
 def table_of_columns(name: str, table: Table[Any], most: int) -> dict[str, Any]:
-    """Return the first rows of a table that the page does not know, with its columns for the page's script."""
+    """Return the first rows of a table that the page does not know, with column descriptions for the page's script."""
     columns = table.kind.text_columns()
     rows = [[_plain(column.value(row)) for column in columns] for row in table[:most]]
     heads = [{"key": str(at), "title": column.title, "unit": column.unit} for at, column in enumerate(columns)]

@@ -104,7 +104,7 @@ def report_html(
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the linker's report for the page, None for a Kineto trace. Checks it, since it comes from a file."""
+    """Return the linker's report for the page, after checking its values; None for a Kineto trace."""
     ops, gpu = report.get("ops"), report.get("gpu")
     counts = [ops.get(key) for key in ("total", "linked", "certain", "unverified")] if isinstance(ops, dict) else []
     times = [gpu.get(key) for key in ("time_ns", "attached_time_ns")] if isinstance(gpu, dict) else []
@@ -167,7 +167,7 @@ def _diff_page(
 
     Args:
         more: keys that extend or replace the difference's own.
-        cards: the findings, None for none.
+        cards: the findings; None if there are none.
     """
     name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"
     cut = {key: difference[key][:_DIFF_ROWS] for key in ("ops", "kernels", "host_ops") if key in difference}

@@ -259,7 +259,7 @@ def untraced_answer(
     Example:
         >>> graph = etplus.build_graph(trace)
         >>> constants = [etplus.fit_constants(graph)]
-        >>> untraced_answer(etplus.replay(graph, constants), constants) is None  # `etplus record` did not make it
+        >>> untraced_answer(etplus.replay(graph, constants), constants) is None  # not made by `etplus record`
         True
     """
     step, rows = untraced_step_of(base.graph.traces), _step_rows(base.graph)

@@ -39,10 +39,10 @@ from .task import Task
 
 Times = Sequence[Sequence[float]]  # GPU event times for each rank, ns
 
-WIDEST = 2.0  # Wider 80% intervals are refused, because their two ends suggest opposite decisions.
+WIDEST = 2.0  # 80% intervals wider than this factor are refused: their ends suggest opposite decisions.
 _SURE = 1.25  # If an end of the interval is farther than this factor from the prediction, the weakest link is given.
-_MUCH = 0.1  # If a larger share of the work is unknown, the prediction is not reliable.
-# If less of the critical path is predicted, the end-to-end time is mostly a copy of the recording.
+_MUCH = 0.1  # If more than this share of the work is unknown, the prediction is not reliable.
+# If less than this share of the critical path is predicted, the end-to-end time is mostly copied from the recording.
 _LEAST_PREDICTED = 0.5
 _NAME = 40
 # Number of folds, and maximum number of held-out traces; further ranks of a job are similar and add little.

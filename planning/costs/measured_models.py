@@ -1,4 +1,4 @@
-"""Cost models built from measured tasks alone: lookup, interpolation, extrapolation, and the mean of a kind.
+"""Cost models built from measured tasks alone: lookup, interpolation, extrapolation, and the mean per kind.
 
 For unseen operators and shapes, no model predicts self times of CPU operators better than the mean of their kind:
 Gaussian-process regression, nearest sizes and growth with bytes have at least the same error. So the mean is the last

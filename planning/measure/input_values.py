@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# A `kind` and its parameters; `standalone.filled` makes the values. uniform: [0.1, 1). index: integers in [low, high).
+# A `kind` and its parameters; `standalone.filled` creates values. uniform: [0.1, 1). index: integers in [low, high).
 # sorted: ascending integers in [0, high). offsets: evenly spaced from 0 to high. mask: a number of evenly spaced true
 # values. value: a constant. rising: ascending floats.
 Fill = dict[str, Any]

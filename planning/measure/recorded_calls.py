@@ -47,7 +47,7 @@ class TensorArg(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A recorded call that can be made again."""
+    """A recorded call that can be repeated."""
 
     index: CallIndex  # position in `Trace.calls`
     schema: OpSchema

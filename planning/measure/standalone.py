@@ -1,4 +1,4 @@
-"""Make the arguments of recorded calls, and call their operators. Needs only torch, like the scripts of `measure`.
+"""Create the arguments of recorded calls, and call their operators. Needs only torch, like the scripts of `measure`.
 
 A call is a JSON-ready dict with `op` ("aten::mm"), `overload` ("" for the default overload), `names` and `args` in
 schema order, and `tensors`. In `args`, {"tensor": 0} refers to an entry of `tensors`, and {"device": "cuda:0"} is a
@@ -27,7 +27,7 @@ _MOST_S = 1.0
 
 
 def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tensor]:
-    """Make tensors with the given shapes, strides and contents; tensors of the same storage share memory."""
+    """Create tensors with the given shapes, strides and contents; tensors of the same storage share memory."""
     bases: dict[int, torch.Tensor] = {}
     for number in {one["storage"]: None for one in tensors}:
         alike = [one for one in tensors if one["storage"] == number]

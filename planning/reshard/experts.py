@@ -17,12 +17,12 @@ from .step_calls import VIEWS, Call, tensor_values
 
 # Operators with which a router chooses experts along the last dimension of the scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
-GROUPED = "grouped_mm"  # in names of GEMMs over all experts
+GROUPED = "grouped_mm"  # occurs in the names of GEMMs over all experts
 _STACKED_DIMS = 3  # dimensions of a tensor with all experts' weights: experts, rows, columns
 
 
 class TensorOrigin(NamedTuple):
-    """A tensor: the index of the call that made it (−1: external), and its number."""
+    """A tensor, identified by the index of the call that created it (−1: external) and its number."""
 
     place: int
     number: int
@@ -245,7 +245,7 @@ class _ExpertSpan:
         return places
 
     def _expert_of(self, places: list[int], parameters: Iterable[Parameter]) -> Expert | None:
-        """Return the expert if it has a single input and output, including views made only for the expert."""
+        """Return the expert if it has a single input and output, including views created only for the expert."""
         mine = set(places)
         made = set[TensorOrigin]().union(*(self.made[at] for at in places))
         entered = {

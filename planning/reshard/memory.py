@@ -33,7 +33,7 @@ class Memory:
     optimizer: int
     activations: int  # peak total of all other results
     buffers: int  # DDP's buckets, or FSDP's communication
-    total: int  # bytes at the overall peak, less than the sum, because gradients grow while activations shrink
+    total: int  # bytes at the overall peak; less than the sum, because gradients grow while activations shrink
 
     __repr__ = brief
 

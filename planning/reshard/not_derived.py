@@ -322,7 +322,7 @@ def _frozen_apart(model: Model) -> set[int]:
 def _feeds_the_model(model: Model) -> bool:
     """Return whether layers with parameters use results of the frozen weights. This is not the case for a teacher."""
     apart = _frozen_apart(model)
-    made: dict[int, frozenset[int]] = {}  # by storage: frozen weights that the contents depend on
+    made: dict[int, frozenset[int]] = {}  # maps storages to the frozen weights that their contents depend on
     reached = set[int]()
     for call in (call for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in part):
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}

@@ -102,7 +102,7 @@ class Plan:
 
 
 def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
-    """Make a plan from the structure of the model.
+    """Create a plan from the structure of the model.
 
     `recorded_tp` is the recorded degree of tensor parallelism. If each recorded rank has a single attention head, the
     plan divides the width of the head.

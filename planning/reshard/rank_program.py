@@ -5,7 +5,7 @@ backward, messages), the remaining reductions, and the optimizer.
 
 Example: DDP over two ranks, with two units and one bucket. The items are `broadcast` (buffers), unit 0 forward, unit 1
 forward, loss forward and backward, unit 1 backward, unit 0 backward. After the call that makes the last gradient of the
-bucket ready, the program has an `all_reduce` with the key "bucket 0", a `CommWait` for this key, and the optimizer.
+bucket ready, the program lists an `all_reduce` with the key "bucket 0", a `CommWait` for this key, and the optimizer.
 With FSDP, an `all_gather` and a wait precede each FSDP unit in forward, and are issued one unit ahead in backward. A
 `reduce_scatter` follows each unit in backward.
 

@@ -59,7 +59,7 @@ def read_stage(
 ) -> StageStep:
     """Split the step of a rank into microbatches.
 
-    The forward pass of a microbatch ends with the call that makes the sent activation; in the last stage, it starts
+    The forward pass of a microbatch ends with the call that returns the sent activation; in the last stage, it starts
     when an activation arrives. Backward calls are assigned to microbatches by PyTorch's sequence numbers.
 
     Args:

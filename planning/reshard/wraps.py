@@ -96,7 +96,7 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
     label_of = {k: wrap.label for wrap in wraps if not wrap.root for k in range(wrap.units[0], wrap.units[1] + 1)}
     found = set[int]()
     for one in model.passes:
-        made = dict[int, tuple[Call, str]]()  # for each storage, the call that made it, and the call's unit
+        made = dict[int, tuple[Call, str]]()  # for each storage, the call that created it, and the call's unit
         added, read = dict[tuple[str, int], int](), set[tuple[str, int]]()  # keys: unit and storage
         for unit in reversed(one.units):
             label = label_of.get(unit.number, "")
@@ -254,7 +254,7 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
-    made: dict[int, Wrap | None] = {}  # unit that made each storage with results that depend on parameters
+    made: dict[int, Wrap | None] = {}  # unit that created each storage whose contents depend on parameters
     takes = set[Wrap | None]()
     for place, call in enumerate(calls):
         wrap_here = wrap_of.get(place)

@@ -745,15 +745,15 @@ push(["Rank",String(s.rank)]);for(let[n,o]of Object.entries(t.devices)){let i=Ob
 `${u(s.runtime_calls,"count")}, ${u(t.host.runtime_ns,"ns")}`:"0"]),t.host.loading_ns&&e.push(["Data loading",u(t.host.loading_ns,
 "ns")]),yt(e)}function mi(s,t){let e=s.coverage,n=[...e?.notes??[],...s.analysis.notes],o=e?[["Operators",`${u(e.linked,
 "count")} of ${u(e.total,"count")} linked (${u(e.linked/(e.total||1),"share")}) by ${e.method}`],["Certain",u(e.certain,
-"count")],["Unverified",`${u(e.unverified,"count")}; the structure matches, but the traces may come from different runs \
-or steps`],["GPU time",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["Kin\
-d","Kineto trace without Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators of the trace`]:
-null];return[yt(o),rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,
-t.analysis.devices);e.mount();let n=u(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.tiles?` Calls short\
-er than ${n} are merged until you zoom in.`:` Calls shorter than ${n} are merged with their neighbors.`:"",i=t.timeline.
-hidden?` ${E(t.timeline.hidden,"lane")} with the least time not shown.`:"";return _("timeline","Timeline",`${t.gpu_events?
-"Streams on top, CPU threads with nested calls below. Pale blocks are merged short calls.":"CPU threads with nested call\
-s. Pale blocks are merged short calls."}${o}${i}`,b(null,null,e.node))}function bn(s){if(s.ranks.length<2)return null;let t=s.ranks.map(a=>({rank:a,use:Et(a)})),e=t.map(({rank:a,use:c},d)=>({
+"count")],["Unverified",`${u(e.unverified,"count")}; the structure fits, but the operators may belong to another run or \
+step`],["GPU time",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["Kind","\
+Kineto trace without Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators of the trace`]:null];
+return[yt(o),rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,t.analysis.
+devices);e.mount();let n=u(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.tiles?` Calls shorter than ${n}\
+ are merged until you zoom in.`:` Calls shorter than ${n} are merged with their neighbors.`:"",i=t.timeline.hidden?` ${E(
+t.timeline.hidden,"lane")} with the least time not shown.`:"";return _("timeline","Timeline",`${t.gpu_events?"Streams on\
+ top, CPU threads with nested calls below. Pale blocks are merged short calls.":"CPU threads with nested calls. Pale blo\
+cks are merged short calls."}${o}${i}`,b(null,null,e.node))}function bn(s){if(s.ranks.length<2)return null;let t=s.ranks.map(a=>({rank:a,use:Et(a)})),e=t.map(({rank:a,use:c},d)=>({
 place:d,name:mt(a),file:a.file,span:a.span_ns,latency:a.analysis.iterations.mean_latency_ns,busy:c.window?c.busy/c.window:
 null,computing:c.window?c.parts[0].ns+c.hidden:null,communication:c.hidden+c.parts[2].ns,exposed:c.parts[2].ns,idle:c.parts[4].
 ns,waiting:null,events:a.gpu_events,linked:a.coverage?a.coverage.linked/(a.coverage.total||1):null})),n=Math.min(...e.map(

@@ -316,7 +316,7 @@ def roles(call: OpCall) -> Roles:
 
 
 def _data(position: int, outer: slice, mixed: slice = slice(0)) -> Callable[[OpCall], Roles]:
-    """Make a function that returns the roles of an argument's extents."""
+    """Create a function that returns the roles of an argument's extents."""
 
     def find(call: OpCall) -> Roles:
         shape = call.tensor(position) or ()

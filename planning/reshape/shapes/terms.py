@@ -93,7 +93,7 @@ def each(many: int, few: int, extents: Extents) -> None:
 
 
 def product(pattern: str) -> Rule:
-    """Make a rule from an einsum-like pattern such as "mk,kn->mn", with one group of letters per tensor.
+    """Create a rule from an einsum-like pattern such as "mk,kn->mn", with one group of letters per tensor.
 
     "*" matches any number of extents. "!" after a group marks a parameter. "&" marks a tensor that is broadcast to the
     first result. An empty group adds no relation.

@@ -211,7 +211,7 @@ function coverage(rank, attributed) {
         ["Certain", show(told.certain, "count")],
         [
           "Unverified",
-          `${show(told.unverified, "count")}; the structure matches, but the traces may come from different runs or steps`,
+          `${show(told.unverified, "count")}; the structure fits, but the operators may belong to another run or step`,
         ],
         [
           "GPU time",
