@@ -37,12 +37,12 @@ from ..schemas.comm_types import CollectiveCommType as Type
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]
 
-# Kinds whose recorded size is one rank's part.
+# Kinds of collectives whose recorded size is one rank's part.
 SHARDS: Final = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})
 _CHAINS = frozenset({Type.BROADCAST, Type.REDUCE})
 _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
 _ON_TREES = _CHAINS | _TWO_PHASES
-# Kinds that send all data on each level.
+# Kinds of collectives that send all data on each level.
 _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
 
 

@@ -28,7 +28,7 @@ from .graph_replay import Replay, replay
 from .host_backends import pauses_during_transfers
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 
-_SHOWN = 10  # operators in a repr
+_SHOWN = 10  # number of operators in a repr
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 
@@ -161,8 +161,8 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
-    """Return the time in ns of the busiest stream's GPU work and the busiest thread's host work: lower bounds.
-    Host work has its duration without transfers; waits for collectives are excluded."""
+    """Return the time of the busiest stream's GPU work and of the busiest thread's host work, in ns.
+    No makespan is shorter. Host work has its duration without transfers; waits for collectives are excluded."""
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
     rank = graph.rank_of_row[row]

@@ -267,7 +267,7 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
 
 
 # A wait is unknown if it exceeds both 20 µs and two launch latencies.
-# Latencies vary that much (30 µs above a median of 16 µs on a 2080 Ti).
+# Latencies vary by about this much (30 µs above a median of 16 µs on a 2080 Ti).
 _LEAST_NS, _LATENCIES = 20_000, 2
 # Maximum duration of a synchronizing call with nothing to wait for (65 µs on MI250).
 _IDLE_SYNC_NS = 100_000
