@@ -117,9 +117,9 @@ def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
         return ()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        f"the profiler cut off the lists of ranks of the groups {', '.join(map(repr, names[:_NAMED]))}{more}: their"
-        " members are those given ranks that list the same first rank, and which others there are is not known; link"
-        " with the Execution Traces, which have all",
+        f"the profiler truncated the rank lists of the groups {', '.join(map(repr, names[:_NAMED]))}{more}: their"
+        " members are those given ranks that list the same first rank, and any further members are not known; link"
+        " with the Execution Traces, which list all ranks",
     )
 
 

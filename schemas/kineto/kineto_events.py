@@ -25,7 +25,7 @@ _HOST_SIDE = frozenset({"hpu_op"})
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")
 
 Codes = npt.NDArray[np.int32]
-# Values per event: a list, or positions in a list of values and the list.
+# Values per event: a list with one value per event, or a column of positions and the list that they index.
 Values = list[Any] | tuple[IntColumn, list[Any]]
 _Columns = dict[str, npt.NDArray[Any]]
 

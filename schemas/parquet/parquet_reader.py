@@ -143,7 +143,7 @@ class _FolderReader:
         )  # fmt: skip
 
     def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]]:
-        """Return each row's code of its launch arguments (−1 for none), and the arguments."""
+        """Return, for each row, the code of its launch arguments (−1 for none), and the arguments."""
         table = StringTable()
         which = _codes(device.column("launch_args"), table)
         return scatter(self.meta.rows, _numbers(device, "row"), which), list(map(str.encode, table.values))

@@ -46,7 +46,7 @@ _READ = (
 )
 _UNPACK = f"unpack it, and give the trace that is in it; {_READ}, gzipped or not"
 _NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
-_SNAPSHOT = "a memory snapshot of PyTorch, which has no times of operators", f"give a trace of torch.profiler; {_READ}"
+_SNAPSHOT = "a PyTorch memory snapshot, which contains no operator times", f"give a trace of torch.profiler; {_READ}"
 # Pattern of a file's start, the name of the format, and the remedy.
 _BEGINNINGS = (
     (rb"\x89PNG\r\n", "a PNG image", _READ),
