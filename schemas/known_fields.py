@@ -314,7 +314,7 @@ def _hashed_values(value: Any) -> Any:
         return list(map(_hashed_values, value))
     if not isinstance(value, str) or _NUMBERS.fullmatch(value):
         return value
-    if value.startswith('[{"pg_name"'):  # keep the process groups of a job, which are used to match ranks
+    if value.startswith('[{"pg_name"'):  # keep the process groups of a job: they are used to match ranks
         with contextlib.suppress(ValueError):
             groups = [{key: group[key] for key in group if key in _GROUP} for group in json.loads(value)]
             return json.dumps([group | {"pg_desc": hashed_names(group.get("pg_desc"))} for group in groups])

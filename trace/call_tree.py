@@ -18,7 +18,7 @@ _WALKED = 64  # `nearest` follows this many callers step by step, then switches 
 @dataclass(frozen=True, repr=False)
 class CallTree(Record):
     order: Positions[int, CallIndex]  # all calls except roots, grouped by caller
-    first: IntColumn  # start of each call's callees in `order`, plus the end of the last range
+    first: IntColumn  # per call, the start of its callees in `order`; then the end of the last range
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:

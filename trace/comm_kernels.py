@@ -29,7 +29,7 @@ _BY_COLLECTIVE = re.compile(
     r"|(?:(?<![A-Za-z])(?i:reduce)|(?<![A-Z])Reduce)_?(?i:scatter)"
 )
 _GENERATED = "triton_"  # Inductor names kernels after the fused operators; these kernels do not communicate.
-# Functions that compute although their names contain a collective. A GEMM with a fused collective counts as a GEMM.
+# Functions that compute although their names contain a collective. A GEMM with a fused collective is treated as a GEMM.
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
 # Functions that do not communicate although a collective launched them: they prepare or split its data.
 _COMPUTES_IN_CALL = re.compile(

@@ -41,7 +41,7 @@ _WHOLE = 0.5  # The time after the last mark is an iteration if it lasts at leas
 @dataclass(frozen=True)
 class IterationMarks:
     mark: IntColumn  # position of each mark among the given annotations; an iteration begins with its mark
-    # End of each iteration in ns, which is the start of the next iteration.
+    # Ends of the iterations in ns; each end is the start of the next iteration.
     # The last iteration ends with its mark if marks enclose iterations, else with the last call.
     end: IntColumn
     annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers

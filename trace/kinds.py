@@ -29,5 +29,5 @@ UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION = range(5)
 GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA = range(5, len(PHASES))
 # Evidence for the forward operator of a backward operator. "sequence number" (inferred): the last operator with this
 # number that began on the forward thread before the backward operator, as in the `fwdbwd` flows of PyTorch's profiler.
-# The ET's `fw_parent` is a different call, which was open on the forward thread when the backward operator ran.
+# The ET's `fw_parent` is a different call: the call open on the forward thread when the backward operator ran.
 THROUGH = ("", "sequence number")

@@ -14,7 +14,7 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-# Subjects whose proofs are shown to users: recording id, rank, job.
+# Users are shown proofs of these subjects: recording id, rank, job.
 _SHOWN = frozenset({"run", "rank", "job"})
 
 

@@ -73,7 +73,7 @@ class Stacks(Record):
     """
 
     names: list[str]  # names of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
-    above: IntColumn  # entry of the caller, which precedes the entry; −1 for an outermost frame
+    above: IntColumn  # entry of the caller (before the entry itself); −1 for an outermost frame
     name: Codes  # code of each entry's frame in `names`
     line: Codes  # line in the caller's file from which the frame was called; −1 if not recorded
     row: Positions[int, Row]  # nodes, ascending; one entry per stack of a node

@@ -21,7 +21,7 @@ Part = bytes | _Matrix  # A constant text, or a matrix with a text per row.
 _SPACE, _POINT, _MINUS = b" .-"
 # The four digits of all numbers below 10,000; the digits of a number are one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # n has as many digits as there are powers up to n.
+_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # The number of powers up to n is the number of digits.
 
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
