@@ -100,8 +100,8 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add("-o", "--output", metavar="FILE", help=f"output: ET+ (may end in .gz) or Chakra .et (default: {name}){results}")
     add("--output-file", dest="output", **_HIDDEN)
     _add_link_options(parser, folder=folder)
-    for gate, least, has in (("match", 0.95, "is linked"), ("certain", 0.0, "is linked with certainty")):
-        about = f"exit with status 3 if a smaller share of ET operators {has} (default: {least:g})"
+    for gate, least, has in (("match", 0.95, "linked"), ("certain", 0.0, "certain")):
+        about = f"minimum {has} share, else exit with 3 (default: {least:g})"
         add(f"--min-{gate}", type=_share, default=least, metavar="SHARE", help=about)
     add_graph_captures(parser)
     add_provenance(parser)
