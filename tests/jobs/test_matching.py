@@ -261,7 +261,7 @@ def test_two_groups_of_one_name_stay_two_though_the_profiler_cut_off_their_lists
     assert [group.ranks for group in groups] == [(0, 2, 4), (1, 3, 5)] and not mismatches
     members, notes = groups_at_hand({rank: of.groups for rank, of in found.items()}, 6)
     assert sorted(map(tuple, members.values())) == [(0, 1, 2, 3, 4, 5), (0, 2, 4), (1, 3, 5)]
-    assert any("cut off" in note for note in notes) == (known_by == "first rank alone")
+    assert any("truncated" in note for note in notes) == (known_by == "first rank alone")
 
 
 def cut_off_rank(rank: int, known_by: str) -> Trace:
