@@ -366,7 +366,8 @@ def _stacks(trace: Trace) -> dict[str, Any] | None:
         return None
     names = [shortened(name, _LONGEST_NAME) for name in stacks.names]
     columns = {"above": stacks.above, "name": stacks.name, "line": table.of_entry}
-    return {"names": names, "lines": list(map(str, table.lines)), **columns}
+    places = [line.file_line for line in table.lines]
+    return {"names": names, "lines": list(map(str, table.lines)), "places": places, **columns}
 
 
 def _signature(signature: Signature) -> dict[str, Any]:

@@ -135,17 +135,18 @@ name]===e):null;if(r&&([s,t]=[r.ts,r.ts+r.dur]),s===void 0||t===void 0)return;Ce
 show(s-l,t+l),n.inspector?.clear(),n.span?.set(s,t),n.canvas.focus({preventScroll:!0}),n.node.dataset.jumped=`${s} ${t}`}
 function he(){let{cameFrom:s}=O;s?.isConnected&&(s.scrollIntoView({behavior:"instant",block:"center"}),s.focus({preventScroll:!0}))}
 function ks(s,t){let e=O.timeline?.names;if(!e)return null;let n=s.find(o=>Y(o)&&e.has(ae(t[o.key])));return n?{name:t[n.
-key]}:null}var Kn={kernel:["kernels",s=>t=>(t.members??[t.kernel]).includes(s)],call:["operators",s=>t=>t.op===s],operator:[
-"operators",s=>t=>t.op===s],source:["sources",s=>t=>s.startsWith(`${t.place} `)||s===t.place],modules:["modules",s=>t=>t.
-path===et(s)],module:["modules",s=>t=>t.path===et(s.split(" / "))],phase:["phases",s=>t=>t.phase===s]};function Te(s,t,e=null){
-let[n,o]=Kn[s]??[],i=n?Ut.get(n):void 0,r=o?.(t);if(!i||!r||!i.has(r))return null;let l=e??(Array.isArray(t)?t.join(" / "):
-String(t)),a=`Its row in the table of ${n}`;return h("button",{type:"button",class:e?null:"to-row",title:a,"data-row":s,
-onclick:()=>i.find(r)},l)}var Ne=100,Hn=8;function $(s,t,e,n,o){return n.length?b(s,t,H(e,n,o)):null}var H=(s,t,e)=>new je(s,t,e).node;function qn({
+key]}:null}var Kn=(s,{place:t,file:e,function:n})=>s===t||s.startsWith(`${t} (`)||s.endsWith(`(${t})`)||n==="<module>"&&
+s===`module level (${e})`,Hn={kernel:["kernels",s=>t=>(t.members??[t.kernel]).includes(s)],call:["operators",s=>t=>t.op===
+s],operator:["operators",s=>t=>t.op===s],source:["sources",s=>t=>Kn(s,t)],modules:["modules",s=>t=>t.path===et(s)],module:[
+"modules",s=>t=>t.path===et(s.split(" / "))],phase:["phases",s=>t=>t.phase===s]};function Te(s,t,e=null){let[n,o]=Hn[s]??
+[],i=n?Ut.get(n):void 0,r=o?.(t);if(!i||!r||!i.has(r))return null;let l=e??(Array.isArray(t)?t.join(" / "):String(t)),a=`\
+Its row in the table of ${n}`;return h("button",{type:"button",class:e?null:"to-row",title:a,"data-row":s,onclick:()=>i.
+find(r)},l)}var Ne=100,qn=8;function $(s,t,e,n,o){return n.length?b(s,t,H(e,n,o)):null}var H=(s,t,e)=>new je(s,t,e).node;function Xn({
 key:s,unit:t,several:e},n){return e?new Set(n.map(o=>o[s])).size>1:n.some(o=>o[s]||t==="number"&&o[s]===0)}var je=class{constructor(t,e,{
 columns:n,sort:o=null,filter:i=!0,jump:r=null,click:l=null}={}){this.rows=e,this.name=t,this.click=l,this.columns=(n??ys(
-t)).filter(a=>qn(a,e)),this.jump=r??(a=>ks(this.columns,a)),this.units=Object.fromEntries(this.columns.map(a=>[a.key,is(
+t)).filter(a=>Xn(a,e)),this.jump=r??(a=>ks(this.columns,a)),this.units=Object.fromEntries(this.columns.map(a=>[a.key,is(
 a,e)])),this.sortKey=o??this.columns.find(a=>!Y(a))?.key??"",this.isDescending=!this.columns.some(a=>a.key===this.sortKey&&
-Y(a)),this.text="",this.most=Ne,this.at=-1,this.found=e,this.build(i&&e.length>Hn),t&&!t.startsWith("span-")&&(Ut.set(t,
+Y(a)),this.text="",this.most=Ne,this.at=-1,this.found=e,this.build(i&&e.length>qn),t&&!t.startsWith("span-")&&(Ut.set(t,
 {find:a=>this.find(a),has:a=>e.some(a)}),e.length>Ne&&bt.add(()=>this.draw())),this.draw()}build(t){let e=this.name.replaceAll(
 "_"," ");this.headings=this.columns.map(i=>this.heading(i)),this.body=h("tbody"),this.said=h("span",{class:"said",role:"\
 status"}),this.more=h("button",{type:"button",onclick:()=>this.showAll()},"Show all"),this.input=h("input",{type:"search",
@@ -159,12 +160,12 @@ table",tabindex:0,role:"region","aria-label":`${e} table`},this.shown))}heading(
 t.key?!this.isDescending:!Y(t),this.sortKey=t.key,this.at=-1,this.draw()},[n]=this.units[t.key];return h("th",{class:Y(t)?
 "text":null,scope:"col"},h("button",{type:"button",title:t.hint,onclick:e},t.title.replace(/^[a-z]/,o=>o.toUpperCase()),
 X(n)))}draw(){let{columns:t,rows:e,sortKey:n,text:o}=this,i=t.filter(Y),r=g.paper?1/0:this.most;this.found=o?e.filter(l=>i.
-some(({key:a})=>le(l[a],o))):e.slice(),n&&this.found.sort((l,a)=>Vn(l[n],a[n])*(this.isDescending?-1:1)),t.forEach(({key:l},a)=>{
+some(({key:a})=>le(l[a],o))):e.slice(),n&&this.found.sort((l,a)=>Jn(l[n],a[n])*(this.isDescending?-1:1)),t.forEach(({key:l},a)=>{
 l===n?this.headings?.[a].setAttribute("aria-sort",this.isDescending?"descending":"ascending"):this.headings?.[a].removeAttribute(
 "aria-sort")}),this.body.replaceChildren(...this.found.slice(0,r).map((l,a)=>this.row(l,a))),this.more.hidden=this.found.
 length<=r,this.said.textContent=this.found.length<e.length?`${k.format(this.found.length)} of ${k.format(e.length)} rows`:
 this.more.hidden?"":`first ${Ne} of ${k.format(e.length)} rows`}row(t,e){let n={"aria-current":e===this.at?"true":null,class:this.
-click||O.timeline&&this.jump(t)?"go":null,tabindex:e===Math.max(0,this.at)?0:-1};return h("tr",n,this.columns.map(o=>Xn(
+click||O.timeline&&this.jump(t)?"go":null,tabindex:e===Math.max(0,this.at)?0:-1};return h("tr",n,this.columns.map(o=>Vn(
 o,t,this.units[o.key])))}filter(t){this.text=t.toLowerCase(),this.at=-1,this.draw()}showAll(){this.most=1/0,this.draw()}async copy(){
 let t=k.format(this.found.length);this.said.textContent=await Yt(ws(this.columns,this.found))?`${t} rows copied`:"copyin\
 g is not allowed"}go(t,{focus:e=!1}={}){this.at=t,t>=this.most&&(this.most=1/0),this.draw();let n=this.body.children[t];
@@ -174,15 +175,15 @@ this.found.length)}`}find(t){return this.rows.some(t)?(this.input.value=this.tex
 {behavior:"instant",block:"center"}),!0):!1}act(t){let e=this.found[t];if(this.click)return this.click(e);let n=O.timeline&&
 this.jump(e);n&&xt(n,this.body.children[t])}key(t){let e=t.target.sectionRowIndex;if(e===void 0)return;if(t.key==="Enter")
 return this.act(e);let n=Math.min(this.found.length,this.most),i={ArrowDown:e+1,ArrowUp:e-1,Home:0,End:n-1}[t.key];i!==void 0&&
-(t.preventDefault(),i>=0&&i<n&&this.go(i,{focus:!0}))}};function Xn(s,t,[,e]){let n=t[s.key];if(n==null)return h("td",{class:Y(
+(t.preventDefault(),i>=0&&i<n&&this.go(i,{focus:!0}))}};function Vn(s,t,[,e]){let n=t[s.key];if(n==null)return h("td",{class:Y(
 s)?"text nothing":"nothing"},"–");if(Y(s)){let i=s.unit==="name"?h("code",{},K(String(n))):String(n),r=s.indent?`${(t[s.
 indent]??0)*14}px`:null,l=s.front?h("bdi",{dir:"ltr"},i):i;return h("td",{class:s.front?"text front":"text",title:n,"--i\
 ndent":r},l)}let o=s.unit==="share"?{class:"share","--share":`${Math.min(100,100*n)}%`}:{};return h("td",o,os(n,s.unit,e))}
-function Vn(s,t){return s===t?0:s==null?-1:t==null?1:typeof s=="string"?s.localeCompare(t,"en",{numeric:!0}):s-t}var Jn=64,q=class{constructor(t,e,n){this.packed=t,this.tiles=e,this.lanes=n,this.kept=new Map,this.unpacked=null}texts(){
+function Jn(s,t){return s===t?0:s==null?-1:t==null?1:typeof s=="string"?s.localeCompare(t,"en",{numeric:!0}):s-t}var Yn=64,q=class{constructor(t,e,n){this.packed=t,this.tiles=e,this.lanes=n,this.kept=new Map,this.unpacked=null}texts(){
 return this.unpacked??=vt(this.packed.texts)}async of(t){let e=this.tiles.tileOf(t),{columns:n,sources:o,targets:i}=await this.
 tile(e),r=t-this.tiles.first[e],l=await this.tiles.event(t);for(let a in n)l[a]=n[a][r];return l.gpu=this.lanes[l.lane].
 gpu,l.sources=this.related(o,r),l.targets=this.related(i,r),l}tile(t){let e=this.kept.get(t);return e||(e=this.decode(t),
-this.kept.set(t,e),this.kept.size>Jn&&this.kept.delete([...this.kept.keys()][0])),e}async decode(t){let{packed:e}=this,n=this.
+this.kept.set(t,e),this.kept.size>Yn&&this.kept.delete([...this.kept.keys()][0])),e}async decode(t){let{packed:e}=this,n=this.
 lanes[this.tiles.tiles.lane[t]].gpu?e.gpu:e.cpu,o=a=>Bt(e[a].data[t],e.links,e[a].count[t]),[i,r,l]=await Promise.all([Bt(
 e.data[t],n,this.tiles.tiles.count[t]),o("sources"),o("targets")]);return{columns:i,sources:r,targets:l}}related({kind:t,
 at:e,other:n},o){let i=[];for(let r=0;r<e.length;r++)e[r]===o&&i.push({kind:this.packed.relations[t[r]],other:n[r]});return i}static first(t,e){
@@ -204,54 +205,53 @@ let e=_t(t,s.path);return $s([Ft("self_ns","Self time",s.self_ns),s.device_event
 "count"):null,s.device_ns>0?Ft("device_ns","GPU time",s.device_ns):null,...Ss(t.signatures[s.signature]),...As(t.generated[s.
 generated]),e.length?x("modules","Modules",e,e.join(" / ")):null,...Ms(s,t,e),x("correlation","Correlation",s.correlation),
 x("seq","Sequence number",s.seq),x("id","Node id",s.id),x("kineto_event","Kineto event",s.kineto_event),s.step>=0?x("ste\
-p","Step",t.steps[s.step]):null,...Os(t,s.link,"")])}var Yn="above the peak: the peak or the FLOPs are wrong for this ke\
-rnel",xs=(s,t,e)=>x(s,t,e,e>1?`${u(e,"share")} (${Yn})`:u(e,"share")),_s=s=>Array.isArray(s)&&s.length&&s.every(t=>Number.
-isInteger(t)&&t>0)?s.join(" × "):null,zt=(s,t=1/0)=>typeof s=="number"&&s>=0&&s<=t,Zn={grid:["Grid",_s],block:["Block",
+p","Step",t.steps[s.step]):null,...Os(t,s.link,"")])}var Zn="above the peak: the peak or the FLOPs are wrong for this ke\
+rnel",xs=(s,t,e)=>x(s,t,e,e>1?`${u(e,"share")} (${Zn})`:u(e,"share")),_s=s=>Array.isArray(s)&&s.length&&s.every(t=>Number.
+isInteger(t)&&t>0)?s.join(" × "):null,zt=(s,t=1/0)=>typeof s=="number"&&s>=0&&s<=t,Qn={grid:["Grid",_s],block:["Block",
 _s],context:["Context",String],"registers per thread":["Registers per thread",s=>zt(s,1024)?u(s,"count"):null],"shared m\
 emory":["Shared memory per block",s=>zt(s,2**24)?u(s,"bytes"):null],"blocks per SM":["Blocks per SM (whole launch)",s=>zt(
 s)?F(s):null],"warps per SM":["Warps per SM (whole launch)",s=>zt(s)?F(s):null],"est. achieved occupancy %":["Occupancy,\
- estimated",s=>zt(s,100)?s?`${F(s)} %`:"< 0.5 %":null]},Qn={collective:["Collective"],dtype:["Message dtype"],in_nelems:[
+ estimated",s=>zt(s,100)?s?`${F(s)} %`:"< 0.5 %":null]},to={collective:["Collective"],dtype:["Message dtype"],in_nelems:[
 "Elements in","count"],out_nelems:["Elements out","count"],bytes:["Communicated","bytes"],group_size:["Group size","coun\
 t"],pg_name:["Group"],pg_desc:["Group description"],pg_ranks:["Ranks"],src_rank:["From rank"],dst_rank:["To rank"],seq:[
 "Sequence in the group"],in_split:["Elements to each rank"],out_split:["Elements from each rank"],pg_first_rank:["First \
-rank of the group"],inferred_messages:["Messages sent together (inferred)"]};function to(s,t,e){return s==="inferred_mes\
+rank of the group"],inferred_messages:["Messages sent together (inferred)"]};function eo(s,t,e){return s==="inferred_mes\
 sages"?t.map(n=>`${n.collective} ${n.dst_rank??n.src_rank??""}`.trim()).join(", "):Array.isArray(t)?t.join(", "):e?u(t,e):
-String(t)}function eo(s){return Object.entries(s).map(([t,e])=>{let[n,o]=Qn[t],i=e===null?"":to(t,e,o);return e===null||
-i===""?null:x(`comm.${t}`,n,e,i)})}function so(s){return Object.entries(s).map(([t,e])=>{let[n,o]=Zn[t],i=e===null?null:
-o(e);return i===null?null:x(t,n,e,i)})}function no(s,t){if(!t?.memory_gb_s||s.bytes<0)return!1;let e=t.cache_bytes??0,n=s.
+String(t)}function so(s){return Object.entries(s).map(([t,e])=>{let[n,o]=to[t],i=e===null?"":eo(t,e,o);return e===null||
+i===""?null:x(`comm.${t}`,n,e,i)})}function no(s){return Object.entries(s).map(([t,e])=>{let[n,o]=Qn[t],i=e===null?null:
+o(e);return i===null?null:x(t,n,e,i)})}function oo(s,t){if(!t?.memory_gb_s||s.bytes<0)return!1;let e=t.cache_bytes??0,n=s.
 dur*t.memory_gb_s,o=e>0&&s.dur>0&&s.bytes>n&&s.bytes-2*e<=n;return s.bytes>e&&!o}function Es(s,t,e,n,o){let i=o[e.device??
 -1],r=t.dtypes[s.dtype],l=s.flops>=0&&s.dur?s.flops/s.dur*1e9:null,a=s.bytes>=0&&s.dur?s.bytes/s.dur*1e9:null,c=i?.peaks?.[r]??
-null,d=no(s,i)?i.memory_gb_s*1e9:null,p=s.most_bytes>s.bytes,f=n?_t(t,n.path):[];return $s([x("category","Category",t.categories[s.
+null,d=oo(s,i)?i.memory_gb_s*1e9:null,p=s.most_bytes>s.bytes,f=n?_t(t,n.path):[];return $s([x("category","Category",t.categories[s.
 category]),n?x("operator","Operator",n.full):null,...n?Ss(t.signatures[n.signature]):[],f.length?x("modules","Modules",f,
 f.join(" / ")):null,...Ms(s,t,f),Ft("delay","Launch delay",s.delay),x("device","Device",e.device),x("stream","Stream",e.
-stream),...As(t.generated[s.generated]),...so(t.configs[s.config]??{}),s.flops>=0?ct("flops","FLOPs",s.flops,"flop"):null,
+stream),...As(t.generated[s.generated]),...no(t.configs[s.config]??{}),s.flops>=0?ct("flops","FLOPs",s.flops,"flop"):null,
 l===null?null:ct("flops_per_second","Achieved",l,"flop/s"),l===null||!c?null:xs("flops_share",`Share of the ${r} peak`,l/
 c),s.bytes>=0?ct("bytes",p?"Bytes, at least":"Bytes",s.bytes,"bytes"):null,p?ct("most_bytes","Bytes, at most",s.most_bytes,
 "bytes"):null,a===null?null:ct("bytes_per_second","Bandwidth",a,"bytes/s"),a===null||!d?null:xs("bytes_share","Share of \
-the bandwidth",a/d),...eo(t.comms[s.comm]??{}),x("correlation","Correlation",s.correlation),x("id","Node id",s.id),x("ki\
+the bandwidth",a/d),...so(t.comms[s.comm]??{}),x("correlation","Correlation",s.correlation),x("id","Node id",s.id),x("ki\
 neto_event","Kineto event",s.kineto_event),s.step>=0?x("step","Step",t.steps[s.step]):null,s.reason>0?x("reason","Not at\
 tached",t.reasons[s.reason]):null,s.repeated>=0?x("repeated","Operator, inferred from a later step",t.repeated[s.repeated]):
-null,...Os(t,s.link," (operator)"),...oo(s,t)])}function As(s){if(!s)return[];let{region:t,backward:e,handle:n,nodes:o=[],
+null,...Os(t,s.link," (operator)"),...io(s,t)])}function As(s){if(!s)return[];let{region:t,backward:e,handle:n,nodes:o=[],
 lines:i}=s,r=t?`${t}${e?", backward":""}${n===void 0?"":`, call ${n}`}`:"";return[x("generated","Compiled as",s.name),r?
 x("region","Compiled region",r):null,o.length?x("nodes",o.length>1?"Fused from":"Compiled from",o,o.join(", ")):null,i.length>
 1?x("lines","Source lines (fused)",i,i.join("; ")):null,s.kernel_file?x("kernel_file","Kernel file",s.kernel_file):null,
 s.kernel_hash?x("kernel_hash","Kernel hash",s.kernel_hash):null,s.kernel_kwargs?x("kernel_kwargs","Kernel constants",s.kernel_kwargs):
-null]}function oo(s,t){let e=t.captured[s.captured];if(!e)return[];let n=t.replays[s.replay],o=t.graphs[n?.graph],i=Ie(e.
+null]}function io(s,t){let e=t.captured[s.captured];if(!e)return[];let n=t.replays[s.replay],o=t.graphs[n?.graph],i=Ie(e.
 shapes,e.dtypes);return[x("captured_by","Captured by",e.name),i?x("captured_shapes","Captured inputs",e.shapes,i):null,e.
 modules.length?x("captured_modules","Captured in",e.modules,e.modules.join(" / ")):null,x("captured_link","Link to the c\
 apture",t.links[s.captured_link]),n?.evidence.length?x("captured_evidence","Evidence for the graph",n.evidence,n.evidence.
 join(", ")):null,n?.candidates>1?x("candidates","Graphs that fit equally",n.candidates):null,o?x("graph","Graph",o.index,
-io(o)):null]}function io({index:s,file:t,batch_size:e}){return`${s} of ${t}${e===null?"":`, batch size ${e}`}`}function ro(s,t){let{stacks:e}=s;return t>=0&&e?.lines[e.line[t]]?.replace(/ \(.*\)$/s,"")||""}var Ls=s=>s?.shapes.map(t=>`\
-[${t.join(",")}]`).join(",")??"";async function de(s){let t=s.gpu?q.first(s.sources,"operator"):s.number;return t===null?
-null:lt().details.of(t)}async function Ps(s){let{data:t,details:e}=lt(),n=s,o=s;for(;o;){let i=q.first(o.sources,"caller");
-o=i===null?null:await e.of(i),o&&t.kinds[o.kind].name==="Operator"&&(n=o)}return n}var $t=(s,t)=>({gpu:t,has:(e,n,o)=>ro(
-o,e.entry[n])===s});function Ts(s){let t=/ × \d+/.test(s)?et(s.split(" / ")):null;return{has:({module:e},n,o)=>{let i=o.
-modules[e[n]]??"";return t===null?i===s:et(i.split(" / "))===t}}}function ht(s,t){let e=new Set(s);return{gpu:t,has:({id:n},o)=>e.
-has(n[o])}}function Ns(s,t){let{tree:e,analysis:n}=t;if(!e.total_ns)return _("breakdown","GPU time",null,b(null,null,gt("The trace \
+ro(o)):null]}function ro({index:s,file:t,batch_size:e}){return`${s} of ${t}${e===null?"":`, batch size ${e}`}`}function ao(s,t){let{stacks:e}=s;return t>=0&&e?.places[e.line[t]]||""}var Ls=s=>s?.shapes.map(t=>`[${t.join(",")}]`).join(
+",")??"";async function de(s){let t=s.gpu?q.first(s.sources,"operator"):s.number;return t===null?null:lt().details.of(t)}
+async function Ps(s){let{data:t,details:e}=lt(),n=s,o=s;for(;o;){let i=q.first(o.sources,"caller");o=i===null?null:await e.
+of(i),o&&t.kinds[o.kind].name==="Operator"&&(n=o)}return n}var $t=(s,t)=>({gpu:t,has:(e,n,o)=>ao(o,e.entry[n])===s});function Ts(s){
+let t=/ × \d+/.test(s)?et(s.split(" / ")):null;return{has:({module:e},n,o)=>{let i=o.modules[e[n]]??"";return t===null?
+i===s:et(i.split(" / "))===t}}}function ht(s,t){let e=new Set(s);return{gpu:t,has:({id:n},o)=>e.has(n[o])}}function Ns(s,t){let{tree:e,analysis:n}=t;if(!e.total_ns)return _("breakdown","GPU time",null,b(null,null,gt("The trace \
 has no GPU events.")));let o=h("div"),i=s.gpu_kinds;return B(o,460,()=>({tooltip:R(r=>{let l=r.treePathInfo.slice(1).map(
 c=>c.name),a=r.data.of;return a?U(G(a.name,200),[l.length>1?["in",G(l.slice(0,-1).join(" › "),140)]:null,a.kind===void 0?
 null:[a.level,i[a.kind].name],["time",u(a.total_ns,"ns")],["share",u(a.total_ns/e.total_ns,"share")],["GPU events",u(a.count,
-"count")]]):null}),series:[{type:"treemap",data:(e.children??[]).map(r=>js(r,i)),left:0,right:0,top:30,bottom:0,leafDepth:lo(
+"count")]]):null}),series:[{type:"treemap",data:(e.children??[]).map(r=>js(r,i)),left:0,right:0,top:30,bottom:0,leafDepth:co(
 e),roam:!1,nodeClick:"zoomToNode",drillDownIcon:"",animationDuration:g.paper?0:200,visibleMin:20,breadcrumb:{top:0,left:0,
 height:22,itemStyle:{color:g.value("sunk"),borderColor:g.value("line"),textStyle:{color:g.value("text")}},emphasis:{itemStyle:{
 color:g.value("accent-soft")}}},name:"All GPU time",label:{fontSize:12,padding:[3,5],lineHeight:15,overflow:"truncate",formatter:r=>`${G(
@@ -261,10 +261,10 @@ ${u(r.value,"ns")}`},upperLabel:{show:!0,height:20,color:g.value("text"),fontSiz
 gapWidth:3},upperLabel:{show:!1}},...[1,2,3,4,5,6,7,8].map(()=>({itemStyle:{gapWidth:2,borderWidth:2,borderColor:g.value(
 "sunk")}}))]}]})),_("breakdown","GPU time","By module, operator and kernel. Click to zoom in; use the path above to go b\
 ack.",b(null,null,N(ce(Ue(e),i)),o),$("By operator and kernel",D(t,"breakdown"),"breakdown",n.breakdown,{sort:"total_ns",
-jump:ao}))}var ao=({device:s,stream:t,kernel:e,op:n,repeated:o,modules:i,shapes:r})=>({gpu:!0,device:s,stream:t,name:e,op:o?
+jump:lo}))}var lo=({device:s,stream:t,kernel:e,op:n,repeated:o,modules:i,shapes:r})=>({gpu:!0,device:s,stream:t,name:e,op:o?
 "":n,fits:i||r?async(l,a)=>{let c=await de(l),d=c&&await Ps(c);if(!d||Ls(a.signatures[d.signature])!==r)return!1;let p=q.
 first(d.sources,"forward");return[d,p===null?null:await lt().details.of(p)].some(m=>m&&_t(a,m.path).join(" / ")===i)}:null});
-function lo(s){let t=s.children??[],e=1;for(;e<6&&t.length<24;)t=t.flatMap(n=>n.children??[n]),e+=1;return e}function Ue(s){
+function co(s){let t=s.children??[],e=1;for(;e<6&&t.length<24;)t=t.flatMap(n=>n.children??[n]),e+=1;return e}function Ue(s){
 return s.children?s.children.flatMap(Ue):[s]}function js(s,t){let e=s.children?.map(r=>js(r,t)),n=new Map;for(let r of Ue(
 s))n.set(r.kind,(n.get(r.kind)??0)+r.total_ns);let o=[...n].reduce((r,l)=>l[1]>r[1]?l:r)[0],i=o===void 0?"faint":t[o].color;
 return{name:s.name,value:s.total_ns,of:s,children:e,itemStyle:{color:W(i)},label:{color:tt(g.color(i))}}}function Is(s,t){let e=t.analysis.communication;if(!e.length)return null;let n=e.filter(l=>l.bytes&&l.algorithm_bandwidth),
@@ -279,20 +279,20 @@ filter(c=>(c.collective||"unnamed")===l).map(c=>({value:[c.bytes,c.bus_bandwidth
 _("communication","Communication","Durations of communication kernels include waits for other ranks, so the bandwidths d\
 escribe the job, not the links.",n.length?b("Bus bandwidth by message size","algorithm bandwidth if the number of ranks \
 is unknown",N(i.map((l,a)=>({name:l,color:a}))),o):null,$("Collectives",D(t,"communication"),"communication",e,{sort:"to\
-tal_ns",jump:co}))}var co=({collective:s,dtype:t,bytes:e})=>({gpu:!0,has:(n,o,i)=>{let r=i.comms[n.comm[o]];return!!r&&(r.
-collective??"")===s&&(r.dtype??"").toLowerCase()===t&&ho(r)===e},orElse:{gpu:!0,has:(n,o)=>n.comm[o]>=0}});function ho({
+tal_ns",jump:ho}))}var ho=({collective:s,dtype:t,bytes:e})=>({gpu:!0,has:(n,o,i)=>{let r=i.comms[n.comm[o]];return!!r&&(r.
+collective??"")===s&&(r.dtype??"").toLowerCase()===t&&uo(r)===e},orElse:{gpu:!0,has:(n,o)=>n.comm[o]>=0}});function uo({
 bytes:s,in_nelems:t,out_nelems:e}){let n=t||e;return s===null||!n?s:Math.floor(s/n)*Math.max(t??0,e??0)}function Be(s){let t=s.steps??[];C("step-pick").hidden=!t.length,C("step").replaceChildren(h("option",{value:""},"all"),
 ...t.map((e,n)=>e.data?h("option",{value:n},e.name):h("option",{value:n,disabled:!0,title:"Not on this page; use etplus \
 report --steps"},e.name)))}var Dt=({step:s,span_ns:t})=>s?{min:s.from,max:s.to}:{min:0,max:t};function st(s){let{report:t}=O,
 e=t.ranks[C("rank").value].steps?.[C("step").value]?.number;C("rank").value=s,Be(t.ranks[s]);let n=t.ranks[s].steps?.findIndex(
 o=>o.number===e&&o.data)??-1;return C("step").value=n<0?"":n,O.draw(s,n<0?null:n)}async function Rs(s,{number:t}){let e=s.
 ranks.map(async n=>{let o=n.steps?.find(i=>i.number===t&&i.data);return o?{...n,...o.unpacked??=await vt(o.data??""),step:o}:
-n});return{...s,ranks:await Promise.all(e)}}var uo={confirmed:"the trace shows the problem and its cost",inferred:"the trace shows the symptom; this is its usual ca\
+n});return{...s,ranks:await Promise.all(e)}}var po={confirmed:"the trace shows the problem and its cost",inferred:"the trace shows the symptom; this is its usual ca\
 use",predicted:"the trace shows a sign that often accompanies the problem"};function ue(s,t){let{findings:e}=s;if(!e)return null;
 let n=e.found.filter(({where:c})=>!t.step||!c.step||c.step===t.step.name),o=n.filter(c=>s.difference||c.gain||c.cost_ns!==
 null),i=n.filter(c=>!o.includes(c)).map(c=>c.title),r=o.slice(0,e.first||o.length),l=o.slice(r.length),a=l.length?h("det\
 ails",{class:"more"},h("summary",{},`${E(l.length,"smaller problem")}`),l.map((c,d)=>Us(s,c,r.length+d))):null;return _(
-"findings","Findings",po(e,o),r.map((c,d)=>Us(s,c,d)),a,rt("notes",[...i,...e.notes]))}function po({found:s,none_reason:t,
+"findings","Findings",mo(e,o),r.map((c,d)=>Us(s,c,d)),a,rt("notes",[...i,...e.notes]))}function mo({found:s,none_reason:t,
 looked_for:e,base_error:n,makespan_ns:o,together:i},r){let l=n?`Replay error on the recording: ${as(n.makespan)}`:"",a=i?
 `the first ${Math.min(3,s.filter(p=>p.gain).length)} together save ${Fe(i,o)}`:"",c=r.some(p=>p.gain)?"largest gain":"la\
 rgest cost";return`${[t?t[0].toUpperCase()+t.slice(1):`${E(r.length,"problem")} found (${E(e.length,"check")}), the ${c}\
@@ -300,69 +300,69 @@ rgest cost";return`${[t?t[0].toUpperCase()+t.slice(1):`${E(r.length,"problem")} 
 are")} of ${u(n,"ns")}`:"";return`${u(s,"ns")} (${u(t,"ns")} to ${u(e,"ns")})${o}`}function Us(s,t,e){let{id:n,title:o,evidence:i,
 certainty:r,advice:l,check:a,command:c,cost_ns:d,gain:p,where:f}=t,m=s.findings?.makespan_ns??null,y=p?.replayed_ns??null,
 S=h("article",{class:"card finding",id:`finding-${e+1}`,"data-finding":n,"aria-labelledby":`finding-${e+1}-title`}),w=!!s.
-difference,v=w?null:z=>nt=>yo(S,s,t,z,nt.currentTarget),M=Ge([w?null:p?["Gain",`${Fe(p,m)}${p.unexplained?`; the replay \
+difference,v=w?null:z=>nt=>wo(S,s,t,z,nt.currentTarget),M=Ge([w?null:p?["Gain",`${Fe(p,m)}${p.unexplained?`; the replay \
 does not explain ${u(p.unexplained,"share")}`:""}`]:["Gain","not replayed"],d===null?null:["At stake",u(d,"ns")],["Certa\
-inty",`${r}: ${uo[r]??""}`]]),A=i.every(z=>z.command===i[0].command)?i[0].command:null,P=i.map(({text:z,value:nt,unit:Vt,
-command:Pn})=>h("li",{},z,nt===null?null:h("b",{},` ${rs(nt,Vt)}`),A===null?[" ",ze(Pn)]:null)),ft=go(t,v),T=Ge([...M,ft&&
+inty",`${r}: ${po[r]??""}`]]),A=i.every(z=>z.command===i[0].command)?i[0].command:null,P=i.map(({text:z,value:nt,unit:Vt,
+command:Pn})=>h("li",{},z,nt===null?null:h("b",{},` ${rs(nt,Vt)}`),A===null?[" ",ze(Pn)]:null)),ft=yo(t,v),T=Ge([...M,ft&&
 ["Where",ft]]),j=Ge([["Evidence",h("div",{},h("ul",{class:"proof"},P),A?ze(A):null)],["Try",l],["Check",a],c?["What if",
 h("div",{},ze(c),y?X(` saves ${u(y,"ns")} of the recorded time`):null)]:null]);return S.append(h("header",{},h("span",{class:"\
-rank"},String(e+1)),h("h3",{id:`finding-${e+1}-title`},o),p?h("span",{class:"saves"},`saves ${u(p.ns,"ns")}`):null,(v?fo(
+rank"},String(e+1)),h("h3",{id:`finding-${e+1}-title`},o),p?h("span",{class:"saves"},`saves ${u(p.ns,"ns")}`):null,(v?go(
 f):[]).map(([z,nt],Vt)=>h("button",{type:"button",class:Vt?"other":"go",title:`${z}, in the timeline`,onclick:v?.(nt)},Vt?
-z:"Show in the timeline"))),h("details",{},h("summary",{},"Evidence and what to try"),p?mo(p,m):null,h("div",{class:"hal\
-ves"},yt(T),yt(j)))),S}var Ge=s=>s.filter(t=>t!==null&&t!=="");function mo({ns:s,low_ns:t,high_ns:e},n){let o=i=>`${Math.
+z:"Show in the timeline"))),h("details",{},h("summary",{},"Evidence and what to try"),p?fo(p,m):null,h("div",{class:"hal\
+ves"},yt(T),yt(j)))),S}var Ge=s=>s.filter(t=>t!==null&&t!=="");function fo({ns:s,low_ns:t,high_ns:e},n){let o=i=>`${Math.
 max(0,Math.min(100,100*i/(n||1))).toFixed(2)}%`;return h("div",{class:"gain",role:"img","aria-label":`Gain: ${Fe({ns:s,low_ns:t,
 high_ns:e},n)}`,"--gain":o(s),"--low":o(t),"--high":o(e)},h("i",{}),h("s",{}))}function ze(s){let t=h("button",{type:"bu\
 tton",class:"copy","aria-label":`Copy: ${s}`,title:"Copy the command"},"Copy");return t.addEventListener("click",async()=>{
-t.textContent=await Yt(s)?"Copied":"Not allowed"}),h("span",{class:"command"},h("code",{},s),t)}function fo({kernel:s,operator:t,
+t.textContent=await Yt(s)?"Copied":"Not allowed"}),h("span",{class:"command"},h("code",{},s),t)}function go({kernel:s,operator:t,
 stream:e,rows:n,start_ns:o,end_ns:i}){let r=s?{gpu:!0,name:s}:t?{gpu:!1,name:t}:void 0,l=o!==void 0&&i!==void 0?{from:o,
 to:i}:null,a=[];return n?.length&&a.push(["Longest event",{...ht(n),orElse:r??l}]),l&&a.push(["Its time",l]),s||t||e!==void 0?
-a:a.reverse()}function go({where:s},t){let{source:e,module:n,operator:o,kernel:i,phase:r,stream:l,step:a,rank:c,rows:d}=s,
+a:a.reverse()}function yo({where:s},t){let{source:e,module:n,operator:o,kernel:i,phase:r,stream:l,step:a,rank:c,rows:d}=s,
 p=[];e&&p.push(["line",e,{...$t(e),orElse:ht(d??[])}]),n&&p.push(["module",n.replaceAll(" / "," › "),Ts(n)]),o&&p.push(
 ["operator",o,{...ht(d??[],!1),name:o,orElse:{gpu:!1,name:o}}]),i&&p.push(["kernel",K(i),{...ht(d??[],!0),orElse:{gpu:!0,
 name:i}}]);let f=[r,a,l===void 0?null:`stream ${l}`,c===void 0?null:`rank ${c}`].filter(Boolean);return!p.length&&!f.length?
 null:h("span",{class:"chain"},p.map(([m,y,S])=>{let w=[X(m),h("bdi",{dir:"ltr"},y)];return t?h("button",{type:"button","\
 data-part":m,title:`${m}: ${y}`,onclick:t(S)},w):h("span",{"data-part":m},w)}),f.length?h("span",{class:"said"},f.join("\
- · ")):null)}async function yo(s,t,{where:e},n,o){let i=t.ranks.findIndex(r=>r.rank===e.rank);return i>=0&&t.ranks.length>
-1&&Number(C("rank").value)!==i&&(await st(i),o=document.querySelector(`#${s.id} .go`)),xt(n,o)}var wo=.03,Wt=({a:s,b:t,...e})=>({...e,...Bs("a_",s),...Bs("b_",t)}),Bs=(s,t)=>Object.fromEntries(Object.entries(t??{}).
-map(([e,n])=>[s+e,n])),dt=s=>s.difference;function bo(s){let t=dt(s),e=t.per_iteration?"mean step":"whole trace",n=(o,i)=>o?
+ · ")):null)}async function wo(s,t,{where:e},n,o){let i=t.ranks.findIndex(r=>r.rank===e.rank);return i>=0&&t.ranks.length>
+1&&Number(C("rank").value)!==i&&(await st(i),o=document.querySelector(`#${s.id} .go`)),xt(n,o)}var bo=.03,Wt=({a:s,b:t,...e})=>({...e,...Bs("a_",s),...Bs("b_",t)}),Bs=(s,t)=>Object.fromEntries(Object.entries(t??{}).
+map(([e,n])=>[s+e,n])),dt=s=>s.difference;function vo(s){let t=dt(s),e=t.per_iteration?"mean step":"whole trace",n=(o,i)=>o?
 `${(i/o).toFixed(2)} × A`:"";return _("overview","Overview",t.per_iteration?`Averages per step, over ${E(t.iterations_a,
 "step")} in A and ${E(t.iterations_b,"step")} in B.`:"Totals over the whole traces.",rt("warnings",t.damage),h("div",{class:"\
 tiles"},I(`GPU time, ${e}: A`,u(t.total_a,"ns"),t.a),I(`GPU time, ${e}: B`,u(t.total_b,"ns"),`${t.b} · ${n(t.total_a,t.
 total_b)}`),I(`Duration, ${e}: A`,u(t.latency_a,"ns"),t.device_a),I(`Duration, ${e}: B`,u(t.latency_b,"ns"),`${t.device_b}\
- · ${n(t.latency_a,t.latency_b)}`)),ko(t))}function vo(s){let{lines:t}=dt(s);if(!t.length)return null;let e=t.some(n=>n.
+ · ${n(t.latency_a,t.latency_b)}`)),xo(t))}function ko(s){let{lines:t}=dt(s);if(!t.length)return null;let e=t.some(n=>n.
 a_device_ns||n.b_device_ns);return _("lines","Source lines","Lines that call other operators come first. A line that onl\
-y moved is shown as one row.",$(null,null,e?"lines_device":"lines_host",t,{sort:""}))}function ko(s){let t=(n,o)=>n.slice(
+y moved is shown as one row.",$(null,null,e?"lines_device":"lines_host",t,{sort:""}))}function xo(s){let t=(n,o)=>n.slice(
 0,10).map(i=>s.ops.find(r=>r.name===i)).filter(i=>i!==void 0).filter(i=>i.change_ns*o>0),e=(n,o,i)=>b(n,null,o.length?H(
 i,o,{sort:"",filter:!1}):gt("None."));return it([6,6],e("Slower in B",t(s.losses,1),"slower"),e("Faster in B",t(s.gains,
--1),"faster"))}function xo(s){let{a:t,b:e}=dt(s).iteration_list;if(!t.length||!e.length)return null;let n=h("div"),o=["A",
+-1),"faster"))}function _o(s){let{a:t,b:e}=dt(s).iteration_list;if(!t.length||!e.length)return null;let n=h("div"),o=["A",
 "B"],i=[t,e],r=Math.max(t.length,e.length);return B(n,240,()=>({grid:{left:74,right:20,top:14,bottom:40},tooltip:R(l=>U(
 `step ${l[0].dataIndex}`,l.map(a=>[a,i[o.indexOf(a.seriesName)][a.dataIndex]]).filter(([,a])=>a).map(([a,c])=>[`${a.seriesName}\
  (${c.name})`,u(c.latency_ns,"ns")])),{trigger:"axis"}),xAxis:L({type:"category",data:Array.from({length:r},(l,a)=>String(
 a))}),yAxis:L({type:"value",min:0,unit:"ns"}),series:i.map((l,a)=>({name:o[a],type:"bar",barMaxWidth:26,itemStyle:{color:W(
 a)},data:l.map(c=>c.latency_ns)}))})),_("iterations","Steps","Step durations, in order.",b(null,null,n,N(o.map((l,a)=>({
-name:l,color:a})))),_o(dt(s).phases))}var _o=s=>$("Serving steps by phase","mean latency of a step, new tokens per secon\
-d","diff_phases",s.map(Wt),{sort:"",filter:!1});function $o(s){let t=dt(s);if(!t.paths.length)return null;let e=t.paths.
+name:l,color:a})))),$o(dt(s).phases))}var $o=s=>$("Serving steps by phase","mean latency of a step, new tokens per secon\
+d","diff_phases",s.map(Wt),{sort:"",filter:!1});function So(s){let t=dt(s);if(!t.paths.length)return null;let e=t.paths.
 some(l=>l.a?.device_ns||l.b?.device_ns),n=e?"device_ns":"host_ns",o=e?"change_launched_ns":"change_self_ns",i=e?"change_\
 device_ns":"change_host_ns",r=t.paths.filter(l=>l[o]).map(Wt);return _("paths","Call tree",`Operators with the same call\
 ers in both traces, by ${e?"the GPU time that they launch":"CPU time"}.`,b("Changes by call path",e?"GPU time launched b\
 y the call itself":"CPU time of the call itself",H(e?"paths_device":"paths_host",r,{sort:o})),b("The tree",t.paths_left_out?
-`${E(t.paths_left_out,"smaller path")} not shown`:null,So(t.paths,n,i)))}function So(s,t,e){let n=h("div",{class:"paths"}),
-o=[n],i=wo*Math.max(...s.map(r=>Math.abs(r[e])));return s.forEach((r,l)=>{let a=(s[l+1]?.depth??0)<=r.depth,c=[h("code",
+`${E(t.paths_left_out,"smaller path")} not shown`:null,Mo(t.paths,n,i)))}function Mo(s,t,e){let n=h("div",{class:"paths"}),
+o=[n],i=bo*Math.max(...s.map(r=>Math.abs(r[e])));return s.forEach((r,l)=>{let a=(s[l+1]?.depth??0)<=r.depth,c=[h("code",
 {title:r.path},G(r.name,70)),` ${u(r.a?.[t],"ns")} → ${u(r.b?.[t],"ns")} `,h("b",{},`${r[e]>0?"+":""}${u(r[e],"ns")}`)];
 o.length=r.depth+1;let d=a?h("div",{},c):h("details",{open:Math.abs(r[e])>=i},h("summary",{},c));r.depth&&(d.style.marginLeft=
-"18px"),(o[r.depth]??n).append(d),o[r.depth+1]=d}),n}function Mo(s){let t=dt(s),e=o=>t.left_out[o]?`${k.format(t.left_out[o])}\
+"18px"),(o[r.depth]??n).append(d),o[r.depth+1]=d}),n}function Oo(s){let t=dt(s),e=o=>t.left_out[o]?`${k.format(t.left_out[o])}\
  more in --json`:null,n=t.host_ops?.length?b("CPU time",e("host_ops"),H("host_ops",t.host_ops.map(Wt),{sort:"change_ns"})):
 null;return _("tables","Operators and kernels","Matched by name. A dash means that the name occurs in only one trace.",n,
 b("Operators",e("ops"),H("ops",t.ops.map(Wt),{sort:"change_ns"})),b("Kernels",e("kernels"),H("diff_kernels",t.kernels.map(
-Wt),{sort:"change_ns"})))}function Oo(s){let{ranks:t,only_a:e,only_b:n,per_iteration:o}=dt(s);if(!t)return null;let i=[[
+Wt),{sort:"change_ns"})))}function Co(s){let{ranks:t,only_a:e,only_b:n,per_iteration:o}=dt(s);if(!t)return null;let i=[[
 "A",e],["B",n]].filter(([,r])=>r.length).map(([r,l])=>`${E(l.length,"rank")} only in ${r}, not shown`);return _("ranks",
 "Ranks",o?"Mean step per rank.":"Whole trace per rank.",b(null,i.join("; "),H("diff_ranks",t,{sort:"change_ns"})))}var Gs=[
-bo,ue,Oo,vo,xo,$o,Mo];var zs=20,Co=2,Fs=3,De=[{name:"Operator",color:0},{name:"Annotation and module",color:10},{name:"Runtime call",color:9},
-{name:"Thread",color:8},{name:"Python function",color:1}];function Eo({names:s,name:t,parent:e,kind:n,count:o,total:i}){
+vo,ue,Co,ko,_o,So,Oo];var zs=20,Eo=2,Fs=3,De=[{name:"Operator",color:0},{name:"Annotation and module",color:10},{name:"Runtime call",color:9},
+{name:"Thread",color:8},{name:"Python function",color:1}];function Ao({names:s,name:t,parent:e,kind:n,count:o,total:i}){
 let r={name:"All threads",kind:Fs,count:0,total:0,own:0,parent:null,children:[],level:0},l=[];return t.forEach((a,c)=>{let d=e[c]<
 0?r:l[e[c]],p={count:o[c],total:i[c],own:i[c]},f={name:s[a],kind:n[c],...p,parent:d,children:[],level:d.level+1};l.push(
 f),d.children.push(f),d.own-=f.total}),r.total=r.children.reduce((a,c)=>a+c.total,0),r.own=0,r}var We=class{constructor(t){
-this.root=Eo(t),this.shown=this.current=this.root.children.length===1?this.root.children[0]:this.root,this.text="",this.
+this.root=Ao(t),this.shown=this.current=this.root.children.length===1?this.root.children[0]:this.root,this.text="",this.
 at=-1,this.width=0,this.hits=[],this.boxes=h("div",{class:"flame",role:"tree","aria-label":"CPU time by call tree"}),this.
 picked=h("div",{class:"picked",role:"status"}),this.said=h("span",{class:"said",role:"status"}),this.input=h("input",{type:"\
 search",placeholder:"Search names…","aria-label":"Search the flame graph",oninput:()=>this.search(this.input.value),onkeydown:e=>wt(
@@ -377,7 +377,7 @@ places`}zoom(t){this.shown=t,this.visible(this.current)||(this.current=t),this.d
 if(e===this.shown)return!0;for(let e=this.shown;e;e=e.parent)if(e===t)return!0;return!1}draw(){this.width=this.boxes.clientWidth;
 let t=[],e=[];for(let i=this.shown.parent;i;i=i.parent)e.unshift(i);for(let i of e)t.push(this.box(i,0,this.width));let n=this.
 shown.level,o=(i,r,l)=>{t.push(this.box(i,r,l)),n=Math.max(n,i.level);for(let a of i.children){let c=a.total/(i.total||1)*
-l;c>=Co&&o(a,r,c),r+=c}};o(this.shown,0,this.width),this.boxes.style.height=`${(n+1)*zs}px`,this.boxes.replaceChildren(...t),
+l;c>=Eo&&o(a,r,c),r+=c}};o(this.shown,0,this.width),this.boxes.style.height=`${(n+1)*zs}px`,this.boxes.replaceChildren(...t),
 this.announce(this.current)}box(t,e,n){let o=this.text&&!this.hits.includes(t),i=h("div",{class:`box${o?" faded":""}${t===
 this.current?" at":""}`,role:"treeitem",tabindex:t===this.current?0:-1,"aria-level":t.level+1,"aria-label":this.describe(
 t),title:this.describe(t),onclick:()=>this.pick(t,!0),onfocus:()=>this.announce(t),"--look":te(De[t.kind].color),"--ink":tt(
@@ -404,25 +404,25 @@ r",stack:"all",barWidth:i<Ws?i-5:i-10,barMinHeight:0,itemStyle:{color:W(f),borde
 map(m=>m.parts.find(y=>y.name===p)?.ns??0),label:{show:i>=Ws,color:f==="line"?g.value("muted"):tt(g.color(f)),fontSize:11.5,
 overflow:"truncate",formatter:m=>m.value/l>.06?`${ne(m.value/(r[m.dataIndex].whole||1))} %`:""}}))}),p=>{e&&p.on("click",
 f=>e(r.length-1-f.dataIndex))});let c=p=>` ${u(s[0].parts.find(f=>f.name===p)?.ns,t)}`,d=n.map(([p,f])=>({name:s.length===
-1?p+c(p):p,color:f}));return h("div",{},o,N(d))}var Ao="already launched";function Ks(s,t){let{streams:e,device_use:n,iteration_list:o}=t.analysis;if(!e.length)return null;
-if(!n.length)return Lo(e);let i=n.length>1,r=[...e].sort((a,c)=>c.busy_ns-a.busy_ns).slice(0,12),l=t.gaps.map(a=>({...a,
-cause:Po(a)}));return _("idle","Idle and overlap","Busy time per stream, overlap and the longest gaps.",it([6,6],b("Stre\
-ams",e.length>r.length?`the ${r.length} busiest of ${e.length}`:null,Z(r.map(a=>({name:To(a,i),whole:a.window_ns,parts:[
-{name:"Busy",color:0,ns:a.busy_ns},{name:"Idle",color:"line",ns:a.idle_ns}]})))),o.length?No(t):null),$("Devices",null,"\
+1?p+c(p):p,color:f}));return h("div",{},o,N(d))}var Lo="already launched";function Ks(s,t){let{streams:e,device_use:n,iteration_list:o}=t.analysis;if(!e.length)return null;
+if(!n.length)return Po(e);let i=n.length>1,r=[...e].sort((a,c)=>c.busy_ns-a.busy_ns).slice(0,12),l=t.gaps.map(a=>({...a,
+cause:To(a)}));return _("idle","Idle and overlap","Busy time per stream, overlap and the longest gaps.",it([6,6],b("Stre\
+ams",e.length>r.length?`the ${r.length} busiest of ${e.length}`:null,Z(r.map(a=>({name:No(a,i),whole:a.window_ns,parts:[
+{name:"Busy",color:0,ns:a.busy_ns},{name:"Idle",color:"line",ns:a.idle_ns}]})))),o.length?jo(t):null),$("Devices",null,"\
 device_use",n,{sort:"busy_ns",filter:!1,jump:Kt}),$("Streams in numbers",null,"streams",e,{sort:"busy_ns",jump:Kt}),$("L\
-ongest gaps",null,"gaps",l,{sort:"idle_ns",jump:a=>({from:a.start,to:a.start+a.idle_ns})}))}function Lo(s){return _("idl\
+ongest gaps",null,"gaps",l,{sort:"idle_ns",jump:a=>({from:a.start,to:a.start+a.idle_ns})}))}function Po(s){return _("idl\
 e","Streams","Sums of durations. The trace has no start times, so busy and idle time are unknown.",$("Streams in numbers",
-null,"streams",s,{sort:"total_ns",jump:Kt}))}function Po({before:s,after:t,launch_ns:e}){if(!t)return"no later event";let n=e===
-null?"launch not in the trace":e>0?"launched late":Ao;return s?n:`before the first event: ${n}`}var Kt=({device:s,stream:t})=>({
-gpu:!0,device:s,stream:t});function To({device:s,stream:t},e){return e?`GPU ${s} · stream ${t}`:`stream ${t}`}function No(s){
+null,"streams",s,{sort:"total_ns",jump:Kt}))}function To({before:s,after:t,launch_ns:e}){if(!t)return"no later event";let n=e===
+null?"launch not in the trace":e>0?"launched late":Lo;return s?n:`before the first event: ${n}`}var Kt=({device:s,stream:t})=>({
+gpu:!0,device:s,stream:t});function No({device:s,stream:t},e){return e?`GPU ${s} · stream ${t}`:`stream ${t}`}function jo(s){
 let t=s.analysis.iteration_list,e=h("div"),n=[{name:"GPU busy",color:0,value:o=>o.gpu_ns},{name:"GPU idle",color:"line",
 value:o=>o.latency_ns-o.gpu_ns}];return B(e,210,()=>({grid:{left:62,right:10,top:12,bottom:26},tooltip:R(o=>{let i=t[o.dataIndex];
 return U(i.name,[["duration",u(i.latency_ns,"ns")],["GPU busy",u(i.gpu_ns,"ns")],["share",u(i.gpu_ns/(i.latency_ns||1),"\
 share")]])}),xAxis:L({type:"category",data:t.map(o=>o.name),splitLine:{show:!1},axisLabel:{hideOverlap:!0,formatter:o=>o.
 replace("ProfilerStep#","step ")}}),yAxis:L({type:"value",splitNumber:4,unit:"ns"}),series:n.map(({name:o,color:i,value:r})=>({
 name:o,type:"bar",stack:"all",barMaxWidth:46,itemStyle:{color:W(i)},data:t.map(r)}))})),b("Steps",`mean ${u(s.analysis.iterations.
-mean_latency_ns,"ns")}`,e,N(n))}var jo=260,Hs=0,qs=1;function Io(s,t,e){let n=h("div",{"aria-label":`${t.title}, per rank`}),o=new Set(t.outliers),i=r=>s.
-numbers.map((l,a)=>[l,t.values[a]]).filter(([l,a])=>a!==null&&o.has(l)===r);return B(n,jo,()=>({grid:{left:0,right:12,top:12,
+mean_latency_ns,"ns")}`,e,N(n))}var Io=260,Hs=0,qs=1;function Ro(s,t,e){let n=h("div",{"aria-label":`${t.title}, per rank`}),o=new Set(t.outliers),i=r=>s.
+numbers.map((l,a)=>[l,t.values[a]]).filter(([l,a])=>a!==null&&o.has(l)===r);return B(n,Io,()=>({grid:{left:0,right:12,top:12,
 bottom:0,outerBoundsMode:"same",outerBounds:{left:0,right:12,top:12,bottom:0}},tooltip:R(r=>U(`rank ${r.value[0]}`,[[t.title,
 u(r.value[1],"ns")]])),xAxis:L({type:"value",min:"dataMin",max:"dataMax",minInterval:1,splitLine:{show:!1}}),yAxis:L({type:"\
 value",scale:!0,splitNumber:4,unit:"ns"}),series:[{name:"Ranks",type:"scatter",symbolSize:4,itemStyle:{color:g.color(Hs)},
@@ -432,37 +432,37 @@ let{many:t}=s;if(!t)return null;let e=d=>s.ranks.findIndex(p=>p.rank===d),n=h("d
 "div"),i=d=>{let p=e(d);if(p<0){n.replaceChildren(`rank ${d} is not on this page: `,h("code",{},`etplus report … --ranks\
  ${d}`));return}C("rank").value=p,O.draw(p)},r=h("select",{"aria-label":"Quantity",onchange:()=>l()},t.quantities.map((d,p)=>h(
 "option",{value:p},d.title))),l=()=>{for(let d of V)o.contains(d.node)&&(d.instance?.dispose(),V.delete(d));o.replaceChildren(
-Io(t,t.quantities[r.value||0],i));for(let d of V)o.contains(d.node)&&o.isConnected&&d.draw()};l();let a=d=>d.length?`${d.
+Ro(t,t.quantities[r.value||0],i));for(let d of V)o.contains(d.node)&&o.isConnected&&d.draw()};l();let a=d=>d.length?`${d.
 slice(0,12).join(", ")}${d.length>12?", …":""}`:"none",c=t.tables.map(({title:d,name:p,columns:f,rows:m,left_out:y})=>$(
 d,y?`${E(y,"more row")} not shown`:null,`job_${p}`,m,{columns:f,sort:"",click:f[0].title==="rank"?S=>i(S[0]):void 0}));return _(
 "many","All ranks",`The other sections show ${s.ranks.length} of ${k.format(t.numbers.length)} ranks: outliers, the firs\
 t and the middle rank. Click a rank to show it.`,h("div",{class:"tiles"},I("Ranks",k.format(t.numbers.length),`${s.ranks.
 length} in detail`),I("Stragglers",k.format(t.stragglers.length),a(t.stragglers)),I("Stand out",k.format(t.outliers.length),
-a(t.outliers))),b("All ranks",null,h("div",{class:"tools"},r),o,n),...c)}var Vs={prefill:1,decode:0,mixed:6,capture:4,idle:"line",unknown:9},Ro=30,Ys=(s,{start_ns:t,latency_ns:e})=>{let n=t-s.start_ns;
-return{from:n,to:n+e}};function Uo(s,t,e){let n=t.filter(o=>o.phase===e||e==="all");return n.length?Ys(s,n.reduce((o,i)=>i.
+a(t.outliers))),b("All ranks",null,h("div",{class:"tools"},r),o,n),...c)}var Vs={prefill:1,decode:0,mixed:6,capture:4,idle:"line",unknown:9},Uo=30,Ys=(s,{start_ns:t,latency_ns:e})=>{let n=t-s.start_ns;
+return{from:n,to:n+e}};function Bo(s,t,e){let n=t.filter(o=>o.phase===e||e==="all");return n.length?Ys(s,n.reduce((o,i)=>i.
 latency_ns>o.latency_ns?i:o)):null}function Zs(s,t){let{serving_steps:e,serving_phases:n}=t.analysis;if(!e.length)return null;
 let o=Object.keys(Vs).filter(r=>e.some(l=>l.phase===r)).map(r=>({name:r,color:Vs[r]})),i=e.filter(r=>r.tokens_per_second!==
 null);return _("serving","Serving","A step ends with its annotation or with its last GPU event, whichever is later.",b("\
-Phases over time",null,Go(t,e,o)),it([6,6],b("Latency of steps",Bo(e),Js(t,e,o,"latency_ns","ns")),i.length?b("Tokens pe\
-r second","new tokens per step duration",Js(t,i,o,"tokens_per_second","tokens/s")):null),zo(t,e,o),$("Phases",null,"serv\
-ing_phases",n,{sort:"",filter:!1,jump:({phase:r})=>Uo(t,e,r)}),$("Steps",D(t,"serving_steps"),"serving_steps",e,{sort:"",
-jump:r=>Ys(t,r)}))}function Bo(s){let t=s.filter(e=>e.time_ns<e.latency_ns).length;return t?`${t} of ${s.length} begin b\
+Phases over time",null,zo(t,e,o)),it([6,6],b("Latency of steps",Go(e),Js(t,e,o,"latency_ns","ns")),i.length?b("Tokens pe\
+r second","new tokens per step duration",Js(t,i,o,"tokens_per_second","tokens/s")):null),Fo(t,e,o),$("Phases",null,"serv\
+ing_phases",n,{sort:"",filter:!1,jump:({phase:r})=>Bo(t,e,r)}),$("Steps",D(t,"serving_steps"),"serving_steps",e,{sort:"",
+jump:r=>Ys(t,r)}))}function Go(s){let t=s.filter(e=>e.time_ns<e.latency_ns).length;return t?`${t} of ${s.length} begin b\
 efore the GPU has finished the previous step`:null}function Qs(s,t){let e=(n,o)=>n?`${u(o,"count")} of ${u(n,"count")} r\
 equests`:null;return U(`step ${t.step}: ${t.phase}`,[["at",u(t.start_ns-s.start_ns,"ns")],["latency",u(t.latency_ns,"ns")],
 ["GPU busy",u(t.device_ns,"ns")],["prefill tokens",e(t.prefill_requests,t.prefill_tokens)],["decode tokens",e(t.decode_requests,
 t.decode_tokens)],["keys",t.keys===null?null:u(t.keys,"count")],["tokens/s",t.tokens_per_second===null?null:F(t.tokens_per_second)]])}
-function Go(s,t,e){let n=h("div"),o=new Map(e.map((i,r)=>[i.name,r]));return B(n,52+26*e.length,()=>({grid:{left:74,right:24,
+function zo(s,t,e){let n=h("div"),o=new Map(e.map((i,r)=>[i.name,r]));return B(n,52+26*e.length,()=>({grid:{left:74,right:24,
 top:8,bottom:30},tooltip:R(i=>Qs(s,i.data.row)),xAxis:L({type:"value",...Dt(s),unit:"ns",axisLabel:{hideOverlap:!0}}),yAxis:L(
 {type:"category",data:e.map(i=>i.name),inverse:!0}),dataZoom:[{type:"inside",filterMode:"none"}],series:[{type:"custom",
 encode:{x:[1,2],y:0},renderItem:(i,r)=>{let[l,a]=r.coord([r.value(1),r.value(0)]),[c]=r.coord([r.value(2),r.value(0)]);return{
 type:"rect",shape:{x:l,y:a-8,width:Math.max(c-l,1),height:16},style:{fill:W(e[r.value(0)].color),stroke:g.value("card"),
 lineWidth:.5}}},data:t.map(i=>{let r=i.start_ns-s.start_ns;return{value:[o.get(i.phase),r,r+i.latency_ns],row:i}})}]})),
-n}function Js(s,t,e,n,o){let i=h("div"),r=t.map(a=>a[n]).filter(a=>a>0),l=r.length>1&&Math.max(...r)>Ro*Math.min(...r);return B(
+n}function Js(s,t,e,n,o){let i=h("div"),r=t.map(a=>a[n]).filter(a=>a>0),l=r.length>1&&Math.max(...r)>Uo*Math.min(...r);return B(
 i,240,()=>({grid:{left:84,right:24,top:14,bottom:28},tooltip:R(a=>Qs(s,a.data.row)),xAxis:L({type:"value",...Dt(s),unit:"\
 ns",axisLabel:{hideOverlap:!0}}),yAxis:L({type:l?"log":"value",min:l?void 0:0,unit:o}),dataZoom:[{type:"inside",filterMode:"\
 none"}],series:e.map(({name:a,color:c})=>({name:a,type:"scatter",symbolSize:t.length>200?5:9,symbol:at[J(c)],itemStyle:{
 color:g.color(c),opacity:.85},data:t.filter(d=>d.phase===a&&(!l||d[n]>0)).map(d=>({value:[d.start_ns-s.start_ns,d[n]],row:d}))}))})),
-h("div",{},i,N(e))}function zo(s,t,e){let n=t.filter(w=>w.flops>0&&w.bytes>0&&w.device_ns>0),o=Object.values(s.analysis.
+h("div",{},i,N(e))}function Fo(s,t,e){let n=t.filter(w=>w.flops>0&&w.bytes>0&&w.device_ns>0),o=Object.values(s.analysis.
 devices).filter(w=>Object.keys(w.peaks).length&&w.memory_gb_s);if(!n.length)return null;let i=w=>[w.flops/w.bytes,w.flops/
 w.device_ns*1e9],r=n.map(i),l=h("div"),a=o.length?Object.entries(o[0].peaks):[],c=o.length?o[0].memory_gb_s*1e9:0,d=Math.
 max(0,...a.map(w=>w[1])),p=(w,v)=>10**v(Math.log10(w)),f=p(Math.min(...r.map(w=>w[0])),Math.floor),m=p(Math.max(...r.map(
@@ -484,26 +484,26 @@ none",top:2,height:22,left:4,right:4,startValue:s,endValue:t,brushSelect:!1,show
 value("sunk"),fillerColor:`${g.color(0)}33`,dataBackground:{lineStyle:{opacity:0},areaStyle:{color:g.value("faint"),opacity:.6}},
 selectedDataBackground:{lineStyle:{opacity:0},areaStyle:{color:g.color(0),opacity:.8}},handleStyle:{borderColor:g.color(
 0),color:g.value("card")},moveHandleSize:0}]}function nn(s){let t=0;return s.map(e=>(t+=e)-e)}function ut(s,t,e,n,o){for(;e<
-n;){let i=e+n>>1;s[i]+t[i]<o?e=i+1:n=i}return e}var Fo=400,Do=600,He={fields:[],lane:[],depth:[],from:[],to:[],count:[],data:[]},Ct=class{constructor(t,e){this.tiles=t??
+n;){let i=e+n>>1;s[i]+t[i]<o?e=i+1:n=i}return e}var Do=400,Wo=600,He={fields:[],lane:[],depth:[],from:[],to:[],count:[],data:[]},Ct=class{constructor(t,e){this.tiles=t??
 He,this.changed=e,this.decoded=new Map,this.pending=new Set,this.rows=new Map,this.first=[],this.size=0;for(let n=0;n<this.
 tiles.lane.length;n++){let o=`${this.tiles.lane[n]} ${this.tiles.depth[n]}`,i=this.rows.get(o);i?i[1]=n+1:this.rows.set(
 o,[n,n+1]),this.first.push(this.size),this.size+=this.tiles.count[n]}}*within(t,e,n,o){let[i,r]=this.rows.get(`${t} ${e}`)??
 [0,0];for(let l=i;l<r&&this.tiles.from[l]<=o;l++)this.tiles.to[l]>=n&&(yield l)}of(t,e,n){if(!this.size)return null;let o=t.
-map(({lane:l,depth:a})=>[...this.within(l,a,e,n)]);if(o.reduce((l,a)=>l+a.length,0)>Fo)return null;let r=o.flat().filter(
+map(({lane:l,depth:a})=>[...this.within(l,a,e,n)]);if(o.reduce((l,a)=>l+a.length,0)>Do)return null;let r=o.flat().filter(
 l=>!this.decoded.has(l)&&!this.pending.has(l));return r.length&&this.fetch(r),o.map(l=>l.every(a=>this.decoded.has(a))?l.
 map(a=>this.use(a)):null)}use(t){let e=this.decoded.get(t);return this.decoded.delete(t),this.decoded.set(t,e),e}async fetch(t){
 for(let n of t)this.pending.add(n);let e=await Promise.all(t.map(n=>this.decode(n)));t.forEach((n,o)=>{this.pending.delete(
 n),this.keep(n,e[o])}),this.changed()}keep(t,e){this.decoded.set(t,e);for(let n of this.decoded.keys()){if(this.decoded.
-size<=Do)break;this.decoded.delete(n)}}async decode(t){let e=this.tiles.count[t],n=await Bt(this.tiles.data[t],this.tiles.
+size<=Wo)break;this.decoded.delete(n)}}async decode(t){let e=this.tiles.count[t],n=await Bt(this.tiles.data[t],this.tiles.
 fields,e),o=this.tiles.lane[t],i=this.tiles.depth[t];return Object.assign(n,{lane:o,depth:i,first:this.first[t],count:e})}tileOf(t){
 let e=0,n=this.first.length;for(;n-e>1;){let o=e+n>>1;this.first[o]<=t?e=o:n=o}return e}placeOf(t){let e=this.tileOf(t);
 return{lane:this.tiles.lane[e],depth:this.tiles.depth[e]}}async event(t){let e=this.tileOf(t);this.decoded.has(e)||this.
 keep(e,await this.decode(e));let n=this.use(e),o={number:t,...this.placeOf(t)};for(let{name:i}of this.tiles.fields)o[i]=
-n[i][t-n.first];return o}};var fe=10,qe={"host work":0,"GPU work":4,collective:2},Wo=1,Ko=24,Ho={kinds:[],work:[],main:[],makespan_ns:0,shown_ns:0,
-tiles:He},me=class{constructor(t,e){this.path=t??Ho,this.timeline=e,this.shown=!0,this.walking=!1,this.at=null,this.tiles=
+n[i][t-n.first];return o}};var fe=10,qe={"host work":0,"GPU work":4,collective:2},Ko=1,Ho=24,qo={kinds:[],work:[],main:[],makespan_ns:0,shown_ns:0,
+tiles:He},me=class{constructor(t,e){this.path=t??qo,this.timeline=e,this.shown=!0,this.walking=!1,this.at=null,this.tiles=
 new Ct(this.path.tiles,()=>e.redraw()),this.node=h("div",{class:"picked",id:"path-said","aria-live":"polite"}),t&&this.say(
 null)}get size(){return this.tiles.size}isWork(t){return this.path.work.includes(t)}color(t){return qe[this.path.kinds[t]]??
-Wo}*within(t,e){let n=[...this.tiles.within(0,0,t,e)];if(n.length>Ko){for(let i of n){let r=this.path.tiles.from[i];yield{
+Ko}*within(t,e){let n=[...this.tiles.within(0,0,t,e)];if(n.length>Ho){for(let i of n){let r=this.path.tiles.from[i];yield{
 number:-1,ts:r,dur:this.path.tiles.to[i]-r,kind:this.path.main[i],event:-1}}return}let o=this.tiles.of([{lane:0,depth:0}],
 t,e)?.[0]??[];for(let i of o)for(let r=ut(i.ts,i.dur,0,i.count,t);r<i.count&&i.ts[r]<=e;r++)yield{number:i.first+r,ts:i.
 ts[r],dur:i.dur[r],kind:i.kind[r],event:i.event[r]}}async walk(t){let{from:e,inspector:n}=this.timeline;if(!this.size||!n||
@@ -515,7 +515,7 @@ c=>c>=t)>>>0,n.length-1),{ts:i,dur:r,count:l,first:a}=await this.tiles.decode(o)
 !this.shown,this.timeline.redraw()}say(t){let{makespan_ns:e,shown_ns:n,kinds:o}=this.path,i=u(e,"ns"),r=k.format(this.size),
 l=n===e?"":` (${u(n,"ns")} on this page)`;this.node.textContent=t?`Critical path, element ${k.format(t.number+1)} of ${r}\
 : ${o[t.kind]}, ${u(t.ns,"ns")} of ${i}`:`Critical path: ${r} elements, ${i} according to the replay${l}; press n or p t\
-o follow it, c to hide it`,this.node.dataset.ns=String(t?.ns??"")}};var on=12,rn=80,qo=90,ge=class{constructor(t,e){this.timeline=t,this.devices=e,this.details=new q(t.data.details,t.tiles,
+o follow it, c to hide it`,this.node.dataset.ns=String(t?.ns??"")}};var on=12,rn=80,Xo=90,ge=class{constructor(t,e){this.timeline=t,this.devices=e,this.details=new q(t.data.details,t.tiles,
 t.data.lanes),this.event=null,this.arrows=[],this.asked=0;let n="Details of the selected event";this.node=h("div",{class:"\
 details",role:"region",hidden:!0,tabindex:-1,"aria-label":n}),this.node.addEventListener("keydown",o=>{o.key==="Escape"&&
 (this.timeline.canvas.focus(),o.preventDefault())})}async select(t,{reveal:e=!1,focus:n=!1}={}){let o=++this.asked;this.
@@ -540,7 +540,7 @@ h("header",{},h("div",{},It(r[t.kind].color),h("b",{},r[t.kind].name),h("span",{
 name"},e.names[t.name])),h("div",{class:"tools"},d("Fill the view","z",()=>this.timeline.fill(t)),d("Events meanwhile","\
 m",()=>this.timeline.span?.set(t.ts,t.ts+t.dur)),d("Close","Esc",()=>this.clear()),Te(t.gpu?"kernel":"call",e.names[t.name],
 "In the table"),O.cameFrom?d("Back","Back to the row or finding (Backspace)",he):null,h("a",{href:a,title:"Link to this \
-event"},a))),h("dl",{},c.map(({key:p,label:f,value:m,text:y})=>h("div",{class:y.length>qo?"long":null},h("dt",{},f),h("d\
+event"},a))),h("dl",{},c.map(({key:p,label:f,value:m,text:y})=>h("div",{class:y.length>Xo?"long":null},h("dt",{},f),h("d\
 d",{"data-key":p,"data-value":JSON.stringify(m),title:`${f}: ${m}`},Te(p,m)??y)))),...this.relations(t.sources,0),...this.
 relations(t.targets,1))}relations(t,e){return Object.keys(Re).map(n=>{let o=t.filter(i=>i.kind===n).map(i=>i.other);return o.
 length?this.relation(n,e,o):null}).filter(Boolean)}relation(t,e,n){let o=n.filter(c=>c>=0),i=h("ul"),r=n.length-o.length,
@@ -565,7 +565,7 @@ ync",0],["comm",0],["thread_handoff",0],["graph",0]),h:()=>this.follow(["data",1
 read_handoff",1],["graph",1]),z:()=>this.event&&this.timeline.fill(this.event),m:()=>this.event&&this.timeline.span?.set(
 this.event.ts,this.event.ts+this.event.dur),Enter:()=>this.event?this.node.focus():this.beside(0),Escape:()=>this.clear()}[t]}};
 function Xe(){let s=Number(/^#event-(\d+)$/.exec(location.hash)?.[1]??NaN),{timeline:t}=O;t?.inspector&&s<t.tiles.size&&
-t.inspector.select(s,{reveal:!0})}var Xo=[["w s a d","zoom in and out, move left and right"],["← →","previous or next event in the row of the selected\
+t.inspector.select(s,{reveal:!0})}var Vo=[["w s a d","zoom in and out, move left and right"],["← →","previous or next event in the row of the selected\
  event; without a selection, the first event in view"],["↑","to the launch call, the operator, the caller"],["↓","to\
  the called operator or launched kernel"],["o","kernel → its operator"],["l","kernel → its launch call"],["k","opera\
 tor or launch call → its first kernel"],["b","forward ↔ backward operator"],["g h","to the event that the selected e\
@@ -575,28 +575,28 @@ at led here"],["/ Backspace","to the search; back to the row or finding that led
 ected event"],["m","table of events that overlap the selected event"],["[ ]","start and end of a span at the selected ev\
 ent's start and end"],["Shift + drag","select a span and list its events in a table"],["Enter","to the details; Esc goes\
  back, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"keys","aria-la\
-bel":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Xo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},
-t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Vo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Jo=1.5;function cn(s){return{id:"overl\
+bel":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Vo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},
+t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Jo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Yo=1.5;function cn(s){return{id:"overl\
 ay",type:"custom",clip:!0,silent:!0,z:5,progressive:0,encode:{x:[0,1],y:-1},tooltip:{show:!1},renderItem:(t,e)=>s.overlays[t.
-dataIndex]?.draw(e)??null,data:Ve(s)}}function Ve(s){return s.overlays=[...Zo(s),...si(s),...Qo(s),...Yo(s)],s.overlays.
+dataIndex]?.draw(e)??null,data:Ve(s)}}function Ve(s){return s.overlays=[...Qo(s),...ni(s),...ti(s),...Zo(s)],s.overlays.
 map(({from:t,to:e})=>[t,e])}var pt=(s,t)=>s.coord([t,0])[0];function we(s,t,e,n,o,i=0){return{from:s,to:t,draw:l=>{let a=pt(
-l,s)-i,c=Math.max(1+2*i,pt(l,t)-a+i);return{type:"rect",shape:{x:a,y:e-i,width:c,height:n+2*i,r:2*i},style:o}}}}function*Yo(s){
+l,s)-i,c=Math.max(1+2*i,pt(l,t)-a+i);return{type:"rect",shape:{x:a,y:e-i,width:c,height:n+2*i,r:2*i},style:o}}}}function*Zo(s){
 let t=s.inspector?.event;if(!t)return;let{y:e,tall:n}=s.rowAt(t),o={fill:"transparent",stroke:g.value("text"),lineWidth:2};
-yield we(t.ts,t.ts+t.dur,e,n,o,1)}function*Zo(s){let t=s.span?.selected,e=g.value("accent");t&&(yield we(t.from,t.to,Q,s.
-height,{fill:e,opacity:.14,stroke:e,lineWidth:1}))}function*Qo(s){for(let{kind:t,from:e,to:n}of s.inspector?.arrows??[]){
-let o=s.rowAt(e),i=s.rowAt(n),r=t==="caller"||t==="operator",l=r?n.ts:e.ts+e.dur,a=Vo[t]??9;yield{from:Math.min(l,n.ts),
-to:Math.max(l,n.ts),draw:c=>{let d=o.y+o.tall/2;return r?ti(pt(c,n.ts),d,o.y<i.y?i.y:i.y+i.tall,g.color(a)):ei(pt(c,l),d,
-pt(c,n.ts),i.y+i.tall/2,g.color(a))}}}}function ti(s,t,e,n){let o=e>t?-ye:ye,i=ye/2+1,r={type:"line",shape:{x1:s+2,y1:t,
-x2:s+2,y2:e+o},style:{stroke:n,lineWidth:1.6}};return hn(r,[[s+2,e+2],[s+2-i,e+o],[s+2+i,e+o]],n)}function ei(s,t,e,n,o){
+yield we(t.ts,t.ts+t.dur,e,n,o,1)}function*Qo(s){let t=s.span?.selected,e=g.value("accent");t&&(yield we(t.from,t.to,Q,s.
+height,{fill:e,opacity:.14,stroke:e,lineWidth:1}))}function*ti(s){for(let{kind:t,from:e,to:n}of s.inspector?.arrows??[]){
+let o=s.rowAt(e),i=s.rowAt(n),r=t==="caller"||t==="operator",l=r?n.ts:e.ts+e.dur,a=Jo[t]??9;yield{from:Math.min(l,n.ts),
+to:Math.max(l,n.ts),draw:c=>{let d=o.y+o.tall/2;return r?ei(pt(c,n.ts),d,o.y<i.y?i.y:i.y+i.tall,g.color(a)):si(pt(c,l),d,
+pt(c,n.ts),i.y+i.tall/2,g.color(a))}}}}function ei(s,t,e,n){let o=e>t?-ye:ye,i=ye/2+1,r={type:"line",shape:{x1:s+2,y1:t,
+x2:s+2,y2:e+o},style:{stroke:n,lineWidth:1.6}};return hn(r,[[s+2,e+2],[s+2-i,e+o],[s+2+i,e+o]],n)}function si(s,t,e,n,o){
 let i=Math.max(18,Math.min(90,Math.abs(e-s)/3)),r=ye,l={type:"bezierCurve",shape:{x1:s,y1:t,x2:e-r,y2:n,cpx1:s+i,cpy1:t,
 cpx2:e-r-i,cpy2:n},style:{fill:"none",stroke:o,lineWidth:1.6,opacity:.9}},a=e-r-1,c=r/2+1;return hn(l,[[e,n],[a,n-c],[a,
-n+c]],o)}function hn(s,t,e){return{type:"group",children:[s,{type:"polygon",shape:{points:t},style:{fill:e}}]}}function*si(s){
+n+c]],o)}function hn(s,t,e){return{type:"group",children:[s,{type:"polygon",shape:{points:t},style:{fill:e}}]}}function*ni(s){
 let{critical:t,from:e,to:n}=s;if(!t?.size||!t.shown)return;let o=(n-e)/Math.max(200,s.canvas.clientWidth||1e3),i=null,r=null;
 for(let l of t.within(e,n)){let a=l.ts+l.dur,c=t.color(l.kind);if(i&&(i.color===c||a-i.from<o)?i.to=Math.max(i.to,a):(i&&
-(yield ln(i)),i={from:l.ts,to:a,color:c}),!t.isWork(l.kind))continue;if(l.event<0||l.dur<Jo*o){r=null;continue}let d={...l,
-...s.rowAt(s.tiles.placeOf(l.event)),color:c};yield ni(d,l.number===t.at),r&&(yield oi(r,d)),r=d}i&&(yield ln(i))}function ln({
-from:s,to:t,color:e}){return we(s,t,Q+1,fe-4,{fill:W(e)})}function ni({ts:s,dur:t,y:e,tall:n},o){let i=o?5:3;return we(s,
-s+t,e+n-i,i,{fill:g.value("path")})}function oi(s,t){let e=s.ts+s.dur;return{from:Math.min(e,t.ts),to:Math.max(e,t.ts),draw:o=>({
+(yield ln(i)),i={from:l.ts,to:a,color:c}),!t.isWork(l.kind))continue;if(l.event<0||l.dur<Yo*o){r=null;continue}let d={...l,
+...s.rowAt(s.tiles.placeOf(l.event)),color:c};yield oi(d,l.number===t.at),r&&(yield ii(r,d)),r=d}i&&(yield ln(i))}function ln({
+from:s,to:t,color:e}){return we(s,t,Q+1,fe-4,{fill:W(e)})}function oi({ts:s,dur:t,y:e,tall:n},o){let i=o?5:3;return we(s,
+s+t,e+n-i,i,{fill:g.value("path")})}function ii(s,t){let e=s.ts+s.dur;return{from:Math.min(e,t.ts),to:Math.max(e,t.ts),draw:o=>({
 type:"line",shape:{x1:pt(o,e),y1:s.y+s.tall-1,x2:pt(o,t.ts),y2:t.y+t.tall-1},style:{stroke:g.value("path"),lineWidth:1.5,
 lineDash:[3,2]}})}}var dn=60,be=class{constructor(t){this.timeline=t,this.input=h("input",{type:"search",id:"search",placeholder:"Search ca\
 lls and kernels…","aria-label":"Search the timeline",title:"Enter, Shift + Enter: next, previous call; ↓ ↑: next, prev\
@@ -637,17 +637,17 @@ void 0?null:r[f].name,count:m,total:y,share:y/l})),c=(d,p,f)=>f.length?[h("h4",{
 [];this.node.hidden=!1,this.node.replaceChildren(h("header",{},h("h3",{},`${u(l,"ns")} selected`),h("span",{class:"said"},
 `${jt(t)} to ${jt(e)}`),h("button",{type:"button",onclick:()=>this.clear()},"Clear")),...c("GPU events by operator","op",
 o),...c("GPU events by name","gpu",n.filter(d=>d.gpu)),...c("CPU calls","cpu",n.filter(d=>!d.gpu))),this.node.dataset.span=
-`${t} ${e}`}};var ke=1.5,ii=6;function pn(s){let t=(s.to-s.from)/Math.max(200,s.canvas.clientWidth||1e3),e=s.rows.filter(({lane:l,depth:a})=>a<
+`${t} ${e}`}};var ke=1.5,ri=6;function pn(s){let t=(s.to-s.from)/Math.max(200,s.canvas.clientWidth||1e3),e=s.rows.filter(({lane:l,depth:a})=>a<
 (s.folded.get(l)??1/0)),n=ke*t<s.data.resolution,o=n?s.tiles.of(e,s.from,s.to):null,i=[];s.sources=[s.data];let r=!n||!!o?.
 every(l=>l!==null);return e.forEach(({lane:l,depth:a,begin:c,end:d},p)=>{let f=s.data.lanes[l].gpu?Mt:St,m=s.tops[l]+a*f+
 Ot/2;if(!o?.[p])return un(s,i,0,c,d,t,m,f-1);for(let y of o[p])s.sources.push(y),un(s,i,s.sources.length-1,0,y.count,t,m,
 f-1)}),s.node.dataset.complete=r?"yes":"no",i}function un(s,t,e,n,o,i,r,l){let a=s.sources[e],{ts:c,dur:d,name:p}=a,f=e?
 d:a.busy,m=ke*i;for(let y=ut(c,d,n,o,s.from);y<o&&c[y]<=s.to;y++){let S=c[y],w=s.matches?.has(p[y]),v=S+d[y],M=y,A=f[y];
-for(;d[y]<m&&y+1<o&&d[y+1]<m&&c[y+1]-v<m&&c[y+1]+d[y+1]-S<ii*i&&s.matches?.has(p[y+1])===w;)y++,v=c[y]+d[y],A+=f[y],d[y]>
-d[M]&&(M=y);t.push([S,v,r,M,l,Math.min(1,A/Math.max(1,v-S)),e])}}var xe=3,mn=24,ri=860,ai=34,_e=class{constructor(t,e={}){this.data=t,this.rows=en(t),this.names=new Set(t.names),this.tiles=
+for(;d[y]<m&&y+1<o&&d[y+1]<m&&c[y+1]-v<m&&c[y+1]+d[y+1]-S<ri*i&&s.matches?.has(p[y+1])===w;)y++,v=c[y]+d[y],A+=f[y],d[y]>
+d[M]&&(M=y);t.push([S,v,r,M,l,Math.min(1,A/Math.max(1,v-S)),e])}}var xe=3,mn=24,ai=860,li=34,_e=class{constructor(t,e={}){this.data=t,this.rows=en(t),this.names=new Set(t.names),this.tiles=
 new Ct(t.tiles,()=>this.redraw()),this.numbers=nn(t.count),this.sources=[t],this.from=0,this.to=t.span,this.matches=null,
 this.hits=null,this.step=null,this.inspector=null,this.span=null,this.overlays=[],this.pending=0,this.tops=[],this.height=
-0,this.folded=new Map;let n=t.lanes.reduce((i,r)=>i+r.rows*(r.gpu?Mt:St)+Ot,0),o=t.lanes.findIndex(i=>!i.gpu);n>ri&&t.lanes.
+0,this.folded=new Map;let n=t.lanes.reduce((i,r)=>i+r.rows*(r.gpu?Mt:St)+Ot,0),o=t.lanes.findIndex(i=>!i.gpu);n>ai&&t.lanes.
 forEach((i,r)=>{!i.gpu&&i.rows>(r===o?mn:xe)&&this.folded.set(r,r===o?mn:xe)}),this.chart={instance:null,draw(){}},this.
 build(),this.critical=new me(t.path,this),t.tiles&&(this.inspector=new ge(this,e),this.span=new ve(this),this.node.append(
 this.inspector.node,this.span.node)),this.critical.size&&this.node.append(this.critical.node),this.place()}build(){this.
@@ -684,7 +684,7 @@ ts[t],dur:n.dur[t],op:n.op[t],lane:this.data.lanes[o?n.lane[t]:n.lane],count:o?n
 n.count[t]===1)?o?this.numbers[t]:n.first+t:null,busy:o?n.busy[t]:n.dur[t]}}visible(){return pn(this)}draw(t){let e=t.coord(
 [t.value(0),0]),n=t.coord([t.value(1),0]),o=t.value(3),i=t.value(4),r=Q+t.value(2),l=t.value(6),a=this.sources[l];if(!a||
 !(o<a.name.length))return null;let c=Math.max(0,e[0]),d=Math.min(t.getWidth(),n[0]),p=Math.max(ke*.8,d-c-(d-c>4?1:0)),{names:f,
-kinds:m}=this.data,y=l?1:a.count[o],S=this.matches&&!this.matches.has(a.name[o]),{color:w}=m[a.kind[o]],v=p<ai||S?"":y>1?
+kinds:m}=this.data,y=l?1:a.count[o],S=this.matches&&!this.matches.has(a.name[o]),{color:w}=m[a.kind[o]],v=p<li||S?"":y>1?
 E(y,"call"):K(f[a.name[o]]);return{type:"rect",shape:{x:c,y:r,width:p,height:i},style:{fill:W(w),opacity:S?.13:.3+.7*t.value(
 5)},textConfig:{position:"insideLeft",distance:4},textContent:{type:"text",style:{text:v,fill:tt(g.color(w)),fontSize:i>
 18?12:11,fontFamily:this.font,width:Math.max(1,p-8),overflow:"truncate",ellipsis:""}}}}tip({name:t,kind:e,ts:n,dur:o,count:i,
@@ -714,15 +714,15 @@ n[o].collectives,n[o].caused)}}var fn=(s,t,e)=>`is last in ${s} of ${E(t,"collec
 on_ns");return{window:e("window_ns"),busy:e("busy_ns"),span:e("gpu_span_ns"),hidden:n,parts:[{name:"Computing",color:4,ns:e(
 "compute_ns")-n},{name:"Computing and communicating",color:3,ns:n},{name:"Exposed communication",color:2,ns:e("exposed_c\
 ommunication_ns")},{name:"Copies alone",color:1,ns:e("busy_ns")-e("compute_ns")-e("exposed_communication_ns")},{name:"Id\
-le",color:"line",ns:e("idle_ns")}]}}function li(s){let t=0,e=0,n=!1;for(let i of s.analysis.kernels)i.flops===null||!i.flops_per_second||
+le",color:"line",ns:e("idle_ns")}]}}function ci(s){let t=0,e=0,n=!1;for(let i of s.analysis.kernels)i.flops===null||!i.flops_per_second||
 (t+=i.flops,i.flops_share!==null&&(n=!0,e+=i.flops/i.flops_per_second*1e9*i.flops_share));let o=Et(s).window;return[t&&o?
-t/s.span_ns*1e9:null,n&&o?e/o:null]}var ci=s=>`${s[0].toUpperCase()}${s.slice(1)}.`;function hi(s,t){let e=Et(t),n=e.window?
+t/s.span_ns*1e9:null,n&&o?e/o:null]}var hi=s=>`${s[0].toUpperCase()}${s.slice(1)}.`;function di(s,t){let e=Et(t),n=e.window?
 1-e.busy/e.window:0,o=t.analysis.idle_causes,i=m=>o.reduce((y,S)=>y+S[m],0),r=[["before the first GPU event",i("before_f\
 irst_ns")],["because launches come late",i("host_wait_ns")],["between kernels",i("kernel_wait_ns")+i("other_ns")],["afte\
 r the last GPU event",i("after_last_ns")]],[l,a]=r.reduce((m,y)=>y[1]>m[1]?y:m),c=$e(s),d=s.findings?.found.find(m=>m.gain||
 m.cost_ns!==null),p=e.window?`GPU idle ${u(n,"share")}${a?`, mostly ${l}`:""}`:"no GPU events";return[c&&`${c.name} ${c.
-text}`,s.ranks.length>1?`${mt(t)}: ${p}`:p,d?.title].filter(m=>typeof m=="string").map(ci).join(" ")}function gn(s,t){let{
-analysis:e}=t,n=Et(t),[o,i]=li(t),r=e.iterations,l=e.serving_phases.at(-1),a=P=>(n.parts.find(ft=>ft.name===P)?.ns??0)/(n.
+text}`,s.ranks.length>1?`${mt(t)}: ${p}`:p,d?.title].filter(m=>typeof m=="string").map(hi).join(" ")}function gn(s,t){let{
+analysis:e}=t,n=Et(t),[o,i]=ci(t),r=e.iterations,l=e.serving_phases.at(-1),a=P=>(n.parts.find(ft=>ft.name===P)?.ns??0)/(n.
 window||1),c=t.attributed_ns/(t.tree.total_ns||1),d=e.iteration_list.length,p=`${E(d,"step")} of ${u(r.mean_latency_ns,"\
 ns")}`,f=a("Computing")+a("Computing and communicating"),m=n.parts[2].ns,y=`of ${u(n.window,"ns")}`,S=`${u(n.busy/(n.span||
 1),"share")} from the first GPU event to the last`,w=i===null?"device peak unknown":`${u(i,"share")} of the peak`,v=t.gpu_events+
@@ -730,20 +730,20 @@ t.host_calls+t.runtime_calls,M=t.coverage,A=[I("Duration",u(t.span_ns,"ns"),d?p:
 u(n.busy/n.window,"share"),`${u(n.busy,"ns")} ${y}; ${S}`):null,n.window?I("GPU computing",u(f,"share"),"of the duration"):
 null,e.device_use.some(P=>P.communication_ns)?I("Exposed comm.",u(a("Exposed communication"),"share"),`${u(m,"ns")} of ${u(
 n.hidden+m,"ns")}`):null,o!==null?I("Achieved",u(o,"flop/s"),w):null,l?.tokens_per_second?I("Tokens",`${F(l.tokens_per_second)}\
- /s`,di(e.serving_phases)):null,I("Events",u(v,"count"),`${u(t.gpu_events,"count")} on the GPU`),M?I("Linked",u(M.linked/
+ /s`,ui(e.serving_phases)):null,I("Events",u(v,"count"),`${u(t.gpu_events,"count")} on the GPU`),M?I("Linked",u(M.linked/
 (M.total||1),"share"),`of ${u(M.total,"count")} operators`):t.gpu_events?I("Attributed",u(c,"share"),"of GPU time to ope\
-rators"):null];return _("overview","Overview",hi(s,t),ui(s),h("div",{class:"tiles"},A))}function yn(s,t){let e=Et(t),n=t.
+rators"):null];return _("overview","Overview",di(s,t),pi(s),h("div",{class:"tiles"},A))}function yn(s,t){let e=Et(t),n=t.
 attributed_ns/(t.tree.total_ns||1),o=`of ${u(e.window,"ns")}${t.analysis.device_use.length>1?" on all devices":""}`;return _(
-"trace","Trace",null,e.window?b("GPU time",o,Z([{name:"",parts:e.parts,whole:e.window}])):null,it([6,6],b("File",null,pi(
-t)),b("Links",null,mi(t,n))))}function di(s){return`steps: ${s.filter(e=>e.phase!=="all").map(e=>`${e.steps} ${e.phase}`).
-join(", ")}`}function ui(s){let t=s.ranks.length>1,e=[...s.warnings,...s.ranks.flatMap(n=>n.analysis.damage.map(o=>t?`Ra\
-nk ${n.label}: ${o}`:o))];return rt("warnings",e)}function pi(s){let{analysis:t}=s,e=[["File",s.file]];s.rank!==null&&e.
+"trace","Trace",null,e.window?b("GPU time",o,Z([{name:"",parts:e.parts,whole:e.window}])):null,it([6,6],b("File",null,mi(
+t)),b("Links",null,fi(t,n))))}function ui(s){return`steps: ${s.filter(e=>e.phase!=="all").map(e=>`${e.steps} ${e.phase}`).
+join(", ")}`}function pi(s){let t=s.ranks.length>1,e=[...s.warnings,...s.ranks.flatMap(n=>n.analysis.damage.map(o=>t?`Ra\
+nk ${n.label}: ${o}`:o))];return rt("warnings",e)}function mi(s){let{analysis:t}=s,e=[["File",s.file]];s.rank!==null&&e.
 push(["Rank",String(s.rank)]);for(let[n,o]of Object.entries(t.devices)){let i=Object.entries(o.peaks).map(([r,l])=>`${r}\
  ${u(l,"flop/s")}`);e.push([`Device ${n}`,[o.name??"not named in the trace",o.known_as&&o.known_as!==o.name?`(${o.known_as}\
 )`:"",o.memory_gb_s?`· peak ${[...i,u(o.memory_gb_s*1e9,"bytes/s")].join(", ")}`:"· peaks unknown"].filter(Boolean).join(
 " ")])}return e.push(["Streams",String(t.streams.length)],["Operators",u(s.host_calls,"count")],["Runtime calls",s.runtime_calls?
 `${u(s.runtime_calls,"count")}, ${u(t.host.runtime_ns,"ns")}`:"0"]),t.host.loading_ns&&e.push(["Data loading",u(t.host.loading_ns,
-"ns")]),yt(e)}function mi(s,t){let e=s.coverage,n=[...e?.notes??[],...s.analysis.notes],o=e?[["Operators",`${u(e.linked,
+"ns")]),yt(e)}function fi(s,t){let e=s.coverage,n=[...e?.notes??[],...s.analysis.notes],o=e?[["Operators",`${u(e.linked,
 "count")} of ${u(e.total,"count")} linked (${u(e.linked/(e.total||1),"share")}) by ${e.method}`],["Certain",u(e.certain,
 "count")],["Unverified",`${u(e.unverified,"count")}; the structure fits, but the operators may belong to another run or \
 step`],["GPU time",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["Kind","\
@@ -766,22 +766,22 @@ k",null,Z(t.map(({rank:a,use:c},d)=>({name:e[d].name,parts:c.parts,whole:c.windo
 "ranks",e,{sort:"name",click:a=>st(a.place)}))}function vn(s,t){let e=t.analysis.kernels.map((o,i)=>({...o,kind:t.kernel_kinds[i],kernel_kind:s.gpu_kinds[t.kernel_kinds[i]].
 name}));if(!e.length)return null;let n=e.filter(o=>o.intensity&&o.flops_per_second);return _("kernels","Kernels and roof\
 line","Kernel throughput compared with the device's peaks. Memory bandwidth limits kernels below the slope; peak FLOP ra\
-te limits kernels below the flat roof. The area of a mark is its share of the time.",n.length?wi(s,t,n):b("Roofline",null,
+te limits kernels below the flat roof. The area of a mark is its share of the time.",n.length?bi(s,t,n):b("Roofline",null,
 gt("FLOPs and bytes are unknown for all kernels: the trace has no shapes (record_shapes), or its operators only move dat\
-a.")),$("Kernels by name",D(t,"kernels"),"kernels",fi(e),{sort:"total_ns",jump:gi}),$("GEMMs",D(t,"gemms")??"batch × (m,\
- k) · (k, n); rates use the time of all kernels of the operator","gemms",t.analysis.gemms,{sort:"total_ns",jump:yi}))}var Se=(s,t)=>s.
+a.")),$("Kernels by name",D(t,"kernels"),"kernels",gi(e),{sort:"total_ns",jump:yi}),$("GEMMs",D(t,"gemms")??"batch × (m,\
+ k) · (k, n); rates use the time of all kernels of the operator","gemms",t.analysis.gemms,{sort:"total_ns",jump:wi}))}var Se=(s,t)=>s.
 reduce((e,n)=>e+(n[t]??0),0);function At(s,t,e,n=t){let o=s.filter(l=>l[t]!==null&&l[n]),i=o.map(l=>l[e]/l[n]),r=i.reduce(
-(l,a)=>l+a,0);return r?o.reduce((l,a,c)=>l+a[t]*i[c],0)/r:null}function fi(s){let t=new Map;for(let e of s){let n=`${e.device}\
+(l,a)=>l+a,0);return r?o.reduce((l,a,c)=>l+a[t]*i[c],0)/r:null}function gi(s){let t=new Map;for(let e of s){let n=`${e.device}\
  ${K(e.kernel)}`;t.set(n,[...t.get(n)??[],e])}return[...t.values()].map(e=>{if(e.length===1)return e[0];let n=Se(e,"coun\
 t"),o=Se(e,"total_ns"),i=l=>[...new Set(e.map(a=>a[l]).filter(Boolean))].join(" "),r=e.filter(l=>l.intensity!==null);return{
 ...e[0],variants:e.length,members:e.map(l=>l.kernel),count:n,total_ns:o,mean_ns:o/n,dtype:i("dtype"),ops:i("ops"),bound:i(
 "bound"),flops_per_second:At(e,"flops_per_second","flops"),operator_flops_per_second:At(e,"operator_flops_per_second","f\
 lops"),flops_share:At(e,"flops_share","flops","flops_per_second"),bytes_per_second:At(e,"bytes_per_second","bytes"),most_bytes_per_second:At(
 e,"most_bytes_per_second","most_bytes"),bytes_share:At(e,"bytes_share","bytes","bytes_per_second"),intensity:r.length?Se(
-r,"flops")/Se(r,"bytes"):null}})}var gi=({device:s,kernel:t,dtype:e,variants:n})=>({gpu:!0,device:s,name:t,has:(o,i,r)=>!!n||
-(r.dtypes[o.dtype[i]]??"")===e,orElse:{gpu:!0,device:s,name:t}}),yi=({device:s,op:t,batch:e,m:n,n:o,k:i,count:r,flops:l,
+r,"flops")/Se(r,"bytes"):null}})}var yi=({device:s,kernel:t,dtype:e,variants:n})=>({gpu:!0,device:s,name:t,has:(o,i,r)=>!!n||
+(r.dtypes[o.dtype[i]]??"")===e,orElse:{gpu:!0,device:s,name:t}}),wi=({device:s,op:t,batch:e,m:n,n:o,k:i,count:r,flops:l,
 kernels:a})=>({gpu:!0,device:s,has:(c,d)=>c.flops[d]===l/r||c.flops[d]===2*e*n*o*i,fits:async(c,d)=>{let p=await de(c);return p!==
-null&&a.includes(d.names[c.name])&&d.names[p.name]===t}});function wi(s,t,e){let n=t.analysis.devices[e[0].device],o=h("\
+null&&a.includes(d.names[c.name])&&d.names[p.name]===t}});function bi(s,t,e){let n=t.analysis.devices[e[0].device],o=h("\
 div"),i=s.gpu_kinds,r=e.filter(T=>T.device===e[0].device),a=[...new Set(r.map(T=>T.dtype))].map(T=>[T,n.peaks[T]]).filter(
 T=>T[1]),c=n.memory_gb_s?n.memory_gb_s*1e9:null,d=Math.max(0,...a.map(T=>T[1])),p=r.map(T=>T.intensity),f=r.map(T=>T.flops_per_second),
 m=10**Math.floor(Math.log10(Math.min(...p))),y=10**Math.ceil(Math.log10(Math.max(...p,c?3*d/c:1))),S=10**Math.floor(Math.
@@ -798,16 +798,16 @@ color:A().color,fontSize:11.5}})),...a.length||!c?[]:[{...P(),data:[[m,m*c],[y,y
 type:"scatter",z:3,symbol:at[J(j)],itemStyle:{color:g.color(j),opacity:.78,borderColor:g.value("card"),borderWidth:1},symbolSize:(z,nt)=>7+
 26*Math.sqrt(nt.data.row.total_ns/v),data:r.filter(z=>z.kernel_kind===T).map(z=>({value:[z.intensity,z.flops_per_second],
 row:z}))}))]}));let ft=`${n.known_as??n.name??"device"}${c?`, memory ${u(c,"bytes/s")}`:", peaks unknown"} · ${r.length}\
- of ${t.analysis.kernels.length} kernels have known FLOPs and bytes`;return b("Roofline",ft,N(M),o)}var bi=8;function Ht(s,t,e,{mark:n=null}={}){let o=h("div"),i=t.slice(0,bi);B(o,230,()=>({grid:{left:74,right:24,top:18,
+ of ${t.analysis.kernels.length} kernels have known FLOPs and bytes`;return b("Roofline",ft,N(M),o)}var vi=8;function Ht(s,t,e,{mark:n=null}={}){let o=h("div"),i=t.slice(0,vi);B(o,230,()=>({grid:{left:74,right:24,top:18,
 bottom:26},tooltip:R(l=>U(u(l[0].value[0],"ns"),l.map(a=>[a.seriesName,u(a.value[1],e)])),{trigger:"axis"}),xAxis:L({type:"\
 value",...s.step?Dt(s):{min:0},unit:"ns",axisLabel:{hideOverlap:!0}}),yAxis:L({type:"value",min:0,unit:e}),dataZoom:[{type:"\
 inside",filterMode:"none"}],series:i.map((l,a)=>({name:l.title,type:"line",step:"end",showSymbol:!1,lineStyle:{width:1.4,
 color:g.color(a),type:es[J(a)]},itemStyle:{color:g.color(a)},areaStyle:i.length===1?{color:g.color(a),opacity:.14}:void 0,
-data:l.ts.map((c,d)=>[c,l.values[d]]),markPoint:n&&a===0?vi(n):void 0}))}));let r=t.length>i.length?` (${i.length} of ${t.
-length})`:"";return h("div",{},o,N(i.map((l,a)=>({name:l.title,color:a})),{more:r}))}function vi({ts:s,value:t,name:e}){
+data:l.ts.map((c,d)=>[c,l.values[d]]),markPoint:n&&a===0?ki(n):void 0}))}));let r=t.length>i.length?` (${i.length} of ${t.
+length})`:"";return h("div",{},o,N(i.map((l,a)=>({name:l.title,color:a})),{more:r}))}function ki({ts:s,value:t,name:e}){
 return{symbol:"circle",symbolSize:9,data:[{coord:[s,t],name:e}],label:{show:!0,position:"left",distance:8,color:g.value(
-"text"),formatter:()=>e}}}var ki=({device:s,kind:t})=>({gpu:!0,device:s,has:(e,n,o,i)=>/^mem(cpy|set)/i.test(o.names[i])&&o.names[i].toLowerCase().
-includes(t.toLowerCase())}),xi=({op:s,kernels:t})=>({gpu:!1,name:s,has:(e,n)=>e.device_events[n]===t.split(" | ").length,
+"text"),formatter:()=>e}}}var xi=({device:s,kind:t})=>({gpu:!0,device:s,has:(e,n,o,i)=>/^mem(cpy|set)/i.test(o.names[i])&&o.names[i].toLowerCase().
+includes(t.toLowerCase())}),_i=({op:s,kernels:t})=>({gpu:!1,name:s,has:(e,n)=>e.device_events[n]===t.split(" | ").length,
 orElse:{gpu:!1,name:s}});function kn(s,t){let{idle_causes:e,launches:n,queues:o,copies:i,sequences:r}=t.analysis;if(!n.length&&
 !e.length&&!i.length)return null;let l=d=>o.find(({device:p,stream:f})=>p===d.device&&f===d.stream),a=d=>t.counters.filter(
 p=>p.kind===d),c=e.map(d=>({...l(d),...d}));return _("launches","Launches, queues, copies","Why streams wait, how long l\
@@ -816,25 +816,25 @@ s: gaps below ${t.analysis.consecutive_kernel_delay_ns/1e3} µs; before first, a
  last GPU event; a queue of 1,024 launches blocks the CPU`,"idle_causes",c,{sort:"idle_ns",jump:d=>({...Kt(d),gap:!0})}),
 a("queue").length?b("Launches in the queue","launched, not yet started",Ht(t,a("queue"),"")):null,$("Launches",null,"lau\
 nches",n,{sort:"count"}),i.length?b("Copies and memsets",null,a("bandwidth").length?Ht(t,a("bandwidth"),"bytes/s"):null,
-H("copies",i,{sort:"bytes",jump:ki})):null,$("Sequences of kernels","kernels that an operator launches repeatedly in the\
- same order; candidates for fusion","sequences",r.filter(d=>d.count>1),{sort:"gpu_ns",jump:xi}))}var _i={"allocator events":"allocator events (profile_memory)","tensors of the ET":"tensors of the Execution Trace, from\
+H("copies",i,{sort:"bytes",jump:xi})):null,$("Sequences of kernels","kernels that an operator launches repeatedly in the\
+ same order; candidates for fusion","sequences",r.filter(d=>d.count>1),{sort:"gpu_ns",jump:_i}))}var $i={"allocator events":"allocator events (profile_memory)","tensors of the ET":"tensors of the Execution Trace, from\
  the call that creates a storage to the last use"};function xn(s,t){let{memory:e,memory_holders:n,memory_outliving:o}=t.
 analysis;if(!e.length)return null;let i=e.filter(r=>r.peak_bytes>=.01*e[0].peak_bytes);return _("memory","Memory",`Alloc\
-ated memory, its holders at the peak, and blocks that outlive their step. Source: ${_i[e[0].source]}.`,...i.map(r=>$i(t,
+ated memory, its holders at the peak, and blocks that outlive their step. Source: ${$i[e[0].source]}.`,...i.map(r=>Si(t,
 r,n)),$("Devices",null,"memory",e,{sort:"peak_bytes",filter:!1,jump:r=>_n(t,r)}),$("Blocks that outlive their step","all\
 ocated in a step and still held at its end; summed over all steps","memory_outliving",o,{sort:"bytes",jump:({operator:r})=>({
-gpu:!1,name:r})}))}function $i(s,t,e){let n=e.filter(a=>a.device===t.device),o={};for(let a of n)o[a.category]=(o[a.category]??
+gpu:!1,name:r})}))}function Si(s,t,e){let n=e.filter(a=>a.device===t.device),o={};for(let a of n)o[a.category]=(o[a.category]??
 0)+a.bytes;let i=Object.keys(o).sort((a,c)=>o[c]-o[a]),r={ts:t.peak_ns-s.start_ns,value:t.peak_bytes,name:`peak ${u(t.peak_bytes,
 "bytes")}`},l=a=>a.device===t.number&&["allocated","reserved"].includes(a.kind);return b(`Allocated on ${t.device}`,`pea\
 k ${u(t.peak_bytes,"bytes")} at ${u(r.ts,"ns")}`,Ht(s,s.counters.filter(l),"bytes",{mark:r.ts>=0?r:null}),h("h3",{},"Hel\
 d at the peak"),Z([{name:"",whole:t.peak_bytes,parts:i.map((a,c)=>({name:a,color:c,ns:o[a]}))}],{unit:"bytes"}),H(`memor\
 y_holders ${t.device}`,n.map(a=>({...a,modules:a.modules.replaceAll("nn.Module: ",""),share:a.bytes/(t.peak_bytes||1)})),
-{sort:"bytes",jump:a=>Si(a)??_n(s,t)}))}var _n=(s,{peak_ns:t})=>({from:t-s.start_ns,to:t-s.start_ns}),Si=({operator:s,source:t})=>O.
+{sort:"bytes",jump:a=>Mi(a)??_n(s,t)}))}var _n=(s,{peak_ns:t})=>({from:t-s.start_ns,to:t-s.start_ns}),Mi=({operator:s,source:t})=>O.
 timeline?.names.has(ae(s))?{...t?$t(t,!1):{gpu:!1},name:s,orElse:{gpu:!1,name:s}}:null;function $n(s,t){let{operators:e,modules:n}=t.analysis;if(!e.length&&!n.length)return null;let o=e.some(i=>i.device_total_ns);
 return _("operators","Operators and modules","Self time excludes nested calls, and total time includes them. Nested call\
 s with the same name count once.",$("By operator",D(t,"operators"),"operators",e,{sort:o?"device_self_ns":"self_ns",jump:({
 op:i})=>({gpu:!1,name:i})}),$("By module class",D(t,"modules")??"each row is the sum over all modules of one class in th\
-e same parent module","modules",n,{sort:"",jump:Mi}))}function Mi({path:s,device_total_ns:t}){let e=s.split(" / ").at(-1),
+e same parent module","modules",n,{sort:"",jump:Oi}))}function Oi({path:s,device_total_ns:t}){let e=s.split(" / ").at(-1),
 n=new Map,o=new Map,i=(a,c,d)=>{let p=et(_t(a,c));return p===s&&Rt(d)===e||(p?`${p} / ${Rt(d)}`:Rt(d))===s},r=(a,c)=>`${et(
 (a.modules[c]??"").split(" / "))} / `.startsWith(`${s} / `),l=(a,c,d)=>{let p=a.get(c)??d();return a.set(c,p),p};return{
 gpu:!1,has:({path:a},c,d,p)=>l(n,`${a[c]} ${p}`,()=>i(d,a[c],d.names[p])),orElse:{gpu:t>0,has:({module:a},c,d)=>l(o,a[c],
@@ -843,11 +843,11 @@ for(let{kind:l,ns:a}of e)o.set(l,(o.get(l)??0)+a);let i={...qe},r=[...o].filter(
 forEach(([l],a)=>i[l]??=[1,3,5,6,7,8,9][a%7]),_("path","Critical path",`The longest path of the replay: making anything \
 else faster saves no time. Rows sum to ${u(n,"ns")}${t.step?", the share of this step":""}.`,b("By kind",null,Z([{name:"",
 whole:n,parts:r.map(([l,a])=>({name:l,color:i[l],ns:a}))}])),$("By kind, kernel, operator, module and line",null,"critic\
-al_path",e.map(l=>({...l,share:l.ns/(n||1)})),{sort:"ns",jump:Oi}))}function Oi({id:s,start:t,end:e}){let n=t===null?null:
-{from:t,to:e};return s<0?n:{...ht([s]),orElse:n}}var Lt=16,Pt=14,Mn=26,Ci=38,Ei=100,Me=[{name:"Computing",color:4},{name:"Copy",color:9},{name:"Communication",color:2},{
+al_path",e.map(l=>({...l,share:l.ns/(n||1)})),{sort:"ns",jump:Ci}))}function Ci({id:s,start:t,end:e}){let n=t===null?null:
+{from:t,to:e};return s<0?n:{...ht([s]),orElse:n}}var Lt=16,Pt=14,Mn=26,Ei=38,Ai=100,Me=[{name:"Computing",color:4},{name:"Copy",color:9},{name:"Communication",color:2},{
 name:"CPU call",color:0}],Je={name:"Waiting for the last rank to arrive",color:1},qt={name:"Collective, all ranks presen\
 t",color:3},Oe=class{constructor(t,e,n){this.job=t,this.labels=e,this.iterations=n,this.at=-1,this.from=0,this.to=t.span,
-this.width=0,this.tops=[];let o=Ci;for(let l of t.ranks)this.tops.push(o),o+=l.lanes.length*Lt+Pt+Mn;this.height=o;let i="\
+this.width=0,this.tops=[];let o=Ei;for(let l of t.ranks)this.tops.push(o),o+=l.lanes.length*Lt+Pt+Mn;this.height=o;let i="\
 Ranks on one clock; keys w and s zoom, a and d move, n and p go to the next and previous collective",r="Press n or p, or\
  a button, for the next or previous collective.";this.canvas=h("canvas",{tabindex:0,role:"img","aria-label":i}),this.picked=
 h("div",{class:"picked",role:"status"},r),this.hover=h("div",{class:"hover",hidden:!0}),this.build(),this.whole={from:0,
@@ -864,7 +864,7 @@ h("div",{},i,h("div",{class:"timeline"},r,h("div",{class:"frame"},this.canvas,th
 "keydown",l=>this.key(l)),this.canvas.addEventListener("wheel",l=>this.wheel(l),{passive:!1}),this.canvas.addEventListener(
 "pointerdown",l=>this.grab(l)),this.canvas.addEventListener("pointermove",l=>this.point(l)),this.canvas.addEventListener(
 "pointerleave",()=>this.hover.hidden=!0),this.canvas.addEventListener("click",l=>this.click(l)),new ResizeObserver(()=>this.
-draw()).observe(this.canvas.parentNode)}view(t,e){let n=Math.min(Math.max(e-t,Ei),this.job.span||1);this.from=Math.min(Math.
+draw()).observe(this.canvas.parentNode)}view(t,e){let n=Math.min(Math.max(e-t,Ai),this.job.span||1);this.from=Math.min(Math.
 max(0,t),Math.max(0,this.job.span-n)),this.to=this.from+n,this.canvas.dataset.view=`${this.from} ${this.to}`,this.draw()}zoom(t,e=(this.
 from+this.to)/2){this.view(e-(e-this.from)*t,e+(this.to-e)*t)}go(t){let e=this.job.collectives;if(!e.length)return;this.
 at=(t+e.length)%e.length;let n=e[this.at],o=Math.min(...n.start),i=Math.max(...n.end);this.view(o-(i-o)*.6,i+(i-o)*.6),this.
@@ -923,39 +923,39 @@ connects the ranks, so the clocks are as recorded.",p=[t.left_out?`${E(t.left_ou
 Boolean),f=s.many?`Streams of ${t.ranks.length} of ${k.format(s.many.numbers.length)} ranks,`:"Streams of all ranks,";return _(
 "axis","Ranks on one clock",`${f} with their collectives below. A triangle marks the rank that arrived last. ${d}`,b(null,
 null,N([...a,qt,Je]),i.node),$("Collectives",p.join("; ")||"click a row to show it above","collectives",l,{sort:"waited",
-click:c}),$("Who waits for whom",null,"waits",r,{sort:"caused",filter:!1,click:m=>st(m.at)}))}var Ai=200;function Cn(s,t){let{sources:e,phases:n}=t.analysis;if(!e.length&&!n.some(r=>r.phase!=="not known"))return null;
+click:c}),$("Who waits for whom",null,"waits",r,{sort:"caused",filter:!1,click:m=>st(m.at)}))}var Li=200;function Cn(s,t){let{sources:e,phases:n}=t.analysis;if(!e.length&&!n.some(r=>r.phase!=="not known"))return null;
 let o=e.some(r=>r.device_self_ns),i=o?"device_self_ns":"host_ns";return _("source","Source",e.length?"GPU work is assign\
 ed to the innermost line of your code that called it, and backward work to the line of the forward operator.":null,e.length?
-Pi(e,i,D(t,"sources")):null,$("By source line",D(t,"sources"),"sources",e.map(r=>({...r,place:`${r.file}:${r.line}`,remark:[
+Ti(e,i,D(t,"sources")):null,$("By source line",D(t,"sources"),"sources",e.map(r=>({...r,place:`${r.file}:${r.line}`,remark:[
 r.own?"":"library code",r.fused?`${r.fused} fused`:""].filter(Boolean).join(", ")})),{sort:i,jump:En}),$("By phase",null,
-"phases",n,{sort:"",filter:!1,jump:Li}))}var En=({place:s,device_self_ns:t})=>$t(s,t>0),Li=({phase:s,launches:t})=>({gpu:t>
-0,has:(e,n,o)=>(o.phases[e.phase[n]]||"not known")===s});function Pi(s,t,e){let n=new Map;for(let d of s)d[t]>0&&n.set(d.
+"phases",n,{sort:"",filter:!1,jump:Pi}))}var En=({place:s,device_self_ns:t})=>$t(s,t>0),Pi=({phase:s,launches:t})=>({gpu:t>
+0,has:(e,n,o)=>(o.phases[e.phase[n]]||"not known")===s});function Ti(s,t,e){let n=new Map;for(let d of s)d[t]>0&&n.set(d.
 file,[...n.get(d.file)??[],d]);let o=d=>d.reduce((p,f)=>p+f[t],0),i=Math.max(...s.map(d=>d[t]),1),r=[...n].sort((d,p)=>o(
 p[1])-o(d[1])),l=h("div",{class:"files"}),a=h("input",{type:"search",placeholder:"Search files and functions…","aria-l\
-abel":"Search files"}),c=()=>{let d=a.value.toLowerCase(),p=Ai;l.replaceChildren();for(let[f,m]of r){let y=f.toLowerCase().
+abel":"Search files"}),c=()=>{let d=a.value.toLowerCase(),p=Li;l.replaceChildren();for(let[f,m]of r){let y=f.toLowerCase().
 includes(d),S=m.filter(v=>y||v.function.toLowerCase().includes(d));if(!S.length||p<=0)continue;let w=S.sort((v,M)=>v.line-
 M.line).slice(0,p);p-=w.length,l.append(h("h4",{},h("code",{},f)," ",X(u(o(m),"ns"))),...w.map(v=>{let M=h("span",{class:"\
 heat"}),A=v[t]/i;return M.style.width=`${(100*A).toFixed(2)}%`,h("button",{type:"button",class:"line","data-line":`${f}:${v.
 line}`,title:`${f}:${v.line} ${v.function}`,onclick:P=>xt(En({...v,place:`${f}:${v.line}`}),P.currentTarget)},M,h("span",
 {class:"number"},String(v.line)),h("code",{},v.function),h("span",{class:"push"},u(v[t],"ns")))}))}};return a.addEventListener(
-"input",c),c(),b("Lines by file",e,a,l)}var Ti=[gn,Xs,wn,ue,bn,On,Sn,Zs,yn,Ns,$n,Cn,Ds,vn,Ks,kn,xn,Is,tn],An=0;async function Ye(s,t=null){let{report:e}=O,n=++An,
+"input",c),c(),b("Lines by file",e,a,l)}var Ni=[gn,Xs,wn,ue,bn,On,Sn,Zs,yn,Ns,$n,Cn,Ds,vn,Ks,kn,xn,Is,tn],An=0;async function Ye(s,t=null){let{report:e}=O,n=++An,
 o=e.ranks[s],i=t===null?null:o.steps[t],r=i?await Rs(e,i):e;if(typeof o.path_rows=="string"&&(o.path_rows=await vt(o.path_rows)),
 n!==An)return;let l=r.ranks[s];for(let c of V)c.instance?.dispose();V.clear(),cs(),e.difference||ls(o.analysis.kernel_labels);
-let a=e.difference?Gs:Ti;C("sections").replaceChildren(...a.map(c=>c(r,l)).filter(Boolean)),ds(),i&&O.timeline?.showStep(
+let a=e.difference?Gs:Ni;C("sections").replaceChildren(...a.map(c=>c(r,l)).filter(Boolean)),ds(),i&&O.timeline?.showStep(
 i);for(let c of V)c.draw();C("subtitle").textContent=[...new Set(Object.values(l.analysis.devices).map(c=>c.name??"unnam\
-ed device")),...i?[`only ${i.name}`]:[]].join(", "),Ni(),Xe(),document.documentElement.dataset.step=i?String(i.number):""}
-var Ze=null;function Ni(){Ze?.disconnect();let s=new Set;Ze=new IntersectionObserver(t=>{for(let n of t)n.isIntersecting?
+ed device")),...i?[`only ${i.name}`]:[]].join(", "),ji(),Xe(),document.documentElement.dataset.step=i?String(i.number):""}
+var Ze=null;function ji(){Ze?.disconnect();let s=new Set;Ze=new IntersectionObserver(t=>{for(let n of t)n.isIntersecting?
 s.add(n.target):s.delete(n.target);let e=[...document.querySelectorAll("section")].find(n=>s.has(n));ms(e?.id)},{rootMargin:"\
 -70px 0px -55% 0px"});for(let t of document.querySelectorAll("section"))Ze.observe(t)}var Ln={auto:"◐ Auto",light:"☀ L\
-ight",dark:"☾ Dark"};function Xt(s){g.choice=s,g.apply(),C("theme").textContent=Ln[s];for(let t of V)t.draw()}function ji(){
+ight",dark:"☾ Dark"};function Xt(s){g.choice=s,g.apply(),C("theme").textContent=Ln[s];for(let t of V)t.draw()}function Ii(){
 document.documentElement.classList.add("paper"),g.paper=!0,Xt(g.choice);for(let s of bt)s();for(let s of document.querySelectorAll(
-"details.more, .finding details"))s.open=!0}function Ii(){document.documentElement.classList.remove("paper"),g.paper=!1,
-Xt(g.choice);for(let s of bt)s()}async function Ri(){O.report=JSON.parse(C("report").textContent),O.draw=Ye;let{report:s}=O;
+"details.more, .finding details"))s.open=!0}function Ri(){document.documentElement.classList.remove("paper"),g.paper=!1,
+Xt(g.choice);for(let s of bt)s()}async function Ui(){O.report=JSON.parse(C("report").textContent),O.draw=Ye;let{report:s}=O;
 ps(),addEventListener("hashchange",Xe),C("title").textContent=s.title,C("footer").textContent=`etplus ${s.version} · tim\
 es include profiler overhead · charts by Apache ECharts`;let t=s.ranks.length>1;C("rank-pick").hidden=!t,C("rank").append(
 ...s.ranks.map((o,i)=>h("option",{value:i},o.label))),C("rank").addEventListener("change",()=>st(Number(C("rank").value))),
 C("step").addEventListener("change",()=>Ye(Number(C("rank").value),C("step").value===""?null:Number(C("step").value))),Be(
 s.ranks[0]);let e=Object.keys(Ln);C("theme").addEventListener("click",()=>Xt(e[(e.indexOf(g.choice)+1)%e.length])),g.system.
-addEventListener("change",()=>g.choice==="auto"&&Xt("auto")),addEventListener("beforeprint",ji),addEventListener("afterp\
-rint",Ii);let n=0;addEventListener("resize",()=>{clearTimeout(n),n=window.setTimeout(()=>{for(let o of V)o.instance?.resize()},
-120)}),Xt("auto"),await Ye(0),document.documentElement.dataset.ready="yes"}Ri();})();
+addEventListener("change",()=>g.choice==="auto"&&Xt("auto")),addEventListener("beforeprint",Ii),addEventListener("afterp\
+rint",Ri);let n=0;addEventListener("resize",()=>{clearTimeout(n),n=window.setTimeout(()=>{for(let o of V)o.instance?.resize()},
+120)}),Xt("auto"),await Ye(0),document.documentElement.dataset.ready="yes"}Ui();})();

@@ -14,7 +14,7 @@ from etplus.analysis.event_relations import RELATIONS, backward_of
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.report.timeline_lanes import timeline_of
+from etplus.report.timeline_lanes import _stacks, timeline_of
 from etplus.schemas.kineto.event_args import LAUNCH_ARGS
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.timeline.critical import critical_chain
@@ -27,7 +27,7 @@ from etplus.trace.views import DeviceEvent, Op
 from made_traces import kernel, kineto_of
 from pages import unpacked, unpacked_json
 from repeated_steps import recorded, training
-from support import FIXTURES, shared_pair
+from support import FIXTURES, shared_pair, shared_trace
 from traces import GPU_SHAPED, trace_of
 
 Event = dict[str, Any]
@@ -247,3 +247,11 @@ def test_the_critical_path_of_the_page_sums_up_to_the_makespan() -> None:
     part = part_of(trace, window=f"0-{trace.span.length // 3}ns")
     drawn = timeline_of(part, work_of_events(part), 10**6, critical_chain(part))["path"]
     assert 0 < drawn["shown_ns"] <= drawn["makespan_ns"] == part.critical_path().length_ns < path.length_ns
+
+
+def test_the_page_knows_file_and_line_however_a_line_is_written() -> None:
+    """Jumps compare them; "forward (train.py:17)" and "train.py:17 (forward)" are two texts of one line."""
+    trace = read_trace(shared_trace("python-stacks/mi300_timesformer.json.gz"))
+    stacks = _stacks(trace)
+    assert stacks is not None and any(text.endswith(")") for text in stacks["lines"])
+    assert stacks["places"] == [f"{line.file}:{line.line}" for line in trace.source_table.lines]

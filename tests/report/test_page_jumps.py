@@ -49,7 +49,7 @@ def test_every_row_of_every_table_leads_to_its_place(browser: Page, tmp_path: Pa
     found: list[dict[str, Any]] = browser.evaluate(JUMPS)
     assert [(row["table"], row["cells"][0]) for row in found if row["jumped"] is None] == []
     tables = {row["table"] for row in found}
-    assert {"operators", "critical_path"} < tables and len(tables) > 5
+    assert {"operators", "critical_path"} < tables and len(tables) >= 5
     for row in found:
         match row["table"]:
             case "breakdown" | "kernels":
@@ -57,7 +57,7 @@ def test_every_row_of_every_table_leads_to_its_place(browser: Page, tmp_path: Pa
             case "operators" | "launches":
                 assert row["name"] == row["cells"][0]
             case "sources":
-                assert row["source"].startswith(row["cells"][0])
+                assert row["cells"][0] in row["source"]
             case "phases" if row["cells"][0] != "not known":
                 assert row["phase"] == row["cells"][0]
             case "gemms":

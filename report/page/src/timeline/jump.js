@@ -76,12 +76,23 @@ export function namedPlace(columns, row) {
   return column ? { name: row[column.key] } : null;
 }
 
+/**
+ * True if a text as of `place_text` in trace/stacks.py names the line of a row: "train.py:17 (forward)", "forward (train.py:17)".
+ * @param {string} text
+ * @param {Row} row
+ */
+const isOfLine = (text, { place, file, function: name }) =>
+  text === place ||
+  text.startsWith(`${place} (`) ||
+  text.endsWith(`(${place})`) ||
+  (name === "<module>" && text === `module level (${file})`);
+
 /** Functions that find the table row of a fact, by kind of fact. @type {Record<string, [string, (value: any) => (row: Row) => boolean]>} */
 const ROWS_OF_FACTS = {
   kernel: ["kernels", (name) => (row) => (row.members ?? [row.kernel]).includes(name)],
   call: ["operators", (name) => (row) => row.op === name],
   operator: ["operators", (name) => (row) => row.op === name],
-  source: ["sources", (line) => (row) => line.startsWith(`${row.place} `) || line === row.place],
+  source: ["sources", (text) => (row) => isOfLine(text, row)],
   modules: ["modules", (names) => (row) => row.path === classesOf(names)],
   module: ["modules", (path) => (row) => row.path === classesOf(path.split(" / "))],
   phase: ["phases", (name) => (row) => row.phase === name],

@@ -12,7 +12,7 @@ import { Details } from "./details.js";
  */
 function lineOf(texts, entry) {
   const { stacks } = texts;
-  return (entry >= 0 && stacks?.lines[stacks.line[entry]]?.replace(/ \(.*\)$/s, "")) || "";
+  return (entry >= 0 && stacks?.places[stacks.line[entry]]) || "";
 }
 
 /** Shapes of a signature as a label: "[8,4],[4,2]". @param {Row | undefined} signature @returns {string} */
