@@ -2,7 +2,7 @@
 
 The FLOPs follow from shapes: every token is multiplied with the weights of k experts, 2·tokens·k·(K·N) per GEMM. The
 bytes depend on the routing, which is not recorded. At least the weights of the k experts of one token are read, at most
-the weights of min(E, tokens·k) experts. Quantized weights count with their stored size, including block scales.
+the weights of min(E, tokens·k) experts. Quantized weights are counted at their stored size, including block scales.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class RankFiles:
     et: str = ""
     kineto: str = ""
     problem: str = ""
-    # Names, contents or a manifest give the rank, or only one rank is left; else False.
+    # True if names, contents or a manifest give the rank, or if it is the only rank left.
     settled: bool = True
     proved: bool = False  # by the contents of all ranks' files, these two can only be paired with each other
 

@@ -39,7 +39,7 @@ def page(report: dict[str, Any], title: str) -> bytes:
     downloads.
 
     Raises:
-        EtplusError: the page exceeds the limit of browsers or the memory.
+        EtplusError: the page is too large for browsers or does not fit in memory.
     """
     library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
     script = _joined([_SCRIPT])

@@ -261,7 +261,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
 
 
 def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
-    """Return codes (−1 for none) and names of operators that only repetition identifies."""
+    """Return, for operators that only repetition identifies, their codes (−1 for none) and names."""
     owner, labels = trace.attribution, StringTable()
     code = np.full(len(trace.gpu), -1, np.int64)
     for event in np.flatnonzero(owner.repetition > 0).tolist():

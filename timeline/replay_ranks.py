@@ -40,7 +40,7 @@ _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
 _UNEVEN = 1.8
 _PLENTY = 10**9
 # Range of Gloo's all-to-all time over the formula with all-reduce bandwidth (shared calibration gloo-2).
-# Messages had up to 1.7 times the all-reduce bandwidth, all-gathers as little as 0.67 times, on links of four speeds.
+# At four link speeds, messages reached up to 1.7 times the all-reduce bandwidth, all-gathers only 0.67 times.
 _ALL_TO_ALL = (0.6, 1.5)
 
 
@@ -159,7 +159,7 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
             reason = f"work during transfers takes {shared.slowdown:.2f} times as long, ±40% of the excess"
         else:
             beside = [(0, 0), (2 * _PLENTY, _PLENTY)]
-            reason = "work during transfers takes up to twice as long (this job does not show it)"
+            reason = "work during transfers takes up to twice as long (this job shows no slowdown)"
         less, more = (answer(replace(graph, shared=replace(shared, beside=end))) for end in beside)
         yield less, more, reason
     if any(has_assumed_waits(trace) for trace in graph.traces):

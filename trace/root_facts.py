@@ -71,7 +71,7 @@ class RootFacts:
 
     @property
     def outputs_recorded(self) -> bool:
-        """True if outputs were recorded: a node without outputs returns nothing. Kineto does not record outputs."""
+        """True if outputs were recorded, so a node without outputs returns nothing. Kineto does not record outputs."""
         return self.summary.get("nodes_from") != "kineto"
 
     @property

@@ -104,7 +104,7 @@ class TimesOfJob:
     """Communication times of all ranks of a case."""
 
     ranks: tuple[RankTimes, ...]  # one per trace of the case, in order
-    joint: tuple[Matched, ...]  # collectives of all ranks that no rank leaves before all ranks arrive
+    joint: tuple[Matched, ...]  # collectives of all ranks that act as barriers: no rank leaves before all have arrived
     offsets: dict[int, int]  # clock offset per rank in ns; positive if the clock is ahead
 
 

@@ -41,7 +41,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     """
     alias = _aliases(trace)
     lives: dict[int, list[int]] = {}  # first and last use for each tensor number
-    made_in: dict[int, list[int]] = {}  # number, offset and elements of the last activation in each storage
+    made_in: dict[int, list[int]] = {}  # index, offset and element count of the last activation in each storage
     memory: dict[int, int] = {}  # storage for each tensor number
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)

@@ -43,7 +43,7 @@ _OPTIONAL = frozenset(
         "totalMemory smCount computeMajor computeMinor name"
     ).split()
 )
-_BLOCK = 1 << 14  # Number of rows in memory as Python objects at once.
+_BLOCK = 1 << 14  # Maximum number of rows held as Python objects at once.
 _COPIED = 1 << 20
 # Limits of SQLite instructions: minimum, per byte of the file, and between two checks.
 # Real exports take 0.3 per byte; a malicious file with cyclic pages has endless rows.

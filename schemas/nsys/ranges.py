@@ -31,7 +31,7 @@ class RangeDetails:
     seq: IntColumn  # −1 for none
     sizes: npt.NDArray[np.int32]  # code into `shapes`, 0 for none
     shapes: list[str]  # distinct JSON texts of shapes; the first is ""
-    consumer: IntColumn  # range that reads the input, per input with a known producer
+    consumer: IntColumn  # range that reads the input; one entry per input with a known producer
     producer: IntColumn  # op id of the producer, per input with a known producer
 
 
