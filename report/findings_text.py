@@ -35,7 +35,8 @@ def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str =
     head = f"{recorded}: " if recorded else ""
     if not found.all:
         return "\n".join([f"{head}{found.none_reason}", *_notes(found.notes, width)])
-    checks = f" ({len(found.looked_for)} checks)" if found.looked_for else ""
+    count = len(found.looked_for)
+    checks = f" ({count} check{'s' * (count != 1)})" if count else ""
     lines = [f"{head}{_counted(found.all, noun)}{checks}"]
     problems = [(number, finding) for number, finding in enumerate(found.all, 1) if not is_note(finding)]
     if problems:
