@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..trace.kinds import PHASES
 from ..trace.suggest import Suggests
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
+from .breakdown import BreakdownRow, Iteration, breakdown, iteration_at, launched_in
 from .kernel_peaks import KernelRow, kernel_table
 from .place_diff import LineRow, PathRow, line_rows, path_rows
 from .serving_steps import PhaseChange, phase_changes
@@ -125,6 +125,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
     one, other = _ComparedPart.of(a, per_iteration), _ComparedPart.of(b, per_iteration)
     files = a.trace.file, b.trace.file, device_names(a.trace), device_names(b.trace), per_iteration
     totals = len(a.iterations), len(b.iterations), one.outside, other.outside, one.total_ns, other.total_ns
+    on_gpu = bool(one.total_ns or other.total_ns)
     both_ops = match(_ops(one, by_shape), _ops(other, by_shape)), match(_kernels(one), _kernels(other))
     return Difference(
         *(*files, *totals, *both_ops, _latency(a, per_iteration), _latency(b, per_iteration)),
@@ -132,25 +133,23 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
         path_rows(a, b, per_iteration=per_iteration),
         phase_changes(a.serving_phases, b.serving_phases),
         line_rows(a, b, per_iteration=per_iteration),
-        match(*(_by_phase(each, per_iteration, bool(one.total_ns or other.total_ns)) for each in (a, b))),
+        match(*(_by_phase(side.trace, part, on_gpu) for side, part in ((a, one), (b, other)))),
     )
 
 
-def _by_phase(analysis: Analysis, per_iteration: bool, on_gpu: bool) -> dict[str, Side]:
+def _by_phase(trace: Trace, part: _ComparedPart, on_gpu: bool) -> dict[str, Side]:
     """Return GPU time by phase, or CPU time of the operators without their callees."""
-    trace, steps = analysis.trace, analysis.iterations
     if on_gpu:
-        phase, ns = np.asarray(trace.origin.gpu_phase), np.asarray(trace.gpu.dur)
-        inside = launched_in(trace, steps) >= 0
+        phase, ns = np.asarray(trace.origin.gpu_phase)[part.events], np.asarray(trace.gpu.dur)[part.events]
     else:
         ops = np.flatnonzero(trace.calls.kind == OP)
+        if part.iterations:
+            ops = ops[iteration_at(part.iterations, trace.calls.ts[ops]) >= 0]
         phase, ns = np.asarray(trace.origin.phase[ops]), np.asarray(trace.self_ns[ops])
-        inside = iteration_at(steps, trace.calls.ts[ops]) >= 0
-    kept, by = (inside, len(steps)) if per_iteration else (np.ones(len(ns), np.bool_), 1)
-    code = phase[kept].astype(np.int64)
-    count, total = np.bincount(code, minlength=len(PHASES)), sums(code, ns[kept], len(PHASES))
+    code = phase.astype(np.int64)
+    count, total = np.bincount(code, minlength=len(PHASES)), sums(code, ns, len(PHASES))
     used = np.flatnonzero(count).tolist()
-    return {PHASES[at] or "not known": Side(float(count[at]) / by, float(total[at]) / by) for at in used}
+    return {PHASES[at] or "not known": Side(part.mean(float(count[at])), part.mean(float(total[at]))) for at in used}
 
 
 def _latency(analysis: Analysis, per_iteration: bool) -> float:
@@ -176,12 +175,13 @@ def regressions(difference: Difference, limit: float) -> list[str]:
 
 @dataclass(frozen=True)
 class _ComparedPart:
-    """The compared part of a trace. Means divide by `iterations`; `outside` is number and ns of other events."""
+    """The compared part of a trace; `iterations` is empty for a whole trace."""
 
     breakdown: list[BreakdownRow]
     kernels: list[KernelRow]
-    iterations: int
-    outside: tuple[int, int]
+    iterations: Sequence[Iteration]
+    events: IntColumn  # positions in `Trace.gpu`
+    outside: tuple[int, int]  # number and ns of other GPU events
 
     @classmethod
     def of(cls, analysis: Analysis, per_iteration: bool) -> _ComparedPart:
@@ -189,19 +189,18 @@ class _ComparedPart:
         inside = launched_in(trace, analysis.iterations) >= 0
         outside = int(np.count_nonzero(~inside)), int(trace.gpu.dur[~inside].sum())
         if not per_iteration:
-            return cls(analysis.breakdown, analysis.kernels, 1, outside)
+            return cls(analysis.breakdown, analysis.kernels, (), np.arange(len(inside)), outside)
         rows = np.flatnonzero(inside)
         part = in_iterations(trace, rows)
-        return cls(
-            breakdown(part), kernel_table(part, work.take(rows), analysis.devices), len(analysis.iterations), outside
-        )
+        kernels = kernel_table(part, work.take(rows), analysis.devices)
+        return cls(breakdown(part), kernels, analysis.iterations, rows, outside)
 
     @property
     def total_ns(self) -> float:
         return self.mean(sum(row.total_ns for row in self.breakdown))
 
-    def mean(self, value: int) -> float:
-        return value if self.iterations == 1 else value / self.iterations
+    def mean(self, value: float) -> float:
+        return value if len(self.iterations) <= 1 else value / len(self.iterations)
 
 
 def in_iterations(trace: Trace, events: IntColumn) -> Trace:
