@@ -1,9 +1,9 @@
-"""A rank's GPU work for a simulator without a host: a chain of kernels, and delays for the time the host adds.
+"""A rank's GPU work for a simulator without a host: a chain of kernels, with delays for the time that the host adds.
 
 ASTRA-sim has one compute and one communication slot per rank, no streams, and no clock that a node could wait for. So
-computations run in the order in which they end: in a different order, work that waited for a short kernel would also
-wait for a concurrent long kernel. A delay replaces the time in which the GPU waited for the host. A wait for a
-communication becomes a dependency, even if the wait took no time, so that the simulated network matters.
+the computations run in the order in which they end: in any other order, work that waited for a short kernel would also
+wait for a long kernel that runs at the same time. A delay replaces the time in which the GPU waited for the host. A
+wait for a communication becomes a dependency, even if the wait took no time, so that the simulated network matters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
-# Replaces the row of a computation for host work after the last computation.
+# Key for host work after the last computation, used instead of the row of a computation.
 _END = -1
 
 
@@ -70,7 +70,7 @@ def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, In
 
 
 class _Folding:
-    """The simulated timeline while it grows; times are whole µs since the first start."""
+    """Builds the simulated timeline node by node; times are whole µs since the start of the trace."""
 
     def __init__(
         self,
@@ -83,23 +83,23 @@ class _Folding:
     ) -> None:
         self.trace, self.rows, self.ends, self.transferred = trace, rows, ends, transferred
         place = {comm.row: at for at, comm in reversed(list(enumerate(comms)))}
-        # a kernel's sends come first: a send waits for the previous send, a receive does not wait
+        # a kernel's sends come first, because a send waits for the previous send, while a receive does not
         self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV and not comm.aside))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
-        self.chain_end, self.chain_id = [0], [0]  # computations and delays so far, after an artificial start
-        self.chain_at: dict[int, int] = {}  # maps the row of a computation to its index in the chain
-        self.comm_end: dict[int, int] = {}  # maps the row of a communication to its end
+        self.chain_end, self.chain_id = [0], [0]  # the computations and delays so far; entry 0 is an artificial start
+        self.chain_at: dict[int, int] = {}  # row of a computation → its index in the chain
+        self.comm_end: dict[int, int] = {}  # row of a communication → when it ends
         self.comm_id: dict[int, int] = {}
         self.sent: SimNode | None = None  # the last communication
         self.last_comm = 0  # row of the last communication that is not a receive
-        self.on_stream: dict[int, tuple[int, int]] = {}  # maps a stream to the id and end of its last node
+        self.on_stream: dict[int, tuple[int, int]] = {}  # stream → id and end of its last node
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
         self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
         self.beside = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works in parallel with computations
-        self.host_id = 0  # id of the last delay that is host time
-        self.idle: list[tuple[int, int]] = []  # (begin, end) per wait for a communication since that delay
+        self.host_id = 0  # id of the last delay that represents host work
+        self.idle: list[tuple[int, int]] = []  # (begin, end) of each wait for a communication since that delay
         self.last: list[int] = []  # rows of the last two computations
         self.slowing: list[int] = []  # communications that the next node in the chain waits for, see `with_slowed_work`
 
@@ -132,7 +132,7 @@ class _Folding:
     def _communications(
         self, ns: int, number: int, row: int, pending: deque[tuple[int, Communication]]
     ) -> Iterator[SimNode]:
-        """Yield the communications that begin before the computation with this start, id and row."""
+        """Yield pending communications that sort before computation `row` by start (`ns`), then id (`number`)."""
         while pending and (pending[0][0], int(self.trace.nodes.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
             before = self.waits.before_comm.get(comm.row, [])
@@ -144,7 +144,7 @@ class _Folding:
             yield from self._beside(comm, pending)
 
     def _beside(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield the remaining messages of the kernel, then an empty computation after all messages."""
+        """Yield the other messages of the same kernel, then an empty computation that waits for all messages."""
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
         while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
             _, other = pending.popleft()
@@ -158,15 +158,17 @@ class _Folding:
                 self.on_stream[stream] = done.id, self.comm_end[comm.row]
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield an operator in parts, split at each communication that begins while the operator runs."""
+        """Yield the operator in pieces, split at each communication that begins while the operator runs."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
             yield from self._communicate(comm, self._micros(begin), [])
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
-        """Yield delays for the host time until a computation, or a communication before it, is submitted.
-        The host continues while the GPU waits, so a delay depends on earlier delays and waits, not on computations."""
+        """Yield delays for the host's work until it submits a computation, or a communication before that computation.
+
+        The host continues while the GPU waits, so a delay depends on earlier delays and waits, not on computations.
+        """
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
         if not self.beside:
@@ -186,7 +188,7 @@ class _Folding:
         self.idle = []
         chain_end_at, needs = self.chain_end[-1], behind
         for began, waited in asked:
-            if chain_end_at < began < until:  # host work before the wait does not depend on it
+            if chain_end_at < began < until:  # the host's work before a wait does not depend on the wait
                 yield self._own_time(began, began - chain_end_at, needs, stream)
                 chain_end_at, needs = began, list(behind)
             if waited in self.comm_end:
@@ -201,14 +203,13 @@ class _Folding:
         return node
 
     def _delay(self, until: int, comms: Sequence[int]) -> Iterator[SimNode]:
-        """Yield a delay that ends at `until` and waits for the chain and the given communications."""
         ready = max([self.chain_end[-1], *(self.comm_end[row] for row in comms)])
         if until > ready:
             needs = [self.chain_id[-1], *(self.comm_id[row] for row in comms)]
             yield self._link(DELAY, until, until - ready, needs, self._slot())
 
     def _slot(self) -> int:
-        """Return the stream of the last computation, which delays occupy; −1 if there is no computation."""
+        """Return the stream of the last computation: delays are shown on it. −1 without a computation."""
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
@@ -241,11 +242,11 @@ class _Folding:
         return node
 
     def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
-        """Yield a communication that depends on the last computation or delay to end before the host issued it."""
+        """Yield a communication; it depends on the last computation or delay that ended before the host issued it."""
         row, stream = comm.row, int(self.trace.nodes.stream_lane[comm.row])
         chain_place = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
-        turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits in parallel with sends of the rank
+        turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits in parallel with the rank's sends
         needs = {*(self.chain_id[place] for place in (chain_place, *after)), self.comm_id.get(turn, 0), before} - {0}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (chain_place, *after))])
         until = self.transferred.get(int(self.trace.nodes.id[row]), self.trace.nodes.end[row])
@@ -267,14 +268,14 @@ class _Folding:
             self.on_stream[stream] = node.id, ready + micros
 
 
-# Longer latencies on an idle stream are waits for other work: no device takes that long to start an event.
+# A longer latency on an idle stream is a wait for other work, because no device takes that long to start an event.
 _MAX_LATENCY_NS = 1_000_000
 
 _Flags = npt.NDArray[np.bool_]
 
 
 class HostWaits:
-    """Replaces `GpuWaits` for a job whose communications run on the host; see `ReplayedRank.waits`."""
+    """Replaces `GpuWaits` in a job whose communications run on the host; see `ReplayedRank.waits`."""
 
     def __init__(self, before: dict[int, list[int]], inside: dict[int, list[int]]) -> None:
         self.through_host, self.inside = before, inside
@@ -284,14 +285,14 @@ class HostWaits:
 
 
 class GpuWaits:
-    """Waits of computations for communications, and vice versa, as maps from a row to the rows it waits for.
+    """Maps each computation to the communications it waits for, and vice versa; keys and values are rows.
 
     Attributes:
-        on_gpu: computation to the communications that its stream waits for.
-        through_host: computation to the communications and GPU events that the host awaits before it submits it.
-        inside: operator to the communications on the host that it waits for while it runs.
-        asked: computation to pairs: when the host began such a wait (ns), awaited row; `_END` maps to all later waits.
-        before_comm: communication to the computations that its stream waits for.
+        on_gpu: computation → communications that its stream waits for.
+        through_host: computation → communications and GPU events that the host waits for before it submits it.
+        inside: operator → communications on the host that it waits for while it runs.
+        asked: computation → (when the host began such a wait in ns, awaited row); `_END` → all later waits.
+        before_comm: communication → computations that its stream waits for.
     """
 
     def __init__(self, trace: Trace, rows: IntColumn, comms: Sequence[Communication]) -> None:
@@ -315,7 +316,7 @@ class GpuWaits:
 def _through_host(
     trace: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return the awaited communications and GPU events, the first computation after each wait, and the wait's start."""
+    """Return, per wait on the host: the awaited row, the first computation after the wait, and its start in ns."""
     nodes = trace.nodes
     source, target, _ = trace.edges_of("data", "sync").T
     waited = communicates | (computes & (nodes.kind == GPU))
@@ -324,7 +325,7 @@ def _through_host(
     edges = np.stack([source, target], axis=1)
     on_gpu = nodes.kind[source] == GPU
     since = np.where(on_gpu, nodes.end[target], nodes.ts[target])
-    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # on the host, a wait that takes no time makes no call
+    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # host communications that have ended need no wait
     asked = np.where(cost, nodes.ts[target], nodes.ts[source])
     unread = np.setdiff1d(np.flatnonzero(communicates & (nodes.kind != GPU)), source)
     source, since = np.concatenate([source, unread]), np.concatenate([since, nodes.end[unread]])
@@ -342,8 +343,8 @@ def _through_host(
 
 
 def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return host communications that ended during a long pause of the thread that reads their results, and the first
-    computation after the pause; `edges` are communications and their readers, (n, 2)."""
+    """Return host communications that ended while the thread that reads their results made a long pause, and for each
+    the first computation after the pause; `edges` are (communication, reader) pairs."""
     nodes = trace.nodes
     pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
     rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
@@ -356,7 +357,7 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
         paused = (nodes.end[before] <= nodes.end[run]) & (nodes.ts[after] <= nodes.ts[reader])
         paused &= nodes.ts[after] - nodes.end[before] > LONG_PAUSE_NS
         _, begin, until = (column[pauses[0] == thread] for column in pauses)
-        at = np.searchsorted(until, nodes.end[run])  # the pause in which the communication ended, or the next pause
+        at = np.searchsorted(until, nodes.end[run])  # the pause during which the communication ended, or the next pause
         paused[at == len(until)] = False
         near = np.minimum(at, max(len(until) - 1, 0))
         if len(until):
@@ -372,8 +373,8 @@ def _by_target(source: IntColumn, target: IntColumn) -> dict[int, list[int]]:
 
 
 def submitted(trace: Trace) -> IntColumn:
-    """Return the time (ns) at which the host let each row begin: the row's start if the GPU was idle until then, else
-    the launch plus the usual latency. GPU events without a launch count as submitted when the trace begins."""
+    """Return the time in ns at which the host let each row begin: the row's start if the GPU was idle until then, else
+    the launch plus the usual latency. GPU events without a launch count as submitted at the start of the trace."""
     nodes = trace.nodes
     result: IntColumn = np.where(nodes.kind == GPU, trace.span[0], nodes.ts)
     call, gpu, _ = trace.edges_of("launch").T
@@ -383,7 +384,7 @@ def submitted(trace: Trace) -> IntColumn:
     launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
     latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
-    free = np.full(len(trace), -1, np.int64)  # the latest end of a row's dependencies on the GPU
+    free = np.full(len(trace), -1, np.int64)  # when the last GPU event that the row waits for ends
     np.maximum.at(free, target, nodes.end[source])
     free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)

@@ -1,13 +1,13 @@
-"""The network that ASTRA-sim simulates for a description, and communication sizes that yield given durations.
+"""The network with which ASTRA-sim represents a description, and message sizes that take a wanted time on it.
 
 Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
-- A level is a dimension, inner levels first.
-- On `FullyConnected`, any two ranks share a link. Rings use one link per rank with the rank's bandwidth; direct
+- Each level is a dimension, inner levels first.
+- On `FullyConnected`, any two ranks share a link. Rings use one link per rank, which has the rank's bandwidth; direct
   algorithms use all links. On `Ring`, data that passes through ranks incurs each link's latency, at full bandwidth.
   `Switch`, used for halving and doubling, has two links between any two ranks.
 - A group smaller than the job runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc). A step
-  or message uses a link of the innermost dimension in which its two ranks' places differ.
+  or message uses a link of the innermost dimension in which the positions of its two ranks differ.
 - All units of a dimension have the same number of ranks; halving and doubling needs a power of two.
 """
 
@@ -28,7 +28,7 @@ from .collectives import Agreement, Communication
 _LEAST_BYTES = 4
 _MOST_BYTES = 2**53
 _PROBE = 1 << 40
-# Communications whose simulated time is within this share of the wanted time keep their sizes.
+# A communication keeps its size if its simulated time differs from the wanted time by at most this share.
 _CLOSE = 1e-3
 
 
@@ -37,8 +37,8 @@ class AstraLinks:
     """A network as ASTRA-sim represents it.
 
     Attributes:
-        dimensions: inner dimensions first; the product of their `ranks` is the number of all ranks.
-        unsaid: features of the network that ASTRA-sim cannot express, for messages.
+        dimensions: innermost first; the product of their `ranks` is the number of ranks in the job.
+        unsaid: phrases for messages: features of the network that ASTRA-sim cannot express.
     """
 
     ranks: int
@@ -73,7 +73,7 @@ class AstraLinks:
         return rounds * sum(steps) + max(sum((steps * 2)[step : step + left]) for step in range(count))
 
     def size_of(self, kind: int, ranks: Sequence[int], ns: float) -> int:
-        """Return the size in bytes at which a communication takes `ns` in ASTRA-sim, but at least the minimum size."""
+        """Return the size in bytes at which ASTRA-sim simulates `ns` for a communication, at least the minimum size."""
         fixed = self.transfer_ns(kind, 0, ranks)
         slope = (self.transfer_ns(kind, _PROBE, ranks) - fixed) / _PROBE
         return int(min(max(round((ns - fixed) / slope), 1 if kind < 0 else _LEAST_BYTES), _MOST_BYTES))
@@ -91,16 +91,15 @@ class AstraLinks:
 
 
 def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
-    """Return a dimension with the bandwidth that an algorithm gets on the topology of a different algorithm."""
+    """Return a dimension with the bandwidth that the algorithm of `span` gets on the topology built for `own`."""
     if own == "direct" and span.algorithm != "direct":
         return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
-    if own != "direct" and span.algorithm == "direct":  # to all other ranks at the same time, each at full bandwidth
+    if own != "direct" and span.algorithm == "direct":  # sends to all ranks at once, to each at full bandwidth
         return span._replace(bandwidth=span.bandwidth * (span.ranks - 1))
     return span
 
 
 def astra_links(network: Network, ranks: int) -> AstraLinks:
-    """Return the part of a network that ASTRA-sim can express for this many ranks."""
     spans, unsaid = [span._replace(hops=min(span.hops, 1)) for span in network.spans(ranks)], list[str]()
     if prod(span.ranks for span in spans) != ranks and ranks > 1:
         unsaid.append(f"levels that {ranks:,} ranks do not fill evenly (one dimension is written)")
@@ -117,7 +116,7 @@ def astra_links(network: Network, ranks: int) -> AstraLinks:
 
 
 def described_beyond_a_formula(network: Network) -> bool:
-    """Return whether a network needs more than one algorithm on equal links."""
+    """Return whether the description needs more than one formula: levels, a library, or special algorithms."""
     return bool(network.levels or network.library) or network.algorithm in ("direct", "tree")
 
 
@@ -154,7 +153,7 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
 
 
 def _priced_as(original: Communication, simulated: Communication) -> tuple[int, int]:
-    """Return the kind and size of a communication on a network; gather and scatter are replaced by substitutes."""
+    """Return the kind and size with which a network estimates a communication, before ASTRA-sim's substitutes."""
     if original.kind in (Type.BROADCAST, Type.REDUCE):
         return original.kind, original.size
     return (original.kind, 0) if original.kind == Type.BARRIER else (simulated.kind, simulated.size)

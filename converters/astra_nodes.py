@@ -1,4 +1,4 @@
-"""Nodes for ASTRA-sim, and the file of these nodes, which contains only what the simulator reads."""
+"""Nodes for ASTRA-sim, and a writer that stores only the fields the simulator reads."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .chakra import CHAKRA_VERSION, COMP, ROWS
 from .collectives import Communication, comm_attributes, comm_node_type
 from .node_work import roofline_work, work_columns
 
-# `SimNode.row` of a delay: time in which the GPU waited for the host.
+# Value of `SimNode.row` for delays: times in which the GPU waited for the host.
 DELAY = -1
-# `SimNode.row` of the time until a rank starts.
+# Value of `SimNode.row` for the time until a rank starts.
 START = -2
 
 _NAMES = {DELAY: b"delay", START: b"start skew"}
@@ -33,7 +33,7 @@ _NUMBERS = ("id", "row", "micros")
 
 
 class SimNode(NamedTuple):
-    """A node: `id` increases with the start, `row` can be DELAY or START, and a delay occupies `stream`."""
+    """A node for the simulator; ids increase with the start, `row` may be DELAY or START, delays show on `stream`."""
 
     id: int
     row: int
@@ -44,7 +44,7 @@ class SimNode(NamedTuple):
 
 
 def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
-    """Yield a node for the time until the rank starts, then the given nodes with their ids increased by one."""
+    """Yield a node for the time until the rank starts, then the nodes with their ids increased by one."""
     yield SimNode(1, START, micros, [])
     for node in nodes:
         needs = [number + 1 for number in node.needs] or [1]
@@ -54,9 +54,9 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
 def write_nodes(
     trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
 ) -> int:
-    """Write a file and return the number of nodes; see `roofline_work`."""
+    """Write the file of a rank and return its number of nodes; `roofline` is explained at `roofline_work`."""
     work, nodes_left = work_columns(trace), iter(nodes)
-    if roofline is not None:  # the bus, not the device's memory, limits a copy between host and device
+    if roofline is not None:  # a copy between host and device is limited by the bus, not by the device's memory
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.nodes.category, copies)] = -1
     chunks = iter(lambda: list(itertools.islice(nodes_left, ROWS)), [])
@@ -75,7 +75,7 @@ def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntCol
     if roofline is not None:
         num_ops, size = (np.where(computing, column, -1) for column in roofline_work(num_ops, size, micros, roofline))
     rows = np.maximum(rows, 0)
-    # a computation that overlaps another is shorter than measured; other differences are rounding
+    # only overlapping computations became shorter than measured; smaller differences come from rounding
     exact = real & computing & (np.abs(trace.nodes.dur[rows] - 1000 * micros) < 1000)
     on_gpu = real & (trace.nodes.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)

@@ -1,6 +1,7 @@
-"""Run a converted set in ASTRA-sim and compare each rank's time with the replay and the recording.
+"""Run a converted set in ASTRA-sim and compare each rank's simulated time with the replay and the recording.
 
-The simulator's exit status is 0 even for a deadlock; a rank is done if the simulator reports its end and all nodes ran.
+The simulator's exit status is 0 even after a deadlock; a rank is done if the simulator reports that the rank finished
+and that all its nodes ran.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .preflight_findings import PreflightFindings
 from .preflight_rank import RankFile, scan
 from .preflight_run import rank_ends
 
-# Environment variable with the path of the simulator's analytical binary.
+# Environment variable that contains the path of the simulator's analytical binary.
 VARIABLE = "ASTRA_SIM"
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles")
 _NODES = re.compile(r"^TLSUM (\d+) (\d+) (\d+) (\d+) (\d+)", re.MULTILINE)
@@ -34,7 +35,7 @@ _TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class SimulatedRank:
-    """One rank's simulated, replayed, and recorded times in ms (None if unknown), and how many nodes ran."""
+    """One rank's simulated, replayed and recorded times in ms (None if unknown), and how many of its nodes ran."""
 
     rank: int
     nodes: int
@@ -45,12 +46,10 @@ class SimulatedRank:
 
     @property
     def is_complete(self) -> bool:
-        """True if every node ran, as far as the simulator reports."""
         return self.simulated is not None and self.ran in (None, self.nodes)
 
 
 def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str]) -> dict[str, list[SimulatedRank]]:
-    """Simulate a set on networks (as for `parse_network`); return the results of the ranks by network."""
     binary = os.environ.get(VARIABLE)
     if not binary:
         raise UsageError(
@@ -66,7 +65,7 @@ def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str
         output = _simulate(binary, files, groups, network)
         finished = {int(rank): int(ns) for rank, ns in _FINISHED.findall(output)}
         ran = {int(rank): int(done) for rank, _, _, done, _ in _NODES.findall(output)}
-        # like the simulator: rings instead of a library's algorithms
+        # the simulator runs rings instead of a library's algorithms
         ends = rank_ends(scans, groups, replace(network, library=None))
         replayed: Sequence[int | None] = ends or [None] * len(files)
         results[name] = [

@@ -1,4 +1,4 @@
-"""Chakra traces that ASTRA-sim can run to the end, and their process-group file.
+"""Chakra traces that ASTRA-sim can run to completion, and their process-group file.
 
 The limits of ASTRA-sim were found by running it; see docs/reference/chakra.md.
 """
@@ -37,17 +37,17 @@ _BARRIER_BYTES = 1024
 
 
 class Substitute(NamedTuple):
-    """A substitute for a collective; `size` maps the collective's bytes and ranks (2 or more) to its bytes."""
+    """A collective that replaces another; `size` maps the bytes and ranks (2 or more) of the other to new bytes."""
 
     kind: int
     size: Callable[[int, int], int]
     text: str
 
 
-# Substitutes with equal bytes through the busiest link, which is the root's: S for a broadcast or reduce of
-# S bytes, and n − 1 times a rank's share for a gather or scatter ("Performance reported by NCCL tests",
-# doc/PERFORMANCE.md of nccl-tests). ASTRA-sim's ring sends n − 1 times the size of an all-gather, and n − 1 times 1/n
-# of the size of a reduce-scatter (`Ring` in astra-sim/system/collective).
+# A substitute moves the same bytes through the busiest link, the root's: S for a broadcast or reduce of S bytes, and
+# n − 1 times a rank's share for a gather or scatter ("Performance reported by NCCL tests", doc/PERFORMANCE.md of
+# nccl-tests). In ASTRA-sim's ring, a rank sends n − 1 times the size of an all-gather, but only (n − 1)/n times the
+# size of a reduce-scatter (`Ring` in astra-sim/system/collective).
 SUBSTITUTES: dict[int, Substitute] = {
     Type.BROADCAST: Substitute(
         Type.ALL_GATHER,
@@ -76,8 +76,8 @@ def _least(sizes: Iterable[int]) -> int:
     return min(filter(None, sizes), default=0)
 
 
-# Collectives whose size can differ between ranks, and how to choose the single size that the simulator needs. In a
-# gather or scatter without metadata, the root's tensors are those of all ranks.
+# For collectives whose size can differ between ranks: how to choose the single size that the simulator needs. In a
+# gather or scatter without metadata, the root's tensors cover all ranks.
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
     Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, run with the largest size"),
     Type.GATHER: (_least, "gather with sizes that differ between ranks, run with the smallest size"),
@@ -106,7 +106,7 @@ def for_simulator(agreement: Agreement) -> Agreement:
     return _in_turn(replace(agreement, ranks=ranks, groups=groups))
 
 
-# ASTRA-sim matches a collective of all ranks by the number of preceding collectives of any group.
+# ASTRA-sim matches collectives of all ranks by how many collectives of any group precede them.
 _OWN_GROUP = (
     "the set lists all ranks as a process group, because ASTRA-sim matches collectives of all ranks by the number of "
     "earlier collectives, and this number differs between ranks"
@@ -114,7 +114,7 @@ _OWN_GROUP = (
 
 
 def _in_turn(agreement: Agreement) -> Agreement:
-    """Declare a group of all ranks if ASTRA-sim would otherwise not match their collectives; see `_OWN_GROUP`."""
+    """Declare a group of all ranks if ASTRA-sim would otherwise mismatch their collectives; see `_OWN_GROUP`."""
     turns = {
         tuple(turn for turn, comm in enumerate(c for c in comms.found if c.kind >= 0) if comm.group == ALL_RANKS)
         for comms in agreement.ranks.values()
@@ -145,9 +145,11 @@ def write_astra_sim(
     on_host: ReplayedRank | None = None,
 ) -> Written:
     """Write one rank: GPU nodes, with delays next to them for the host's time.
-    `comms` are from `for_simulator`. The rank starts `skew_ns` later than the job: this time becomes a computation
-    before all others. `transferred`, `on_host`: see `fold`. `roofline` is the device's memory bandwidth, GB/s; see
-    `roofline_work`."""
+
+    `comms` are from `for_simulator`. The rank starts `skew_ns` after the first rank; a computation before all others
+    represents this time. `fold` explains `transferred` and `on_host`. `roofline` is the device's memory bandwidth in
+    GB/s; see `roofline_work`.
+    """
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
@@ -162,7 +164,7 @@ def write_astra_sim(
 
 
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
-    alone = len(agreement.ranks) == 1  # the job's other ranks may be converted separately
+    alone = len(agreement.ranks) == 1  # the other ranks of the job may be converted separately
     if comm.kind < 0:
         if comm.peer == own.rank:
             return _NO_PARTNER
@@ -176,7 +178,7 @@ def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
 
 
 def _group_size(comm: Communication, own: RankComms, agreement: Agreement) -> int:
-    """Return the number of ranks in a communication's group, 2 if unknown."""
+    """Return the number of ranks in a communication's process group; 2 if unknown."""
     members = agreement.groups.get(comm.group)
     if members is not None:
         return len(members)
@@ -229,7 +231,7 @@ _MESSAGES = "messages in the replicated trace, kept as computations of their mea
 def simulated_ranks(
     given: Sequence[RankComms], *, renumber: bool, replicate: int | None
 ) -> tuple[list[RankComms], dict[int, int], tuple[str, ...]]:
-    """Return ranks 0 to n − 1 of a simulation, a map from each of them to the trace's rank that it runs, and notes."""
+    """Return ranks 0 to n − 1 of a simulation, a map from each rank to the trace's rank that it runs, and notes."""
     if replicate is not None:
         if len(given) > 1:
             raise UsageError(f"--replicate takes one trace, not {len(given)}; choose a rank with --rank")
@@ -267,8 +269,8 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
 def replicated(given: RankComms, ranks: int) -> list[RankComms]:
     """Return ranks that all run one rank's trace.
 
-    A group of all or of unknown ranks becomes a group of all new ranks. A group of s ranks with stride d is laid
-    out like a device mesh: d groups of s ranks in every s · d ranks. Messages are dropped and counted.
+    A group of all ranks, or of unknown ranks, becomes a group of all new ranks. A group of s ranks with stride d is
+    laid out like a device mesh: d groups of s ranks in every s · d ranks. Messages are dropped and counted.
 
     Example:
         >>> tensor_parallel = Communication(0, 0, 64, named=("tp", (4, 5)))
@@ -285,7 +287,6 @@ def replicated(given: RankComms, ranks: int) -> list[RankComms]:
 
 
 def _layout(group: Group, ranks: int) -> list[Group]:
-    """Return, for each new rank, the group that replaces the trace's group."""
     name, members = group
     if not members:
         return [WORLD] * ranks
@@ -313,7 +314,7 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 
 @dataclass(frozen=True)
 class JobTimes:
-    """Start times of all ranks. Collectives end at the same time on all ranks, which aligns the clocks."""
+    """Start times of a job's ranks; clocks are aligned by collectives, which end at the same time on all ranks."""
 
     ranks: Mapping[int, RankRecording]
 
@@ -334,7 +335,7 @@ class JobTimes:
         return clock_offsets(synchronizing(self._collectives), self._messages)
 
     def start_skew(self) -> tuple[dict[int, int], tuple[str, ...]]:
-        """Return the time in ns from the first rank's start to each rank's start, and notes."""
+        """Return how long after the first rank each rank starts, in ns, and notes."""
         joined: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for clock in self._clocks:
             joined[clock.reference][clock.rank] = self.ranks[clock.rank].start_ns - clock.offset_ns

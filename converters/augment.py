@@ -1,4 +1,4 @@
-"""Write FLOPs, bytes, and counters into a trace file; all other bytes are unchanged."""
+"""Add FLOPs, bytes and counters to a trace file without changing any other bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..analysis.counters import Counter
     from ..analysis.devices import Device
 
-# Arguments written to GPU events: FLOPs, GB (10⁹ bytes), and percentages of the device's peaks.
+# Arguments that `augment` adds to GPU events: FLOPs, GB (10⁹ bytes), and percentages of the device's peaks.
 ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved_bandwidth_percent")
 
 _DECIMALS = 6
@@ -40,7 +40,7 @@ _WHOLE = "record it again; all other commands read the undamaged part"
 
 @dataclass(frozen=True)
 class Augmented:
-    """Numbers of GPU events (all, with FLOPs, with bytes) and of counter values; `damage` of the traces in an ET+."""
+    """Numbers of written GPU events (all, with FLOPs, with bytes) and counter values, and an ET+'s damage."""
 
     events: int
     with_flops: int
@@ -59,22 +59,22 @@ def augment(
     part: Callable[[Trace], Trace] | None = None,
     progress: bool = False,
 ) -> Augmented:
-    """Copy a Kineto trace or an ET+ file and add the known `ARGUMENTS` to the `args` of GPU events.
+    """Copy a Kineto trace or an ET+ file, adding the `ARGUMENTS` that are known to the `args` of its GPU events.
 
-    A Kineto trace also gets the counters of `analysis.counters` after its last event. Unknown header keys are dropped.
-    All other bytes stay the same; augmenting an augmented file again does not change it.
+    In a Kineto trace, the counters of `analysis.counters` follow the last event. Unknown header keys are dropped. All
+    other bytes stay the same; augmenting an augmented file again does not change it.
 
     Args:
         path: output, gzipped if it ends in ".gz".
         part: selects the part of the trace whose events and counters are written, like `part_of`.
 
     Raises:
-        TraceFormatError: neither Kineto nor ET+, or a broken file.
-        UsageError: the output is the input.
+        TraceFormatError: `source` is neither a Kineto trace nor ET+, or is broken.
+        UsageError: the output would replace the input.
     """
     blob = known_header(load_bytes(source, progress=progress))
     whole = parse_trace(blob, progress=progress)
-    gpu = whole.gpu.take(whole.gpu.source >= 0)  # other events are not nodes
+    gpu = whole.gpu.take(whole.gpu.source >= 0)  # the other events are not nodes
     trace = whole.with_tables(replace(whole.tables, gpu=gpu))
     shown = None if part is None else part(whole)
     added: list[bytes] = []
@@ -118,7 +118,7 @@ def _counter_texts(trace: Trace, counters: list[Counter]) -> list[bytes]:
 
 
 def _last_recorded(texts: list[bytes], counters: list[Counter]) -> int:
-    """Return the position of the last event that is not a counter from an earlier run."""
+    """Return the position of the last event that is not a counter added by an earlier `augment`."""
     ours = {counter.title(counter.device) for counter in counters}
     for position in range(len(texts) - 1, 0, -1):
         if counter_name(texts[position]) not in ours:
@@ -151,7 +151,6 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
 def _pieces(
     data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]], offset: int, last: int
 ) -> Iterator[bytes]:
-    """Yield the text of the file between two offsets, with the new texts of events."""
     for event in start.argsort().tolist():
         begin, stop = int(start[event]), int(end[event])
         yield data[offset:begin]

@@ -1,4 +1,4 @@
-"""The formats of etplus.
+"""The built-in formats.
 
 Each function imports the module that writes its format, so that listing the formats imports none of these modules.
 """
@@ -39,9 +39,9 @@ class ChakraOptions:
     """Options of "chakra".
 
     Attributes:
-        memory_nodes: write copies and memsets as MEM nodes, see `write_et`.
-        degrade: keep communications that do not match between ranks as computations, instead of raising an error.
-        groups: the process group file of Chakra traces; by default the file next to them.
+        memory_nodes: write copies and memsets as memory nodes, see `write_et`.
+        degrade: turn communications that do not match between ranks into computations, instead of raising an error.
+        groups: the process-group file of Chakra inputs; by default the file next to them.
         without_times: also convert Execution Traces that were not linked; their nodes have no durations.
         as_prefix: write `<output>.<rank>.et`; by default only if there are several ranks.
     """
@@ -58,11 +58,11 @@ class AstraSimOptions:
     """Options of "astra-sim".
 
     Attributes:
-        skew: start ranks as far apart as measured, see `JobTimes`, instead of together.
-        renumber_ranks: number the given ranks from 0.
-        replicate: number of ranks that run the single trace, see `replicated`.
-        roofline: memory bandwidth of a roofline simulation, GB/s.
-        network: text for `parse_network`, such as "bandwidth=25,latency=5us".
+        skew: start the ranks as far apart as measured (see `JobTimes`), instead of all at once.
+        renumber_ranks: number the input's ranks from 0.
+        replicate: number of simulated ranks that all run the single input, see `replicated`.
+        roofline: memory bandwidth for a roofline simulation, in GB/s.
+        network: network description, such as "bandwidth=25,latency=5us"; see `parse_network`.
         degrade, groups, as_prefix: as in `ChakraOptions`.
     """
 
@@ -78,7 +78,7 @@ class AstraSimOptions:
 
 @dataclass(frozen=True)
 class GoalOptions:
-    """Options of "goal": with the algorithm "direct" each rank sends to all others at once."""
+    """Options of "goal": with the algorithm "direct", each rank sends to all other ranks at once."""
 
     algorithm: Literal["ring", "direct"] = "ring"
     degrade: bool = False
@@ -86,14 +86,14 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class EtPlusOptions:
-    """Options of "etplus": the schema to upgrade older nodes to, see `upgraded`; by default the input's schema."""
+    """Options of "etplus": `schema` upgrades nodes with an older schema, see `upgraded`; None changes no schema."""
 
     schema: Literal["1.1.1"] | None = None
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """Options of the graph formats; see `write_graph`. `max_nodes` is a limit per rank."""
+    """Options of the graph formats, see `write_graph`; `max_nodes` is a limit per rank."""
 
     subtree: str | None = None
     max_nodes: int | None = None
@@ -101,7 +101,7 @@ class GraphOptions:
 
 @dataclass(frozen=True)
 class NpzOptions:
-    """Options of "npz": how a dataset is split (see `write_dataset`), and "threads" and "batch"."""
+    """Options of "npz": how `write_dataset` splits a dataset, and the configuration's "threads" and "batch"."""
 
     split: Literal["model", "graph"] = "model"
     config: Mapping[str, float] = field(default_factory=dict)
@@ -308,7 +308,6 @@ def _parquet(traces: Traces, path: str, options: NoOptions) -> Conversion:
 
 
 def _survey(traces: Traces) -> tuple[list[RankComms], dict[int, RankRecording]]:
-    """Return the communications of each rank, and for several ranks also the recording of each rank."""
     from .collectives import rank_recording, survey
 
     surveyed: list[RankComms] = []
@@ -396,7 +395,7 @@ _SUMMARIES = {
     "networkx-json": "graph for networkx.node_link_graph",
     "npz": "training arrays in the TpuGraphs format; for several files, a folder with a split",
 }
-# In the order of --help. If two formats share a suffix, the suffix selects the first of them.
+# In the order of --help. A suffix that two formats share selects the first of these formats.
 BUILT_IN: tuple[Exporter, ...] = (
     _Format("chakra", _CHAKRA_SUFFIXES, "ranks", _chakra, ChakraOptions),
     _Format("astra-sim", _CHAKRA_SUFFIXES, "ranks", _astra_sim, AstraSimOptions),

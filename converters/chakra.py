@@ -1,4 +1,4 @@
-"""Conversion of ET+ to a Chakra protobuf trace (.et) with every node, time, dependency, and communication."""
+"""Conversion of ET+ to a Chakra protobuf trace (.et) with all nodes, times, dependencies and communications."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ from .collectives import RankComms, agree, comm_attributes, comm_node_type, shar
 from .node_work import host_rows, host_work, rounded, work_columns
 from .row_dependencies import TraceDependencies, dependencies
 
-# Version of the Chakra schema, in every file's metadata.
+# Version of the Chakra schema that every written file names in its metadata.
 CHAKRA_VERSION = "0.0.4"
-# Number of nodes encoded per block; in smaller blocks, the fixed cost per block dominates.
+# Number of nodes encoded per block; with smaller blocks, the fixed cost per block dominates.
 ROWS = 8192
 COMP = NodeType.Value("COMP_NODE")
 _LEFT_OUT = "order dependencies on threads and streams left out, because edges contradict them"
@@ -63,7 +63,7 @@ _LEFT_OUT = "order dependencies on threads and streams left out, because edges c
 
 @dataclass(frozen=True)
 class Written:
-    """Number of nodes that a conversion wrote, and counts of changes and losses, by description."""
+    """Number of nodes that a conversion wrote, and counts of its changes and losses by description."""
 
     nodes: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -73,16 +73,18 @@ def write_et(
     trace: Trace, path: str | os.PathLike[str], *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> Written:
     """Write a trace as a Chakra file, gzipped if its name ends in ".gz"; docs/reference/chakra.md lists all attributes.
-    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller. Durations are the
-    self time of a node (see `host_work`); measured times are in attributes. Raises ConvertError if the edges form a
-    cycle. `comms` are communications that several ranks agreed on. `memory_nodes`: copies and memsets become
-    MEM_LOAD_NODE (to the device) and MEM_STORE_NODE."""
+
+    `data_deps` contain the edges and the order of threads and streams, `ctrl_deps` the caller. A node's duration is its
+    self time (see `host_work`); measured times are in attributes. Raise ConvertError if the edges form a cycle.
+    `comms` are communications that several ranks agreed on. `memory_nodes` turns copies and memsets into
+    MEM_LOAD_NODE (to the device) and MEM_STORE_NODE.
+    """
     blocks, counts = _blocks(trace, comms=comms, memory_nodes=memory_nodes)
     return Written(write_blocks(path, _metadata(trace), blocks), counts)
 
 
 def chakra_messages(trace: Trace) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
-    """Return metadata and nodes as `write_et` writes them, created block by block, and counts of losses."""
+    """Return metadata and nodes as `write_et` writes them, created block by block, and counts of its losses."""
     blocks, counts = _blocks(trace)
     return _metadata(trace), messages_of(blocks), counts
 
@@ -104,7 +106,7 @@ def _blocks(
 
 
 class _Encoder:
-    """Encodes the nodes of a trace from columns, one kind at a time; its arrays have one entry per row."""
+    """Encodes the nodes of a trace from columns, one kind of node at a time; its arrays have one entry per row."""
 
     def __init__(
         self, trace: Trace, needs: TraceDependencies, comms: RankComms, communicating: IntColumn, memory_nodes: bool
@@ -114,7 +116,7 @@ class _Encoder:
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
         self.has_times = bool(nodes.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
-        # own work of each row in ns; GPU events and collectives have their measured duration
+        # self time of each row in ns; GPU events and collectives keep their measured duration
         self.duration = np.where(nodes.timed, nodes.dur, 0)
         on_host = host_rows(trace, communicating)
         self.duration[on_host] = host_work(trace, communicating)[on_host]
@@ -128,7 +130,7 @@ class _Encoder:
         }
         self.rank = comms.rank
         first, rows = int(nodes.id.max(initial=0)) + 1, list(self.shared)
-        ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # in Python, as ids may be 2**63 - 1
+        ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # not in NumPy: ids may be 2**63 - 1
         self.message_ids = {row: range(begin, end) for row, (begin, end) in zip(rows, pairwise(ends), strict=True)}
         self.message_micros = {row: int(self.micros[row]) for row in rows}
         self.micros[rows] = 0
@@ -146,7 +148,7 @@ class _Encoder:
         return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
 
     def _messages(self, row: int) -> Iterator[bytes]:
-        """Yield a node per message for rows with several messages; the row's own node follows and takes no time."""
+        """Yield one node per message if a row has several messages; the row's own node follows and takes no time."""
         trace, name = self.trace, self.trace.name_of(Row(row))
         needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
         begin, took = (int(trace.nodes.ts[row]) + 500) // 1000, self.message_micros[row]
@@ -191,7 +193,7 @@ class _Encoder:
         )
 
     def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
-        """Return the exact times of nodes, except times that equal `duration_ns`."""
+        """Return the attributes with exact times in ns, except times that equal `duration_ns`."""
         ts, dur, exclusive = self.trace.nodes.ts[rows], self.trace.nodes.dur[rows], self.trace.nodes.exclusive[rows]
         if kind != CPU and np.any(ts < 0):
             ts, dur, exclusive = self._with_wrong_times(rows, ts, dur, exclusive)
@@ -204,7 +206,7 @@ class _Encoder:
         ]
 
     def _with_wrong_times(self, rows: IntColumn, *times: IntColumn) -> list[IntColumn]:
-        """Restore the recorded times of events with impossible times."""
+        """Replace the corrected times of events by the impossible times that were recorded."""
         wrong = np.flatnonzero(times[0] < 0)
         records = list(self.trace.records(rows[wrong]))
         restored = []
@@ -230,7 +232,7 @@ def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn
 
 
 def _metadata(trace: Trace) -> GlobalMetadata:
-    """Return the version of ET+, and its sections other than nodes and edges as JSON texts."""
+    """Return the version of Chakra, and all ET+ sections except nodes and edges as JSON texts."""
     encode, (header, summary) = msgspec.json.encode, known_sections(dict(trace.header), trace.summary)
     texts = {"header": encode(header), "etplus": summary, "layout": encode("flat" if trace.flat else "attrs")}
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]
@@ -239,7 +241,7 @@ def _metadata(trace: Trace) -> GlobalMetadata:
 
 
 def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
-    """Return the ET's `schema`, `pid`, `time`, `start_ts`, and `finish_ts`, as Chakra's converter writes them."""
+    """Yield the ET's `schema`, `pid`, `time`, `start_ts` and `finish_ts`, as Chakra's converter writes them."""
     for name in ("schema", "pid", "time", "start_ts", "finish_ts"):
         with contextlib.suppress(*UNREADABLE):
             value = msgspec.json.decode(trace.header.get(name, b"null"))
@@ -249,9 +251,9 @@ def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
                 yield AttributeProto(name=name, uint64_val=value)
 
 
-# Parts of messages, see `messages`, with one entry per row.
+# Parts of encoded messages, see `messages`; each part has one entry per row.
 Parts = list[list[bytes]]
-# Fields for which there is no attribute, by row.
+# Maps a row to its fields that no attribute can express.
 Further = dict[int, Record]
 
 _NUMBERS = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")
@@ -305,7 +307,7 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """Return fields that only GPU events have; add a `pg_name` or `tid` without a field to `further`."""
+    """Return the fields that only GPU events have; add a `pg_name` or `tid` that no field can express to `further`."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
@@ -336,13 +338,12 @@ def _of_captures(graphs: CapturedGraphs) -> dict[int, bytes]:
 
 
 def _texts_of(event: Any) -> list[AttributeProto]:
-    """Return the attributes of a GPU event that are JSON texts, which few events share."""
     texts = {"args": event.args, "comm": event.comm, "captured_by": event.captured_by, "counterpart": event.counterpart}
     return [attribute(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
 
 
 def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]) -> Parts:
-    """Return the attributes from the ET; a GPU event has the attributes of its operator, if any."""
+    """Return the attributes from the ET; a GPU event gets the attributes of its operator, if any."""
     columns = {
         name: trace.nodes.thread[rows] if name == "tid" else getattr(trace.nodes, name)[rows] for name in _NUMBERS
     }
@@ -370,7 +371,7 @@ def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[A
 
 
 def _further_attributes(owners: Sequence[Any], texts: Sequence[bytes]) -> list[bytes]:
-    """Return further attributes as lists with the separators of the first list."""
+    """Return each record's further attributes as a JSON list, with the separators of the first list."""
     lists = [[] if attrs is UNSET or attrs.further_0 is UNSET else _listed(attrs) for attrs in owners]
     first = next((i for i, those in enumerate(lists) if len(those) > 1), -1)
     between = b"" if first < 0 else texts[first].partition(lists[first][0])[2].partition(lists[first][1])[0]
@@ -393,7 +394,7 @@ def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
 
 
 def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Parts]:
-    """Return inputs and outputs; add incomplete inputs and outputs to `further`."""
+    """Return inputs and outputs; add inputs and outputs that are incomplete to `further`."""
     tensors = []
     for name, tag in _SIDES.items():
         part = []
@@ -408,5 +409,4 @@ def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Part
 
 
 def _text(name: str, json: msgspec.Raw | msgspec.UnsetType) -> bytes:
-    """Return an attribute of JSON text that many nodes share, if the record contains it."""
     return b"" if json is UNSET else shared(name, bytes(json))

@@ -1,7 +1,7 @@
-"""Copy Chakra sets from other producers message by message, with changes only to nodes that a simulator cannot run.
+"""Copy Chakra sets from other producers message by message, changing only nodes that a simulator cannot run.
 
-A `Trace` has no place for nodes without a start time, for `num_ops` without tensors, or for unknown attributes.
-Example: node 3 waits for the METADATA node 2, and node 2 for node 1. In the copy node 3 waits for node 1.
+A `Trace` cannot represent nodes without a start time, `num_ops` without tensors, or unknown attributes. Example: node 3
+waits for the METADATA node 2, and node 2 waits for node 1. In the copy, node 3 waits for node 1.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class GivenRank:
     """Result of the first pass over a rank's file.
 
     Attributes:
-        removed: METADATA and INVALID nodes, with the nodes that they wait for.
-        comms: communications by id; `row` is the node's id, and `named` has no ranks yet.
-        ids: the ids of all nodes, sorted uint64; None unless a dependency is missing, removed, or listed twice.
+        removed: METADATA and INVALID nodes, each with the nodes that it waits for.
+        comms: communications in file order; `row` is the node's id, and `named` lists no ranks yet.
+        ids: the ids of all nodes, sorted, as uint64; None unless a dependency is missing, removed, or listed twice.
     """
 
     path: str
@@ -78,7 +78,7 @@ class GivenRank:
 
 
 def files_to_copy(traces: Traces) -> dict[int, str] | None:
-    """Return the files by rank if all are complete Chakra files that etplus did not write, else None."""
+    """Return the file of each rank if all files are complete Chakra files that etplus did not write, else None."""
     paths = traces.whole_files
     if not paths or not all(path.endswith((".et", ".et.gz")) or begins_like_workload(head_of(path)) for path in paths):
         return None
@@ -93,14 +93,13 @@ def files_to_copy(traces: Traces) -> dict[int, str] | None:
 
 
 def survey_file(path: str, rank: int) -> GivenRank:
-    """Read a file once and collect the facts that its changes depend on."""
     _, blocks = read_messages(path)
     removed: dict[int, tuple[int, ...]] = {}
     comms: list[Communication] = []
     ids, needed, repeats = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], False
     for messages in blocks:
         heads = node_heads(messages)
-        if heads is None:  # a node lists a dependency twice, or is encoded differently
+        if heads is None:  # a node lists a dependency twice, or is not encoded in the usual field order
             repeats = True
             nodes = [node for node, _ in messages.nodes()]
             ids.append(np.array([node.id for node in nodes], np.uint64))
@@ -156,8 +155,6 @@ def numbered(ranks: Sequence[RankComms]) -> Agreement:
 
 
 class _Changes:
-    """Changes to a rank's nodes, with counts."""
-
     def __init__(self, given: GivenRank, comms: RankComms | None) -> None:
         self.given, self.rank = given, given.rank if comms is None else comms.rank
         self.before = {comm.row: comm for comm in given.comms}
@@ -165,14 +162,13 @@ class _Changes:
         self.counts: Counter[str] = Counter()
 
     def block(self, messages: Messages) -> Block:
-        """Return nodes: unchanged bytes, and changed nodes encoded again."""
         edges = [messages.begin, *messages.ends]
         edited = dict(self._edited(messages)) if self.after is not None else {}
         texts = [edited.get(at, messages.data[edges[at] : edges[at + 1]]) for at in range(len(messages.ends))]
         return Block(len(texts) - texts.count(b""), b"".join(texts))
 
     def _edited(self, messages: Messages) -> Iterator[tuple[int, bytes]]:
-        """Yield the position and the new message of each changed node; b"" for a node that is left out."""
+        """Yield the position and the new message of each changed node; b"" leaves the node out."""
         heads = None if self.given.ids is not None else node_heads(messages)
         others = range(len(messages.ends)) if heads is None else np.flatnonzero(heads.kinds != NodeType.COMP_NODE)
         for place in map(int, others):
@@ -197,7 +193,7 @@ class _Changes:
             self._change_communication(node, self.before[node.id])
 
     def _keep_dependencies(self, listed: Any) -> None:
-        """Replace removed nodes with their dependencies, and drop missing and repeated dependencies."""
+        """Replace removed nodes by the nodes they wait for, and drop missing and repeated dependencies."""
         expanded = [number for dependency in listed for number in self._behind(dependency)]
         assert self.given.ids is not None
         is_known = np.isin(np.array(expanded, np.uint64), self.given.ids)
@@ -210,7 +206,7 @@ class _Changes:
             listed.extend(kept)
 
     def _behind(self, number: int) -> list[int]:
-        """Return the node itself or, if it is removed, its dependencies."""
+        """Return the node itself or, if it is removed, the nodes it waits for."""
         result, waiting, seen = list[int](), [number], set[int]()
         while waiting:
             current = waiting.pop()
@@ -248,7 +244,7 @@ def _set_attributes(node: Node, values: Mapping[str, Any]) -> None:
 
 
 def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) -> Written:
-    """Copy a rank's file, with the communications from `for_simulator`, or unchanged."""
+    """Copy a rank's file; with `comms` (from `for_simulator`), replace its communications."""
     changes = _Changes(given, comms)
     metadata, blocks = read_messages(given.path)
     if not metadata.version:
@@ -259,7 +255,6 @@ def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) ->
 
 
 def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str | None) -> Conversion:
-    """Copy files unchanged, with their group file; `output` is a prefix if `prefix` is true."""
     paths = {rank: f"{output}.{rank}.et" if prefix else output for rank in files}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()
@@ -273,7 +268,7 @@ def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str
 
 
 def copy_for_astra_sim(files: Mapping[int, str], output: str, options: AstraSimOptions) -> Conversion:
-    """Copy a set so that ASTRA-sim runs it, with its group file and network files; `output` is a prefix."""
+    """Copy a set so that ASTRA-sim can run it, and write its group and network files; `output` is a prefix."""
     if options.roofline is not None:
         raise UsageError("roofline needs operators; a .et file from another producer keeps its num_ops")
     network = DEFAULT if options.network is None else parse_network(options.network)

@@ -1,7 +1,8 @@
-"""Chrome traces in Kineto's form: operators, runtime calls, and GPU events as slices, edges as flows.
+"""Chrome traces in Kineto's form: operators, runtime calls and GPU events are slices, edges are flows.
 
 In Perfetto's trace processor a flow binds to the innermost slice that is open on its thread when the flow is read. So
-a flow directly follows its slice, and no slice has zero length. If two slices overlap without nesting, one is dropped.
+a flow directly follows its slice, and no slice has zero length. If two slices overlap without nesting, Perfetto drops
+one of them.
 """
 
 from __future__ import annotations
@@ -40,25 +41,25 @@ from ..trace.trace import Trace
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
-# Events may overlap by this much because their times are rounded to µs; the earlier event is then shortened.
+# Rounding to µs can make events overlap by up to this much; the earlier event is then shortened.
 _OVERLAP_NS = 1000
 _LEAST_NS = 1
 _FOREVER = 2**62
 _TRACKS_PER_PROCESS = 100_000
-# Larger than any correlation (32 bits).
+# Flow ids reserved per rank; larger than any correlation id (32 bits).
 _FLOWS_PER_PROCESS = 1 << 32
-# Process id of the program, if it is unknown or equals the number of a device.
+# Process id shown for the program if its own is unknown or equals a device number.
 _PROGRAM = 1_000_000
-# Devices are sorted after programs; like Kineto, this number is added to the device number.
+# Added to the device number, as in Kineto, so that devices are sorted after programs.
 _GPU_SORT = 5_000_000
 _PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
-# Maps a kind of edge to the category of the flow that Kineto writes for it.
+# Kinds of edges that Kineto also writes as flows, with Kineto's category.
 _KINETO_FLOWS = {"launch": "ac2g"}
 
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """Numbers of slices and flows; the `left_out` edges have a node without a time, or end before they begin."""
+    """Numbers of slices and flows; the edges in `left_out` have an end without a time, or lead back in time."""
 
     slices: int
     flows: int
@@ -69,9 +70,11 @@ def write_chrome(
     traces: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
 ) -> ChromeTrace:
     """Write a Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
+
     Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank keeps Kineto's
-    processes; otherwise each rank is a process that is named by `titles`. Times are µs since the first event of all
-    ranks. If events overlap on a thread without nesting, the later event gets its own track below."""
+    processes; otherwise each rank is a process named by `titles`. Times are µs since the first event of all ranks. If
+    events overlap on a thread without nesting, the later event gets a track below.
+    """
     timed = timed_traces(traces)
     others = {rank: other_events(trace) for rank, trace in traces.items()}
     zero = min(
@@ -102,10 +105,10 @@ def write_chrome(
 
 
 class RankTimeline:
-    """One rank on a timeline, its rows on tracks.
+    """The slices of one rank, assigned to processes and threads of the output.
 
     Args:
-        zero: wall-clock ns of the output's time 0.
+        zero: wall-clock time of the output's time 0, in ns.
         others: the events from `other_events`.
         alone: whether this is the only rank.
 
@@ -113,8 +116,8 @@ class RankTimeline:
         rows: rows with a time, in the order of their slices.
         lane: 0, or a higher number for a row that overlaps another row.
         pid, tid: with several ranks the pid is the rank, and tids are unique, because Perfetto would mix them up.
-        finish: ends of the rows as shown, ns.
-        flows: (m, 2), source and target row; `kinds` has their kinds.
+        finish: end of each row as shown, in ns.
+        flows: (source row, target row) pairs; `kinds` lists the kind of each flow.
     """
 
     def __init__(
@@ -138,7 +141,6 @@ class RankTimeline:
         self.flows, self.kinds = np.stack([source[shown], target[shown]], axis=1), kind[shown]
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield all events; a flow's events directly follow their slices."""
         yield from self._process_names()
         yield from self._thread_names()
         leaving, arriving = (lists_by(rows, range(len(rows))) for rows in self.flows.T.tolist())
@@ -155,7 +157,7 @@ class RankTimeline:
             for flow in arriving.get(row, ()):
                 if flow in begun:
                     yield self._flow(flow, row, ts, "f")
-                else:  # a call that waits for work that began after it
+                else:  # the call waits for work that began later
                     late.append(self._flow(flow, row, max(ts, int(self.trace.nodes.ts[self.flows[flow, 0]])), "f"))
         yield from late
         yield from (event for _, _, event in reversed(others))
@@ -163,7 +165,7 @@ class RankTimeline:
         yield from self._counters()
 
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
-        """Return the other events that became rows, by index, and the encoded rest, in reverse order."""
+        """Return the other events that became rows, by index, and (start, duration, event) of the rest, last first."""
         calls = self.trace.nodes.kind[self.rows] == CPU
         own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
@@ -178,7 +180,7 @@ class RankTimeline:
         return {other.index: other for other in self.others if other.index in own}, later
 
     def _places(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
-        """Map Kineto's threads, and devices with streams, to processes and threads."""
+        """Map Kineto's threads, and its (device, stream) pairs, to processes and threads of the output."""
         trace, rows = self.trace, self.rows[self.lane[self.rows] == 0]
         places = zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True)
         place = dict(zip(rows.tolist(), places, strict=True))
@@ -191,7 +193,6 @@ class RankTimeline:
         return threads, streams
 
     def _memory(self) -> Iterator[dict[str, Any]]:
-        """Yield the allocators' events as Kineto does, on the thread of the enclosing operator."""
         memory = self.trace.memory
         columns = (memory.bytes, memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
         rows = zip(memory.ts.tolist(), memory.row.tolist(), *(column.tolist() for column in columns), strict=True)
@@ -225,7 +226,7 @@ class RankTimeline:
 
     @cached_property
     def ids(self) -> list[int]:
-        """Ids of flows; as in Kineto, a launch uses its correlation, unless launches share it (graph launches)."""
+        """Flow ids; as in Kineto, a launch uses its correlation id, unless several events share it (graph launches)."""
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
         correlation = self.trace.nodes.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
@@ -269,7 +270,6 @@ def _of_one_rank(trace: Trace, zero: int) -> dict[str, Any]:
 
 
 def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
-    """Return the traces with something to draw; ConvertError if there are none."""
     timed = [trace for trace in traces.values() if trace.nodes.timed.any()]
     if not timed:
         names = few([trace.file for trace in traces.values()])
@@ -289,15 +289,15 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
 
 
 def program_of(trace: Trace) -> int:
-    """Return the program's process id, as in Kineto; another number if it is unknown or equals a device number."""
+    """Return the program's process id, as in Kineto; a substitute if it is unknown or equals a device number."""
     program = _number(trace.header.get("pid"))
     return _PROGRAM if program is None or program in trace.nodes.device[trace.nodes.kind == GPU] else program
 
 
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return tracks, lanes, and shown ends of rows: slices of a lane nest or follow each other; none is empty."""
+    """Return each row's track, lane and end as shown. Slices in a lane nest or follow each other; none is empty."""
     nodes = trace.nodes
-    threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # threads without ops last
+    threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # threads without operators come last
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
     track = np.where(nodes.kind == GPU, len(trace) + nodes.stream_lane, threads)
     lane = np.zeros(len(trace), np.int64)
@@ -318,7 +318,7 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return Kineto's process and thread of each row; `spare` has numbers for threads that have no number in Kineto."""
+    """Return Kineto's process and thread of each row; `spare` has thread numbers to use if Kineto has none."""
     nodes = trace.nodes
     gpu = nodes.kind == GPU
     pid = np.where(gpu, nodes.device, program_of(trace))
@@ -340,7 +340,7 @@ def _number(raw: msgspec.Raw | None) -> int | None:
 
 
 def _fits(trace: Trace, ts: list[int], finish: list[int], open_rows: list[int], row: int) -> bool:
-    """Return whether a row nests in or follows the open rows of a lane; corrects ends that are late by rounding."""
+    """Return whether a row nests in, or follows, a lane's open rows; shorten open rows that end late by rounding."""
     while open_rows and finish[open_rows[-1]] <= ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:

@@ -1,4 +1,4 @@
-"""The communications of ranks in program order, with groups and tags that all ranks agree on."""
+"""The communications of ranks in program order, with process groups and tags that are equal on all ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..trace.columns import inverse_positions
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 
-# Number of the group of all ranks.
+# Number of the process group that contains all ranks.
 ALL_RANKS = 0
 
 _MAX_GROUP = 2**31 - 1
@@ -34,12 +34,12 @@ class Communication:
     """A communication of a rank.
 
     Attributes:
-        kind: CollectiveCommType, SEND, or RECV.
+        kind: CollectiveCommType, SEND or RECV.
         size: bytes, as in `message_bytes`.
-        group, tag: numbers of the process group and of the message, equal on all ranks; 0 until ranks agree.
-        named: the group in the traces.
-        peer: the other rank of a message, −1 for collectives.
-        seq: sequence number in the trace, −1 if there is none.
+        group, tag: numbers of the process group and of the message, equal on all ranks; 0 until the ranks agree.
+        named: the process group as named in the trace.
+        peer: the other rank of a message; −1 for collectives.
+        seq: sequence number in the trace, −1 if not recorded.
         start_ns, described: see `FoundComm`.
         aside: whether this is the part of a collective that slows concurrent work; see `with_slowed_work`.
     """
@@ -59,7 +59,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class RankComms:
-    """The communications of a rank in program order (of their launches); `counts` counts the omitted communications."""
+    """The communications of a rank in the order of their launches; `counts` counts omitted communications by reason."""
 
     rank: int
     world: int | None
@@ -69,7 +69,7 @@ class RankComms:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Groups (ranks by number, and names in the traces by number) and tags that ranks agreed on; no unknown groups."""
+    """Group numbers and message tags on which all ranks agree; `groups` omits groups with unknown ranks."""
 
     ranks: dict[int, RankComms]
     groups: dict[int, list[int]]
@@ -90,7 +90,6 @@ def comm_node_type(comm: Communication) -> NodeType:
 
 
 def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
-    """Return the attributes that readers need."""
     values: dict[str, int | str] = {"comm_type": comm.kind, "comm_size": comm.size, "pg_name": str(comm.group)}
     if comm.kind < 0:
         source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
@@ -113,7 +112,7 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
-    """Number the groups and tag the messages, equally on all ranks; see `groups_at_hand`."""
+    """Number the groups and tag the messages, with equal results on all ranks; see `groups_at_hand`."""
     present = sorted(rank.rank for rank in ranks)
     world = max((rank.world or 0 for rank in ranks), default=0)
     members, notes = groups_at_hand({rank.rank: [comm.named for comm in rank.found] for rank in ranks}, world)
@@ -132,7 +131,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
 
 
 def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
-    """Number the groups from 1: by name if the name is a free number, else with the lowest free number."""
+    """Number the groups from 1: a group whose name is a free number gets it, others get the lowest free numbers."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()
     others = []
@@ -171,7 +170,7 @@ def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
 
 
 def _aligned(own: list[int], other: list[int]) -> list[int]:
-    """Return ordinals of messages by their numbers; messages that also exist on the other side come first."""
+    """Return each message's position in sequence order; messages that both sides recorded come first."""
     left, _ = paired(np.array(own, np.int64), np.array(other, np.int64))
     first = np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])
     ordinals: list[int] = inverse_positions(len(own), first).tolist()
@@ -187,7 +186,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class RankRecording:
-    """Start and communications of a rank on its own clock; communications with ids in `fixed` become computations."""
+    """A rank's start and communications on its own clock; communications with ids in `fixed` become computations."""
 
     file: str
     base_ns: int
@@ -204,7 +203,7 @@ def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
 def matched(
     ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
-    """Return the communications that all ranks share, and notes; raise ConvertError for others unless `degrade`."""
+    """Return the communications that all ranks share, and notes; unless `degrade`, others raise ConvertError."""
     times = {rank: _without(recording.comms, recording.fixed) for rank, recording in recorded.items()}
     mismatches = match_collectives(times)[2]
     pairs = [pair for pair in match_messages(times)[1] if pair.nodes and pair.source != pair.target]
@@ -257,7 +256,6 @@ def _pair(files: Mapping[int, str], pair: RankPair) -> str:
 
 
 def _ranks(ranks: Sequence[int], singular: str, plural: str) -> str:
-    """Return a subject of these ranks, followed by the phrase in singular or plural."""
     some = ", ".join(map(str, ranks[:_MOST_RANKS]))
     more = f" and {len(ranks) - _MOST_RANKS:,} more" if len(ranks) > _MOST_RANKS else ""
     return f"rank {some} {singular}" if len(ranks) == 1 else f"ranks {some}{more} {plural}"

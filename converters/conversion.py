@@ -16,7 +16,7 @@ from .exporter import Conversion, Exporter
 from .registry import exporter_for, option_names, options_for
 from .traces import Source, Traces
 
-# Formats that store a whole trace with all its texts, never a part.
+# Formats that can only store whole traces, because they copy all texts.
 _WHOLE = ("etplus", "parquet")
 
 
@@ -39,14 +39,14 @@ def convert(
     """Convert traces to another format. All written files appear together or not at all.
 
     Args:
-        sources: files that `etplus.load` reads, or traces; several are the ranks of one job, see `Traces`.
-        output: the file to write, or a prefix for ".<rank>.et" if each rank has its own file.
-        to: name of a format, see `exporters`; by default from the output's suffix.
-        options, settings: the format's options, such as `GraphOptions(max_nodes=60)`, or its fields, `max_nodes=60`.
+        sources: files that `etplus.load` reads, or traces; several sources are the ranks of one job, see `Traces`.
+        output: the file to write; if each rank gets its own file, the prefix of ".<rank>.et".
+        to: name of a format, see `exporters`; by default, the output's suffix selects it.
+        options, settings: the format's options as an object, `GraphOptions(max_nodes=60)`, or keywords, `max_nodes=60`.
         rank: convert only this rank of several traces.
-        job: a job_report.json: unmatched communications become computations, and clocks are aligned.
-        as_prefix: whether `output` is a prefix or folder; by default by the number of traces.
-        steps, window, between, module: part of each trace, see `etplus.trace.selection.part_of`.
+        job: a job_report.json; its unmatched communications become computations, and it aligns the clocks.
+        as_prefix: whether `output` is a prefix or folder; by default, this depends on the number of traces.
+        steps, window, between, module: convert only this part of each trace, see `etplus.trace.selection.part_of`.
 
     Raises:
         EtplusError: an unknown format or option, a broken input, or a trace that the format cannot express.
@@ -70,13 +70,13 @@ def convert(
     for source in inputs:
         if not isinstance(source, Trace):
             protect(source)
-    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # else perhaps a folder, created later
+    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # others may be folders, made later
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)
     try:
         done = exporter.write(traces, os.fspath(output), chosen)
-    except SeveralRanksError as several:  # only known after reading all of the file
+    except SeveralRanksError as several:  # known only after the whole file was read
         return convert(several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, **part)
     notes = [note for notes_of_rank in traces.notes.values() for note in notes_of_rank]
     damage = [sentence for damage_of_rank in traces.damage.values() for sentence in damage_of_rank]
@@ -84,7 +84,6 @@ def convert(
 
 
 def _options(exporter: Exporter, options: Any, settings: dict[str, Any]) -> Any:
-    """Return the exporter's options, given as an object (`settings` replaces its fields) or as keywords."""
     given = options_for(exporter, settings)
     if options is None:
         return given

@@ -1,4 +1,4 @@
-"""The exporter protocol and its result."""
+"""The protocol that exporters implement, and the result of a conversion."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ..trace.brief import brief
 from .traces import Traces
 
-# Inputs of an exporter: one trace, one or several ranks of a job, or any traces.
+# What an exporter accepts: one trace, one or several ranks of a job, or any traces.
 Inputs = Literal["one", "ranks", "traces"]
-# Outputs that Graphviz draws.
+# Suffixes of pictures that Graphviz draws.
 PICTURES = (".svg", ".pdf", ".png")
 
 
@@ -21,11 +21,11 @@ class Conversion:
     """Result of a conversion.
 
     Attributes:
-        nodes: number of nodes (for "chrome", slices) in all files.
-        counts: changes and losses, by description.
-        damage: damage of the traces behind the inputs.
-        network: the network of a set for a simulator.
-        base_error: error of the replay that computed a set's times.
+        nodes: number of nodes (for "chrome", slices) in all written files.
+        counts: how often each change or loss occurred, by description.
+        damage: descriptions of damage in the original traces.
+        network: the network for which a simulator's set was written.
+        base_error: error of the replay that computed the times of a simulator's set.
     """
 
     files: tuple[str, ...]
@@ -57,25 +57,23 @@ class Exporter(Protocol):
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Lower-case suffixes of the format's files, including ".gz" variants; () if only --to selects it."""
+        """Lower-case suffixes of the format's files, including ".gz" variants; empty if only --to selects it."""
 
     @property
     def inputs(self) -> Inputs: ...
 
     @property
     def options(self) -> type[Any]:
-        """A frozen dataclass with defaults for all fields. With `as_prefix`, `path` can be a prefix or folder."""
+        """A frozen dataclass with defaults for all fields; given `as_prefix`, `path` can be a prefix or folder."""
 
     def write(self, traces: Traces, path: str, options: Any) -> Conversion:
-        """Write the files with `open_output`; raise UsageError or ConvertError if traces or options do not fit the
-        format.
+        """Write the files with `open_output`; raise UsageError or ConvertError if traces or options do not fit.
 
         Args:
-            traces: by rank, a single trace if `inputs` is "one"; read one by one, see `Traces`.
+            traces: the input by rank, or a single trace if `inputs` is "one"; iterating reads the traces one by one.
             path: the output as given by the user, "-" for standard output.
         """
 
 
 def with_gz(*suffixes: str) -> tuple[str, ...]:
-    """Return the suffixes, and each suffix with ".gz" appended."""
     return tuple(suffix + ending for suffix in suffixes for ending in ("", ".gz"))

@@ -1,4 +1,4 @@
-"""The traces in a folder: output of `etplus link FOLDER`, ET+ files, Chakra traces, pairs to link, timelines."""
+"""Find the traces in a folder: outputs of `etplus link FOLDER`, ET+ files, Chakra traces, pairs to link, timelines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 @dataclass(frozen=True)
 class InputPair:
-    """An Execution Trace and a recorded timeline to link; `rank` is set if an option or the folder gives it."""
+    """An Execution Trace and a recorded timeline to link; `rank` is known if an option or the folder determines it."""
 
     et: str
     kineto: str | FileRank
@@ -36,12 +36,12 @@ class InputPair:
         return os.fspath(self.kineto)
 
 
-# Traces, and notes on the omitted files.
+# The traces, and notes on omitted files.
 Found = tuple[list[str | InputPair], list[str]]
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name is a pattern, such as "out/rank*.json.gz", not a file's name."""
+    """Return whether a name is a glob pattern, such as "out/rank*.json.gz", and not the name of a file."""
     return bool(_GLOB & set(name)) and not os.path.lexists(name)
 
 
@@ -50,8 +50,8 @@ def named_by(pattern: str) -> list[str]:
 
 
 def traces_in(folder: str) -> Found:
-    """Return the traces in a folder and its subfolders, all of one kind: ET+, else .et, else pairs and Kineto traces;
-    raise UsageError if there are none. The notes count the traces of other kinds."""
+    """Return the traces of one kind in a folder and its subfolders: ET+, else .et, else pairs and Kineto traces.
+    The notes count the traces of other kinds. Raise UsageError if there are no traces."""
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
     from ..linker.naming import KINETO, look_at
@@ -93,7 +93,6 @@ def _lacking(folder: str | Path, job: JobReport) -> list[str]:
 
 
 def _of_batch(folder: Path) -> Found:
-    """Return the ranks that `etplus link FOLDER` linked, and notes on the other ranks."""
     job = read_job_report(folder / _JOB_REPORT)
     outputs = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
     if not outputs:
@@ -102,7 +101,6 @@ def _of_batch(folder: Path) -> Found:
 
 
 def _pairs(place: Folder) -> Found:
-    """Return pairs of an Execution Trace and a Kineto trace, as `etplus link FOLDER` finds them."""
     from ..jobs.pairing import find_pairs
     from ..linker.naming import ET
 

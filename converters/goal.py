@@ -1,4 +1,4 @@
-"""A job as GOAL, the text input of LogGOPSim, ATLAHS, and htsim: computations, sends, receives, and dependencies.
+"""A job as GOAL, the text input of LogGOPSim, ATLAHS and htsim: computations, sends, receives and dependencies.
 
     num_ranks 2
     rank 0 {
@@ -8,8 +8,9 @@
     }
 
 (T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Operations are the edges of the replay graph, so a
-simulator on the same network gives the replay's times. Every thread and stream is a `cpu`, whose operations never
-overlap. An edge between two cpus is a `calc` on an additional cpu; there are enough of these that no `calc` waits.
+simulator on the same network predicts the same times as the replay. Every thread and stream is a `cpu`, whose
+operations never overlap. An edge between two cpus is a `calc` on an additional cpu; there are enough additional cpus
+that no `calc` waits for another.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 Algorithm = Literal["ring", "direct"]
-# Number of cpus per simultaneous latency on this network; on a different network, more latencies can overlap.
+# Additional cpus per latency that overlaps others on this network; on another network, more latencies can overlap.
 _SPARE = 4
 _FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
 _EARLY = "waits that began before their dependencies ended, attached to an earlier operation"
@@ -50,9 +51,9 @@ def _share(size: int, parts: int) -> int:
     return max(-(-size // parts), 1)
 
 
-# Number of ring steps and bytes per step for a collective's bytes (see `message_bytes`) and number of ranks. A
-# broadcast and a reduce have the bytes per link of a pipelined chain. An all-to-all's data passes through ranks in
-# between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc).
+# Maps a collective's bytes (see `message_bytes`) and number of ranks to the number of ring steps and bytes per step.
+# A broadcast or reduce sends the same bytes per link as a pipelined chain. The data of an all-to-all passes through
+# the ranks in between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc).
 _RING: Mapping[int, _Steps] = {
     CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),
     CollectiveCommType.REDUCE_SCATTER: lambda size, ranks: (ranks - 1, _share(size, ranks)),
@@ -80,7 +81,7 @@ class _GoalRank:
 
 
 def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterator[str], int, Counter[str]]:
-    """Return the text of a job in pieces, the number of its operations, and counts of losses."""
+    """Return the text of a job in pieces, the number of operations in it, and counts of losses."""
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
@@ -114,7 +115,7 @@ class _Schedule:
         self.met = _meetings(graph)
         self.rank_of_point = _ranks_of_points(graph)
         lanes, self.lane_of_edge = _lanes(graph, self.rank_of_point)
-        self.joins = lanes  # per rank, the cpu of operations without length
+        self.joins = lanes  # per rank, the cpu for operations that take no time
         self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
         self.extra = [0] * len(graph.traces)
         self.numbers = ranks_of(graph.traces)
@@ -125,7 +126,7 @@ class _Schedule:
         self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
         self.tag = 0
-        self.after: dict[tuple[int, int], list[int]] = {}  # operations that the end of a rendezvous requires on a rank
+        self.after: dict[tuple[int, int], list[int]] = {}  # (rendezvous, rank) → operations that end it on the rank
         self.counts: Counter[str] = Counter()
 
     def ranks(self) -> tuple[list[_GoalRank], Counter[str]]:
@@ -150,7 +151,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc 0 cpu {self.joins[rank]}", distinct)
 
     def _edge(self, edge: int, rank: int) -> list[int]:
-        """Return the operations that an edge's target requires: at most one, or for a rendezvous all of the rank's."""
+        """Return the operations that the target of an edge requires: at most one, unless the source is a rendezvous."""
         source, lag = self.source[edge], self.lag[edge]
         if source in self.met:
             return self.after[source, rank]
@@ -166,7 +167,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc {ns} cpu {where}", [need for need in needs if need])
 
     def _earlier(self, point: int, ns: int, rank: int) -> list[int]:
-        """Return operations that end `ns` before a point, from the chain that led to the point in the replay."""
+        """Return operations that end `ns` before a point, from the chain that led to this point in the replay."""
         while point and ns > 0:
             edges = range(self.begin[point], self.begin[point + 1])
             if not edges:
@@ -196,14 +197,14 @@ class _Schedule:
             self.counts[_FIXED] += 1
             ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]
             after = {}
-            for rank, needs in ready.items():  # time outside the rank's threads and streams
+            for rank, needs in ready.items():  # the communication occupies no thread or stream of the rank
                 self.extra[rank] += 1
                 cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
                 after[rank] = [self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)]
         self.after.update({(point, rank): operations for rank, operations in after.items()})
 
     def _next_of(self, own: Mapping[int, list[FoundComm]]) -> dict[int, FoundComm]:
-        """Return the communication in which ranks meet; with several messages per kernel, the next matching pair."""
+        """Return the communication of each rank for a rendezvous; if kernels send several messages, the next pair."""
         for source, target in permutations(own, 2) if len(own) == 2 else ():
             sent = [m for m in own[source] if m.kind == SEND and m.peer == self.numbers[target]]
             got = [m for m in own[target] if m.kind == RECV and m.peer == self.numbers[source]]
@@ -216,7 +217,7 @@ class _Schedule:
     def _communicate(
         self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
     ) -> dict[int, list[int]] | None:
-        """Return the operations that the end of a communication requires on each rank; None if unknown."""
+        """Return, per rank, the operations that must end before the communication has ended; None if it is unknown."""
         found = list(comms.values())
         kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
         if not found or None in kinds or len(sizes) < len(found):
@@ -312,7 +313,7 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Give a rank's simultaneous edges outside lanes different numbers; also return how many numbers each rank has."""
+    """Return each edge's number among its rank's latencies (overlapping edges differ), and the numbers per rank."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]
@@ -329,7 +330,7 @@ def _latency_units(
             most = max(most, len(busy))
         units.append(_SPARE * most)
         free = [(0, number) for number in range(units[rank])]
-        for edge in own_edges:  # the least recently used unit
+        for edge in own_edges:  # reuse the unit that became free first
             _, number = heapq.heappop(free)
             unit[edge] = number
             heapq.heappush(free, (begin[edge] + int(lag[edge]), number))

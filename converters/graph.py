@@ -49,10 +49,12 @@ def write_graph(
     subtree: str | None = None,
     max_nodes: int | None = None,
 ) -> tuple[int, list[int]]:
-    """Write traces as one graph; ids of several ranks are prefixed with the rank ("3:17").
-    `subtree` is a node's id or name; of the chosen nodes, the first `max_nodes` to start are written. Return the number
-    of nodes written, and the number of chosen nodes per rank. With `to` "dot" and a name that ends in .svg, .pdf, or
-    .png, Graphviz draws the graph."""
+    """Write traces as one graph; with several ranks, ids are prefixed with the rank ("3:17").
+
+    `subtree` is the id or name of a node; of the selected nodes, only the first `max_nodes` to start are written.
+    Return the number of nodes written, and the number of selected nodes per rank. If `to` is "dot" and the name ends
+    in .svg, .pdf or .png, Graphviz draws the graph.
+    """
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
     if max_nodes is not None and max_nodes < 1:
@@ -108,7 +110,7 @@ def _subtree(trace: Trace, root: int) -> npt.NDArray[np.bool_]:
 
 
 def _node_link(graph: Graph) -> Iterator[str]:
-    """Input of `networkx.node_link_graph(data, edges="edges")`; the keywords of its writer differ between versions."""
+    """Yield the input of `networkx.node_link_graph(data, edges="edges")`; networkx's own writer varies by version."""
     nodes = [{"id": node, **dict(zip(names, values, strict=True))} for node, names, values in graph.nodes()]
     edges = [{"source": a, "target": b, "kind": kind} for a, b, kind in graph.edges()]
     trace = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}
@@ -158,13 +160,12 @@ xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdr
 
 
 def xml_text(text: str) -> str:
-    """Return a text without the characters that XML 1.0 cannot contain (https://www.w3.org/TR/xml/#charsets)."""
+    """Replace the characters that XML 1.0 cannot contain (https://www.w3.org/TR/xml/#charsets)."""
     return _NOT_XML.sub("\ufffd", text)
 
 
 def graphml(graph: Graph) -> Iterator[str]:
-    """Return a graph as GraphML (http://graphml.graphdrawing.org), as networkx writes it."""
-    keys = {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}  # as they first appear
+    keys = {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}  # by first appearance
     yield _GRAPHML
     declared = [*((key, "node") for key in keys), ("kind", "edge")]
     for number, (name, element) in reversed([*enumerate(declared)]):
@@ -196,7 +197,7 @@ Label = int | str
 
 @dataclass(frozen=True)
 class _TableRows:
-    """Some rows of a trace, ascending; `prefix` precedes the ids of its nodes, None if they are numbers."""
+    """Selected rows of one trace, in ascending order; `prefix` precedes the node ids, None if ids are numbers."""
 
     trace: Trace
     prefix: str | None
@@ -260,7 +261,7 @@ class Graph:
             yield from part.edges()
 
 
-# Names of a node's attributes by whether it has times and is a GPU event.
+# (has times, is a GPU event) → names of the node's attributes.
 _ATTRIBUTES = {
     (timed, gpu): ("name", "kind", *(("ts_ns", "dur_ns") if timed else ()), "stream" if gpu else "thread")
     for timed in (False, True)

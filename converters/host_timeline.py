@@ -1,4 +1,4 @@
-"""Jobs that communicate on the host, in simulated sets, with the replay's times and waits on the set's network."""
+"""Simulated sets of jobs that communicate on the host, with times and waits from the replay on the set's network."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from .collectives import Agreement, Communication, RankComms, RankRecording, sur
 
 @dataclass(frozen=True)
 class ReplayedRank:
-    """One rank of a job on a network; times in ns.
+    """One rank of a job after the replay on a network; times in ns.
 
     Attributes:
-        trace: the trace with the replay's times since the job's start; the backend's operators have no times.
-        start, end: int64, points of each row, numbered in the order of each thread; −1 for rows without points.
-        released: int64 (n, 3), a communication, a point that waits for it, and the point's row.
-        transferred: by id of a communication, the time at which its data arrives.
-        met_ns: by row of a sent message, the time from which both of its ranks are ready.
-        measured_ns: by row of a communication, the recorded time until its data arrived.
-        beside: rows of the communications whose transfer overlaps with work.
+        trace: the trace with the replay's times since the job's start; operators of the backend have no times.
+        start, end: int64, replay points of each row, numbered in the order of each thread; −1 for rows without points.
+        released: int64 (n, 3): a communication, a point that waits for it, and the point's row.
+        transferred: id of a communication → when its data arrives.
+        met_ns: row of a sent message → when both ranks are ready.
+        measured_ns: row of a communication → recorded time until its data arrived.
+        beside: rows of communications whose transfer overlaps work.
     """
 
     trace: Trace
@@ -60,7 +60,7 @@ class ReplayedRank:
         return replace(comms, found=tuple(found))
 
     def waits(self, rows: IntColumn) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Return maps from computations to the communications that they await before they begin, and while they run."""
+        """Map computations to the communications they wait for before they begin, and while they run."""
         before, inside = list[tuple[int, int]](), list[tuple[int, int]]()
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
@@ -86,7 +86,7 @@ def _by_target(pairs: list[tuple[int, int]]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class HostTimeline:
-    """A job of the host on a network (see `as_recorded`); `base` is the error of the replay on the recorded network."""
+    """A job on a network (see `as_recorded`); `base` is the replay's error on the network of the recording."""
 
     ranks: dict[int, ReplayedRank]
     network: Network
@@ -96,13 +96,12 @@ class HostTimeline:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the user; a doubtful base comes first."""
+        """Notes for the user; a warning about an inaccurate replay comes first."""
         doubt = self.base.doubt
         warning = f"warning: do not rely on simulations of this set: {doubt}"
         return (*([warning] if doubt else []), *self.replay_notes)
 
     def start_skew(self) -> dict[int, int]:
-        """Return the time in ns from the job's first start to each rank's start."""
         starts = {rank: int(replayed.trace.span[0]) for rank, replayed in self.ranks.items()}
         return {rank: start - min(starts.values()) for rank, start in starts.items()}
 
@@ -110,7 +109,7 @@ class HostTimeline:
 def host_timeline(
     traces: Mapping[int, Trace], recorded: Mapping[int, RankRecording], network: Network
 ) -> HostTimeline | None:
-    """Return the timeline of a job whose communications run on the host; None for other jobs."""
+    """Return the timeline of a job that communicates on the host; None for other jobs."""
     if not recorded or not any(np.any(recording.comms.on_host == 1) for recording in recorded.values()):
         return None
     try:
@@ -123,7 +122,7 @@ def host_timeline(
         if (shared := graph.shared) is not None and (slowdown := shared.slowdown) != 1:
             plain = replace(graph.with_latencies(undisturbed_lags(graph)), shared=replace(shared, beside=(0, 0)))
         done = replay(on_network(plain, network), constants)
-    except UsageError:  # contradicting orders (`check` reports them), or no estimate for any communication
+    except UsageError:  # the ranks' orders contradict (`check` reports it), or no communication has an estimate
         return None
     places = _PlacesOfRanks(done)
     ranks = {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}
@@ -131,8 +130,6 @@ def host_timeline(
 
 
 class _PlacesOfRanks:
-    """Edges of a replay by rank: transfers, waits for communications, and operators."""
-
     def __init__(self, done: Replay) -> None:
         graph, edges = done.graph, done.graph.edges
         rank_of_row = graph.rank_of_row
@@ -188,7 +185,7 @@ _MOMENT_NS = 100_000
 
 
 def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return, for each time, whether operators fill most of the moment after it; `work` lists operator edges."""
+    """Return, for each time, whether operators fill most of the `_MOMENT_NS` after it; `work` lists operator edges."""
     until = done.time[done.graph.edges.target[work]]
     busy = union(until - done.lag[work], until)
     found: npt.NDArray[np.bool_] = busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2
@@ -196,7 +193,7 @@ def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bo
 
 
 def sized_by(agreement: Agreement, network: Network) -> Agreement:
-    """Multiply sizes by the efficiency of the network, so that communications take the same time on a plain network."""
+    """Scale sizes by the network's efficiency, so that communications take the same time on a network without it."""
     if not network.efficiency:
         return agreement
 
@@ -214,16 +211,18 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
 def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
-    """Return the communications by rank, split in two parts if they slow work, and notes. During a transfer of length
-    T, concurrent work advances by T / `slowdown`. So the work waits for the first T − T / `slowdown` and runs parallel
-    to the rest. The first part is a message to the next rank of the group: in a collective, the last rank to arrive
-    would not wait. `sources` maps ranks of the set to ranks of the timeline; `links` is None if all links are equal and
-    collectives run on rings."""
+    """Return the communications by rank, split into two parts if they slow other work, and notes.
+
+    During a transfer of length T, concurrent work advances by T / `slowdown`. So it waits for the first
+    T − T / `slowdown` and runs in parallel with the remaining time. The first part is a message to the next rank of the
+    group, because a collective would not delay the last rank to arrive. `sources` maps ranks of the set to ranks of the
+    timeline; `links` is None if all links are equal and collectives run on rings.
+    """
     if timeline.slowdown <= 1:
         return agreement.ranks, ()
     share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)
     everyone = sorted(ranks)
-    slowing, others = set[tuple[int, int]](), 0  # group, and index of the collective in the group
+    slowing, others = set[tuple[int, int]](), 0  # (group, position of the collective in the group)
     for rank, comms in ranks.items():
         beside = timeline.ranks[sources[rank]].beside
         slow = [(place, comm.kind in _ON_RINGS) for place, comm in _places(comms) if comm.row in beside]
@@ -237,7 +236,7 @@ def with_slowed_work(
         if place not in slowing or len(members) < 2:
             return (comm,)
         own_place, count = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # at one byte per ns, so bytes sent
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # at 1 byte per ns: the bytes sent
         whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
 
         def message(kind: int, source: int, peer: int) -> Communication:
@@ -250,7 +249,7 @@ def with_slowed_work(
         if links is not None:
             size = links.size_of(comm.kind, members, (1 - share) * whole)
         rest = replace(comm, size=max(size, 4))
-        return (got, sent, rest) if own_place % 2 else (sent, got, rest)  # alternating, so ranks do not wait in a ring
+        return (got, sent, rest) if own_place % 2 else (sent, got, rest)  # alternates to avoid a circular wait
 
     for rank, comms in ranks.items():
         found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))

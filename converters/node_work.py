@@ -1,4 +1,4 @@
-"""Work of nodes: self time of operators without waits; FLOPs and bytes on the GPU."""
+"""Work of nodes: self time of operators without waits, and FLOPs and bytes of GPU events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOREVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class Stretches:
-    """Times in which a row is the innermost open row on its thread, in order of start; start < end."""
+    """Intervals during which a row is the innermost open row on its thread, in order of start; start < end."""
 
     start: IntColumn
     end: IntColumn
@@ -27,15 +27,14 @@ class Stretches:
 
 
 def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
-    """Return timed operators, annotations, and runtime calls except the given rows."""
     return np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU) & ~mask_at(len(trace), without))
 
 
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
-    """Split the time of threads by the innermost open row; rows that begin inside another row end inside it."""
+    """Split the time of threads by the innermost open row; rows that begin inside a row also end inside it."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
-    pieces: list[int] = []  # start, end and row of each piece
-    stack: list[tuple[int, int]] = []  # end and row of open rows, innermost last
+    pieces: list[int] = []  # (start, end, row) of each piece, flattened
+    stack: list[tuple[int, int]] = []  # (end, row) of the open rows, innermost last
     thread, cursor = None, 0
 
     def close(until: int) -> int:
@@ -69,9 +68,11 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
 
 
 def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Return begin and end of rows' waits for the GPU (`sync` edges), ns; (0, 0) for no wait.
+    """Return begin and end of each row's wait for the GPU (`sync` edges) in ns; (0, 0) without a wait.
+
     A synchronizing call waits from its start to the end of the last GPU event that it waits for. A blocking copy
-    waits during its own event; the edge leads to the next call."""
+    waits during its own event; the edge leads to the next call.
+    """
     nodes = trace.nodes
     begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
     sync = trace.edges_of("sync")
@@ -90,8 +91,11 @@ def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return each host row's own work, ns, without callees, waits for the GPU, and waits for collectives on the host.
-    Annotations also exclude the time in which another thread is in an operator, because their thread waits for it."""
+    """Return each host row's self time in ns, without waits for the GPU and for collectives on the host.
+
+    The self time of an annotation also excludes the time that another thread spends in operators, because the
+    annotation's thread waits for it.
+    """
     nodes = trace.nodes
     parts = stretches(trace, host_rows(trace, communicating))
     wait_begin, wait_end = (column[parts.row] for column in waits(trace))
@@ -126,8 +130,10 @@ _MAX_BYTES = 2.0**62
 
 
 def work_columns(trace: Trace) -> dict[str, IntColumn]:
-    """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row, −1 if unknown (always without `analysis/`).
-    Unknown values get no attribute: 0 would mean a kernel that does nothing."""
+    """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row; −1 if unknown, always without `analysis/`.
+
+    Unknown values get no attribute, because 0 would mean that a kernel does nothing.
+    """
     columns = {"num_ops": np.full(len(trace), -1, np.int64), "tensor_size": np.full(len(trace), -1, np.int64)}
     if not installed("analysis"):
         return columns
@@ -140,8 +146,10 @@ def roofline_work(
     flops: IntColumn, size: IntColumn, micros: IntColumn, bandwidth: float
 ) -> tuple[IntColumn, IntColumn]:
     """Return `num_ops` and `tensor_size` for all nodes of a roofline simulation, which needs both for every node.
-    A node with unknown FLOPs is bound by its bytes. Unknown bytes are replaced by the bytes that take the measured time
-    (0 µs counts as 1 ns) at the device's memory bandwidth, in GB/s."""
+
+    A node with unknown FLOPs is bound by its bytes. Unknown bytes are replaced by the bytes that the device's memory
+    moves at `bandwidth` (GB/s) in the measured time (0 µs counts as 1 ns).
+    """
     measured = np.minimum(np.ceil(np.maximum(micros * 1000.0, 1) * bandwidth), _MAX_BYTES).astype(np.int64)
     known = size > 0
     return np.where(known, np.maximum(flops, 1), 1), np.where(known, size, measured)

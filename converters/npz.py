@@ -1,4 +1,4 @@
-"""Conversion of ET+ to arrays in the TpuGraphs format: a graph, or a dataset with a split."""
+"""Conversion of ET+ to arrays in the TpuGraphs format: a single graph, or a dataset with a split."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ NODE_NAMES = (
     *(f"log2 elements of input {tensor}" for tensor in range(_TENSORS)),
     *(f"log2 extent {dim} of output 0" for dim in range(_DIMS)),
     *(f"number {i} among the arguments" for i in range(8)),
-)  # columns of `node_feat`; further columns are 0
-CONFIG_NAMES = ("log2 threads", "log2 batch")  # columns of `node_config_feat`; further columns are 0
+)  # names of the first columns of `node_feat`; the remaining columns are 0
+CONFIG_NAMES = ("log2 threads", "log2 batch")  # names of the first columns of `node_config_feat`
 _PREFIX, _SUFFIX = "autograd::engine::evaluate_function: ", re.compile(r"\d+$")
 _KERNELS = (
     ("<kernel attention>", re.compile(r"flash|fmha|attention", re.I)),
@@ -66,9 +66,11 @@ _ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
 
 
 def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
-    """Return arrays of a linked trace of one rank.
-    Nodes are operators with a time and GPU events, in order of start. An operator consumes results of its caller, of
-    the previous operator, and of sources of other edges. `config` contains "threads" and "batch" of the job."""
+    """Convert a linked trace of one rank to arrays.
+
+    Nodes are timed operators and GPU events, in order of start. An operator consumes results of its caller, of the
+    previous operator, and of sources of other edges. `config` contains "threads" and "batch" of the job.
+    """
     nodes = trace.nodes
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:
@@ -146,7 +148,6 @@ def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
 
 
 def _shape_features(name: str, signature: Signature | None) -> list[float]:
-    """Return the columns that are derived from the name and arguments of an operator; other columns are 0."""
     if signature is None:
         return [0.0] * len(NODE_NAMES)
     inputs, outputs = signature.tensors, signature.outputs or ()
@@ -171,7 +172,7 @@ def _log(value: int | None) -> float:
 
 
 def split_of(graph: GraphArrays, by: Split) -> str:
-    """Return the split of a graph, from a hash of its model or name: 80% training, 10% validation, 10% test."""
+    """Assign a graph to a split by a hash of its model or name: 80% training, 10% validation, 10% test."""
     text = graph.model if by == "model" else graph.name
     part = blake2b(text.encode(), digest_size=4).digest()[0] % 10
     return SPLITS[0] if part < 8 else SPLITS[part - 7]

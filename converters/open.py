@@ -1,4 +1,4 @@
-"""Read any trace file as a `Trace`; formats, including registered readers, are recognized by content."""
+"""Read any trace file as a `Trace`; the content decides which built-in or registered reader reads it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .folder import InputPair
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
 
-# Group of the entry points: the name is the format's, the value a `Reader`, or a class of readers without arguments.
+# Entry-point group of readers: each entry maps a format's name to a `Reader`, or to a class that needs no arguments.
 GROUP = "etplus.readers"
 
 _ET = re.compile(r"\.et(?:\.gz)?$")
 
 
 class Opened:
-    """A source (`path` is "" if it is not a file), read only as needed; see `load`."""
+    """A source of a trace, read only as far as needed; `path` is "" if the source is not a file. See `load`."""
 
     def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
         self.source, self.rank, self.progress = source, rank, progress
@@ -38,14 +38,14 @@ class Opened:
 
     @cached_property
     def head(self) -> bytes:
-        """The first bytes, unpacked; b"" for a stream, because streams are read once."""
+        """The first bytes, decompressed; b"" for a stream, because a stream can be read only once."""
         if self.path:
             return head_of(self.path)
         return head_of(self.source) if isinstance(self.source, bytes) else b""
 
     @cached_property
     def data(self) -> bytes:
-        """All bytes, unpacked; raises TraceFormatError if the file cannot be read."""
+        """All bytes, decompressed. Raise TraceFormatError if the file cannot be read."""
         blob = load_bytes(self.source, progress=self.progress, trace=False)
         if blob.broken_at is not None:
             problem = "the gzip stream is damaged"
@@ -56,7 +56,7 @@ class Opened:
 class Reader(Protocol):
     """Reads the files of one format.
 
-    Modules of readers are imported when no format of etplus fits a file: put slow imports into `read`.
+    A reader's module is imported if no built-in format fits a file; put slow imports into `read`.
 
     Example:
         >>> from etplus.trace.build import NO_RECORDS, TraceBuilder
@@ -79,10 +79,10 @@ class Reader(Protocol):
     def name(self) -> str: ...
 
     def reads(self, head: bytes, name: str) -> bool:
-        """Return whether a file has the format, from its path and its first bytes, unpacked (b"" for a folder)."""
+        """Return whether the path and first bytes of a file, decompressed, fit the format (b"" for a folder)."""
 
     def read(self, source: Opened) -> Trace:
-        """Return the trace, built with a `TraceBuilder`; raise TraceFormatError for a broken file."""
+        """Read the trace with a `TraceBuilder`; raise TraceFormatError for a broken file."""
 
 
 class _Columns:
@@ -127,7 +127,7 @@ class _NsightSystems:
 
 
 class _Timeline:
-    """Kineto JSON, Perfetto traces, and ET+; only reading a whole JSON file distinguishes Kineto from ET+."""
+    """Reads Kineto JSON, Perfetto traces and ET+; only a whole JSON file shows whether it is Kineto or ET+."""
 
     name = "kineto"
 
@@ -198,7 +198,7 @@ def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
 
 
 def parse_trace(blob: Blob[bytes], *, progress: bool = False, rank: int | None = None, pid: int | None = None) -> Trace:
-    """Read ET+, a Kineto, or a Perfetto trace in memory; `rank` and `pid` choose a process of a merged trace."""
+    """Read an ET+, Kineto or Perfetto trace in memory; `rank` and `pid` choose a process of a merged trace."""
     if is_kineto(blob.data):
         from ..schemas.kineto.processes import one_process
         from ..schemas.kineto.read_kineto import parse_kineto

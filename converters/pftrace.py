@@ -1,4 +1,4 @@
-"""Traces as Perfetto traces (`.pftrace`): slices of the host, GPU render stages, flows of launches, counters."""
+"""Write Perfetto traces (`.pftrace`): slices of the host, GPU render stages, flows of launches, and counters."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from .exporter import Conversion
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
-# TracePacket.SequenceFlags: this packet restarts a sequence; it needs names that earlier packets interned.
+# Values of TracePacket.SequenceFlags: a packet restarts a sequence, or needs names that earlier packets interned.
 _CLEARED, _NEEDED = 1, 2
 _REALTIME, _BOOTTIME = 1, 6
 _STAGES = {kind: name for name, kind in CATEGORIES.items()}
-# Names of extra data by PyTorch's name of the argument: under PyTorch's names, the viewer expects numbers.
+# Maps PyTorch's argument names to names of extra data; under PyTorch's names, the viewer expects numbers.
 _FIELDS = {"device": "device id", "context": "context id", "stream": "stream id"}
-# Process and thread ids are int32 in the format.
+# Largest process or thread id: the format stores ids as int32.
 _INT32 = 0x7FFFFFFF
-# Distance between the ids of ranks.
+# Distance between the first ids of consecutive ranks.
 _RANK = 1 << 32
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
-# Number of rows that are encoded at a time.
+# Number of rows encoded at a time.
 _ROWS = 8192
 # Limits of the cache of encoded inputs: bytes per entry, and number of entries.
 _LONGEST_KEPT, _SHAPES_KEPT = 4096, 100_000
 _Rows = TypeVar("_Rows", int, IntColumn)
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
-# Messages that are written as bytes.
+# Messages that this module encodes itself, because that is faster than protobuf.
 _WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent")
 _TYPES = ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER")
 _NO_FLOWS = "edges left out, because they are neither launches nor dependencies within CUDA graphs"
@@ -55,9 +55,11 @@ _NO_FLOWS = "edges left out, because they are neither launches nor dependencies 
 
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     """Write a Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
-    Times are wall-clock ns, categories and arguments Kineto's. Render stages cannot have flows, so a stream also has
-    an instant at each GPU event, at which the flow of the launch ends. A counter shows the number of launched events
-    that have not begun."""
+
+    Times are wall-clock ns; categories and arguments are Kineto's. Render stages cannot have flows, so each stream also
+    shows an instant per GPU event, at which the flow from its launch ends. A counter shows how many launched events
+    have not begun.
+    """
     timed_traces(traces)
     protos()
     nodes = flows = left_out = 0
@@ -73,7 +75,7 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
 
 
 class _Shape(NamedTuple):
-    """Encoded parts that slices or render stages with the same form and equal inputs share."""
+    """Encoded parts shared by all slices or render stages that have the same form and equal inputs."""
 
     first: bytes
     given: bytes
@@ -81,7 +83,7 @@ class _Shape(NamedTuple):
 
 
 class _Writer:
-    """Writes a rank as a sequence of packets; the first packet with a name interns it."""
+    """Writes a rank as one sequence of packets; the first packet that uses a name also interns it."""
 
     def __init__(self, file: IO[bytes], process: RankTimeline) -> None:
         self.file, self.process, self.trace, self.rank = file, process, process.trace, process.rank
@@ -110,7 +112,7 @@ class _Writer:
         self.tracks = {uuid: self._track(uuid) for uuid in distinct(self.uuid[rows]).tolist()}
         has_sequence = (nodes.seq_id >= 0).astype(np.int8)
         columns = (nodes.kind, nodes.scope, nodes.name, has_sequence, nodes.category, nodes.device, nodes.stream)
-        self.form = distinct_rows(*columns)[1]  # rows of the same form differ only in numbers and inputs
+        self.form = distinct_rows(*columns)[1]  # rows with the same form differ only in numbers and inputs
 
     def write(self) -> None:
         self._head()
@@ -126,7 +128,7 @@ class _Writer:
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
     def _ends(self) -> IntColumn:
-        """Return the ends of slices in file order (n, 3): position of the row that follows it, ns, track."""
+        """Return each slice's end in file order, as (position of the row that follows the end, time in ns, track)."""
         rows = self.process.rows
         host = np.flatnonzero(self.trace.nodes.kind[rows] != GPU)
         columns = (values[rows[host]].tolist() for values in (self.trace.nodes.ts, self.process.finish, self.uuid))
@@ -155,7 +157,6 @@ class _Writer:
         self._write(ts[order], [made[k] for k in order.tolist()])
 
     def _write(self, ts: IntColumn, packets: Sequence[bytes]) -> None:
-        """Write packets at given times (ns)."""
         everywhere, stamp = np.ones(len(ts), np.bool_), self.packet_tags["timestamp"]
         stamps = number_cells(stamp, self.trace.base_time_ns + ts, everywhere, 0)
         sizes = np.count_nonzero(stamps.used, axis=1) + np.fromiter(map(len, packets), np.int64, len(packets))
@@ -163,13 +164,12 @@ class _Writer:
         self.file.writelines(chain.from_iterable(zip(heads, packets, strict=True)))
 
     def _event(self, event: bytes, names: bytes = b"") -> bytes:
-        """Return the packet of a track event without its time; the packet defines `names`."""
         return self.sequence + delimited_field(self.packet_tags["track_event"], event) + names + self.needed
 
     def _shapes(
         self, rows: IntColumn, gpu: npt.NDArray[np.bool_], numbers: Sequence[Numbers]
     ) -> tuple[list[_Shape], list[bytes]]:
-        """Return the shapes of rows, and the names that are new in each packet, encoded."""
+        """Return the shape of each row, and the encoded names that each row's packet must define."""
         ops = np.flatnonzero(self.trace.nodes.kind[rows] == CPU)
         which, texts = self.trace.texts.tensor_texts(rows[ops])
         given = [found and (found.inputs, inputs_key(found.inputs)) for found in map(undecoded_arguments, texts)]
@@ -191,13 +191,13 @@ class _Writer:
         return shapes, names
 
     def _new_names(self) -> bytes:
-        """Return the names that are new since the last packet with names, encoded."""
+        """Return the encoded names added since the last call."""
         names = self.fresh.SerializeToString(deterministic=True)
         self.fresh.Clear()
         return delimited_field(self.packet_tags["interned_data"], names) if names else b""
 
     def _slice_shape(self, row: int, given: UndecodedSide, before: list[str], after: list[str]) -> _Shape:
-        """Return the shape of a slice; its arguments are between the numbers named in `before` and `after`."""
+        """Return the shape of a slice; its arguments come between the numbers named in `before` and `after`."""
         trace, tags = self.trace, self.event_tags
         first = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
         last = self.begin + tags["name_iid"] + varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
@@ -229,7 +229,6 @@ class _Writer:
         ]
 
     def _numbers(self, columns: Numbers) -> list[bytes]:
-        """Return numbers as debug annotations, one entry per row."""
         tag, tags = self.event_tags["debug_annotations"], self.note_tags
         cells = []
         for name, (values, present) in columns.items():
@@ -259,7 +258,7 @@ class _Writer:
         return packets
 
     def _arrival(self, row: int) -> bytes:
-        """Return the packet at which the flow of a GPU event's launch ends, above its stream."""
+        """Return the packet above a GPU event's stream at which the flow from the event's launch ends."""
         tags, name = self.event_tags, self._iid("event_names", self.trace.name_of(Row(row)))
         track = self._track(self._stream_uuid(int(self.trace.nodes.stream_lane[row])))
         flow = tags["terminating_flow_ids"] + self._flow_id(row)
@@ -285,7 +284,6 @@ class _Writer:
         self.file.write(protos().Trace(packet=[packet]).SerializeToString(deterministic=True))
 
     def _iid(self, kind: str, name: str, **more: Any) -> int:
-        """Return the id of an interned name; the next packet defines new names."""
         iid = self.iids.get((kind, name))
         if iid is None:
             iid = self.iids[kind, name] = len(self.iids) + 1
@@ -336,7 +334,7 @@ class _Writer:
         return self._number(int(self.trace.nodes.device[row]))
 
     def _number(self, device: int) -> int:
-        """Return the number of a device; different ranks have different numbers."""
+        """Return a GPU number for a device that no other rank uses."""
         device = max(device, 0)
         return (device if self.process.alone else self.rank * 64 + device) & _INT32
 
@@ -357,7 +355,6 @@ class _Writer:
 
 @lru_cache(maxsize=1 << 14)
 def _annotation(name_iid: int, value: bytes) -> bytes:
-    """A debug annotation as a field of a track event."""
     event = protos().TrackEvent()
     _set(event.debug_annotations.add(name_iid=name_iid), marshal.loads(value))
     encoded: bytes = event.SerializeToString(deterministic=True)
@@ -369,7 +366,7 @@ _shown = lru_cache(maxsize=1 << 14)(shown_text)
 
 @lru_cache(maxsize=1 << 14)
 def _extra_head(name: str, size: int) -> bytes:
-    """Return the bytes that precede an argument's text, which has this size, in a render stage."""
+    """Return the bytes before the text of an argument in a render stage; `size` is the text's length in bytes."""
     tags = field_tags("GpuRenderStageEvent.ExtraData")
     head = delimited_field(tags["name"], _FIELDS.get(name, name).encode()) + tags["value"] + varint_bytes(size)
     return field_tags("GpuRenderStageEvent")["extra_data"] + varint_bytes(len(head) + size) + head

@@ -1,6 +1,7 @@
-"""Pre-flight check of a set of Chakra traces: finds faults that make a reader or simulator fail, hang, or mislead.
+"""Check a set of Chakra traces for faults that make a reader or simulator fail, hang, or mislead.
 
-It shares no code with the writers: with the same matcher (`jobs.matching`) it could not find the matcher's errors.
+The check shares no code with the writers: with the same matcher (`jobs.matching`), it could not find errors of the
+matcher.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ def check(
     """Check a set of traces; each rank is assumed to issue its nodes in the order that results if no node takes time.
 
     Args:
-        source: several files (all ranks from 0 on), a prefix of ``<prefix>.<rank>.et``, or a single file.
-        profile: "astra-sim" reports as errors what ASTRA-sim does not survive; "chakra" reports it as warnings.
-        groups: the group file; default ``<prefix>.comm_groups.json`` if it exists.
-        limit: number of problems kept per kind (all are counted).
-        network: the network that the set is meant for, or its text (see `parse_network`).
+        source: all files from rank 0 on, the prefix of ``<prefix>.<rank>.et``, or a single file.
+        profile: "astra-sim" reports problems that ASTRA-sim does not survive as errors, "chakra" as warnings.
+        groups: the group file; by default ``<prefix>.comm_groups.json``, if it exists.
+        limit: how many problems per kind are kept (all problems are counted).
+        network: the network that the set is meant for, or its description for `parse_network`.
 
     Raises:
-        UsageError: no such files, two files for a rank, an unknown profile, or a negative limit.
+        UsageError: missing files, two files for one rank, an unknown profile, or a negative limit.
         TraceFormatError: a file is not a Chakra trace, or the group file is invalid.
     """
     if profile not in ("chakra", "astra-sim"):
@@ -139,7 +140,7 @@ def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> Preflight
 
 
 def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> tuple[int | None, float]:
-    """Check the network files next to a set; return the number of dimensions and the endpoint delay."""
+    """Check the network files next to a set; return their number of dimensions and the endpoint delay in ns."""
     from .astra_config import dimensions_of, endpoint_delay_of, flaws_of_files, network_files_of  # few sets have them
 
     files = network_files_of(prefix)
@@ -170,7 +171,7 @@ def _check_network(
 
 
 def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: PreflightFindings) -> None:
-    """Find collectives whose bytes per rank are fractional; ASTRA-sim rounds these down, but not below 1."""
+    """Find collectives that lose bytes: ASTRA-sim divides the size by the ranks and rounds down, but not below 1."""
     comm = scanned.comm
     ranks = np.array([len(groups.get(group, ())) or world for group in comm.group.tolist()], np.int64)
     parted = (comm.op >= 0) & (comm.op != CollectiveCommType.ALL_GATHER)
@@ -204,13 +205,13 @@ def _compare(
 def _compare_order(
     scans: list[RankScan], groups: Groups | None, network: Network | None, findings: PreflightFindings
 ) -> None:
-    """Compare communications in the order in which nodes would be issued if none took time."""
+    """Compare communications in the order in which nodes would be issued if no node took time."""
     compared = PreflightFindings(findings.profile, max(findings.limit, 1))
     compare_ranks(scans, groups, compared)
     if findings.profile != "astra-sim" or not set(compared.errors) or not set(compared.errors) <= _BY_ORDER:
         findings.extend(compared)
         return
-    from .astra_config import DEFAULT  # only few sets need it
+    from .astra_config import DEFAULT  # few sets need it
     from .preflight_run import rank_ends
 
     if rank_ends(scans, groups or {}, network or DEFAULT) is None:
@@ -220,12 +221,12 @@ def _compare_order(
         findings.add("free-order", problem.rank, problem.nodes, "no deadlock with these durations: {}", problem.text)
 
 
-# Errors that depend on the order in which nodes are issued.
+# Kinds of errors that depend on the order in which nodes are issued.
 _BY_ORDER = frozenset(("collective", "uneven-collective", "comm-order", "world-turn", "deadlock"))
 
 
 def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
-    """Return the files by rank, their common prefix if any, and whether only a single file is checked."""
+    """Return the files by rank, their common prefix (None without one), and whether only a single file is checked."""
     paths = [Path(source)] if isinstance(source, (str, os.PathLike)) else list(map(Path, source))
     if not paths:
         raise UsageError("nothing to check; pass a prefix or files")
@@ -264,7 +265,7 @@ def _prefix_in(folder: Path) -> Path:
 def _siblings(prefix: Path) -> dict[int, Path]:
     files: dict[int, Path] = {}
     siblings = sorted(prefix.parent.iterdir()) if prefix.parent.is_dir() else []
-    for path in siblings:  # x.0.et comes before x.0.et.gz, because every reader takes x.0.et
+    for path in siblings:  # x.0.et comes before x.0.et.gz, because every reader prefers x.0.et
         named = _RANK.fullmatch(path.name)
         if named and named["prefix"] == prefix.name:
             files.setdefault(int(named["rank"]), path)

@@ -1,4 +1,4 @@
-"""Problems that a pre-flight check can find, their severity, and the report."""
+"""The kinds of problems that a pre-flight check can find, their severity, and the report."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 Profile = Literal["chakra", "astra-sim"]
 Level = Literal["error", "warning"]
 _LEVELS: tuple[Level, ...] = ("error", "warning")
-_MAX_TEXT = 400  # values come from the trace and can have any length
+_MAX_TEXT = 400  # in characters; values come from the trace and can have any length
 
 
 class Kind(NamedTuple):
-    """Severity of a kind of problem under each profile (None: not reported), and its meaning."""
+    """Meaning of a kind of problem, and its severity under each profile (None: not reported)."""
 
     chakra: Level | None
     astra_sim: Level | None
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
 _defect, _simulator = partial(Kind, "error", "error"), partial(Kind, "warning", "error")
 _other_reader = partial(Kind, "error", "warning")
-# Every kind of problem by name. Failures and hangs of ASTRA-sim were observed by running it.
+# All kinds of problems by name. The failures and hangs of ASTRA-sim were observed by running it.
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
     "no-version": Kind("warning", None, "metadata without a version (a reader mistakes it for the end of the file)"),
@@ -91,7 +91,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem of a kind in `KINDS`, at a rank (None if several or none) and node ids."""
+    """A problem; `kind` is a key of `KINDS`, and `rank` is None if the problem concerns several ranks or none."""
 
     kind: str
     level: Level
@@ -105,10 +105,10 @@ class PreflightReport:
     """The result of a check.
 
     Attributes:
-        collectives, messages: numbers of nodes.
-        by_computation, by_nothing: number of collectives that a computation depends on, and that nothing depends on.
-        counts: problems by kind, in the order of `KINDS`; `problems` contains the first few of each kind.
-        skipped: checks that were not possible, with the reason.
+        collectives, messages: numbers of communication nodes.
+        by_computation, by_nothing: how many collectives a computation depends on, and how many nothing depends on.
+        counts: number of problems per kind, in the order of `KINDS`; `problems` contains the first few of each kind.
+        skipped: checks that were not possible, each with the reason.
     """
 
     profile: Profile
@@ -128,7 +128,7 @@ class PreflightReport:
 
     @property
     def ok(self) -> bool:
-        """True if there is no error; warnings are allowed."""
+        """True if there are no errors; warnings are allowed."""
         return not self.total("error")
 
     @property
@@ -146,8 +146,6 @@ def level_of(kind: str, profile: Profile) -> Level | None:
 
 
 class PreflightFindings:
-    """Collects problems: counts all, keeps the first ``limit`` per kind."""
-
     def __init__(self, profile: Profile, limit: int) -> None:
         self.profile: Profile = profile
         self.limit = limit
@@ -156,7 +154,7 @@ class PreflightFindings:
         self._skipped: list[str] = []
 
     def add(self, kind: str, rank: int | None, nodes: tuple[int, ...], text: str, *values: object) -> None:
-        """Record a problem; ``text`` is formatted with ``values`` only if it is kept."""
+        """Record a problem; ``text`` is formatted with ``values`` only if the problem is kept."""
         level = level_of(kind, self.profile)
         if level is None:
             return
@@ -176,11 +174,10 @@ class PreflightFindings:
 
     @property
     def errors(self) -> dict[str, list[Problem]]:
-        """Errors by kind; a kind whose problems were counted but not kept has an empty list."""
+        """Errors by kind; the list is empty if the kind's problems were counted but not kept."""
         return {kind: self._kept[kind] for kind in self._counts if level_of(kind, self.profile) == "error"}
 
     def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:
-        """Return the report; `sizes` are the fields of `PreflightReport` from `ranks` to `by_nothing`."""
         counts = {kind: self._counts[kind] for kind in KINDS if self._counts[kind]}
         problems = tuple(problem for kind in KINDS for problem in self._kept[kind])
         return PreflightReport(

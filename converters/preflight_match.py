@@ -1,7 +1,8 @@
-"""Communications of several ranks, matched by position as in simulators: the k-th of one rank with the k-th of another.
+"""Match the communications of ranks by position, as simulators do: the k-th of one rank with the k-th of another.
 
-If all match, the ranks become one graph in which a collective is one event; a cycle in it is a deadlock. Example: rank
-0 runs collective A before B, rank 1 runs B before A; A waits for B on rank 1 and B for A on rank 0.
+If all communications match, the ranks become one graph in which each collective is a single event; a cycle in the graph
+is a deadlock. Example: rank 0 runs collective A before B, rank 1 runs B before A. Then A waits for B on rank 1, and B
+waits for A on rank 0.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from ..timeline.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings
 from .preflight_rank import CommTable, RankScan
 
-# Number of the group of all ranks in Chakra files.
+# Number of the process group of all ranks in Chakra files.
 ALL_RANKS = 0
 _SHOWN_OF_A_CYCLE = 6
 
 
 def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: PreflightFindings) -> None:
     """Match collectives and messages between all ranks, in order; if they all match, look for deadlocks.
-    Without a group file, a group consists of the ranks that use it."""
+
+    Without a group file, a group consists of the ranks that use it.
+    """
     table = _CommRows(scans)
     pairs = _match_messages(table, findings)
     events = _match_collectives(table, scans, groups or {}, findings)
@@ -41,7 +44,7 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Pr
 
 
 class _CommRows:
-    """The communication nodes of all ranks in one table: rank by rank, in order of issue per rank."""
+    """The communication nodes of all ranks in one table, sorted by rank, then in order of issue."""
 
     def __init__(self, scans: Sequence[RankScan]) -> None:
         self.rank = np.repeat(np.arange(len(scans)), [len(scan.comm.node) for scan in scans])
@@ -66,7 +69,6 @@ def op_name(op: int) -> str:
 def _match_collectives(
     table: _CommRows, scans: Sequence[RankScan], groups: Groups, findings: PreflightFindings
 ) -> IntArray | None:
-    """Compare the k-th collective of every group between its ranks."""
     event = np.arange(len(table.rank))
     collective = np.flatnonzero(table.rows.type == NodeType.COMM_COLL_NODE)
     collective = collective[np.argsort(table.rows.group[collective], kind="stable")]  # by group, rank, issue
@@ -86,7 +88,7 @@ def _match_collectives(
 
 
 def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings) -> None:
-    """Compare between ranks how many collectives that ASTRA-sim simulates precede each collective of all ranks."""
+    """Compare between ranks how many simulated collectives precede each collective of all ranks."""
     simulated = np.isin(table.rows.op, sorted(SIMULATED_COLLECTIVES)).astype(np.int64)
     before = np.cumsum(simulated) - simulated
     turn = before - before[np.searchsorted(table.rank, table.rank)]
@@ -105,7 +107,7 @@ def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
 def _same(
     table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, parts: int, findings: PreflightFindings
 ) -> bool:
-    """Return whether two ranks run the same collectives of a group; reports the first difference."""
+    """Return whether two ranks run the same collectives of a group; report the first difference."""
     name = f"group {group}" if group else "all ranks"
     if len(ours) != len(theirs) and _name_missing(table, name, ours, theirs, rank, findings):
         return False
@@ -114,7 +116,7 @@ def _same(
     rows = table.rows
     other_op = rows.op[our_rows] != rows.op[their_rows]
     other_size = (rows.size[our_rows] != rows.size[their_rows]) & ~other_op
-    # each rank gets a whole number of bytes
+    # ASTRA-sim compares the whole bytes per rank
     of_parts = other_size & (rows.op[our_rows] == CollectiveCommType.ALL_TO_ALL)
     uneven = of_parts & (rows.size[our_rows] // parts != rows.size[their_rows] // parts)
     other_size &= uneven | ~of_parts
@@ -144,7 +146,7 @@ def _same(
 def _name_missing(
     table: _CommRows, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: PreflightFindings
 ) -> bool:
-    """Report the collectives that a rank lacks, if there is no other difference."""
+    """Report the collectives that one of two ranks lacks; return False if the ranks also differ otherwise."""
     few, many = sorted((ours, theirs), key=len)
     op, size = table.rows.op, table.rows.size
     for exact in (True, False):
@@ -168,7 +170,7 @@ def _name_missing(
 
 
 def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntArray, IntArray] | None:
-    """Pair the k-th send with the k-th receive of the same source, destination, tag, and size."""
+    """Pair the k-th send with the k-th receive of the same source, destination, tag and size."""
     rows = np.flatnonzero(table.rows.type != NodeType.COMM_COLL_NODE)
     if not len(rows):
         return rows, rows
@@ -176,7 +178,7 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
     own, peer = table.rank[rows], table.rows.peer[rows]
     source, target = np.where(sends, own, peer), np.where(sends, peer, own)
     keys = np.stack([source, target, table.rows.tag[rows], table.rows.size[rows]])
-    by_key = np.lexsort(keys[::-1])  # sorting keeps the table order within a key
+    by_key = np.lexsort(keys[::-1])  # lexsort is stable, so rows with equal keys keep their order
     rows, sends, keys = rows[by_key], sends[by_key], keys[:, by_key]
     starts = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
     count = np.diff(np.r_[starts, len(rows)])
@@ -198,14 +200,14 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
 
 @dataclass(frozen=True)
 class _Merged:
-    """All ranks as one graph; `event` maps rows of the table to a row that represents their event."""
+    """All ranks as one graph; `event` maps each row of the table to the row that represents its event."""
 
     table: _CommRows
     event: IntArray
     messages: tuple[IntArray, IntArray]
 
     def check_order(self, findings: PreflightFindings) -> bool:
-        """Report a deadlock of ranks that run communications one by one in order; return whether there is one."""
+        """Report a deadlock that occurs if ranks run communications one by one in order; return whether it occurs."""
         rows = np.arange(len(self.event) - 1)
         rows = rows[self.table.rank[:-1] == self.table.rank[1:]]
         before, after = self.event[rows], self.event[rows + 1]
@@ -221,7 +223,7 @@ class _Merged:
         return True
 
     def _in_words(self, steps: list[tuple[int | None, int, int]]) -> str:
-        """Name the steps of a cycle (rank, event, next event); consecutive steps of a rank are joined."""
+        """Describe the steps of a cycle (rank, event, next event); consecutive steps of a rank are joined."""
         turn = next(place for place in range(len(steps)) if steps[place][0] != steps[place - 1][0])
         parts = []
         for rank, run in groupby(steps[turn:] + steps[:turn], key=lambda step: step[0]):
@@ -232,7 +234,7 @@ class _Merged:
         return ", ".join(parts[:_SHOWN_OF_A_CYCLE]) + more
 
     def check_dependencies(self, scans: Sequence[RankScan], findings: PreflightFindings) -> None:
-        """Find a deadlock that follows from dependencies and the order within each group alone."""
+        """Report a deadlock that follows from the dependencies and the order within each group alone."""
         rank, group = self.table.rank, self.table.rows.group
         rows = np.flatnonzero(self.table.rows.type == NodeType.COMM_COLL_NODE)
         rows = rows[np.argsort(group[rows], kind="stable")]  # by group, rank, issue

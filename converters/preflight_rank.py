@@ -1,4 +1,4 @@
-"""Pre-flight check of one rank's file: one pass over its nodes into columns, and checks on them."""
+"""Pre-flight check of one rank's file: read its nodes into columns in one pass, then check the columns."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _NEEDED: dict[int, tuple[str, ...]] = {
     NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
-# Attributes that ASTRA-sim reads from every node that has them; it reads `num_ops` and `tensor_size` only for a
-# roofline.
+# Attributes that ASTRA-sim reads from every node that has them. It reads `num_ops` and `tensor_size` only for a
+# roofline simulation.
 _READ = {*chain(*_NEEDED.values()), "is_cpu_op", "comm_priority", "pg_name", "involved_dim"}
-# ASTRA-sim reads a group's name as this number (`std::stoi`): 1 for " 01" and "1e0".
+# The number as which ASTRA-sim reads a group's name (`std::stoi`): 1 for " 01" and "1e0".
 _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MOST_BYTES = 2**53
-_MOST_MICROS = 2**53 // 1000  # exact ns in a double; ASTRA-sim was seen to stop near 2**63
-_MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
+_MOST_MICROS = 2**53 // 1000  # a double holds the ns exactly; ASTRA-sim was seen to stop near 2**63
+_MANY_READY = 20_000  # from about this number on, ASTRA-sim was seen to crawl
 
 
 @dataclass(frozen=True)
 class RankFile:
-    """A file and its rank, `UNKNOWN_RANK` if the file's name does not contain a rank."""
+    """A file and its rank; `UNKNOWN_RANK` if the file name does not contain a rank."""
 
     path: Path
     rank: int
@@ -50,7 +50,7 @@ class RankFile:
 
 @dataclass(frozen=True)
 class IndexGraph:
-    """Dependencies by index: node i has the i-th lowest id; ``target`` waits for ``source``."""
+    """Dependencies between node indexes: node i has the i-th lowest id, and ``target`` waits for ``source``."""
 
     count: int
     source: npt.NDArray[np.int32]
@@ -59,14 +59,14 @@ class IndexGraph:
 
 @dataclass(frozen=True)
 class CommTable:
-    """The communication nodes of a rank in order of issue, one row each.
+    """The communication nodes of a rank, in order of issue.
 
     Attributes:
-        index: in the rank's `IndexGraph`.
+        index: position of the node in the rank's `IndexGraph`.
         op: CollectiveCommType, -1 for messages.
         group: number of the process group, 0 for all ranks; -1 for messages.
         peer: destination of a send, source of a receive, -1 for collectives.
-        behind: 1 if it depends on the previous communication (except receives); 0 if their order depends on durations.
+        behind: 1 for a receive, or if it depends on the previous communication; 0 if durations decide their order.
     """
 
     node: npt.NDArray[np.uint64]
@@ -82,7 +82,7 @@ class CommTable:
 
 @dataclass(frozen=True)
 class RankScan:
-    """Result of a rank's scan; `flaw` is why its communications cannot be compared with other ranks, "" if they can."""
+    """Scan of a rank's file; `flaw` is the reason why other ranks cannot be compared with it, "" if they can."""
 
     file: RankFile
     nodes: int
@@ -96,8 +96,10 @@ class RankScan:
 
 @dataclass
 class ChakraNodes:
-    """Columns in file order while they grow; ``comm`` has the columns of `CommTable` from ``type`` on.
-    ASTRA-sim never ends an `invalid` node with both dependencies and dependents."""
+    """Columns of nodes in file order while the file is read; ``comm`` has `CommTable`'s columns from ``type`` on.
+
+    ASTRA-sim never ends a node in `invalid` that has both dependencies and dependents.
+    """
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
     degrees: array[int] = field(default_factory=lambda: array("q"))
@@ -114,8 +116,11 @@ class ChakraNodes:
 def scan(
     file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False, dimensions: int | None = None
 ) -> RankScan:
-    """Read a file once and check it alone (with `known_attributes` only communications, because etplus encoded the
-    nodes). Raises TraceFormatError if the file cannot be opened or is not a Chakra trace."""
+    """Read a file once and check it on its own.
+
+    If `known_attributes`, etplus encoded the nodes, so only communications are checked. Raise TraceFormatError if the
+    file cannot be opened or is not a Chakra trace.
+    """
     columns = _read(file, findings, ChakraNodes(dimensions=dimensions), known_attributes)
     ids, graph = _graph(columns, file.rank, findings)
     order = issue_order(graph.count, graph.source, graph.target)
@@ -167,11 +172,11 @@ def _read(file: RankFile, findings: PreflightFindings, columns: ChakraNodes, kno
 
 
 def _is_gzip(path: Path) -> bool:
-    """Return whether a file's content is gzip, whatever its name; readers go by the suffix ".gz" only."""
+    """Return whether a file's content is gzip, whatever its name; readers look only at the suffix ".gz"."""
     try:
         with path.open("rb") as file:
             return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    except OSError:  # the reader reports it
+    except OSError:  # the reader reports the error
         return False
 
 
@@ -192,7 +197,7 @@ def _take(node: Node, columns: ChakraNodes, rank: int, findings: PreflightFindin
 
 
 def _take_written(messages: Messages, columns: ChakraNodes, rank: int, findings: PreflightFindings) -> bool:
-    """Append nodes in the encoding of etplus, all at once; False if they have another encoding."""
+    """Append all nodes at once if etplus encoded them; return False if their encoding differs."""
     heads = node_heads(messages)
     if heads is None:
         return False
@@ -300,7 +305,7 @@ def _comm_row(
 
 
 def _group_number(name: str | None) -> int:
-    """Return the number that ASTRA-sim reads from a group's name; −1 for a name that it cannot read."""
+    """Return the number that ASTRA-sim reads from a group's name; −1 if it cannot read the name."""
     if not name:
         return 0
     leading = _LEADING_NUMBER.match(name)
@@ -309,7 +314,7 @@ def _group_number(name: str | None) -> int:
 
 
 def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[str, str]]:
-    """Return attributes of a communication node with an impossible value, and the expected value."""
+    """Return each attribute with an impossible value in a communication node, and the expected value."""
     wrong = []
     if values.get("is_cpu_op"):
         wrong.append(("is_cpu_op", "but readers do not run communication on the CPU"))
@@ -343,7 +348,7 @@ def _check_simulated(number: int, op: int, size: int, rank: int, findings: Prefl
 
 
 def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
-    """Return the id of a simulated collective that a rank starts at time 0."""
+    """Return the id of a simulated collective that the rank starts at time 0; None if there is none."""
     first = np.flatnonzero(~mask_at(graph.count, graph.target)[comm.index] & (comm.type != NodeType.COMM_RECV_NODE))
     if len(first) and comm.op[at := first[np.argmin(comm.node[first])]] in SIMULATED_COLLECTIVES:
         return int(comm.node[at])
@@ -351,7 +356,7 @@ def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
 
 
 def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
-    """Return ids in rising order, and dependencies except on missing or duplicate nodes."""
+    """Return the sorted ids, and the dependencies except those on missing or duplicate nodes."""
     numbers = np.frombuffer(columns.ids, dtype=np.uint64)
     ordered = np.sort(numbers)
     starts = np.flatnonzero(run_starts(ordered))
@@ -372,7 +377,7 @@ def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tupl
         findings.add("dangling-dependency", rank, (node, missing), text, node, missing)
     target = np.searchsorted(ids, numbers)[owner]
     source, target = source[is_known], target[is_known]
-    sure = unique[source]  # nodes with equal ids, merged into one, could form a false cycle
+    sure = unique[source]  # nodes that share an id are merged, which could form a false cycle
     return ids, IndexGraph(len(ids), source[sure].astype(np.int32), target[sure].astype(np.int32))
 
 
@@ -389,7 +394,7 @@ def _report_cycle(
 def _comm_table(columns: ChakraNodes, ids: npt.NDArray[np.uint64], graph: IndexGraph, order: IntArray) -> CommTable:
     node = np.frombuffer(columns.ids, dtype=np.uint64)[np.frombuffer(columns.comm_at, dtype=np.int64)]
     index = np.searchsorted(ids, node)
-    place = scatter(len(ids), order, np.arange(len(order)), len(ids))  # nodes that are never issued come last
+    place = scatter(len(ids), order, np.arange(len(order)), len(ids))  # nodes that are never issued are placed last
     issued = np.argsort(place[index], kind="stable")
     rows = np.frombuffer(columns.comm, dtype=np.int64).reshape(-1, 6)[issued]
     turns = rows[:, 0] != NodeType.COMM_RECV_NODE
@@ -400,7 +405,7 @@ def _comm_table(columns: ChakraNodes, ids: npt.NDArray[np.uint64], graph: IndexG
 
 
 def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
-    """Return which communications, in order of issue, depend on the previous one, directly or not."""
+    """Return which communications, in order of issue, depend on the previous communication, directly or indirectly."""
     key = index[:-1] * graph.count + index[1:]
     direct = among(key, graph.source.astype(np.int64) * graph.count + graph.target)
     if direct.all():
@@ -410,7 +415,7 @@ def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
         turn[node] = number
     for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
         needs[target].append(source)
-    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication up to a node, and before it
+    latest, waits = [-1] * graph.count, [-1] * graph.count  # per node: the last communication up to it, before it
     for node in order.tolist():
         waits[node] = max((latest[needed] for needed in needs[node]), default=-1)
         latest[node] = max(waits[node], turn[node])

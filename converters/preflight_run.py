@@ -1,9 +1,9 @@
 """Issue the nodes of a set as ASTRA-sim does, to see whether every rank finishes.
 
 An order of communications that looks like a deadlock is often harmless, because durations decide which node is ready
-first. ASTRA-sim runs one CPU node, one computation, and one collective or send of a rank at a time, lowest id first;
+first. Per rank, ASTRA-sim runs one CPU node, one computation, and one collective or send at a time, lowest id first;
 receives occupy no slot. It matches the k-th collective of a group with the k-th of the other ranks; for collectives of
-all ranks, k counts the collectives of every group (`Workload`, `HardwareResource`, and `Sys` in astra-sim).
+all ranks, k counts the collectives of every group (`Workload`, `HardwareResource` and `Sys` in astra-sim).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOST, _COMPUTATION, _COMMUNICATION, _NO_TURN = range(4)
 
 
 def rank_ends(scans: Sequence[RankScan], groups: Groups, network: Network) -> list[int] | None:
-    """Return the time in ns at which each rank ends on a network; None if some nodes never run."""
+    """Return when each rank ends on a network, in ns; None if some nodes never run."""
     run = _Run(scans, groups, network)
     return run.ends_ns if run.complete() else None
 
@@ -62,7 +62,7 @@ class _Run:
         self.arrived: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         self.sent: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
         self.receiving: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
-        self.ends: list[tuple[int, int, int]] = []  # time, rank and node
+        self.ends: list[tuple[int, int, int]] = []  # heap of (time, rank, node)
         self.ends_ns = [0] * len(scans)
         self.differs = False
 
@@ -99,7 +99,7 @@ class _Run:
         own = self.ranks[rank]
         row = own.comm.get(node, -1)
         op = int(own.table.op[row]) if row >= 0 else -1
-        if row < 0 or (op >= 0 and op not in SIMULATED_COLLECTIVES):  # a broadcast lasts as long as recorded
+        if row < 0 or (op >= 0 and op not in SIMULATED_COLLECTIVES):  # broadcasts take their recorded time
             heapq.heappush(self.ends, (now + own.ns[node], rank, node))
         elif op >= 0:
             self._collective(rank, node, row, now)
@@ -141,7 +141,7 @@ class _Run:
             heapq.heappush(self.ends, (end, other, node_of_rank))
 
     def _kind(self, rank: int, node: int, ranks: int) -> tuple[int, int]:
-        """Return the values that a collective's ranks must agree on. An all-to-all sends whole bytes per rank."""
+        """Return the values that a collective's ranks must agree on; an all-to-all sends whole bytes per rank."""
         own = self.ranks[rank]
         row = own.comm[node]
         op, size = int(own.table.op[row]), int(own.table.size[row])

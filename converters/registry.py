@@ -1,4 +1,4 @@
-"""The exporters of etplus, and exporters that other packages register as entry points."""
+"""The built-in exporters, and exporters that other packages register as entry points."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions, with_gz
 from .traces import Traces
 
-# Group of the entry points: the name is the format's, the value an `Exporter`, or a class of exporters without
+# Entry-point group of exporters: each entry maps a format's name to an `Exporter`, or to a class that needs no
 # arguments.
 GROUP = "etplus.exporters"
 
 
 @cache
 def exporters() -> Mapping[str, Exporter]:
-    """Return all exporters by name, built-in exporters first; if one fails to load, its summary is the error message.
+    """Return all exporters by name, built-in exporters first; the summary of a broken exporter is its error message.
 
     Example:
         >>> exporters()["chrome"].suffixes[0]
@@ -43,7 +43,6 @@ def suffixes() -> dict[str, str]:
 
 
 def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterable[object] = ()) -> Exporter:
-    """Return the exporter with this name, else for the output's suffix; raise UsageError if there is none."""
     name = format_of(output, sources) if to is None else to
     for exporter in BUILT_IN:  # searching for other packages takes longer than some conversions
         if exporter.name == name:
@@ -54,8 +53,10 @@ def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterab
 
 
 def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
-    """Return the format of a file's longest known suffix: "dot" for "step.svg".
-    For Chakra traces (.et) alone, ".json" means their JSON form. Raises UsageError for an unknown suffix."""
+    """Return the format of the longest known suffix of a file name: "dot" for "step.svg".
+
+    If all sources are Chakra traces (.et), ".json" means their JSON form. Raise UsageError for an unknown suffix.
+    """
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]
     files = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]
@@ -69,7 +70,7 @@ def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) ->
 
 
 def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
-    """Return whether an output is a file instead of a prefix or folder: a suffix of the format, "-", or a device."""
+    """Return whether an output is "-", a device, or has a suffix of the format; otherwise it is a prefix or folder."""
     path = Path(output)
     special = path.exists() and not path.is_file() and not path.is_dir()
     return os.fspath(output) == "-" or path.name.lower().endswith(exporter_for(output, to).suffixes) or special
@@ -80,7 +81,7 @@ def option_names(exporter: Exporter) -> list[str]:
 
 
 def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
-    """Return an exporter's options from names and values; texts are converted to numbers and truth values."""
+    """Build an exporter's options from names and values; text values are converted to numbers or booleans."""
     types, values = get_type_hints(exporter.options), dict[str, Any]()
     for name, value in settings.items():
         if name not in option_names(exporter):
@@ -98,7 +99,7 @@ def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Registered:
-    """An exporter of another package; errors name the package. `exporter` is None if it cannot be loaded."""
+    """An exporter from another package; errors name the package. `exporter` is None if it cannot be loaded."""
 
     exporter: Exporter | None
     package: str
@@ -140,7 +141,7 @@ def _loaded(plugin: Plugin) -> Exporter:
 
 
 def _problem(exporter: Any, name: str) -> str:
-    """Return what is wrong with an exporter; "" if it is complete."""
+    """Return the problem with an exporter; "" if it is valid."""
     if not isinstance(exporter, Exporter):
         return f"{type(exporter).__name__} is not an Exporter: it lacks attributes"
     if exporter.name != name:

@@ -1,4 +1,4 @@
-"""Dependencies of rows: edges of the trace, and the order of threads and streams between unconnected rows."""
+"""Dependencies between rows: edges of the trace, and for rows without edges the order of their thread or stream."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FOREVER = 2**62
 
 @dataclass(frozen=True)
 class TraceDependencies:
-    """Dependencies by target: the dependencies of row r are at positions first[r] to first[r + 1] − 1.
+    """Dependencies by target: row r has the dependencies at positions first[r] to first[r + 1] − 1.
 
     Attributes:
         order: int64, all rows in topological order (dependencies first), ties in order of start.
-        left_out: dependencies of kind ORDER that would have closed a cycle.
+        left_out: number of ORDER dependencies left out because they would have closed a cycle.
     """
 
     order: IntColumn
@@ -39,18 +39,18 @@ class TraceDependencies:
     left_out: int
 
     def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """Return the given rows' numbers of dependencies, their sources, and their kinds."""
+        """Return the rows' numbers of dependencies, then the sources and kinds of these dependencies."""
         first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
         at = joined_ranges(first, counts)
         return counts, self.source[at], self.kinds[at]
 
 
 def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
-    """Return all dependencies except on callers (`parent_row`); raises ConvertError if edges and calls form a cycle."""
+    """Return all dependencies except on callers (`parent_row`); raise ConvertError if edges and calls form a cycle."""
     nodes = trace.nodes
     count = len(trace)
-    # callees are ordered as well: otherwise a simulator would begin the next top-level operator while a callee of the
-    # previous operator waits
+    # callees are also ordered: otherwise a simulator would begin the next top-level operator while a callee of the
+    # previous operator still waits
     calls = nodes.lane_order(nodes.thread, host_rows(trace, communicating), nested=True)
     events = nodes.lane_order(nodes.stream_lane, np.flatnonzero((nodes.kind == GPU) & nodes.timed), nested=False)
     in_order = [np.stack([before, order], axis=1)[before >= 0] for order, before in (calls, events)]
@@ -59,7 +59,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     target = np.concatenate([trace.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    # among rows that start at the same time, the longest comes first, and callers before callees
+    # if rows start at the same time, the longest comes first, and callers come before callees
     by_start = np.lexsort((nodes.id, np.where(nodes.timed, -nodes.end, -_FOREVER), _starts(trace)))
     place = inverse_positions(count, by_start)
     callees = np.flatnonzero(nodes.parent_row >= 0)
@@ -91,7 +91,7 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 def _issuable(
     trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """Return an order of issue, and which dependencies to keep: all but optional ones between nodes on cycles."""
+    """Return an order of issue, and a mask of kept dependencies: optional ones between nodes on cycles are dropped."""
     count, kept = len(by_start), np.ones(len(source), np.bool_)
     while True:
         a, b = source[kept], target[kept]
@@ -108,7 +108,7 @@ def _issuable(
 
 
 def _starts(trace: Trace) -> IntColumn:
-    """Return the start of each row in ns; a row without a time gets its caller's start, or −1 if that is unknown."""
+    """Return the start of each row in ns; a row without a time gets its caller's start, −1 if that is also unknown."""
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))
@@ -123,7 +123,7 @@ def _starts(trace: Trace) -> IntColumn:
 
 
 def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) -> tuple[IntColumn, ...]:
-    """Return each pair once, by target and source, with the kinds of all its edges; ORDER only if there is no edge."""
+    """Return each (source, target) pair once, with the kinds of all its edges; ORDER only if there is no edge."""
     key = target * count + source
     by_key = np.argsort(key, kind="stable")
     key = key[by_key]
@@ -137,7 +137,7 @@ def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) 
 
 @dataclass(frozen=True)
 class Coupling:
-    """Number of collectives of one or several ranks, by their dependents.
+    """Numbers of collectives on one or several ranks, by their dependents.
 
     Example:
         >>> print(Coupling(21, 19, 2) + Coupling(21, 21, 0))
@@ -160,11 +160,10 @@ class Coupling:
 
     @property
     def few(self) -> bool:
-        """True if computation waits for less than half of the collectives, so that another network changes little."""
+        """True if computation waits for under half of the collectives: another network then changes little."""
         return self.by_computation < 0.5 * self.collectives
 
     def notes(self) -> tuple[str, ...]:
-        """Return messages for the user; none for a rank that does not communicate."""
         messages = [str(self)] if self.collectives else []
         if self.few:
             messages.append(
@@ -184,14 +183,13 @@ def coupling(
     source: npt.NDArray[np.integer],
     target: npt.NDArray[np.integer],
 ) -> Coupling:
-    """Count collectives by their direct dependents; `target` waits for `source`."""
     followed = mask_at(len(communicates), source)[collectives]
     computed = mask_at(len(communicates), source[~communicates[target]])[collectives]
     return Coupling(len(collectives), int(np.count_nonzero(computed)), int(np.count_nonzero(~followed)))
 
 
 def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
-    """Return the coupling of a rank as exported; communications outside `comms` are kept as computations."""
+    """Return the coupling of an exported rank; communications missing from `comms` are exported as computations."""
     collectives = np.array([comm.row for comm in comms if comm.kind >= 0], np.int64)
     communicates = mask_at(len(trace), [comm.row for comm in comms])
     source, target, _ = trace.edges_of("event", "sync", "data", "stream", "comm").T

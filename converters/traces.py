@@ -25,12 +25,12 @@ Source = str | os.PathLike[str] | Trace
 class Traces(Mapping[int, Trace]):
     """Traces by rank, in the order in which they were given.
 
-    Only the last trace is kept in memory: iterating twice reads twice, `dict(traces)` keeps all. The rank is Kineto's
-    `distributedInfo`, else the number in the file's name ("rank3", ".3.et"), else the position.
+    Only the last trace is kept in memory: iterating twice reads twice, and `dict(traces)` keeps all traces. The rank
+    is taken from Kineto's `distributedInfo`, else from the file name ("rank3", ".3.et"), else from the position.
 
     Args:
-        job: provides clock offsets, which are applied, and the unmatched collectives.
-        independent: traces are not ranks of one job; their keys are positions, and `rank` must be None.
+        job: provides clock offsets to apply, and the unmatched collectives.
+        independent: the traces are not ranks of one job; keys are positions, and `rank` must be None.
         part: keyword arguments of `part_of`.
         choose: selects the part of each trace to use.
 
@@ -55,8 +55,8 @@ class Traces(Mapping[int, Trace]):
         self._part = {key: value for key, value in (part or {}).items() if value is not None}
         self._ranks_wanted, self._choose = ranks, choose
         self._sources, self.wanted, self._job, self._independent = tuple(sources), rank, job, independent
-        self._ranks: list[int] = []  # of the sources read so far
-        self._positions: dict[int, int] = {}  # by rank, of the sources read so far
+        self._ranks: list[int] = []  # ranks of the sources read so far
+        self._positions: dict[int, int] = {}  # rank → position of the source, as far as read
         self._held: tuple[int, Trace] | None = None
         self.notes: dict[int, tuple[str, ...]] = {}
         self.damage: dict[int, tuple[str, ...]] = {}
@@ -67,7 +67,6 @@ class Traces(Mapping[int, Trace]):
         return len(self._sources) if self.wanted is None else 1
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the ranks; raise UsageError if two traces have the same rank, or the wanted rank is missing."""
         for position in range(len(self._sources)):
             if position == len(self._ranks):
                 self._read(position)
@@ -83,7 +82,7 @@ class Traces(Mapping[int, Trace]):
         if self._held is not None and self._held[0] == rank:
             trace = self._held[1]
         else:
-            self._held = None  # before the next trace is read
+            self._held = None  # frees memory before the next trace is read
             trace = self._hold(rank, self._opened(self._positions[rank]))
         self.notes[rank] = tuple(f"{trace.file}: {note}" for note in (*trace.notes, *_part_notes(trace)))
         self.damage[rank] = trace.damage
@@ -91,7 +90,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def source(self) -> Source:
-        """The only source as given, without reading it."""
+        """The only source, as given and without reading it."""
         if len(self._sources) == 1 and self.wanted is None:
             return self._sources[0]
         (rank,) = self
@@ -99,7 +98,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def whole_files(self) -> list[str] | None:
-        """Names of all files if the files are converted whole, with unchanged clocks; else None."""
+        """Names of all inputs if they are whole files with unchanged clocks, else None."""
         chosen = (self._part, self._ranks_wanted, self._choose, self._job)
         if any(value not in (None, {}) for value in chosen):
             return None
@@ -107,7 +106,6 @@ class Traces(Mapping[int, Trace]):
         return [os.fspath(source) for source in plain] if len(plain) == len(self._sources) else None
 
     def unmatched(self, rank: int) -> Collection[int]:
-        """Return ids of communications that the job's other ranks lack; see `JobReport.unmatched`."""
         return () if self._job is None else self._job.unmatched(rank)
 
     def _takes(self, rank: int) -> bool:
@@ -118,7 +116,6 @@ class Traces(Mapping[int, Trace]):
         return part_of(trace, **self._part)
 
     def _read(self, position: int) -> None:
-        """Determine a source's rank; keep the trace if it is wanted."""
         source = self._sources[position]
         known = None if self._independent else known_rank(source)
         trace = self._opened(position) if known is None or self._takes(known) else None
@@ -188,7 +185,6 @@ class RankCall(Generic[Result]):
     choose: Callable[[Trace], Trace] | None
 
     def run(self) -> tuple[int, Result] | None:
-        """Return the rank and its answer; None for a rank outside `ranks`."""
         known = known_rank(self.source)
         if known is not None and not self._asks(known):
             return None
@@ -209,8 +205,7 @@ def run_on(
     ranks: frozenset[int] | None = None,
     choose: Callable[[Trace], Trace] | None = None,
 ) -> Iterator[tuple[int, Result]]:
-    """Yield ranks and answers in the order of the sources; raise UsageError for two sources with one rank."""
-    from ..jobs.engines import run_all  # imports multiprocessing, which a single trace does not need
+    from ..jobs.engines import run_all  # imports multiprocessing; a single trace does not need it
 
     tasks = [RankCall(function, source, position, ranks, choose) for position, source in enumerate(sources)]
     waiting: dict[int, tuple[int, Result] | None] = {}
