@@ -225,20 +225,19 @@ class TooSlowError(BaseException):
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float, *, of_cpu: bool = False) -> Iterator[None]:
-    """Raise `TooSlowError` in what takes longer, however deep; in CPU time it is the same on a busy machine."""
-    kind, number = (signal.ITIMER_PROF, signal.SIGPROF) if of_cpu else (signal.ITIMER_REAL, signal.SIGALRM)
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TooSlowError` in code that runs longer, however deep."""
 
     def stop(*_: object) -> None:
         raise TooSlowError
 
-    before = signal.signal(number, stop)
-    signal.setitimer(kind, seconds)
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(kind, 0)
-        signal.signal(number, before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def command(name: str) -> list[str]:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import orjson
-import pytest
 from etplus.schemas.kineto.kineto_decode import decode_any, decode_plain
 from etplus.schemas.kineto.kineto_events import EventColumns
 from etplus.schemas.kineto.read_kineto import read_kineto
-from etplus.trace.call_tree import levels
 from etplus.trace.errors import UNREADABLE
-from etplus.trace.printable import shortened
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import Document, call, examples, kineto_document
@@ -51,26 +46,7 @@ def steps_of(work: Callable[[], object]) -> int:
 
 
 def event(name: str, ts: float, dur: float, **more: Any) -> Document:
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, **more}
-
-
-def test_the_depth_of_calls_costs_its_logarithm() -> None:
-    shallow, deep = np.arange(-1, 999), np.arange(-1, 7999)
-    assert [rows.tolist() for rows in levels(deep)] == [[row] for row in range(8000)]
-    of_splitting = steps_of(lambda: np.split(np.arange(8000), np.arange(1, 8000)))
-    assert steps_of(lambda: levels(deep)) < of_splitting + 200
-    assert steps_of(lambda: levels(shallow)) > 1000, "this counts nothing"
-
-
-def falling(count: int) -> bytes:
-    """Every other event has a time before the trace's base."""
-    events = [event("a", (-1) ** k * (count - k + 0.5), 1) for k in range(count)]
-    return orjson.dumps(kineto_document(events, baseTimeNanoseconds=5))
-
-
-def test_events_with_negative_times_are_looked_at_once_each() -> None:
-    few, many = (steps_of(partial(read_kineto, falling(count))) for count in (2048, 4096))
-    assert many < 2.1 * few and many < 120 * 4096
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur} | more
 
 
 ODD: list[Any] = [0, 1, -1, 0.5, -0.0004, -0.0006, 1e12, 1e15, 9.1e12, 2**62, 5e15, None, "1 s", True, [], {}]
@@ -112,24 +88,18 @@ def test_what_is_left_out_is_what_the_decoder_refuses(data: st.DataObject) -> No
     assert sum(loss.count for loss in read.losses) == good.count(None)
 
 
-def test_a_label_costs_what_it_shows() -> None:
-    assert shortened("k" * 10**6, 9) == "k" * 8 + "…" and shortened("k" * 9, 9) == "k" * 9
-    assert steps_of(lambda: shortened("k" * 10**6, 40)) < 400
-
-
-@pytest.mark.parametrize("shape", ["deep", "streams"])
-def test_a_page_of_twice_as_much_is_twice_the_work(shape: str, tmp_path: Path) -> None:
+def test_a_page_of_twice_as_many_streams_is_at_most_about_twice_the_work(tmp_path: Path) -> None:
     def page(count: int) -> int:
-        events = [event(f"f{k % 9}", k, 4.0 * count - 2 * k, args={"External id": k + 1}) for k in range(count)]
-        if shape != "deep":
-            for k, one in enumerate(events):
-                one |= {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "dur": 0.5, "args": {"correlation": k + 1}}
-            events += [
-                event(f"k{k % 9}", k + 1, 2.0 * count, args={"correlation": k + 1, "device": 0, "stream": 7 + k})
-                | {"cat": "kernel"}
-                for k in range(count)
-            ]
-        (tmp_path / "k.json").write_bytes(orjson.dumps(kineto_document(events, baseTimeNanoseconds=5)))
+        calls = [
+            event("cudaLaunchKernel", k, 0.5, cat="cuda_runtime", args={"correlation": k + 1}) for k in range(count)
+        ]
+        kernels = [
+            event(
+                f"k{k % 9}", k + 1, 2.0 * count, cat="kernel", args={"correlation": k + 1, "device": 0, "stream": 7 + k}
+            )
+            for k in range(count)
+        ]
+        (tmp_path / "k.json").write_bytes(orjson.dumps(kineto_document([*calls, *kernels], baseTimeNanoseconds=5)))
         done: list[int] = []
         steps = steps_of(lambda: done.append(call("report", tmp_path / "k.json", "-o", tmp_path / "o.html").returncode))
         assert done == [0]
