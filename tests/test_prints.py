@@ -21,8 +21,9 @@ def test_public_objects_print_in_a_screen() -> None:
     analysis, graph = trace.analyze(), etplus.build_graph(trace)
     things = [
         trace, analysis, trace.ops, trace.ops[0], trace.kernels, trace.kernels[0], trace.steps[0], trace.gpu,
-        trace.nodes, trace.report, trace.replay("kernel*0.5"), graph, trace.critical_path(),
-        difference(analysis, analysis), etplus.fit_constants(graph), find_iterations(trace), fit([trace]), predict(trace, fit([trace]), force=True),
+        trace.nodes, trace.report, trace.replay("kernel*0.5"), graph, trace.critical_path(), fit([trace]),
+        difference(analysis, analysis), etplus.fit_constants(graph), find_iterations(trace),
+        predict(trace, fit([trace]), force=True),
         Measured(1, ("x",) * 99, Conditions("cpu", 1, "2.13"), (), (), 0.5, 0.1),
     ]  # fmt: skip
     for thing in things:
