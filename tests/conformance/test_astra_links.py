@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from astra_sim import RUNNER, run_config
+from broken_sets import coll, comp, edited, write
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
-from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.timeline.network import Network
 from etplus.timeline.network_description import NetworkLevel
-from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 
 SIZE = 8_000_000
 NODES = Network(1.0, 50_000.0, levels=(NetworkLevel(4, 10.0, 1000.0),))
@@ -32,38 +30,16 @@ NETWORKS = {
 GROUPS: tuple[tuple[int, ...], ...] = ((0, 4), (1, 2, 3), (0, 1, 4, 5))
 
 
-def attribute(name: str, field: str, value: Any) -> pb.AttributeProto:
-    made = pb.AttributeProto(name=name)
-    setattr(made, field, value)
-    return made
-
-
-def write_set(prefix: Path, ranks: int, kind: int, size: int, members: tuple[int, ...], *, group: bool) -> None:
-    """A set in which some ranks run one collective after a computation of no time, as a process group or not."""
-    for rank in range(ranks):
-        nodes = [pb.Node(id=1, name="begin", type=pb.COMP_NODE)]
-        if rank in members:
-            comm = pb.Node(id=2, name="communicate", type=pb.COMM_COLL_NODE, data_deps=[1])
-            comm.attr.extend([attribute("comm_type", "int64_val", kind), attribute("comm_size", "int64_val", size)])
-            if group:
-                comm.attr.append(attribute("pg_name", "string_val", "1"))
-            nodes.append(comm)
-        for node in nodes:
-            node.attr.append(attribute("is_cpu_op", "bool_val", False))
-        parts = [pb.GlobalMetadata(version="1"), *nodes]
-        text = b"".join(_VarintBytes(part.ByteSize()) + part.SerializeToString() for part in parts)
-        prefix.with_name(f"{prefix.name}.{rank}.et").write_bytes(text)
-    if group:
-        prefix.with_name(f"{prefix.name}.comm_groups.json").write_text(f'{{"1": {list(members)}}}')
-
-
 def simulated_ns(
     folder: Path, network: Network, ranks: int, kind: int, size: int, members: tuple[int, ...], *, group: bool = True
 ) -> int:
     if not os.access(RUNNER, os.X_OK):
         pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
-    prefix = folder / "one"
-    write_set(prefix, ranks, kind, size, members, group=group)
+    found = coll(2, 1, op=kind, size=size)  # after a computation of no time
+    if not group:
+        edited(found, "pg_name")
+    of_ranks = [[comp(1), *([found] if rank in members else [])] for rank in range(ranks)]
+    prefix = write(folder, of_ranks, {1: [*members]} if group else None)
     write_astra_config(str(prefix), network, astra_links(network, ranks), groups=group)
     return max(run_config(prefix))
 

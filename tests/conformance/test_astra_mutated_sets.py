@@ -22,11 +22,10 @@ from support import shared_job
 
 JOBS_OF = {"made fsdp": 4, "made pipeline": 2, "block.fsdp-tp4": 4}
 """Sets, and how many ranks they have."""
-STRICTER = {
-    "collective": "the analytical backend does not compare what ranks call the k-th collective of a group",
-}
-_COMM = (pb.COMM_COLL_NODE, pb.COMM_SEND_NODE, pb.COMM_RECV_NODE)
+STRICTER = {"collective"}
+"""The analytical backend does not compare what ranks call the k-th collective of a group."""
 _MESSAGES = (pb.COMM_SEND_NODE, pb.COMM_RECV_NODE)
+_COMM = (pb.COMM_COLL_NODE, *_MESSAGES)
 
 
 @cache
@@ -63,21 +62,6 @@ class _Chance:
             pytest.skip("the set has no such node")
         return self.random.choice(found)
 
-    def free(self, nodes: list[pb.Node]) -> int:
-        return max(node.id for node in nodes) + 1
-
-
-def _lost_node(of: _Chance) -> None:
-    """Others still depend on it."""
-    nodes, node = of.pick(pb.COMP_NODE)
-    nodes.remove(node)
-
-
-def _waits_for_the_end(of: _Chance) -> None:
-    """An early node waits for the last one, which follows it over many others."""
-    nodes = of.rank()
-    nodes[0].data_deps.append(nodes[-1].id)
-
 
 def _drop(nodes: list[pb.Node], gone: pb.Node) -> None:
     """Take a node out; what waited for it waits for what it waited for."""
@@ -98,36 +82,6 @@ def _lost_message(of: _Chance) -> None:
     _drop(*of.pick(*_MESSAGES))
 
 
-def _one_more(of: _Chance) -> None:
-    nodes, node = of.pick(*_COMM)
-    more = pb.Node()
-    more.CopyFrom(node)
-    more.id = of.free(nodes)
-    del more.data_deps[:], more.ctrl_deps[:]
-    more.data_deps.append(nodes[-1].id)
-    nodes.append(more)
-
-
-def _value_of(node: pb.Node, name: str) -> int:
-    return int(next(one.int64_val or one.int32_val for one in node.attr if one.name == name))
-
-
-def _other_size(of: _Chance) -> None:
-    _, node = of.pick(pb.COMM_COLL_NODE)
-    edited(node, "comm_size", int64_val=2 * _value_of(node, "comm_size") + 4096)
-
-
-def _no_bytes(of: _Chance) -> None:
-    _, node = of.pick(*_COMM)
-    edited(node, "comm_size", int64_val=0)
-
-
-def _other_type(of: _Chance) -> None:
-    _, node = of.pick(pb.COMM_COLL_NODE)
-    types = (pb.ALL_REDUCE, pb.ALL_GATHER, pb.REDUCE_SCATTER, pb.ALL_TO_ALL)
-    edited(node, "comm_type", int64_val=of.random.choice([k for k in types if k != _value_of(node, "comm_type")]))
-
-
 def _opposite_order(of: _Chance) -> None:
     """Two communications in turn change places, dependencies and all but what they are."""
     nodes = of.rank()
@@ -145,13 +99,6 @@ def _opposite_order(of: _Chance) -> None:
     del one.attr[:], other.attr[:]
     one.attr.extend(second)
     other.attr.extend(first)
-
-
-def _group_of_others(of: _Chance) -> None:
-    nodes, node = of.pick(pb.COMM_COLL_NODE)
-    rank = of.ranks.index(nodes)
-    of.groups[978] = [one for one in range(len(of.ranks) + 1) if one != rank][:2]
-    edited(node, "pg_name", string_val="978")
 
 
 def _group_of_all(of: _Chance) -> None:
@@ -188,7 +135,7 @@ def _earlier_communication(of: _Chance) -> None:
 def _renumbered(of: _Chance) -> None:
     """A communication with the highest id, which comes after all others that are ready with it."""
     nodes, node = of.pick(*_COMM)
-    new = of.free(nodes)
+    new = max(one.id for one in nodes) + 1
     for other in nodes:
         for deps in (other.data_deps, other.ctrl_deps):
             kept = [new if one == node.id else one for one in deps]
@@ -198,16 +145,10 @@ def _renumbered(of: _Chance) -> None:
 
 
 MUTATIONS: list[Callable[[_Chance], None]] = [
-    _lost_node, _waits_for_the_end, _unmatched, _lost_message, _one_more, _other_size, _no_bytes, _other_type,
-    _opposite_order, _group_of_others, _group_of_all, _mixed, _fewer_dependencies, _first_of_all,
+    _unmatched, _lost_message, _opposite_order, _group_of_all, _mixed, _fewer_dependencies, _first_of_all,
     _earlier_communication, _renumbered,
 ]  # fmt: skip
-"""Others are tried on small sets, see `broken_sets`."""
-HARMLESS = {
-    _lost_message, _unmatched, _mixed, _fewer_dependencies, _first_of_all, _earlier_communication, _renumbered,
-    _opposite_order, _group_of_all,
-}  # fmt: skip
-"""A set may be a sound one after these."""
+"""A set may be a sound one after these. What is an error everywhere is tried on small sets, see `broken_sets`."""
 
 
 @pytest.mark.parametrize("name", JOBS_OF)
@@ -223,5 +164,4 @@ def test_what_check_passes_runs(
     ran = run_astra(prefix, count, timeout_s=20).complete
     assert not report.ok or ran, "a false negative: check finds nothing, and ASTRA-sim does not run it to the end"
     if not report.ok and ran:
-        assert set(report.counts) <= set(STRICTER), report.counts
-    assert mutation in HARMLESS or not report.ok
+        assert set(report.counts) <= STRICTER, report.counts

@@ -106,28 +106,20 @@ def test_temporal_breakdown(name: str, trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_longest_queues(name: str, trace: Trace) -> None:
-    assert {str(row.stream): row.longest for row in queue_use(trace)} == GOLDEN[name]["queues"]
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_copies(name: str, trace: Trace) -> None:
-    """Those whose bytes are recorded."""
+def test_queues_copies_and_launches(name: str, trace: Trace) -> None:
+    """Copies whose bytes are recorded; of the calls that HTA knows: events, and time of calls and events."""
+    golden = GOLDEN[name]
+    assert {str(row.stream): row.longest for row in queue_use(trace)} == golden["queues"]
     rows = [row for row in copy_bandwidth(trace) if row.count]
     ours = {row.kind if row.kind == "Memset" else f"Memcpy {row.kind}": row.count for row in rows}
-    assert ours == GOLDEN[name]["copies"]
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_launches(name: str, trace: Trace) -> None:
-    """Of the calls that HTA knows: events, and time of calls and events."""
+    assert ours == golden["copies"]
     runtime, gpu = trace.runtime, trace.gpu
     known = [
         k for k, call in enumerate(gpu.runtime.tolist()) if call >= 0 and trace.names[runtime.name[call]] in LAUNCHES
     ]
     calls = gpu.runtime[known]
     call_us, gpu_us = us(int((runtime.end[calls] - runtime.ts[calls]).sum())), us(int(gpu.dur[known].sum()))
-    assert {"count": len(known), "call_us": call_us, "gpu_us": gpu_us} == GOLDEN[name]["launches"]
+    assert {"count": len(known), "call_us": call_us, "gpu_us": gpu_us} == golden["launches"]
 
 
 CRITICAL = {0: (78_776, 3_712), 1: (35_834, 3_712)}
