@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from astra_sim import RUNNER, config_runs
 from etplus.converters.astra_sim import SUBSTITUTES, for_simulator, renumbered, write_astra_sim
@@ -20,14 +18,11 @@ from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import SIMULATED_COLLECTIVES
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.trace.errors import ConvertError
-from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, runtime, step_by_hand
-from hypothesis import given
-from hypothesis import strategies as st
-from plain_chakra import COLL, COMP, RECV, SEND, PlainNode, read_plain
+from plain_chakra import COLL, PlainNode, read_plain
 from simulator import makespan_ns, schedule
-from support import Document, examples
+from support import Document
 
 FEW = ("pairs/gpu_shaped_from_cpu", DLRM[0], "pairs/two_threads", "cpu-pairs/ddp_same.rank0")
 
@@ -50,29 +45,6 @@ def test_the_folded_span_is_the_measured_one(name: str, tmp_path: Path) -> None:
     nodes = write(document, tmp_path)
     assert abs(makespan_ns(nodes) - measured_ns(document)) <= max(0.001 * measured_ns(document), 2000)
     assert check(tmp_path / f"t.{document.rank or 0}.et", profile="astra-sim").counts == {}
-
-
-@pytest.mark.parametrize("name", FEW[:2])
-def test_all_gpu_events_are_there_in_order(name: str, tmp_path: Path) -> None:
-    document = document_of(name)
-    nodes = write(document, tmp_path)
-    assert [node.id for node in sorted(nodes, key=lambda n: n.id)] == [*range(1, len(nodes) + 1)]
-    assert {node.type for node in nodes} <= {COMP, SEND, RECV, COLL}
-    row_of = dict(zip(document.nodes.id.tolist(), range(len(document)), strict=True))
-    rows = {node.id: row_of[node.value("node_id")] for node in nodes if node.value("node_id") is not None}
-    gpu_nodes = {rows[node.id]: node for node in nodes if node.id in rows and document.nodes.kind[rows[node.id]] == GPU}
-    assert sorted(gpu_nodes) == np.flatnonzero(document.nodes.kind == GPU).tolist()
-    streams: dict[tuple[int, int], list[int]] = {}
-    for row in sorted(gpu_nodes, key=lambda row: (document.nodes.ts[row], document.nodes.id[row])):
-        streams.setdefault((int(document.nodes.device[row]), int(document.nodes.stream[row])), []).append(row)
-    for events in streams.values():
-        for a, b in itertools.pairwise(events):
-            assert gpu_nodes[a].id in gpu_nodes[b].data_deps
-    assert not any(node.value("is_cpu_op") for node in nodes)
-    seen: set[int] = set()
-    for node in nodes:
-        assert set(node.data_deps) <= seen
-        seen.add(node.id)
 
 
 def timeline(*more: Document, calls: list[Document], edges: list[list[Any]]) -> Trace:
@@ -109,49 +81,6 @@ def test_waiting_through_the_host_is_waiting(tmp_path: Path) -> None:
     document = timeline(gpu(13, "after", 400, 30), calls=calls, edges=[[11, 20, "sync"], [21, 13, "launch"]])
     assert start_times(document, tmp_path)["after"] == 400
     assert start_times(document, tmp_path, 2)["after"] == 600
-
-
-@st.composite
-def gpu_timelines(draw: st.DrawFn) -> Trace:
-    """Kernels and collectives of several streams that run one after the other on each, as long as they like.
-
-    Some waits are on record: of GPU events for each other, and of the host for one, before it launches another.
-    """
-    nodes = [cpu(3, "step", 0, draw(st.integers(1, 4000)) / 2, scope=7)]
-    number, edges = 10, []
-    for stream, kinds in ((7, ["kernel"]), (8, ["kernel"]), (20, ["nccl", "nccl", "kernel"])):
-        at = draw(st.integers(0, 400)) / 4
-        for _ in range(draw(st.integers(0, 6))):
-            kind = draw(st.sampled_from(kinds))
-            at += draw(st.sampled_from([0, 0.25, 3, 40]))
-            dur = draw(st.sampled_from([0, 0.5, 2.75, 30, 111.125]))
-            comm = {"comm": {"collective": "allreduce", "bytes": 64}, "pg_name": None} if kind == "nccl" else {}
-            nodes.append(gpu(number, f"{kind}Kernel", at, dur, stream=stream, **comm))
-            number, at = number + 1, at + dur
-    events, calls = nodes[1:], []
-    for source, target in itertools.permutations(events, 2):
-        end = source["ts"] + source["dur"]
-        if end > target["ts"]:
-            continue
-        wait = draw(st.sampled_from(["none", "none", "event", "sync"]))
-        if wait == "event":
-            edges.append([source["id"], target["id"], "event"])
-        elif wait == "sync":
-            calls.append(runtime(100 + 2 * len(calls), "cudaStreamSynchronize", max(0, end - 2), min(2, end)))
-            edges.append([source["id"], calls[-1]["id"], "sync"])
-            calls.append(runtime(100 + 2 * len(calls), "cudaLaunchKernel", end, 0))
-            edges.append([calls[-1]["id"], target["id"], "launch"])
-    return etplus(nodes, calls, sorted(edges))
-
-
-@examples(40)
-@given(document=gpu_timelines())
-def test_any_timeline_folds_to_its_span(tmp_path_factory: pytest.TempPathFactory, document: Trace) -> None:
-    folder = tmp_path_factory.mktemp("fold")
-    nodes = write(document, folder)
-    zero = sum(node.micros == 0 for node in nodes)  # the simulator counts 1 ns each
-    assert abs(makespan_ns(nodes) - measured_ns(document)) <= 1000 + zero
-    assert check(folder / "t.0.et").ok
 
 
 def test_ranks_together_match(tmp_path: Path) -> None:

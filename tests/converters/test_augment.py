@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,22 +40,16 @@ def test_kineto_traces(name: str, tmp_path: Path) -> None:
     recorded = [without(event) for event in after["traceEvents"][: len(before["traceEvents"])]]
     assert {**after, "traceEvents": recorded} == {**known, "traceEvents": before["traceEvents"]}
     trace = trace_of(name)
-    values = [
-        (one.title(one.device), at, value)
-        for one in counters(trace)
-        for at, value in zip(one.ts, one.values, strict=True)
-    ]
+    values = [(one.title(one.device), at / 1000, value) for one in counters(trace)
+              for at, value in zip(one.ts.tolist(), one.values, strict=True)]  # fmt: skip
     added = after["traceEvents"][len(before["traceEvents"]) :]
-    assert all(event["ph"] == "C" for event in added) and done.counters == len(added) == len(values)
-    for event, (title, at, value) in zip(added, values, strict=True):
-        assert (event["name"], event["ts"], *event["args"].values()) == (title, int(at) / 1000, value)
+    assert [(event["name"], event["ts"], *event["args"].values()) for event in added] == values
+    assert done.counters == len(added)
     work = work_of_events(trace)
     told = [after["traceEvents"][index]["args"] for index in trace.nodes.kineto_event[trace.gpu.source].tolist()]
     assert [args.get("kernel_flop", -1) for args in told] == work.flops.tolist()
     assert [round(args.get("kernel_num_gb", -1e-9) * 1e9) for args in told] == work.bytes.tolist()
     assert done.events == len(trace.gpu) and done.with_bytes == sum("kernel_num_gb" in args for args in told)
-    augmented = Counter(key for event in after["traceEvents"] for key in event.get("args") or () if key in ARGUMENTS)
-    assert augmented["kernel_flop"] == done.with_flops and augmented["kernel_num_gb"] == done.with_bytes
     assert kernel_table(read_trace(once)) == kernel_table(trace)
 
 

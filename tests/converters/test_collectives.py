@@ -6,67 +6,14 @@ from typing import Any
 
 import pytest
 from etplus.converters.collectives import Communication, RankComms, agree, matched, rank_recording, survey
-from etplus.jobs.rank_communications import communications
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from etplus.schemas.comm_types import RECV, SEND, collective_type, message_bytes
+from etplus.schemas.comm_types import RECV, SEND
 from etplus.schemas.communications import comm_rows
-from etplus.trace.comm_kernels import Comm
 from etplus.trace.errors import ConvertError
 from etplus_files import cpu, document_of, etplus, gpu, step_by_hand
 from random_step import digest, random_step
 
 KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-
-
-@pytest.mark.parametrize(
-    ("collective", "kernel", "expected"),
-    [
-        ("allreduce", KERNEL, Type.ALL_REDUCE), ("_allgather_base", KERNEL, Type.ALL_GATHER),
-        ("allgather_into_tensor_coalesced", KERNEL, Type.ALL_GATHER), ("broadcast", "Generic", Type.BROADCAST),
-        ("reduce_scatter_tensor_coalesced", KERNEL, Type.REDUCE_SCATTER), ("all_to_allv", KERNEL, Type.ALL_TO_ALL),
-        ("reduce", KERNEL, Type.REDUCE), ("gather", KERNEL, Type.GATHER), ("scatter", KERNEL, Type.SCATTER),
-        ("barrier", KERNEL, Type.BARRIER), ("send", KERNEL, SEND), ("recv", KERNEL, RECV), ("coalesced", KERNEL, None),
-        (None, KERNEL, None), (None, "gloo:all_to_all", Type.ALL_TO_ALL), (None, "gloo:recv", RECV),
-        (None, "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", Type.ALL_REDUCE),
-        (None, "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevComm*)", Type.REDUCE_SCATTER),
-        (None, "ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevComm*)", Type.REDUCE),
-    ],
-)  # fmt: skip
-def test_names(collective: str | None, kernel: str, expected: int | None) -> None:
-    assert collective_type(Comm(collective=collective), kernel) == expected
-
-
-@pytest.mark.parametrize(
-    ("dtype", "size"),
-    [
-        ("Float", 4), ("Half", 2), ("c10::BFloat16", 2), ("Double", 8), ("long int", 8), ("Bool", 1),
-        ("c10::Float8_e5m2", 1), ("Float8_e4m3fnuz", 1),
-    ],
-)  # fmt: skip
-def test_bytes_by_type(dtype: str, size: int) -> None:
-    assert message_bytes(Comm(dtype=dtype, in_nelems=96, out_nelems=96), Type.ALL_REDUCE) == 96 * size
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields", "expected"),
-    [
-        (Type.ALL_GATHER, {"in_nelems": 10, "out_nelems": 40}, 40),
-        (Type.ALL_GATHER, {"out_nelems": 40, "group_size": 4}, 40),
-        (Type.REDUCE_SCATTER, {"in_nelems": 40, "out_nelems": 10}, 160),
-        (Type.BROADCAST, {"in_nelems": 0, "out_nelems": 10}, 40),
-        (Type.SCATTER, {"in_nelems": 40, "out_nelems": 10}, 40),
-        (RECV, {"in_nelems": 0, "out_nelems": 7}, 28),
-        (Type.BARRIER, {"in_nelems": 0, "out_nelems": 0}, 0),
-        (Type.ALL_REDUCE, {"bytes": 99}, 99),
-        (Type.ALL_REDUCE, {}, None),
-    ],
-)
-def test_size_is_the_input_of_one_rank(kind: int, fields: dict[str, Any], expected: int | None) -> None:
-    assert message_bytes(Comm(dtype="Float", **fields), kind) == expected
-
-
-def test_an_unknown_type_falls_back_on_the_bytes_of_the_file() -> None:
-    assert message_bytes(Comm(dtype="Float4", in_nelems=8, bytes=4), Type.ALL_REDUCE) == 4
 
 
 def test_groups_by_name_ranks_and_size() -> None:
@@ -98,26 +45,6 @@ def test_gloo_runs_on_the_host_in_one_order_on_all_ranks() -> None:
         assert {comm.size for comm in comms if comm.kind == Type.ALL_REDUCE} == {20, 1088}
         orders.append([(comm.kind, comm.size) for comm in comms if comm.kind >= 0])
     assert orders[0] == orders[1]
-
-
-def test_nodes_above_kernels_are_no_collectives() -> None:
-    comm = {"collective": "allreduce", "bytes": 8}
-    nodes = [cpu(3, "nccl:all_reduce", 0, 9), gpu(4, KERNEL, 2, 5, comm=comm, pg_name=None), cpu(5, "gloo:barrier")]
-    document = etplus(nodes)
-    assert document.nodes.id[comm_rows(document)].tolist() == [4]
-
-
-def test_a_kernel_without_metadata_is_found_by_both() -> None:
-    """Its name says what it is, its op's tensors how much; it may have no op at all."""
-    op = {"inputs": [[[7, 8, 0, 100, 4, "cuda:0"]]], "input_types": ["GenericList[Tensor(float)]"]}
-    document = etplus([
-        cpu(3, "c10d::allreduce_", 0, 5, **op), gpu(4, "ncclDevKernel_AllReduce_Sum", 1, 2),
-        gpu(5, "ncclDevKernel_AllGather", 4, 2, parent=2), gpu(6, "gemm", 7, 1),
-    ])  # fmt: skip
-    own, theirs = communications(document), survey(document, 0).found
-    assert own.node.tolist() == [4, 5] == document.nodes.id[[one.row for one in theirs]].tolist()
-    assert own.kind.tolist() == [Type.ALL_REDUCE, Type.ALL_GATHER] == [one.kind for one in theirs]
-    assert own.bytes.tolist() == [400, -1] and [one.size for one in theirs] == [400, 0]
 
 
 MADE = [

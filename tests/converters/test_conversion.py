@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
-import numpy as np
 import pytest
-from etplus.converters.builtin import ChakraOptions, GraphOptions
 from etplus.converters.chakra import write_et
 from etplus.converters.conversion import convert
-from etplus.converters.open import load
 from etplus.converters.registry import exporters, format_of, suffixes
-from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import UsageError
-from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
-from loggop import parse_goal
-from plain_chakra import read_plain
-from support import assert_valid, call, fixture_pair
+from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked
+from support import call, fixture_pair
 
 NAME = "pairs/gpu_shaped_from_cpu"
 
@@ -34,29 +24,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     linked(NAME).write(folder / "in.json")
     write_et(document_of(NAME), folder / "in.0.et")
     return folder / "in.json", folder / "in.0.et"
-
-
-def opens(path: Path, to: str) -> None:
-    """What its readers do with a file first."""
-    if to in ("chakra", "astra-sim"):
-        assert len(read_plain(path)[1]) > 100
-    elif to in ("json", "etplus", "chrome", "networkx-json"):
-        assert json.loads(path.read_bytes())
-    elif to == "jsonl":
-        assert all(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
-    elif to == "dot":
-        assert path.read_bytes().startswith(b"digraph")
-    elif to == "goal":
-        assert len(parse_goal(path.read_text())[0].operations) > 100
-    elif to == "pftrace":
-        assert len(read_kineto(path).events) > 100
-    elif to == "parquet":
-        assert len(load(path)) > 100
-    elif to == "npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            assert arrays["node_feat"].shape == (len(arrays["node_opcode"]), 140)
-    else:
-        assert to == "graphml" and nx.read_graphml(path)
 
 
 def content(path: Path) -> list[bytes]:
@@ -73,19 +40,11 @@ def test_every_format_from_both_kinds_of_files(pair: tuple[Path, Path], to: str,
         done = convert(source, out, to=to, **more)
         first, *others = map(Path, done.files)
         assert first == (out.with_name(f"{out.name}.0.et") if more else out) and bool(others) == bool(more)
-        opens(first, to)
         results.append(done.nodes)
     before = content(first)
     convert(source, out, to=to, **more)
     assert content(first) == before, "not deterministic"
     assert results[0] == results[1] > 0
-
-
-def test_back_and_forth(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    convert(pair[1], tmp_path / "back.json.gz", to="etplus")
-    back = json.loads(gzip.decompress((tmp_path / "back.json.gz").read_bytes()))
-    assert normal(back) == normal(linked(NAME).to_dict())
-    assert_valid(back)
 
 
 def test_a_file_of_chakras_linker_becomes_etplus(tmp_path: Path) -> None:
@@ -99,17 +58,6 @@ def test_a_file_of_chakras_linker_becomes_etplus(tmp_path: Path) -> None:
     assert new["edges"] == [[3, 4, "launch"]]
     assert new["nodes"][0]["dur"] == 9
     assert "inferred" in done.notes[0]
-
-
-def test_one_rank_of_several(tmp_path: Path) -> None:
-    ranks = [etplus([cpu(3, f"op of rank {rank}", 0)], rank=rank, world_size=3) for rank in range(3)]
-    convert(ranks, tmp_path / "two.et", to="chakra", rank=2)
-    convert(ranks[2], tmp_path / "alone.et", to="chakra")
-    assert (tmp_path / "two.et").read_bytes() == (tmp_path / "alone.et").read_bytes()
-    done = convert(ranks, tmp_path / "two.json", to="networkx-json", rank=2, max_nodes=2)
-    assert done.nodes == 2 and done.notes[-1].startswith("2 of ")
-    with pytest.raises(UsageError, match="no file for rank 7; there are ranks 0, 1, 2"):
-        convert(ranks, tmp_path / "x", to="chrome", rank=7)
 
 
 def test_groups_go_beside_the_files(tmp_path: Path) -> None:
@@ -134,27 +82,15 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
     [
         (["{json}"], "the following arguments are required: -o/--output"),
         (["{json}", "-o", "{json}", "--to", "chrome"], "the output would replace an input"),
-        (
-            ["{json}", "-o", "foo.bar"],
-            "foo.bar: unknown extension; choose a format with --to, or one of .et, .goal, .jsonl",
-        ),
-        (["{json}", "-o", "foo.json"], "foo.json: unknown extension"),
+        (["{json}", "-o", "foo.bar"], "foo.bar: unknown extension; choose a format with --to, or one of .et, .goal, "),
         (["{json}", "-o", "", "--to", "chrome"], "the name of an output is empty"),
-        (["{json}", "{et}", "-o", "x.npz"], "2 graphs form a dataset; pass a folder name"),
         (["{et}", "--out", "{folder}/in", "--to", "chakra"], "the output would replace an input"),
-        (
-            ["{json}", "{et}", "-o", "out", "--to", "json"],
-            "json holds one rank; give one file, or choose one with --rank",
-        ),
         (["{json}", "{et}", "-o", "out.et"], "are both rank 0"),
-        (["{json}", "-o", "out", "--to", "teleport"], "argument --to: invalid choice: 'teleport'"),
         (["none.json", "-o", "out.et"], "none.json: no such file"),
         (["{json}", "-o", "{et}/folder/out.et"], "cannot be written"),
-        (["{json}", "-o", "g.dot", "--to", "dot", "--max-nodes", "0"], "a graph of 0 nodes cannot be drawn"),
         (["{json}", "-o", "out.et", "--rank", "3"], "no file for rank 3; there are ranks 0"),
         (["{et-json}", "-o", "out.et"], "an Execution Trace without times"),
         (["{json}", "-o", "out.et", "--roofline", "2"], "chakra has no option 'roofline'; its options: memory_nodes, "),
-        (["{json}", "{et}"], "-o/--output"),
         (["{json}", "-o", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': not NAME=VALUE"),
     ],
 )
@@ -209,26 +145,6 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
         convert(inputs, tmp_path / "t.et", to="chakra", as_prefix=False)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (
-            {"to": "chakra", "roofline": 2},
-            "chakra has no option 'roofline'; its options: memory_nodes, degrade, groups, without_times, as_prefix",
-        ),
-        ({"to": "chrome", "split": "graph"}, "chrome has no option 'split'; its options: none"),
-        ({"to": "dot", "max_nodes": "many"}, r"dot: invalid max_nodes 'many'; expected int \| None"),
-        ({"to": "npz", "config": 3}, "npz: invalid config 3; expected Mapping"),
-        ({"to": "dot", "options": ChakraOptions()}, "dot takes GraphOptions as options, not ChakraOptions"),
-        ({"to": "dot", "options": GraphOptions(), "nodes": 3}, "dot has no option 'nodes'"),
-    ],
-)
-def test_unknown_formats_and_options(given: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=message):
-        convert(linked(NAME), tmp_path / "t", **given)
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_command_writes_a_set_that_check_passes(tmp_path: Path) -> None:
     for name in DLRM[:2]:
         linked(name).write(tmp_path / f"{name.rpartition('.')[2]}.json.gz")
@@ -240,18 +156,10 @@ def test_the_command_writes_a_set_that_check_passes(tmp_path: Path) -> None:
     assert call("check", "job", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
 
 
-def test_standard_output_and_a_folder_without_permission(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_standard_output(pair: tuple[Path, Path]) -> None:
     done = call("convert", pair[0], "-o", "-", "--to", "jsonl")
     assert done.returncode == 0
     assert json.loads(done.stdout.splitlines()[0])["version"]
-    if os.geteuid() == 0:
-        pytest.skip("the superuser may write anywhere")
-    locked = tmp_path / "locked"
-    locked.mkdir()
-    locked.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    done = call("convert", pair[0], "-o", locked / "t.et")
-    assert done.returncode == 2
-    assert b"cannot be written" in done.stderr
 
 
 def test_the_folder_is_checked_before_the_work(tmp_path: Path) -> None:

@@ -104,13 +104,6 @@ def test_without_graphviz_the_error_says_so(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "g.svg").exists()
 
 
-def test_several_ranks_are_one_graph(tmp_path: Path) -> None:
-    one = etplus([cpu(3, "a", 0), cpu(4, "b", 2)], [], [[3, 4, "thread"]])
-    graph = written(tmp_path, {0: one, 5: one})
-    assert set(graph) == {f"{rank}:{node}" for rank in (0, 5) for node in (1, 2, 3, 4)}
-    assert graph.edges["5:3", "5:4"]["kind"] == "thread"
-
-
 def test_bad_requests(tmp_path: Path) -> None:
     document = document_of(NAME)
     for choice, message in (

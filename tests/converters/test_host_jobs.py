@@ -6,30 +6,20 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import orjson
 import pytest
 from etplus.converters.conversion import convert
-from etplus.jobs.matching import match_collectives
-from etplus.jobs.rank_communications import communications
 from etplus.linker import link
-from etplus.schemas.communications import blocking_calls, comm_rows, find_communications
-from etplus.schemas.kineto.host_calls import remaining_group
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import RECORDED
 from simulator import Network, job_makespan_ns, read_set, simulate
-from support import call, read_json, shared_job
+from support import call, read_json
 
 
 @cache
 def traces(name: str, folder: Path) -> list[Trace]:
     return [link(*pair) for pair in HOST_JOBS[name].write(folder / name)]
-
-
-@cache
-def recorded(name: str) -> list[Trace]:
-    return [link(*pair) for pair in shared_job(f"parallel/{name}")]
 
 
 @pytest.fixture(scope="session")
@@ -88,30 +78,3 @@ def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_pa
     refused = call("replay", *files, *network)
     assert refused.returncode == (2 if "means nothing" in says else 0)
     assert refused.returncode == 0 or doubt in refused.stderr.decode()
-
-
-def test_an_operator_waits_for_the_collective_that_ends_in_it(folder: Path) -> None:
-    trace = traces("tensor parallel", folder)[0]
-    pairs = blocking_calls(trace, comm_rows(trace))
-    waits = [row for row in range(len(trace)) if trace.name_of(row).endswith("wait_tensor")]
-    assert pairs[:, 1].tolist() == waits
-    assert pairs[:, 0].tolist() == [one.row for one in find_communications(trace)]
-
-
-def test_a_functional_collective_names_its_group_and_sizes_tell_the_others() -> None:
-    """Data parallel groups {0, 2} and {1, 3}, tensor parallel ones {0, 1} and {2, 3}: which is which in all ranks'
-    traces shows in the order of ends, too: no rank of a group leaves before all have come."""
-    for rank, trace in enumerate(recorded("block.fsdp-tp4")):
-        for one in find_communications(trace):
-            functional = "all_reduce" in trace.name_of(one.row) and one.bytes == 131072
-            assert one.group[1] == ((0, 1) if rank < 2 else (2, 3)) if functional else (rank % 2, rank % 2 + 2)
-    ranks = {rank: communications(trace) for rank, trace in enumerate(recorded("block.fsdp-tp4"))}
-    for matched in match_collectives(ranks)[0]:
-        assert np.all(matched.end.min(axis=1) >= matched.start.max(axis=1))
-
-
-@pytest.mark.parametrize(
-    ("size", "named", "group"), [(2, {"tp"}, "dp"), (2, set(), None), (4, set(), "all"), (3, set(), None)]
-)
-def test_only_one_group_may_remain(size: int, named: set[str], group: str | None) -> None:
-    assert remaining_group(size, {"all": [0, 1, 2, 3], "dp": [0, 2], "tp": [0, 1]}, named) == group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.converters.node_work import host_rows, host_work, roofline_work, stretches, waits, work_columns
-from etplus.schemas.communications import comm_rows, issue_times
+from etplus.schemas.communications import comm_rows
 from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus, gpu, runtime
 from hypothesis import given
@@ -67,13 +67,6 @@ def test_a_blocking_copy_waits_for_its_own_event() -> None:
     document = etplus(nodes, calls, [[4, 11, "sync"], [10, 4, "launch"]])
     work = dict(zip(document.nodes.id.tolist(), host_work(document, NONE).tolist(), strict=True))
     assert (work[10], work[11], work[3]) == (20_000, 5_000, 25_000)
-
-
-def test_when_the_host_issued_what() -> None:
-    nodes = [cpu(3, "op", 10, 5), gpu(4, "with launch", 90, 5), gpu(5, "without", 80, 5), gpu(6, "orphan", 70, 5, 999)]
-    document = etplus(nodes, [runtime(10, "cudaLaunchKernel", 12, 1)], [[10, 4, "launch"]])
-    issued = dict(zip(document.nodes.id.tolist(), issue_times(document, NONE).tolist(), strict=True))
-    assert (issued[4], issued[5], issued[6], issued[3]) == (12_000, 10_000, 70_000, 10_000)
 
 
 MADE = [

@@ -11,8 +11,8 @@ from etplus.converters.conversion import convert
 from etplus.converters.npz import NODE_NAMES, graph_arrays, split_of, write_dataset
 from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
-from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset, read_graph, write_graph_arrays
-from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset
+from etplus.trace.errors import UsageError
 from etplus_files import cpu, etplus
 from random_step import digest, random_step
 from support import call, fixture_pair
@@ -23,16 +23,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("npz") / "step__b1.json"
     path.write_bytes(b"".join(link(*fixture_pair("pairs/gpu_shaped_from_cpu")).chunks()))
     return path
-
-
-def tiny(name: str, nodes: int = 3, **more: np.ndarray) -> dict[str, np.ndarray]:
-    """A layout file as TpuGraphs has them, with its own integer types."""
-    return {
-        "node_feat": np.ones((nodes, 140), np.float32), "node_opcode": np.arange(nodes, dtype=np.uint8),
-        "edge_index": np.array([[1, 0], [2, 1]], np.int64), "node_config_ids": np.array([1], np.int64),
-        "node_config_feat": np.zeros((4, 1, 18), np.float32), "config_runtime": np.array([5, 6, 7, 8], np.int32),
-        "node_splits": np.array([[0, nodes]], np.int64), **more,
-    }  # fmt: skip
 
 
 def test_types_and_shapes(file: Path, tmp_path: Path) -> None:
@@ -86,41 +76,6 @@ def test_datasets_keep_a_model_together(file: Path, tmp_path: Path) -> None:
         write_dataset([graphs[0], graphs[0]], tmp_path / "twice")
     with pytest.raises(UsageError, match="no such folder"):
         list(read_dataset(tmp_path / "none", "train"))
-
-
-def test_files_of_tpugraphs(tmp_path: Path) -> None:
-    path = tmp_path / "layout.npz"
-    np.savez(path, **tiny("a"))
-    graph = read_graph(path)
-    assert graph.node_opcode.dtype == np.int32 and graph.config_runtime.tolist() == [5, 6, 7, 8]
-    tile = tiny("b", config_feat=np.zeros((4, 24), np.float32))
-    for name in ("node_config_ids", "node_config_feat", "node_splits"):
-        del tile[name]
-    np.savez(tmp_path / "tile.npz", **tile, config_runtime_normalizers=np.ones(4, np.int64))
-    read = read_graph(tmp_path / "tile.npz")
-    assert read.config_feat is not None and read.node_config_feat.shape == (4, 0, 18)
-    write_graph_arrays(read, tmp_path / "again.npz")
-    again = read_graph(tmp_path / "again.npz")
-    assert again.config_feat is not None and (again.node_feat == read.node_feat).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"node_feat": np.ones((3, 7), np.float32)}, "140"),
-        ({"edge_index": np.array([[0, 9]])}, "unknown nodes"),
-        ({"node_config_ids": np.array([7])}, "unknown nodes"),
-        ({"node_config_feat": np.zeros((4, 2, 18), np.float32)}, "node_config_feat"),
-        ({"node_feat": np.full((3, 140), np.nan, np.float32)}, "not finite"),
-        ({"config_runtime": np.array([None])}, "not a graph"),
-    ],
-)
-def test_broken_files(tmp_path: Path, change: dict[str, np.ndarray], told: str) -> None:
-    np.savez(tmp_path / "x.npz", **{**tiny("a"), **change})
-    with pytest.raises(TraceFormatError, match=told):
-        read_graph(tmp_path / "x.npz")
-    with pytest.raises(TraceFormatError, match="not a graph"):
-        read_graph(b"PK no zip")
 
 
 def test_a_configuration_that_is_no_number_is_refused(file: Path, tmp_path: Path) -> None:

@@ -11,32 +11,14 @@ from typing import Any
 
 import pytest
 from etplus.converters import open as module
-from etplus.converters.open import Opened, Reader, load, open_trace
+from etplus.converters.open import Opened, load, open_trace
 from etplus.trace.errors import EtplusError, TraceFormatError
 from etplus.trace.plugins import Plugin
 from etplus_files import cpu, document_of, etplus
-from support import call, run
-from tiny_package import install
+from support import call
 
 HEAD = "# kernels"
 LINES = f"{HEAD}\ngemm_kernel 1000 500\nrelu_kernel 1600 200\n"
-
-
-def documented() -> str:
-    """The reader of `Reader`'s own example, as a module."""
-    example = str(Reader.__doc__).partition("Example:")[2]
-    lines = [line.strip() for line in example.splitlines() if line.strip().startswith((">>> ", "... "))]
-    imports = "from etplus.converters import Opened\nfrom etplus import Trace\n"
-    return imports + "\n".join(line[4:] for line in lines if not line.startswith(">>> len("))
-
-
-def test_the_documented_reader_is_behind_all_commands(tmp_path: Path) -> None:
-    env = install(tmp_path / "site", documented(), "readers", **{"kernel-lines": "tiny:KernelLines"})
-    (tmp_path / "in.txt").write_bytes(gzip.compress(LINES.encode()))
-    done = run("etplus", "convert", "in.txt", "-o", "out.perfetto.json", cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out.perfetto.json").read_text().count('"ph":"X"') == 2
-    assert call("analyze", tmp_path / "in.txt").returncode == 2, "without the package"
 
 
 @pytest.mark.parametrize(

@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import broken_sets
-import networkx as nx
-import numpy as np
+import broken_sets as broken
 import pytest
-from broken_sets import (
-    GROUPS,
-    HARD,
-    OTHER_READERS,
-    SIMULATOR_ONLY,
-    Ranks,
-    clean,
-    coll,
-    comp,
-    crossed_groups,
-    crossed_messages,
-    cycle,
-    duplicate_id_and_cycle,
-    edited,
-    first_of_all,
-    in_dimensions,
-    node,
-    of_type,
-    only_one_rank_of_a_group,
-    other_message_size,
-    other_tag,
-    peer_that_is_not,
-    spoil_network,
-    write,
-    write_with_network,
-)  # fmt: skip
-from etplus.cli import check as command
+from broken_sets import GROUPS, Ranks, clean, coll, comp, edited, node, spoil_network, write, write_with_network
 from etplus.converters.preflight import check, check_written
-from etplus.converters.preflight_findings import KINDS
 from etplus.schemas.chakra import et_def_pb2 as pb
-from etplus.timeline.topological_order import find_cycle, issue_order
 from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,9 +36,9 @@ def test_a_clean_set_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "kind", "count", "text", "levels"),
     [
-        *((*one[:2], 1, one[2], ("error", "error")) for one in HARD),
-        *((*one[:2], 1, one[2], ("error", "warning")) for one in OTHER_READERS),
-        *((*one, ("warning", "error")) for one in SIMULATOR_ONLY),
+        *((*one[:2], 1, one[2], ("error", "error")) for one in broken.HARD),
+        *((*one[:2], 1, one[2], ("error", "warning")) for one in broken.OTHER_READERS),
+        *((*one, ("warning", "error")) for one in broken.SIMULATOR_ONLY),
     ],
 )
 def test_a_defect_is_named_at_the_level_that_it_has_for_the_reader(
@@ -100,7 +69,7 @@ def test_an_order_that_durations_make_safe_is_a_warning(tmp_path: Path) -> None:
 def test_a_first_collective_is_an_error_only_if_the_system_file_has_no_endpoint_delay(tmp_path: Path) -> None:
     prefix = write_with_network(tmp_path)
     ranks = clean()
-    first_of_all(ranks)
+    broken.first_of_all(ranks)
     write(tmp_path, ranks, GROUPS)
     assert check(prefix, profile="astra-sim").ok
     spoil_network(prefix, "system.json", '"endpoint-delay": 1', '"endpoint-delay": 0')
@@ -124,7 +93,7 @@ def test_the_group_file_next_to_a_set_is_found(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "spoil", [spoil for spoil, kind, *_ in (*HARD, *SIMULATOR_ONLY) if kind[:9] != "attribute"][::2]
+    "spoil", [spoil for spoil, kind, *_ in (*broken.HARD, *broken.SIMULATOR_ONLY) if kind[:9] != "attribute"][::2]
 )
 def test_the_check_after_writing_finds_the_same(tmp_path: Path, spoil: Callable[[Ranks], None]) -> None:
     """It reads many nodes at once, and does not look at attributes of nodes that compute."""
@@ -138,7 +107,7 @@ def test_the_check_after_writing_finds_the_same(tmp_path: Path, spoil: Callable[
 
 def test_a_cycle_is_given_whole(tmp_path: Path) -> None:
     ranks = clean()
-    cycle(ranks)
+    broken.cycle(ranks)
     (problem,) = check(write(tmp_path, ranks, GROUPS)).problems
     assert problem.rank == 0
     assert len(problem.nodes) == 4
@@ -150,9 +119,9 @@ def test_a_cycle_is_given_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "texts"),
     [
-        (other_tag, ["tag 5, 64 bytes: 0 sends, 1 receives", "tag 6, 64 bytes: 1 sends, 0 receives"]),
-        (other_message_size, ["64 bytes: 1 sends, 0 receives", "65 bytes: 0 sends, 1 receives"]),
-        (peer_that_is_not, ["rank 0 to 1, tag 5, 64 bytes: 0 sends", "rank 0 to 2, tag 5, 64 bytes: 1 sends"]),
+        (broken.other_tag, ["tag 5, 64 bytes: 0 sends, 1 receives", "tag 6, 64 bytes: 1 sends, 0 receives"]),
+        (broken.other_message_size, ["64 bytes: 1 sends, 0 receives", "65 bytes: 0 sends, 1 receives"]),
+        (broken.peer_that_is_not, ["rank 0 to 1, tag 5, 64 bytes: 0 sends", "rank 0 to 2, tag 5, 64 bytes: 1 sends"]),
     ],
 )
 def test_both_halves_of_a_wrong_message_are_named(
@@ -170,7 +139,7 @@ def test_what_runs_in_astra_sim_is_no_error(tmp_path: Path) -> None:
     ranks = clean()
     for nodes in ranks:
         edited(nodes[4], "pg_name")
-    in_dimensions(False, True)(ranks)
+    broken.in_dimensions(False, True)(ranks)
     prefix = write(tmp_path, ranks, GROUPS)
     for path in tmp_path.glob("*.et"):
         whole = path.read_bytes()
@@ -255,13 +224,13 @@ def test_a_group_file_that_is_none(tmp_path: Path, text: str) -> None:
 
 
 def test_crossed_messages_deadlock(tmp_path: Path) -> None:
-    report = check(spoiled(tmp_path, crossed_messages))
+    report = check(spoiled(tmp_path, broken.crossed_messages))
     assert report.counts == {"deadlock": 1, "comm-order": 1}
     assert all(f"rank {rank} node {number}" in report.problems[0].text for rank in (0, 1) for number in (7, 8))
 
 
 def test_groups_in_opposite_order_deadlock(tmp_path: Path) -> None:
-    report = check(spoiled(tmp_path, crossed_groups))
+    report = check(spoiled(tmp_path, broken.crossed_groups))
     assert report.counts == {"deadlock": 1, "comm-order": 1}
     assert report.problems[0].text.endswith("wait for each other")
     order = report.problems[1].text
@@ -349,25 +318,6 @@ def test_deadlocks_agree_with_brute_force(
     assert counts == {kind: 1 for kind, stuck in expected.items() if stuck}
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25))
-def test_order_and_cycle_agree_with_networkx(edges: list[tuple[int, int]]) -> None:
-    graph = nx.DiGraph(edges)
-    graph.add_nodes_from(range(10))
-    source, target = np.array([*edges, *edges], dtype=np.int64).reshape(-1, 2).T  # every edge twice
-    order = issue_order(10, source, target)
-    found = find_cycle(10, source, target, order)
-    if nx.is_directed_acyclic_graph(graph):
-        assert order.tolist() == list(nx.lexicographical_topological_sort(graph))
-        assert found == []
-    else:
-        behind = {node for part in nx.strongly_connected_components(graph) for node in part if len(part) > 1}
-        behind.update(node for node, _ in nx.selfloop_edges(graph))
-        reached = behind.union(*(nx.descendants(graph, node) for node in behind))
-        assert sorted(order.tolist()) == sorted(set(range(10)) - reached)
-        assert len(found) == len(set(found)) > 0
-        assert all(graph.has_edge(*pair) for pair in itertools.pairwise([*found, found[0]]))
-
-
 def test_missing_ranks(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     (tmp_path / "t.1.et").rename(tmp_path / "t.2.et")
@@ -389,15 +339,6 @@ def test_a_cut_file_and_one_without_version(tmp_path: Path) -> None:
     assert "rank 1 is damaged" in report.skipped[0]
     (tmp_path / "t.1.et").write_bytes(b"\0" + whole[1 + whole[0] :])
     assert check(prefix).counts == {"no-version": 1}
-
-
-def test_a_gzipped_file_without_gz_in_its_name(tmp_path: Path) -> None:
-    prefix = write(tmp_path, clean(), GROUPS)
-    (tmp_path / "t.1.et").write_bytes(gzip.compress((tmp_path / "t.1.et").read_bytes()))
-    report = check(prefix, profile="astra-sim")
-    assert not report.ok and report.counts == {"gzip": 1}
-    (problem,) = report.problems
-    assert (problem.rank, problem.text) == (1, "t.1.et: decompress it")
 
 
 def test_files_instead_of_a_prefix(tmp_path: Path) -> None:
@@ -445,44 +386,13 @@ def test_the_first_problems_are_kept_and_all_counted(tmp_path: Path) -> None:
     assert report.total("error") == 33
 
 
-def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    command.prepare_parser(parser)
-    return command.run(parser.parse_args(arguments))
-
-
-def test_the_command_lists_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ranks = clean()
-    crossed_groups(ranks)
-    ranks[0].extend(comp(at, 1000 + at) for at in range(20, 30))
-    ranks[0].append(node(50, pb.METADATA_NODE))
-    prefix = str(write(tmp_path, ranks, GROUPS))
-    assert run(prefix) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert any(line.startswith("error: dangling-dependency (10): a dependency on a node") for line in lines)
-    assert "  - rank 0: node 20 depends on 1020, but the file does not have it" in lines
-    assert "  - and 9 more" in lines
-    assert lines[0].startswith("failed: 11 errors, 2 warnings: 2 ranks, ")
-    assert run(prefix, "--limit", "3") == 1
-    assert "  - and 7 more" in capsys.readouterr().out.splitlines()
-    assert run(prefix, "--profile", "astra-sim", "--limit", "0") == 1
-    assert capsys.readouterr().out.startswith("failed: 13 errors, 1 warning: ")
-
-
-def test_every_kind_of_problem_is_made_by_a_test() -> None:
-    files = (Path(__file__), Path(__file__).with_name("test_astra_config.py"), Path(broken_sets.__file__))
-    text = "".join(file.read_text("utf-8") for file in files)
-    assert [kind for kind in KINDS if f'"{kind}"' not in text] == []
-
-
 @pytest.mark.parametrize(
     ("spoil", "groups", "chakra", "simulated"),
     [
-        (duplicate_id_and_cycle, GROUPS, {"duplicate-id": 1, "cycle": 1}, None),
-        (only_one_rank_of_a_group, {**GROUPS, 2: [0, 1]}, {"collective": 1}, None),
-        (of_type(pb.BROADCAST), GROUPS, {}, {"replayed-collective": 2}),
-        (of_type(pb.ALL_TO_ALL, 4), GROUPS, {}, {}),
+        (broken.duplicate_id_and_cycle, GROUPS, {"duplicate-id": 1, "cycle": 1}, None),
+        (broken.only_one_rank_of_a_group, {**GROUPS, 2: [0, 1]}, {"collective": 1}, None),
+        (broken.of_type(pb.BROADCAST), GROUPS, {}, {"replayed-collective": 2}),
+        (broken.of_type(pb.ALL_TO_ALL, 4), GROUPS, {}, {}),
         (lambda ranks: ranks[0].append(node(7, pb.COMP_NODE, is_cpu_op=True)), GROUPS, {}, {"host-node": 1}),
         (lambda ranks: ranks[0].append(node(9, pb.MEM_STORE_NODE)), GROUPS, {}, {"memory-node": 1}),
         (lambda ranks: ranks[1].append(coll(7, 6, group="2")), {**GROUPS, 2: [1]}, {"one-rank-group": 1}, None),
@@ -514,3 +424,10 @@ def test_files_that_the_simulator_cannot_read(tmp_path: Path) -> None:
         (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     assert check(prefix).counts == {"group": 1, "gzip": 2}
+
+
+def test_a_gzipped_file_without_gz_in_its_name(tmp_path: Path) -> None:
+    prefix = write(tmp_path, clean(), GROUPS)
+    (tmp_path / "t.1.et").write_bytes(gzip.compress((tmp_path / "t.1.et").read_bytes()))
+    (problem,) = check(prefix, profile="astra-sim").problems
+    assert (problem.kind, problem.level, problem.rank, problem.text) == ("gzip", "error", 1, "t.1.et: decompress it")

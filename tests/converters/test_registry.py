@@ -11,9 +11,8 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
-from etplus.converters import Exporter, exporters, registry
-from etplus.converters.exporter import PICTURES, Conversion, NoOptions
-from etplus.converters.graph import GRAPH_FORMATS
+from etplus.converters import Exporter, registry
+from etplus.converters.exporter import Conversion, NoOptions
 from etplus.converters.registry import (
     _loaded,
     _problem,
@@ -26,37 +25,11 @@ from etplus.converters.registry import (
     suffixes,
 )  # fmt: skip
 from etplus.converters.traces import Traces
-from etplus.trace.conventions import KERNEL_CATEGORIES
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.plugins import Plugin
-from etplus_files import cpu, etplus, linked
-from support import ROOT, run
+from etplus_files import cpu, etplus
+from support import run
 from tiny_package import install
-
-NAME = "pairs/gpu_shaped_from_cpu"
-
-
-def documented() -> str:
-    """The exporter of docs/extending.md."""
-    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"## An exporter\n.*?```python\n(.*?)```", page, re.S)
-    return str(code)
-
-
-def test_the_exporter_of_the_docs_works(tmp_path: Path) -> None:
-    env = install(tmp_path / "site", documented(), "exporters", **{"kernel-csv": "tiny:KernelCsv"})
-    linked(NAME).write(tmp_path / "in.json")
-    kernels = [(round(node["dur"] * 1000), node["name"]) for node in linked(NAME).to_dict()["nodes"]
-               if node.get("cat") in KERNEL_CATEGORIES]  # fmt: skip
-    least = sorted(kernels)[len(kernels) // 2][0]
-    words = ("in.json", "-o", "a.kernels.csv", "--option", f"min-ns={least}")
-    done = run("etplus", "convert", *words, cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stderr
-    rows = [line.split(",", 3) for line in (tmp_path / "a.kernels.csv").read_text().splitlines()]
-    assert sorted((int(row[2]), row[3]) for row in rows) == sorted(one for one in kernels if one[0] >= least)
-    assert f"({len(rows)} nodes)\n" in done.stderr.decode()
-    listed = run("etplus", "convert", "--help-all", env=env).stdout.decode()
-    assert "kernel-csv     one line per kernel" in listed and ".kernels.csv[.gz]" in listed
 
 
 def test_a_name_that_is_taken_is_ignored_with_a_warning(tmp_path: Path) -> None:
@@ -67,15 +40,6 @@ def test_a_name_that_is_taken_is_ignored_with_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert b"exporter etplus of tiny 1.5 is ignored: its name is already taken" in done.stderr
     assert json.loads((tmp_path / "x.etplus.json").read_bytes())["nodes"][2]["name"] == "a"
-
-
-def test_those_of_etplus_keep_the_protocol() -> None:
-    for name, one in exporters().items():
-        assert isinstance(one, Exporter) and one.name == name
-        assert one.options.__dataclass_params__.frozen
-        assert all(suffix == suffix.lower() and suffix.startswith(".") for suffix in one.suffixes)
-    assert [name for name in exporters() if name in GRAPH_FORMATS] == list(GRAPH_FORMATS)
-    assert set(PICTURES) < set(exporters()["dot"].suffixes)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ from pathlib import Path
 import made_jobs
 import pytest
 from etplus.converters.conversion import convert
-from etplus.converters.row_dependencies import coupling_of
 from etplus.linker import link
 from etplus_files import DLRM, document_of, write_alone
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
 from simulator import Network, job_makespan_ns, read_set, schedule
-from support import call, shared_trace
+from support import shared_trace
 
 BASE = 25.0
 """GB/s."""
@@ -42,18 +41,6 @@ def test_the_response_to_the_network_is_the_jobs(
         before = simulated
 
 
-def test_a_converted_job_says_how_coupled_it_is(tmp_path: Path) -> None:
-    pairs = JOBS["ddp"].write(tmp_path)
-    for rank, (et, kineto) in enumerate(pairs):
-        link(et, kineto).save(str(tmp_path / f"rank{rank}.json"))
-    done = call("convert", *sorted(tmp_path.glob("rank?.json")), "--to", "astra-sim", "-o", tmp_path / "job")
-    assert done.returncode == 0, done.stderr
-    text = b"computation waits for 36 of 36 collectives; nothing waits for 0"
-    assert text in done.stdout + done.stderr
-    checked = call("check", tmp_path / "job", "--profile", "astra-sim")
-    assert checked.returncode == 0 and text in checked.stdout
-
-
 @pytest.mark.parametrize("name", [DLRM[0], "gpu-pairs/resnet103"])
 def test_the_fold_agrees_with_the_replay(name: str, tmp_path: Path) -> None:
     """The replay has the host's threads and all streams. Both answer alike to communications that take no time, a tenth
@@ -67,23 +54,11 @@ def test_the_fold_agrees_with_the_replay(name: str, tmp_path: Path) -> None:
         assert max(end for _, end in ends.values()) == pytest.approx(replayed, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["graph-capture/vllm_piecewise.replay"])
-def test_work_from_before_the_window_is_a_delay_at_the_beginning(name: str, tmp_path: Path) -> None:
+def test_work_from_before_the_window_is_a_delay_at_the_beginning(tmp_path: Path) -> None:
     """Streams are busy with graphs that were launched before: the simulated span is the measured one all the same."""
-    trace = link(None, shared_trace(f"{name}.json.gz"))
+    trace = link(None, shared_trace("graph-capture/vllm_piecewise.replay.json.gz"))
     write_alone(trace, tmp_path)
     job = read_set(tmp_path / "t")
     assert job_makespan_ns(job) == pytest.approx(trace.span[1] - trace.span[0], rel=1e-4)
     longest = max(node.micros for node in job.ranks[0][:10] if node.name == "delay")
     assert longest == max(node.micros for node in job.ranks[0] if node.name == "delay")
-
-
-def test_communication_of_fixed_duration_is_named() -> None:
-    """What is left out of the communications is a computation as long as measured, here all of it."""
-    document = document_of(DLRM[0])
-    found = coupling_of(document, [])
-    assert found.collectives == 0
-    assert found.fixed_ns == sum(int(document.nodes.dur[row]) for row in document.comm)
-    milliseconds, warning = found.notes()
-    assert milliseconds == f"{found.fixed_ns / 1e6:,.3f} ms of communication became computations of fixed duration"
-    assert warning.startswith("warning: no collective is left")
