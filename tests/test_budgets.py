@@ -20,7 +20,7 @@ BUDGETS = {
     "cli": 4_081,  # plan: 3,600
     "analysis": 13_764,  # plan: 14,000
     "report": 2_805,  # plan: 2,000
-    "planning": 15_386,  # plan: 14,500
+    "planning": 15_105,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60

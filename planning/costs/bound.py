@@ -1,4 +1,4 @@
-"""Minimum time of an operator or GPU event: its FLOPs and bytes at the device's peak rates."""
+"""The roofline bound of an operator or GPU event: the time for its FLOPs and bytes at the device's peak rates."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ _NS_PER_S = 1e9
 
 
 class Bound(NamedTuple):
-    """Lower bounds on the time of a task, in ns: compute time and memory time."""
-
     compute: float  # FLOPs divided by the peak rate for the dtype
     memory: float  # bytes divided by the bandwidth
 
@@ -23,22 +21,19 @@ class Bound(NamedTuple):
 
 
 def times_at_peak(task: Task, device: Device) -> Bound:
-    """Return FLOPs / peak rate and bytes / device memory bandwidth, in ns; 0 if FLOPs or bytes are unknown.
-
-    If the device record has no peak for the dtype, the peak for float32 is used.
-    """
+    """Return compute and memory time in ns, 0 if FLOPs or bytes are unknown. A dtype without a peak uses float32's."""
     peak = device.peak_flops(task.dtype) or device.peak_flops("float32")
     compute = task.flops / peak if task.flops and peak else 0.0
     return Bound(compute * _NS_PER_S, (task.bytes or 0) / device.bytes_per_second * _NS_PER_S)
 
 
 def device_of(task: Task, devices: Mapping[str, Device]) -> Device | None:
-    """Return the record of a task's device. If the device is ambiguous ("X or Y"), return the first candidate."""
+    """Return the record of a task's device, or of the first candidate if the name is ambiguous ("X or Y")."""
     return devices.get(task.device) or devices.get(task.device.partition(" or ")[0])
 
 
 def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
-    """Return the minimum time of a GPU event; None if its device is unknown, or both its FLOPs and its bytes are.
+    """Return the minimum time of a GPU event. None if its device is unknown, or if FLOPs and bytes are both unknown.
 
     Data that fits in the last-level cache may be read at the cache's bandwidth. An operator's FLOPs and bytes are
     attributed to its main kernel, so its other kernels have no bound.
@@ -53,7 +48,7 @@ def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
     if device is None or not task.main:
         return None
     compute, memory = times_at_peak(task, device)
-    if device.peak_flops(task.dtype) is None:  # only the highest known peak is a safe limit
+    if device.peak_flops(task.dtype) is None:  # unknown peak: only the device's highest peak is a safe bound
         compute = (task.flops or 0) / max(device.tflops.values(), default=float("inf")) / 1e3
     if task.bytes:
         memory = device.least_ns(task.bytes)

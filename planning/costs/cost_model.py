@@ -1,4 +1,4 @@
-"""The interface of cost models, built-in or from another package."""
+"""The interface of cost models, which are built in or come from other packages."""
 
 from __future__ import annotations
 
@@ -12,39 +12,36 @@ from .task import Estimate, Task
 
 
 class CostModel(Protocol):
-    """Predicts the time of a task from measured times of equal or similar tasks.
+    """Predicts the time of a task from the measured times of identical or similar tasks.
 
-    A package can add a cost model for GPU events with an entry point in the group `etplus.cost_models`. The entry point
-    is a class with these methods; a subclass of `CostModel` needs only `fit` and `predict`.
+    To add a cost model for GPU events, a package defines an entry point in the group `etplus.cost_models`. The entry
+    point is a class with these methods; a subclass of `CostModel` needs only `fit` and `predict`.
     """
 
     @classmethod
     @abstractmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-        """Return a model fitted on measured tasks; `devices` maps names to device records."""
+        """Return a model fitted on measured tasks; `devices` maps device names to device records."""
 
     @abstractmethod
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task; None if this model cannot predict it, so that the next model is tried."""
+        """Return the time of a task. If this model cannot predict it, return None to have the next model tried."""
 
     def state(self) -> Any:
-        """Return JSON-ready data for the model file; None if the model is fitted again when the file is read."""
+        """Return JSON-ready data for the model file, or None to have the model fitted again when the file is read."""
         return None
 
     @classmethod
     def restored(cls, state: Any, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-        """Rebuild a model from its stored state. The other arguments are the same as for `fit`."""
+        """Rebuild a model from the data that `state` returned. The other arguments are the same as for `fit`."""
         return cls.fit(measured, devices)
 
 
 class FromMeasured(CostModel):
-    """A model built from measured tasks alone."""
-
     @abstractmethod
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         pass
 
     @classmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-        """See `CostModel`."""
         return cls(measured)

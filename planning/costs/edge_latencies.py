@@ -1,4 +1,4 @@
-"""Durations of replay-graph edges, looked up at the same place in other iterations or traces."""
+"""Durations of replay-graph edges, estimated from the same position in other iterations or traces."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ from ...trace.trace import Trace
 _HASH_BYTES = 8
 
 
-class EdgeLatencies(msgspec.Struct, frozen=True):
-    """Median times in ns."""
-
-    # A place is the names and shapes of the calls on the stack, the ordinal in the iteration, and the device
+class EdgeLatencies(msgspec.Struct, frozen=True):  # durations in ns
+    # Median duration per place. A key combines the names and shapes of the calls on the stack, the device, and a count
+    # that numbers repetitions in an iteration.
     places: dict[str, int]
-    # Minimum duration of collectives (without waiting) by kind, size and group (`transfer_key`)
+    # Minimum duration of collectives (without waiting) by `transfer_key`: kind, size and group size
     transfers: dict[str, int] = {}
-    # host_ratio, device_ratio: iteration time / sum of the medians of its places. The sum of the medians is less than
-    # the median of the sums if times are skewed or rounded to µs.
+    # host_ratio, device_ratio: iteration time / sum of the medians of its edges. It exceeds 1 if times are skewed or
+    # rounded to µs, because the sum of medians is then less than the median of the sums.
     host_ratio: float = 1.0
     device_ratio: float = 1.0
     collectives: dict[str, int] = {}  # median duration of CPU collectives, including waiting time
@@ -48,41 +47,35 @@ class EdgeLatencies(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Places:
-    """Places of the edges that a model predicts."""
-
-    edges: IntColumn  # GPU events and collectives; operator self times if there are no GPU events
-    place: list[str]  # keys of `EdgeLatencies`
-    iteration: IntColumn  # one per edge
+    edges: IntColumn  # edges of GPU events and collectives, or of operator self times if the trace has no GPU events
+    place: list[str]  # keys of `EdgeLatencies.places`, one per edge
+    iteration: IntColumn  # iteration of each edge
 
 
 @dataclass(frozen=True)
 class EdgeLags:
-    """Times of the predicted edges in one trace. A fit on many ranks keeps these times instead of the traces."""
+    """Durations of the predicted edges in one trace. A fit on many ranks keeps these instead of the traces."""
 
-    place: list[str]  # keys of `EdgeLatencies`; equal keys are the same object
+    place: list[str]  # keys of `EdgeLatencies.places`, interned to save memory
     lag: IntColumn
     iteration: IntColumn
     host: npt.NDArray[np.bool_]  # True for operator self times
     on_device: bool  # True if the trace has GPU events
-    transfers: list[tuple[str, int, bool]]  # key, ns and on_host, per collective or message
+    transfers: list[tuple[str, int, bool]]  # key, duration in ns, and whether it ran on the CPU
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Chosen iterations of a trace."""
+    """The selected iterations of a trace."""
 
-    of_row: IntColumn  # iteration for each row, −1 if the row is not in a chosen iteration
-    index: IntColumn  # the chosen iterations
+    of_row: IntColumn  # iteration of each row, −1 for rows outside the chosen iterations
+    index: IntColumn  # numbers of the chosen iterations
     split: MarkedIterations | None = None  # all marked iterations; None if the whole trace is chosen
     set_apart: tuple[Outlier, ...] = ()  # outliers among the requested iterations; not chosen
 
 
 def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
-    """Choose iterations of a trace; a trace without marked iterations is treated as a single iteration.
-
-    Args:
-        wanted: "0-19" or "7" (zero-based, inclusive), or a phase such as "decode"; None for the whole trace.
-    """
+    """Select iterations, such as "0-19", "7" (zero-based) or "decode"; None for the whole trace."""
     try:
         found = find_iterations(trace)
     except ConvertError:
@@ -104,7 +97,6 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
 
 
 def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
-    """Return the predicted edges in the graph of one rank, with their keys."""
     edges, recorded = graph.edges, graph.trace
     priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(recorded.nodes.kind == GPU)))
     priced &= edges.owner >= 0
@@ -127,7 +119,7 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
 
 
 def _paths(recorded: Trace, trace: Trace) -> list[str]:
-    """Hash the names and shapes on the call stack of each row, ignoring digits in annotations."""
+    """Return a hash for each row, of the names and shapes on its call stack; digits in annotations are ignored."""
     labels = [""] * len(recorded)
     for call, row in enumerate(trace.calls.source.tolist()):
         signature = trace.signature_of(CallIndex(call))
@@ -151,7 +143,6 @@ def _paths(recorded: Trace, trace: Trace) -> list[str]:
 
 
 def edge_lags(graph: ReplayGraph, at: Places) -> EdgeLags:
-    """Return the times of the predicted edges of a graph."""
     trace = graph.trace
     on_host = host_collective_keys(trace)
     keys = {row: transfer_key(comm) for row, comm in trace.comm.items() if trace.nodes.timed[row]} | on_host
@@ -166,7 +157,6 @@ def edge_lags(graph: ReplayGraph, at: Places) -> EdgeLags:
 
 
 def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
-    """Return the median lags over several traces, and the ratio of iteration time to the sum of medians."""
     by_place, by_key = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     transfers: dict[str, int] = {}
     for part in parts:
@@ -183,12 +173,11 @@ def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
 
 
 def transfer_key(comm: Comm) -> str:
-    """Return a key that combines the kind, size in bytes, and group size of a collective."""
     return f"{comm.collective} {comm.bytes} {comm.group_size}"
 
 
 def host_collective_keys(trace: Trace) -> dict[int, str]:
-    """Map rows of CPU collectives and messages to kind, size and group size; unknown sizes are skipped."""
+    """Return `transfer_key`s of CPU collectives and messages, by row; unknown sizes are skipped."""
     return {
         comm.row: f"{trace.name_of(Row(comm.row))} {comm.bytes} {len(comm.group[1]) or trace.world_size}"
         for comm in find_communications(trace)
@@ -197,7 +186,7 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
 
 
 def _ratio(parts: Sequence[EdgeLags], middle: dict[str, int], *, on_host: bool) -> float:
-    """Return the ratio of iteration time to the sum of medians, for operator times (`on_host`) or GPU times."""
+    """Return the ratio of iteration time to the sum of median durations, for operators (`on_host`) or GPU events."""
 
     def lags() -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
         for part in parts:

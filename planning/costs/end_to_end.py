@@ -1,6 +1,7 @@
-"""Predict the time of a whole trace or of selected iterations, with durations from a fitted model.
+"""Predict the time of a whole trace or of selected iterations, using durations from a fitted model.
 
-Fitting also calibrates the model: it finds a correction factor for CPU time, and the errors on held-out traces.
+This module also calibrates a model when it is fitted: it adds a correction factor for CPU time and the errors on
+held-out traces.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ from .pricing import OpRow, PricedKernel, half_width, interval
 from .rank_job import Host, RankJob
 from .task import Task
 
-Times = Sequence[Sequence[float]]  # GPU event times for each rank, ns
+Times = Sequence[Sequence[float]]  # GPU event times of each rank, in ns
 
-WIDEST = 2.0  # 80% intervals wider than this factor are refused: their ends suggest opposite decisions.
-_SURE = 1.25  # If an end of the interval is farther than this factor from the prediction, the weakest link is given.
-_MUCH = 0.1  # If more than this share of the work is unknown, the prediction is not reliable.
-# If less than this share of the critical path is predicted, the end-to-end time is mostly copied from the recording.
+WIDEST = 2.0  # Wider 80% intervals (high/low) are refused without --force: their ends suggest opposite decisions.
+_SURE = 1.25  # If either end of the interval differs from the prediction by more, the weakest link is shown.
+_MUCH = 0.1  # If a larger share of the work is unknown, the prediction is not reliable.
+# If a smaller share of the critical path is predicted, most of the end-to-end time is copied from the recording.
 _LEAST_PREDICTED = 0.5
-_NAME = 40
-# Number of folds, and maximum number of held-out traces; further ranks of a job are similar and add little.
+_NAME = 40  # Maximum length of a kernel name in messages.
+# Number of folds, and maximum number of held-out traces: additional ranks of a job are similar and add little.
 _FOLDS, _MOST_HELD_OUT = 6, 128
 
 
 class KernelTotal(NamedTuple):
-    """Total time of all GPU events in ns: measured, predicted, and both ends of the 80% interval."""
+    """Total time of all GPU events in ns, and the ends of its 80% interval."""
 
     measured: int
     predicted: int
@@ -68,24 +69,24 @@ class Prediction:
     measured_ns: int
     baselines: dict[str, int]  # predictions by simple methods, for comparison
     rows: tuple[OpRow, ...]  # per operator, longest measured time first
-    unknown: float  # share of edges that the model cannot predict; these edges keep their recorded times
-    base: BaseError  # error of the replay of the measured times
-    from_model: float = 1.0  # predicted share of the critical path; the rest keeps its recorded time
+    unknown: float  # share of edges that the model cannot predict, so that they keep their recorded times
+    base: BaseError  # error of a replay with the measured times
+    from_model: float = 1.0  # share of the critical path with predicted times; the rest is as recorded
     kernel_total: KernelTotal | None = None  # None if the trace has no GPU events
-    changed: bool = False  # True if the trace was measured with different shapes or on a different device
+    changed: bool = False  # True if the prediction is for other shapes or another device than measured
     notes: tuple[str, ...] = field(default=())
     shapes: tuple[Reshaped, ...] = ()  # the shapes derived for the new sizes, per rank
-    # Predicted and measured ns if no collective waits for absent ranks: each takes the minimum time of matching
+    # Predicted and measured ns without waiting for absent ranks: each collective takes the minimum time of matching
     # collectives in the fitted traces. None if there are no collectives or several ranks, or if `changed`.
     without_waiting: tuple[int, int] | None = None
-    set_apart: tuple[Outlier, ...] = ()  # outlier iterations, which are not predicted
-    # share of the time from each source: measured here, from traces, modeled, recorded
+    set_apart: tuple[Outlier, ...] = ()  # outlier iterations, left out of the prediction
+    # share of the time by source: measured on this machine, fitted from traces, modeled, or recorded
     sources: Mapping[str, float] = field(default_factory=dict)
     kernels: tuple[PricedKernel, ...] = ()  # one row per distinct GPU event, longest predicted time first
     low_ns: int = 0  # low_ns, high_ns: ends of the 80% interval
     high_ns: int = 0
     steps: StepTimes | None = None  # predicted and measured time per iteration, with the spread in the fitted traces
-    weakest_link: str | None = None  # reason if the interval extends more than 25% from the prediction, else None
+    weakest_link: str | None = None  # main source of uncertainty if the prediction is not `reliable`
     untraced: UntracedAnswer | None = None  # step time without the profiler, for traces from `etplus record`
 
     __repr__ = brief
@@ -97,12 +98,12 @@ class Prediction:
 
     @property
     def forced(self) -> bool:
-        """True if the interval is too wide to show the prediction without `--force`."""
+        """True if the interval is so wide that the prediction is shown only with `--force`."""
         return not self.limited_by_host and (not self.predicted_ns or self.high_ns > WIDEST * self.low_ns)
 
     @property
     def reliable(self) -> bool:
-        """True if the interval is within 25% of the prediction, and at most 10% of the GPU time is unfamiliar."""
+        """True if the interval is within 25% of the prediction and at most 10% of the GPU time is unfamiliar."""
         return self.weakest_link is None and self.share_unfamiliar <= _MUCH
 
     @property
@@ -112,12 +113,10 @@ class Prediction:
 
     @property
     def error(self) -> float:
-        """Relative error of the prediction."""
         return relative_error(self.predicted_ns, self.measured_ns)
 
     @property
     def ratio(self) -> float:
-        """Ratio of predicted to measured time; 0 if nothing was measured."""
         return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,27 +148,26 @@ def _unfamiliar(rows: Sequence[PricedKernel]) -> float:
 
 @dataclass(frozen=True)
 class _EndToEnd:
-    """End-to-end time and its interval, in ns."""
+    """Predicted end-to-end time and its 80% interval, in ns, and the causes of its uncertainty."""
 
     ns: int
     low: int
     high: int
     factor: float  # calibration factor; the times already include it
-    # Half widths in log time: own for a replay of the recorded times, host for changed CPU times, gpu for GPU events,
-    # waits for waiting in collectives
+    # Half widths in log time, by cause: own for errors of the replay itself, host for predicted CPU times, gpu for GPU
+    # events, waits for waiting in collectives
     own: float
     host: float
     gpu: float
     waits: float
     speed: float  # |log| of the speed ratio of the two hosts if it exceeds `WIDEST`, else 0
     unknown: float  # share of CPU time that the model cannot predict
-    error: EndToEndError | None  # errors on held-out traces; None if CPU work keeps its recorded times
+    error: EndToEndError | None  # errors on held-out traces; None if CPU times are as recorded
 
     @staticmethod
     def of(
         jobs: Sequence[RankJob], measured: int, recorded: int, total: Callable[[Times], int], waits: Sequence[int]
     ) -> _EndToEnd:
-        """Predict the end-to-end time of one or more ranks."""
         model, by_model = jobs[0].model, any(job.by_model for job in jobs)
         missed = log(measured / recorded) if measured and recorded else 0.0
         error, factor = (model.end_to_end, model.calibration) if by_model else (None, 1.0)
@@ -183,7 +181,7 @@ class _EndToEnd:
             known = [round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)]
         waited = [round(wait * factor) for wait in waits]
         corrected = abs(missed) if factor != 1.0 else 0.0
-        off = 1.0 if corrected else exp(missed)  # an uncorrected replay error will occur again
+        off = 1.0 if corrected else exp(missed)  # without a correction, expect the same replay error again
         ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
         low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host, speed))
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
@@ -208,12 +206,12 @@ def predict(
     changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False, force: bool = False,
     measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
-    """Predict the time of a linked trace. The model predicts the work; everything else keeps its recorded time.
+    """Predict the time of a linked trace. Work that the model cannot predict keeps its recorded time.
 
     Args:
         iterations: iterations to predict, such as "30-39"; earlier iterations are replayed with their measured times.
         device: name of the device to predict for; by default the device of the trace.
-        changed: set this if the trace's shapes differ from the measured shapes.
+        changed: True if the trace's shapes differ from the measured shapes.
         shape: new input sizes to predict for (`reshaped`).
         keep_outliers: also predict outlier iterations (`find_outliers`).
         force: predict even if the base error exceeds 5% (`BaseError`) or the interval is too wide.
@@ -246,10 +244,11 @@ def predict_ranks(
 ) -> Prediction:  # fmt: skip
     """Predict several ranks of a job together. The clocks of the traces determine when each rank starts.
 
-    A collective starts when its last rank is ready, and takes the minimum time of matching collectives in the fit.
+    A collective starts when its last rank is ready. It then takes the minimum time that matching collectives took in
+    the traces used for fitting.
 
     Raises:
-        UsageError: there are fewer than two ranks, or as for `predict`.
+        UsageError: there are fewer than two ranks, or any reason listed for `predict`.
         ConvertError: a trace has no times.
     """
     jobs = [RankJob(trace, model, None, device, False, shape, True, measured, host) for trace in traces]
@@ -300,14 +299,18 @@ def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: 
 
 
 class Link(NamedTuple):
-    """A source of uncertainty: the half width of its interval in log time, and its description."""
+    """A source of uncertainty, and the half width of the interval that it causes, in log time."""
 
     half: float
     what: str
 
 
 def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, force: bool) -> str | None:
-    """Return the largest source of uncertainty; None if both ends of the interval are near the prediction."""
+    """Return the largest source of uncertainty; None if both ends of the interval are near the prediction.
+
+    Raises:
+        UsageError: the interval is too wide, or nothing is predicted, and `force` is not set.
+    """
     weakest = max(links, key=lambda link: link.half).what if ns else "the replay finds no work in the trace"
     if (not ns or high > WIDEST * low) and not force:
         raise UsageError(
@@ -318,7 +321,7 @@ def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, 
 
 
 def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
-    """Name the unfamiliar share of GPU time if it is large, otherwise the event with the widest interval."""
+    """Describe the unfamiliar share of the GPU time if it is large, otherwise the event with the widest interval."""
     whole, unfamiliar = sum(row.predicted_ns for row in rows) or 1, _unfamiliar(rows)
     if unfamiliar >= _MUCH or not rows:
         return Link(half, f"{unfamiliar:.0%} of the GPU time is in events unlike all fitted events")
@@ -329,7 +332,7 @@ def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
 
 
 def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> Link:
-    """Name the share of CPU time that the model cannot predict, or the worst error on a held-out trace."""
+    """Describe the share of CPU edges that the model cannot predict, or the worst error on a held-out trace."""
     if unknown >= _MUCH:
         return Link(half, f"the CPU times of {unknown:.0%} of the edges are unknown to the model")
     if error is None or not error.log_ratios:
@@ -341,10 +344,10 @@ def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> L
 def calibrated(
     model: FittedModel, traces: Sequence[Trace], iterations: str | None = None, *, keep_outliers: bool = False
 ) -> FittedModel:
-    """Add a CPU correction factor and held-out errors to a model, from the traces it was fitted on.
+    """Return the model with a CPU correction factor and with held-out errors, from the traces it was fitted on.
 
-    The factor corrects for time that the replay omits, such as pauses too long to be overhead. Traces with collectives
-    get no factor, because it would include waits for other ranks.
+    The factor corrects for time that the replay omits, such as pauses too long to be overhead. If any of the traces
+    has collectives, no factor is fitted, because it would include waits for other ranks.
     """
     on_host, communicating = list[int](), False
     for k, trace in enumerate(traces):  # load one trace at a time to save memory

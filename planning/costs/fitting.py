@@ -28,7 +28,7 @@ _LEAST_STEPS = 3
 
 @dataclass(frozen=True)
 class Part:
-    """What a fit needs from one trace, so that the trace itself can be released."""
+    """The data from one trace that a fit needs, so that the trace itself can be released."""
 
     file: str
     lags: EdgeLags
@@ -68,7 +68,6 @@ def fit(
 
 
 def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelModel | None) -> FittedModel:
-    """Combine the parts of several traces into a model; `kernels` is the model of the GPU events."""
     ratios = [ratio for part in parts for ratio in part.step_ratios]
     gpu = pooled(event for part in parts for event in part.gpu)
     cpu = medians((t for part in parts for t in part.cpu), (n for part in parts for n in part.cpu_ns.tolist()))
@@ -94,7 +93,7 @@ def prepare(
     keep_outliers: bool,
     known: dict[Task, Task] | None = None,
 ) -> Part:
-    """Extract the part of one trace. The arguments are as for `fit`; `known` shares equal tasks to save memory."""
+    """Extract the data that a fit needs from one trace; `known` shares identical tasks of all traces to save memory."""
     shared = {} if known is None else known
     chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
     of_row = chosen.of_row
@@ -116,7 +115,6 @@ def prepare(
 
 
 def step_ratios(trace: Trace, chosen: Chosen) -> tuple[float, ...]:
-    """Return the time of each chosen iteration divided by the mean; () if fewer than three are marked."""
     times = measured_steps(trace, chosen)
     return tuple((times / times.mean()).round(4).tolist()) if len(times) >= _LEAST_STEPS and times.all() else ()
 
@@ -131,14 +129,14 @@ def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
 
 
 def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the operators in the iterations, as positions in `Trace.calls`, and their self times in ns."""
+    """Return the operators in the chosen iterations (positions in `Trace.calls`), and their self times in ns."""
     own, source = graph.durations, trace.calls.source
     calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))
     return calls, own[source[calls]]
 
 
 def measured_ns(trace: Trace, chosen: Chosen) -> int:
-    """Return the total time of the chosen iterations in ns; for a whole trace, from first start to last end."""
+    """Return the total time of the chosen iterations in ns. For a whole trace, from the first start to the last end."""
     if chosen.split is not None:
         return int(chosen.split.times(trace.nodes.ts, trace.nodes.end)[chosen.index].sum())
     rows = np.flatnonzero(trace.nodes.timed & (chosen.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))

@@ -1,4 +1,4 @@
-"""The fitted model of GPU events: the utilization model, the order of models, intervals, and held-out errors."""
+"""The fitted model of GPU events: the utilization model, the order of cost models, intervals, and held-out errors."""
 
 from __future__ import annotations
 
@@ -21,22 +21,20 @@ from .utilization import Utilization, fit_utilization
 
 
 class KernelModel(msgspec.Struct, frozen=True):
-    """Model of GPU events."""
-
     utilization: Utilization
-    order: tuple[str, ...] = ORDER  # names of cost models; the first model that can predict an event is used
-    intervals: PredictionIntervals = PredictionIntervals()  # 80% intervals, as multiples of the predicted times
-    held_out: int = 0  # number of held-out traces behind the intervals; 0 if parts of one trace were held out
+    order: tuple[str, ...] = ORDER  # names of cost models; the first that can predict an event is used
+    intervals: PredictionIntervals = PredictionIntervals()  # 80% intervals, relative to the predicted times
+    held_out: int = 0  # number of traces held out to fit the intervals; 0 if parts of a single trace were held out
     jobs: int = 0  # number of jobs that the held-out traces come from
-    # Typical factor and total error per held-out trace, by candidate order (model names joined by " > ")
+    # Typical error and error of the total per held-out trace (`errors_of`), by candidate order: names joined by " > "
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
-    # States of cost models from other packages (`CostModel.state`)
+    # Fitted data of cost models from other packages (`CostModel.state`), by name
     states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # omitted from the file if empty
 
     __repr__ = brief
 
     def fitted(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> dict[str, CostModel]:
-        """Return a map from names to the models that need not be fitted again."""
+        """Return the cost models that need not be fitted again, by name."""
         states = self.states or {}
         restored = {name: model_class(name).restored(state, measured, devices) for name, state in states.items()}
         return {UTILIZATION: Utilized(self.utilization, devices), **restored}
@@ -45,8 +43,8 @@ class KernelModel(msgspec.Struct, frozen=True):
 def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:
     """Fit the model of GPU events; return None if there are no GPU events.
 
-    Each job is held out once, and every candidate predicts its traces from the other jobs. If there is only one job,
-    each trace is held out instead; for a single trace, a fifth of its groups (operator and shapes) at a time.
+    Each job is held out once, and every candidate order predicts its traces from the other jobs. With only one job,
+    each trace is held out instead; with a single trace, a fifth of its groups (operator and shapes) at a time.
     """
     traces = [[event for event in trace if event.ns > 0] for trace in traces]
     everything = pooled(event for trace in traces for event in trace)
@@ -71,11 +69,11 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     )
 
 
-_SAME_JOB = 0.5
+_SAME_JOB = 0.5  # Minimum share of distinct events that two traces of one job have in common.
 
 
 def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
-    """Return, per trace, the first trace of the same job. Traces of a job share over half of their distinct events."""
+    """For each trace, return the index of the first trace of the same job."""
     tasks = [{event.task for event in trace} for trace in traces]
     jobs: list[int] = []
     for k, of in enumerate(tasks):
@@ -87,8 +85,7 @@ def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
 def _intervals(
     held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
 ) -> PredictionIntervals:
-    """Return intervals by model. Events with an equal measured event use held-out traces, since ranks differ; all other
-    events use held-out jobs."""
+    """Return intervals by model, from held-out traces if a matching event was measured, else from held-out jobs."""
     if equal is held:
         return fit_intervals(*_log_ratios(held, order, None, jobs))
     by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
@@ -99,8 +96,10 @@ def _intervals(
 def _log_ratios(
     held: Sequence[HeldOutEvents], order: Order, measured: bool | None, jobs: Sequence[int] | None
 ) -> tuple[list[tuple[str, ...]], list[float], list[int]]:
-    """Return group, log(measured/predicted) and job per held-out event; `measured` selects events with (True) or
-    without (False) an equal event in the fitted traces."""
+    """Return group, log(measured/predicted) and job of the held-out events.
+
+    `measured` selects events that have (True) or lack (False) a matching event in the fitted traces; None selects all.
+    """
     groups, ratios, of_job = [], [], []
     for part in held:
         for event, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
@@ -112,22 +111,19 @@ def _log_ratios(
 
 
 def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
-    """Return the groups that determine an event's interval, broadest first: model, then `Familiarity.group`."""
     return (how.partition(" at ")[0], *group)
 
 
 Order = tuple[str, ...]
 _EQUAL: Order = ("measured",)
 _FOLDS = 5
-_CLEARLY = 0.1
+_CLEARLY = 0.1  # A candidate replaces the built-in order only if its errors are smaller by this share.
 
 
 @dataclass(frozen=True)
 class HeldOutEvents:
-    """The events of one trace, predicted by models fitted on the other traces."""
-
     measured: Sequence[MeasuredTask]  # distinct events
-    estimates: Mapping[Order, Sequence[Estimate]]  # one estimate per event, by order of models
+    estimates: Mapping[Order, Sequence[Estimate]]  # for each candidate order, one estimate per event
     groups: Sequence[tuple[str, str, str]]  # `Familiarity.group` of each event
     trace: int = 0  # index of the trace, 0 if there is only one
 
@@ -138,7 +134,6 @@ def by_traces(
     orders: Sequence[Order] | None = None,
     jobs: Sequence[int] | None = None,
 ) -> list[HeldOutEvents]:
-    """Predict each trace with models fitted on the others. `jobs` is the job of each trace, to hold out whole jobs."""
     orders, jobs = candidates() if orders is None else orders, range(len(traces)) if jobs is None else jobs
     others = {
         held: pooled(event for job, of in zip(jobs, traces, strict=True) if job != held for event in of)
@@ -178,8 +173,7 @@ def _predict(
 
 
 def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
-    """Return the typical error of a prediction (exp of the mean |log ratio|, minus 1) and the relative error of the
-    total."""
+    """Return the typical error (exp of the mean |log ratio|, minus 1) and the relative error of the total time."""
     predicted = np.array([max(estimate.ns, 1.0) for estimate in held.estimates[order]])
     measured, count = (np.array([getattr(event, name) for event in held.measured]) for name in ("ns", "count"))
     factor = float(np.exp(np.abs(np.log(predicted / measured)).mean()) - 1)
@@ -189,8 +183,7 @@ def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
 def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
     """Return the candidate with the smallest held-out errors, and the errors of every candidate.
 
-    The built-in order wins unless the errors of another candidate (log factors plus log errors of the total) sum to 10%
-    less.
+    The built-in order wins unless another candidate's errors (log factors plus log errors of the total) are 10% less.
     """
     errors = {
         order: tuple(errors_of(part, order) for part in held)

@@ -1,8 +1,8 @@
 """Cost models built from measured tasks alone: lookup, interpolation, extrapolation, and the mean per kind.
 
 For unseen operators and shapes, no model predicts self times of CPU operators better than the mean of their kind:
-Gaussian-process regression, nearest sizes and growth with bytes have at least the same error. So the mean is the last
-model, and sizes matter only for interpolation between measured sizes, and for extrapolation with `--set`.
+Gaussian-process regression, the nearest sizes, and growth with bytes are no more accurate. So the mean is the last
+model, and sizes are used only to interpolate between measured sizes and to extrapolate with `--set`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .task import Estimate, Task
 
 
 class MeasuredTable(FromMeasured):
-    """Median time of tasks with the same operator, shapes, dtypes, kernel, grid and device.
+    """Looks up the median time of tasks with the same operator, shapes, dtypes, kernel, grid and device.
 
     If the shapes are known, the recorded grid is ignored.
     """
@@ -32,17 +32,15 @@ class MeasuredTable(FromMeasured):
         self._unlaunched = {known.task.unlaunched: known for known in reversed(measured) if known.task.inputs}
 
     def of(self, task: Task) -> MeasuredTask | None:
-        """Return the measurement of an equal task; None if there is none."""
         return self._tasks.get(task) or self._unlaunched.get(task.unlaunched)
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the measured time of an equal task; None if there is none."""
         known = self.of(task)
         return None if known is None else Estimate(known.ns, "measured")
 
 
 class KindMean(FromMeasured):
-    """Geometric mean over the tasks of the same category and kind, or over the whole category: the trivial model."""
+    """Geometric mean over the measured tasks of the same category and kind, or else of the whole category."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs = defaultdict[tuple[str, str], list[float]](list)
@@ -52,25 +50,24 @@ class KindMean(FromMeasured):
         self._means = {key: float(np.exp(np.mean(values))) for key, values in logs.items()}
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task; None if no task of its category was measured."""
         keys = (task.category, task.kind), (task.category, "")
         ns = next((self._means[key] for key in keys if key in self._means), None)
         return None if ns is None else Estimate(ns, "mean of its kind")
 
 
-# Maximum size ratio of two tasks to interpolate between: with a larger ratio, other kernels run in between.
+# Maximum size ratio of two tasks to interpolate between: over wider ranges, the library switches kernels.
 _APART = 16
-# A median of this many times is reliable. With fewer times, tasks within `_SIMILAR` doublings in size are also used.
+# A median of this many times is reliable. With fewer times, tasks that differ by `_SIMILAR` doublings are also used.
 _ENOUGH, _SIMILAR = 5, 1.0
 
 
 class Interpolated(FromMeasured):
     """Interpolates between two measured tasks with the same operator, kernel, device and numbers of dimensions.
 
-    No dimension of the first measured task is larger than the dimension of the requested task, and no dimension of the
-    second one is smaller. The nearest two such tasks are used, by the sum of the logarithms of the sizes. Time is
-    interpolated linearly in FLOPs, bytes or elements. Because a library may choose another kernel for another size, all
-    kernels are considered if the requested kernel has no two such tasks.
+    No dimension of the smaller measured task exceeds the requested task's, and no dimension of the larger one is less.
+    Of all such tasks, the nearest two are used, by the sum of the logarithms of the sizes. Time is interpolated
+    linearly in FLOPs, bytes or elements. A library may choose another kernel for another size, so all kernels are
+    considered if the requested kernel has no two such tasks.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -86,7 +83,6 @@ class Interpolated(FromMeasured):
         }
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task between two measured tasks; None if there are no two such tasks."""
         groups = (self._groups[key] for key in _keys(task) if key in self._groups)
         return next((found for group in groups if (found := self._within(task, *group)) is not None), None)
 
@@ -105,7 +101,7 @@ class Interpolated(FromMeasured):
 def _side(
     rows: npt.NDArray[np.int64], own: npt.NDArray[np.int64], some: IntColumn, members: Sequence[MeasuredTask]
 ) -> tuple[float, int]:
-    """Return time (ns) and size of the nearest row; for CPU tasks with few times, use the median over similar rows."""
+    """Return time (ns) and size of the nearest row. For CPU tasks with few times, use the median over similar rows."""
     apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(own + 1.0)).sum(axis=1)
     order = np.argsort(apart, kind="stable")[:_ENOUGH]
     near = [members[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _SIMILAR]
@@ -114,7 +110,6 @@ def _side(
 
 
 def _keys(task: Task) -> Sequence[Hashable]:
-    """Return two keys that comparable tasks share: with and without the kernel."""
     ranks = tuple((len(tensor.shape), tensor.dtype) for tensor in (*task.inputs, *task.outputs))
     common = task.op, task.category, task.device, task.place, len(task.inputs), ranks
     return tuple((kernel, *common) for kernel in dict.fromkeys((task.kernel, "")))
@@ -128,17 +123,17 @@ def _size(task: Task) -> int:
     return max(task.flops or task.bytes or sum(tensor.numel for tensor in (*task.inputs, *task.outputs)), 1)
 
 
-# A task is extrapolated if it is at least 1.2 and at most 16 times as large as the largest measured task.
+# A task is extrapolated if it is at least 1.2 and at most 16 times the size of the largest measured task.
 _BEYOND, _MOST = 1.2, 16
 
 
 class Extrapolated(FromMeasured):
     """Extrapolates to tasks larger than every measured task with the same operator, kernel and device.
 
-    The minimum measured time is a fixed cost (for tasks of a single size: the minimum time in the category). The rest
-    of the time of the nearest task grows with FLOPs or bytes. Two tasks are tried: the task of the nearest size, and
-    the task with the fewest different dimensions, such as the same layer at a smaller batch. The smaller result is
-    used, because the larger result comes from a task with more fixed cost.
+    The minimum measured time is a fixed cost (for tasks of a single size: at most the median time of the category). The
+    rest of the nearest task's time grows with FLOPs or bytes. Two tasks are tried: the nearest in size, and the task
+    with the fewest different dimensions, such as the same layer at a smaller batch. The smaller result is used, because
+    the larger result comes from a task with more fixed cost.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -157,7 +152,6 @@ class Extrapolated(FromMeasured):
             self._groups[key] = members, max(sizes), base
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task larger than the measured sizes; None for other tasks."""
         group, size = self._groups.get(_key(task)), _amount(task)
         if group is None or not _BEYOND * group[1] <= size <= _MOST * group[1]:
             return None
@@ -173,7 +167,7 @@ def _key(task: Task) -> tuple[str, ...]:
 
 
 def _changed(task: Task, other: Task) -> int:
-    """Count the input dimensions that differ; a large number if the tensors have different numbers of dimensions."""
+    """Return the number of input dimensions that differ; `sys.maxsize` if the ranks of the tensors differ."""
     pairs = [
         extents
         for left, right in zip(task.inputs, other.inputs, strict=False)

@@ -1,4 +1,4 @@
-"""The tasks of a trace with their times, and the median times of equal tasks."""
+"""The tasks of a trace with their times, and the median times of identical tasks."""
 
 from __future__ import annotations
 
@@ -24,26 +24,24 @@ from ...trace.trace import Trace
 from .task import Task
 
 CPU_OP = "cpu_op"
-_ABOUT = 2.0  # If the times of equal collectives differ by less than this factor, none of the collectives waited.
+_ABOUT = 2.0  # A collective that takes at most this factor times the minimum did not wait for other ranks.
 
 
 class MeasuredTask(msgspec.Struct, frozen=True):
     """A task and its measured time."""
 
     task: Task
-    ns: float  # median time of `count` equal events
+    ns: float  # median time of `count` identical events
     count: int
-    low_ns: float = 0.0  # low_ns, high_ns: 10th and 90th percentiles of their times
+    low_ns: float = 0.0  # low_ns, high_ns: 10th and 90th percentiles of the times
     high_ns: float = 0.0
-    times: tuple[float, ...] = ()  # all times of equal collectives on a rank, in trace order; () for other tasks
+    times: tuple[float, ...] = ()  # for collectives, all times on a rank in trace order; () for other tasks
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class _Caller:
-    """The innermost operator with tensors that encloses a call."""
-
     name: str
     signature: Signature | None
     flops: int | None
@@ -89,7 +87,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
 
 
 def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
-    """Return a self-time task per operator (positions in `Trace.calls`); `name` identifies the CPU."""
+    """Return the task of each operator in `calls` (positions in `Trace.calls`); `name` identifies the CPU."""
     callers = _Callers(trace)
     distinct, which = distinct_rows(trace.calls.name[calls], trace.calls.signature[calls])
     tasks = []
@@ -119,8 +117,9 @@ class _Callers:
         self._known: dict[tuple[int, int], _Caller] = {}
 
     def above(self, call: CallIndex) -> CallIndex:
-        """Return the innermost operator with tensors that is or encloses a call. If there is none, return the innermost
-        operator, or −1."""
+        """Return the innermost operator with tensor arguments that is or encloses a call. If there is none, return the
+        innermost operator, or −1.
+        """
         calls, first = self._calls, CallIndex(-1)
         while call >= 0:
             if calls.kind[call] == OP:
@@ -145,7 +144,7 @@ class _Callers:
 
 
 def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
-    """Merge equal tasks into their median time, in order of first appearance."""
+    """Merge identical tasks into one measurement with their median time, in order of first appearance."""
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
@@ -158,7 +157,7 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
 
 
 def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
-    """Merge equal tasks of several traces into the median over the traces.
+    """Merge the measurements of identical tasks from several traces, using the median over the traces.
 
     Collectives get the expected time on an unmeasured rank instead (`unseen_rank_duration`).
     """
@@ -186,7 +185,7 @@ def _together(task: Task, of: Sequence[MeasuredTask]) -> float:
 
 
 def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
-    """Return the mean time of equal collectives, in ns, on a rank that was not measured.
+    """Return the expected mean time of matching collectives, in ns, on a rank that was not measured.
 
     All ranks leave a collective together. The last rank to arrive does not wait, so it takes the minimum time. If no
     measured rank took about the minimum time, an unmeasured rank arrived last.

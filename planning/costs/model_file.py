@@ -19,18 +19,16 @@ from .measured_tasks import MeasuredTask
 from .registry import Costs
 
 VERSION = 2
-_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # Integers that may exceed MAX_NS.
-# A held-out trace is comparable with a trace whose unknown share is u if its own share is at most 10% or 2u.
+_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # Finds integers that may exceed MAX_NS.
+# To predict a trace with unknown share u, use the held-out traces with an unknown share of at most 10% or 2u.
 _LITTLE, _MUCH = 0.1, 2.0
 
 _FARTHEST = 30.0  # Maximum |log ratio| in a valid file: a factor of e³⁰ turns 30 ms into 10,000 years.
 
 
 class EndToEndError(msgspec.Struct, frozen=True):
-    """Errors on held-out traces."""
-
     log_ratios: tuple[float, ...] = ()  # log(measured/predicted)
-    unknown: tuple[float, ...] = ()  # share of timed edges that the model fitted on the other traces cannot predict
+    unknown: tuple[float, ...] = ()  # share of a trace's timed edges that a model of the others cannot predict
 
     def __post_init__(self) -> None:
         if len(self.log_ratios) != len(self.unknown) or not all(
@@ -39,38 +37,36 @@ class EndToEndError(msgspec.Struct, frozen=True):
             raise ValueError("end_to_end: need one log ratio and one share per trace")
 
     def like(self, unknown: float) -> tuple[float, ...]:
-        """Return the log ratios of the traces with a similar or smaller share of unknown edges."""
+        """Return the log ratios of the held-out traces with a similar or smaller share of unknown edges."""
         most = max(_MUCH * unknown, _LITTLE)
         return tuple(ratio for ratio, of in zip(self.log_ratios, self.unknown, strict=True) if of <= most)
 
 
 class FittedModel(msgspec.Struct, frozen=True):
-    """A fitted model, the content of a model file."""
+    """The content of a model file."""
 
     version: int
     files: tuple[str, ...]
-    makespans_ns: tuple[int, ...]  # times of the fitted traces, or of their chosen iterations (`iterations` in total)
-    iterations: int
-    lags: EdgeLatencies  # edge times by place
-    gpu: tuple[MeasuredTask, ...]  # gpu, cpu: median times of equal tasks
+    makespans_ns: tuple[int, ...]  # times of the fitted traces or of their chosen iterations
+    iterations: int  # total number over all traces
+    lags: EdgeLatencies  # durations of replay-graph edges
+    gpu: tuple[MeasuredTask, ...]  # gpu, cpu: median times of identical tasks
     cpu: tuple[MeasuredTask, ...]
-    devices: tuple[Device, ...] = ()  # device records that the user provided
-    calibration: float = 1.0  # ratio of measured to predicted time for the fitted traces without GPU events
-    # outlier iterations of each trace, which were left out of the fit
+    devices: tuple[Device, ...] = ()  # device records provided by the user
+    calibration: float = 1.0  # measured / predicted time of the fitted traces without GPU events
+    # outlier iterations of each trace, left out of the fit
     outliers: tuple[tuple[Outlier, ...], ...] = ()
-    executed: MeasuredHere | None = None  # operators timed on this machine; they take precedence
+    executed: MeasuredHere | None = None  # operators timed on this machine, which take precedence
     kernels: KernelModel | None = None  # model of GPU events; None if there are no GPU events
     end_to_end: EndToEndError | None = None  # errors on held-out traces; for a single trace, on its iterations
-    steps: Percentiles | None = None  # iteration times relative to the trace's mean; None for fewer than three
+    steps: Percentiles | None = None  # iteration times relative to their trace's mean; None if too few
 
     __repr__ = brief
 
     def records(self) -> dict[str, Device]:
-        """Return device records by name; user records replace built-in records."""
         return {device.name: device for device in (*known_devices(), *self.devices)}
 
     def costs(self, *, beyond: bool = False) -> Costs:
-        """Return the cost models of GPU events and CPU operators. See `Costs` for `beyond`."""
         measured, kernels, records = (*self.gpu, *self.cpu), self.kernels, self.records()
         if kernels is None:
             return Costs(measured, records, beyond=beyond)
@@ -84,7 +80,7 @@ def write_model(model: FittedModel, path: str) -> None:
 
 
 def read_model(source: Source) -> FittedModel:
-    """Read a file that `write_model` wrote."""
+    """Read a model file written by `write_model`."""
     model, name = read_struct(source, FittedModel, "no model", "make it with `etplus predict fit`")
     if model.version != VERSION:
         raise TraceFormatError(name, "version", f"{model.version}, expected {VERSION}", "fit the model again")
@@ -94,7 +90,6 @@ def read_model(source: Source) -> FittedModel:
 
 
 def _fits_columns(value: object) -> bool:
-    """Return whether all integers can be stored and added in int64 columns."""
     if isinstance(value, dict):
         return all(map(_fits_columns, value.values()))
     if isinstance(value, (list, tuple)):

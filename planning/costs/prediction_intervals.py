@@ -1,8 +1,8 @@
 """80% intervals of predicted times, from prediction errors on similar held-out events.
 
-The method is split conformal prediction by group (Vovk et al., 2005; "Mondrian"). An interval is bounded by the 10th
-and 90th percentiles of log(measured/predicted) in the narrowest group with enough held-out events; the percentile ranks
-are those for one more sample. The intervals cover 80% of new events if the errors are similar.
+The method is split conformal prediction by group (Vovk et al., 2005; "Mondrian"). An interval extends from the 10th to
+the 90th percentile of log(measured/predicted) in the narrowest group with enough held-out events; the percentile ranks
+are corrected for one more sample. The intervals cover 80% of new events if the errors are similar.
 
 Errors within a job are similar, so the exchangeable units are jobs, not events. Each job has the same weight regardless
 of its number of events (Dunn, Wasserman, Ramdas: "Distribution-free prediction sets for two-layer hierarchical models",
@@ -25,17 +25,17 @@ from .task import Task
 from .utilization import EventWork, kernel_family, kind_of, work_of
 
 COVERAGE = 0.8
-_ENOUGH = 16  # Minimum events per group; smaller groups use the interval of the wider group.
-_ENOUGH_JOBS = 5  # Minimum number of jobs that a group's events come from; if there are fewer jobs, all of them.
-# Share of a job's weight that is reserved for an unseen job, at either end. A share of 1 makes the intervals
-# distribution-free: they cover 92% of the events of held-out jobs, but extend to a factor of 15. A share of 0.25 covers
-# 85% of the events (78% in the mean over jobs), and a share of 0 covers 71%.
+_ENOUGH = 16  # Minimum number of events in a group; events of a smaller group use the interval of the wider group.
+_ENOUGH_JOBS = 5  # Minimum number of jobs with events in a group; with fewer jobs in total, every job is needed.
+# Share of a job's weight that is reserved for an unseen job, at both ends. A share of 1 makes the intervals
+# distribution-free: they cover 92% of the events in held-out jobs, but can be as wide as a factor of 15. A share of
+# 0.25 covers 85% of the events (78% on average over jobs), and a share of 0 covers 71%.
 _NEXT_JOB = 0.25
-_UNKNOWN = 3.0  # Half width of the interval, as a factor, if no similar event was held out.
+_UNKNOWN = 3.0  # Without similar held-out events, the interval is the prediction divided and multiplied by this.
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Spread of measured/predicted in a group: 80% of its `count` held-out events are between `low` and `high`."""
+    """Spread of measured/predicted in a group: 80% of its `count` held-out events lie between `low` and `high`."""
 
     count: int
     low: float
@@ -43,18 +43,18 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class PredictionIntervals(msgspec.Struct, frozen=True):
-    """Spread of each group. A key is the names of a group, joined by "|"."""
+    """Spread of each group. A key consists of the group's names, broadest first, joined by "|"."""
 
     spreads: dict[str, Spread] = {}
 
     __repr__ = brief
 
     def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
-        """Return the spread of the narrowest known group.
+        """Return the spread of the narrowest group with a known spread.
 
         Args:
             group: group names from broadest to narrowest, such as ("utilization", "new", "work", "Elementwise").
-            usual: result for an unknown first name; by default the spread over all events.
+            usual: the result if the first name is unknown; by default the spread over all events.
         """
         for size in range(len(group), -1 if usual is None else 0, -1):
             found = self.spreads.get("|".join(group[:size]))
@@ -68,7 +68,7 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
 def fit_intervals(
     groups: Sequence[Sequence[str]], log_ratios: Sequence[float], jobs: Sequence[int] | None = None
 ) -> PredictionIntervals:
-    """Return the percentiles of each group with enough events, at every level from broadest to narrowest."""
+    """Return the spread of each group with enough events, at every level from broadest to narrowest."""
     of_job = [0] * len(groups) if jobs is None else jobs
     found: dict[str, list[tuple[float, int]]] = {}
     for group, value, job in zip(groups, log_ratios, of_job, strict=True):
@@ -99,7 +99,7 @@ def _spread(events: list[tuple[float, int]]) -> Spread:
 
 
 _ROUNDING = 1e-9
-# Levels of similarity to the most similar fitted event with a size within a factor of `_NEAR`.
+# Levels of similarity to the most similar fitted event, among events with a size within a factor of `_NEAR`.
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 NEW = LEVELS[-1]
 _NEAR = 8.0  # Maximum ratio between the sizes (time at the peak rate) of similar events.
@@ -118,7 +118,6 @@ class Familiarity:
                 self._sizes[key] = min(least, work.size), max(most, work.size)
 
     def of(self, task: Task) -> str:
-        """Return the level of similarity, one of `LEVELS`."""
         return self.group(task)[0]
 
     def group(self, task: Task) -> tuple[str, str, str]:
@@ -134,9 +133,9 @@ class Familiarity:
 
 
 def _keys(task: Task, work: EventWork) -> tuple[tuple[str, ...], ...]:
-    state = state_of(work)  # two sizes are comparable only if they measure the same quantity
+    state = state_of(work)  # sizes are comparable only if they measure the same quantity
     named = (state, task.kernel, task.device), (state, task.kernel)
-    if state == "name":  # the size of unknown work cannot be inferred from other kernels
+    if state == "name":  # without FLOPs, bytes or a grid, only events of the same kernel are comparable
         return named
     return (*named, (state, kind_of(task), kernel_family(task.kernel)), (state, kind_of(task), "", ""))
 

@@ -1,4 +1,4 @@
-"""Estimate the GPU events and CPU operators of a trace with a fitted model, for the recorded or another device."""
+"""Estimate the GPU events and CPU operators of a trace with a fitted model, for its own or another device."""
 
 from __future__ import annotations
 
@@ -25,29 +25,27 @@ from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .task import Estimate, Task
 from .utilization import Utilization, fit_utilization, kernel_family
 
-UNKNOWN = "unknown"  # Source of a time that no model can predict.
-# Spread of events with an equal measured event, if too few events were held out.
+UNKNOWN = "unknown"  # The source named for a time that no model can predict.
+# Spread of events with a matching measured event, used if too few events were held out.
 _MEASURED = {"measured": Spread(0, 0.8, 1.25)}
 _NOTHING = Estimate(0.0, UNKNOWN)
 
 
-class Price(NamedTuple):
-    """Predicted time of a GPU event, ns."""
-
+class Price(NamedTuple):  # predicted time of a GPU event, in ns
     ns: float
     low: float  # low, high: ends of the 80% interval
     high: float
     bound: float | None  # lower bound; None if neither FLOPs nor bytes are known
-    how: str  # the model that predicted it
+    how: str  # the model that predicted the time
     level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
 
 
 class Pricing:
-    """Estimates for the work in one trace, computed lazily.
+    """Estimates for the GPU events and CPU operators of one trace, computed lazily.
 
     Args:
         device: name of the device to predict for; by default the device of each event.
-        beyond: the shapes differ from the recorded shapes, so the recorded launch sizes are ignored.
+        beyond: True if the shapes differ from the recorded shapes, so that the recorded launch sizes are ignored.
     """
 
     def __init__(self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False) -> None:
@@ -58,7 +56,7 @@ class Pricing:
             )
         self._model, kernels = model, model.kernels
         self._intervals = PredictionIntervals() if kernels is None else kernels.intervals
-        self._held_out = 0 if kernels is None else kernels.held_out  # number of held-out traces behind the intervals
+        self._held_out = 0 if kernels is None else kernels.held_out  # number of traces held out to fit the intervals
         self._measured_there = any(event.task.device == device for event in model.gpu)
         self._ops = {call.task.op for call in model.cpu}
         tasks = gpu_tasks(trace, model.devices)
@@ -93,7 +91,6 @@ class Pricing:
         return Estimate(max(found.ns * ratio, bound.ns if bound else 0.0), f"{found.how}, scaled")
 
     def price(self, event: int) -> Price:
-        """Return the time of a GPU event, with its interval and lower bound."""
         task = self.tasks[event]
         if task not in self._known:
             there = task if self._to is None else msgspec.structs.replace(task, device=self._to)
@@ -106,7 +103,7 @@ class Pricing:
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":
                 low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
-            least = None if bound is None else min(bound.ns, estimate.ns)  # a measured time may refute the bound
+            least = None if bound is None else min(bound.ns, estimate.ns)  # a measured time refutes the bound
             self._known[task] = Price(
                 estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least, estimate.how, level
             )
@@ -126,14 +123,11 @@ class Pricing:
         return MeasuredTable(self._model.gpu)
 
     def call(self, task: Task) -> Estimate | None:
-        """Return the self time of a CPU operator; None if no model can predict it."""
         return self._costs.predict(task) if task.op in self._ops else None
 
 
 @dataclass(frozen=True)
 class OpRow:
-    """Totals of one operator."""
-
     op: str
     count: int  # number of GPU events, or of calls if the trace has no GPU events
     # predicted_ns, measured_ns: total GPU time, or total CPU self time if the trace has no GPU events
@@ -156,7 +150,7 @@ def op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[O
 
 @dataclass(frozen=True)
 class PricedKernel:
-    """Equal GPU events, with the same kernel, operator, shapes, dtypes and device."""
+    """Identical GPU events: same kernel, operator, shapes, dtypes and device."""
 
     name: str
     op: str  # name of the operator, "" if unknown
@@ -170,7 +164,7 @@ class PricedKernel:
     low_ns: int
     high_ns: int
     bound_ns: int | None
-    how: str  # the model behind the prediction
+    how: str  # the model that predicted the time
     level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
 
     __repr__ = brief
@@ -199,8 +193,8 @@ _STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372,
 _NORMAL = 1.282
 # Minimum half width of an end-to-end interval in log time: a replay never reproduces its recording exactly.
 _LEAST_HALF = 0.01
-# Half width in log time if no trace was held out, and the prior standard deviation, which counts as one held-out trace.
-# The prior was measured on CPU jobs, each predicted from nine other jobs.
+# Half width in log time if no trace was held out, and the prior standard deviation, with the weight of one held-out
+# trace. The prior was measured on CPU jobs, each predicted from nine other jobs.
 _USUAL, _BEFORE = 0.3, 0.2
 
 
@@ -211,7 +205,7 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
     prior standard deviation. Only held-out traces with a similar share of unknown edges are used.
 
     Args:
-        unknown: share of the timed edges without an estimate; their time is taken as 0.
+        unknown: share of the timed edges without an estimate; they are assumed to take no time.
     """
     ratios = error.like(unknown) if error is not None else ()
     if not ratios:
@@ -222,7 +216,7 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
 
 
 def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Return the times of all GPU events in ns, with `events` at the low and the high end of their joint interval."""
+    """Return all GPU event times in ns, with `events` at the low, then at the high end of their joint interval."""
     prices = {event: pricing.price(event) for event in events}
     ends = []
     for side in ("low", "high"):

@@ -1,4 +1,4 @@
-"""The prediction of one rank: its replay graph, and the times of the graph's edges.
+"""The prediction of one rank: its replay graph, and the durations of the graph's edges.
 
 A fitted model predicts GPU events and collectives, and on request the operator self times of traces without GPU events.
 Other CPU times, and the waits of launches, streams and threads, keep their recorded values or are scaled to the speed
@@ -43,14 +43,12 @@ from .model_file import FittedModel
 from .pricing import UNKNOWN, OpRow, PricedKernel, Pricing, drawn_in, kernel_rows, op_rows
 from .task import Estimate
 
-# Source of CPU times: the predicted trace, or the host of the fitted traces. CPU work that the model does not know is
-# scaled by the speed ratio of the two hosts on equal calls.
+# Source of CPU times: the predicted trace, or the model of the fitted traces. With "model", CPU work that the model
+# cannot predict is scaled by the speed ratio of the two hosts on identical calls.
 Host = Literal["trace", "model"]
 
 
 class RankJob:
-    """The prediction of one rank."""
-
     def __init__(
         self, trace: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
         shape: ShapeChange | None, keep_outliers: bool = True, measured: Measured | None = None,
@@ -70,12 +68,10 @@ class RankJob:
 
     @cached_property
     def measured(self) -> int:
-        """Measured time of the iterations, in ns."""
         return measured_ns(self.original, self.chosen)
 
     @cached_property
     def graph(self) -> ReplayGraph:
-        """The replay graph with measured times."""
         return build_graph(self.original)
 
     @cached_property
@@ -85,22 +81,18 @@ class RankJob:
 
     @cached_property
     def base(self) -> BaseError:
-        """Error of the replay with measured times."""
         return BaseError.of(replay(self.graph, self.constants))
 
     @cached_property
     def gpu_ns(self) -> list[float]:
-        """Recorded times of the GPU events, in ns."""
         return [float(ns) for ns in self.trace.gpu.dur.tolist()]
 
     @cached_property
     def event_of(self) -> dict[int, int]:
-        """Maps rows to their GPU events."""
         return {row: event for event, row in enumerate(self.trace.gpu.source.tolist())}
 
     @cached_property
     def speed(self) -> HostSpeed:
-        """Speed of this trace's host relative to the host of the fitted traces."""
         if not self.by_model and self.host == "trace":
             return HostSpeed(1.0, 0.0)
         calls, own = self_time(self.graph, self.original, self.of_row)
@@ -114,14 +106,14 @@ class RankJob:
 
     @property
     def unknown(self) -> float:
-        """Unknown share of the CPU work whose recorded times are replaced."""
+        """Share of the CPU work for which the model should replace the recorded time but cannot."""
         if not self.by_model:
             return self.speed.unknown if self.host == "model" else 0.0
         return max(self.priced.unknown, self.speed.unknown if self.speed.unknown == 1 else 0.0)
 
     @cached_property
     def priced(self) -> PricedEdges:
-        """The edge times on the requested host: predicted by the model if possible, otherwise recorded."""
+        """The edge durations on the requested host: predicted by the model if possible, otherwise recorded."""
         priced = self._price_edges()
         lag, times = priced.lag.copy(), np.ones(len(self.original))
         host = self._host_work()
@@ -134,13 +126,16 @@ class RankJob:
         return replace(priced, lag=lag)
 
     def _price_edges(self) -> PricedEdges:
-        """Take the lag of each edge from the first source that knows it: operators timed here, the same place in the
-        fitted traces, matching collectives, the cost models."""
+        """Take each edge's duration from the first source that has one.
+
+        The sources are operators timed on this machine, the same place in the fitted traces, matching collectives, and
+        the cost models.
+        """
         graph, edges, of_row, table = self.graph, self.graph.edges, self.of_row, self.model.lags
         changed, speed = self._changed, self._speed_of_models
         at, collectives = places(graph, self.trace, of_row), {} if changed else host_collective_keys(graph.trace)
         found = dict[int, Estimate | None]()
-        parts = defaultdict[Row, list[int]](list)  # CPU edges without a known place, per operator
+        parts = defaultdict[Row, list[int]](list)  # per operator, the CPU edges without a duration for their place
         owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
         for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
             if kind == HOST and not self.by_model:
@@ -179,7 +174,6 @@ class RankJob:
         return self.speed.ratio if self.host == "trace" else 1.0
 
     def _own_times(self, wanted: Mapping[Row, Sequence[int]]) -> dict[Row, Estimate]:
-        """Map rows to the operator self times that the cost models predict, in ns; unknown operators are omitted."""
         calls, _ = self_time(self.graph, self.trace, self.of_row)
         calls = calls[np.isin(self.trace.calls.source[calls], list(wanted))]
         rows, speed = self.trace.calls.source[calls].tolist(), self._speed_of_models
@@ -187,7 +181,7 @@ class RankJob:
         return {row: Estimate(price.ns * speed, price.how) for row, price in prices if price is not None}
 
     def _host_work(self) -> IntColumn:
-        """Return the CPU work edges in the iterations, without long pauses between calls, which may be waits."""
+        """Return the CPU work edges in the iterations, except for long pauses between calls, which may be waits."""
         edges = self.graph.edges
         host = np.flatnonzero(edges.kind == HOST)
         host = host[self.of_row[self.graph.row[edges.target[host]]] >= 0]
@@ -198,28 +192,26 @@ class RankJob:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """See `Prediction`."""
         vague = self.on_host and not self.by_model
         own = ["no GPU events: operators keep their recorded times; --host model predicts them"] * vague
         return (*self.pricing.notes, *own)
 
     @property
     def sources(self) -> Mapping[str, float]:
-        """See `Prediction`."""
         priced = self.priced
         times = [(how, float(priced.lag[edge])) for edge, how in priced.how.items()]
         return shares_of_sources([*times, (RECORDED, float(priced.recorded_ns))])
 
     @cached_property
     def transfers(self) -> dict[int, int]:
-        """Return, per row, the minimum time in ns of matching collectives in the fitted traces."""
+        """Minimum time in ns of matching collectives in the fitted traces, by row."""
         known, gpu = self.model.lags.transfers, self.trace.gpu
         keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
         keys |= host_collective_keys(self.original)
         return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
 
     def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
-        """Replay with the given lags and return the iterations' time in ns; `wait` makes collectives wait for ranks."""
+        """Replay with the given edge durations and return the iterations' time in ns. `wait` keeps waits for ranks."""
         if not wait:
             edges = self.graph.edges
             rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
@@ -232,14 +224,15 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """Times of the GPU events in ns, at both ends of their joint interval. Collectives keep their predicted times,
-        because `waiting` covers the uncertainty of waits."""
+        """Times of the GPU events in ns, at both ends of their joint interval.
+
+        Collectives keep their predicted times, because `waiting` covers the uncertainty of waits.
+        """
         source = self.trace.gpu.source
         counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
         return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
 
     def lags_at(self, times: Sequence[float] | None) -> IntColumn:
-        """Return the predicted lags, with the given times of GPU events instead of the predicted times."""
         lags = self.priced.lag
         if times is None:
             return lags
@@ -251,11 +244,10 @@ class RankJob:
         return lags
 
     def total(self, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
-        """Replay with the given GPU event times (None: predicted times) and return the time in ns."""
         return self.replayed(self.lags_at(kernel_ns), wait=wait)
 
     def untraced(self) -> UntracedAnswer | None:
-        """Return the step time without a profiler, with both ends of its interval.
+        """Return the step time without a profiler, and both ends of its interval.
 
         None if the recording overhead is unknown, or if only some iterations are predicted.
         """
@@ -271,7 +263,7 @@ class RankJob:
         return untraced_answer(replay(self.graph, self.constants), [self.constants], *changes)
 
     def waiting(self) -> int:
-        """Time of the iterations in ns with recorded collective times, because no model predicts waits for ranks."""
+        """Return the iterations' time in ns with recorded collective times: no model predicts waits for ranks."""
         edges, lags = self.graph.edges, self.priced.lag.copy()
         met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
         lags[met] = edges.lag[met]
@@ -279,18 +271,16 @@ class RankJob:
 
     @property
     def gpu_ns_waiting(self) -> list[float]:
-        """Predicted times of the GPU events in ns, but recorded times for collectives."""
         times = zip(self.gpu_ns, self.trace.is_comm.tolist(), self.pricing.times, strict=True)
         return [here if comm else ns for here, comm, ns in times]
 
     def without_waiting(self, factor: float) -> tuple[int, int] | None:
-        """See `Prediction`."""
         if not self.transfers or self._changed or self._moved or self.shapes is not None:
             return None
         return round(self.total(wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
 
     def from_model(self) -> float:
-        """Share of the predicted critical path whose times come from the model."""
+        """Return the share of the predicted critical path with times from the model."""
         edges, how = self.graph.edges, self.priced.how
         path = replay(self.graph.with_latencies(self.priced.lag), self.constants)
         edge = binding_edges(path)
@@ -311,7 +301,6 @@ class RankJob:
         return measured, predicted, low, high
 
     def rows(self) -> tuple[OpRow, ...]:
-        """Return the GPU time per operator, or the self time per operator if the trace has no GPU events."""
         trace, found = self.original, dict[str, list[tuple[int, int, int, str]]]()
         edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
         kinds = {row: self.pricing.tasks[event].kind for row, event in self.event_of.items()}
@@ -324,7 +313,6 @@ class RankJob:
         return op_rows(found)
 
     def steps(self, predicted: int) -> StepTimes | None:
-        """Return the time per iteration, given the total; None if the model or the trace has no iterations."""
         times, spread = measured_steps(self.original, self.chosen), self.model.steps
         if spread is None or not len(times):
             return None
@@ -333,13 +321,11 @@ class RankJob:
         return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), each)
 
     def kernels(self) -> tuple[PricedKernel, ...]:
-        """Return the distinct GPU events in the iterations, including events without a known operator."""
         trace = with_unattached(self.trace) if self.split is None else self.trace
-        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # then every event has a row
+        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # now every event has a row
         return kernel_rows(pricing, trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:
-        """Return simple estimates to compare with: GPU time of the busiest stream, and mean of the fitted traces."""
         gpu = np.flatnonzero((self.original.nodes.kind == GPU) & (self.of_row >= 0))
         found = {}
         if len(gpu):
@@ -355,21 +341,18 @@ class RankJob:
 
 
 _SAME_PLACE, _EQUAL = "same place", "measured"
-_LEAST_ALIKE = 8  # Minimum number of equal calls to compare the speed of two machines; fewer are too noisy.
+_LEAST_ALIKE = 8  # Minimum number of identical operators to compare the speed of two hosts; fewer are too noisy.
 
 
 @dataclass(frozen=True)
 class PricedEdges:
-    """Lags of the edges of a graph."""
-
     lag: IntColumn  # ns, one per edge
-    # Source of the lag for each edge that the model was asked for; `UNKNOWN` if the edge keeps its recorded lag
+    # Source of each edge that the model was asked to predict; `UNKNOWN` if the edge keeps its recorded duration
     how: Mapping[int, str]
-    recorded_ns: int  # recorded CPU time that the model was not asked for
+    recorded_ns: int  # recorded CPU time that the model was not asked to predict
 
     @property
     def unknown(self) -> float:
-        """Share of the requested edges that the model does not know."""
         return sum(how == UNKNOWN for how in self.how.values()) / max(len(self.how), 1)
 
 
@@ -380,9 +363,6 @@ def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estim
 
 
 class HostSpeed(NamedTuple):
-    """Speed of a trace's host compared with the fitted traces' host."""
-
-    # Median over distinct operators of time in this trace / time in the fitted traces; 1 if too few operators are
-    # shared
+    # Median over shared operators of time in this trace / time in the fitted traces; 1 if too few are shared
     ratio: float
-    unknown: float  # share of self time in operators that occur in no fitted trace; 1 if too few operators are shared
+    unknown: float  # share of self time in operators that no fitted trace contains; 1 if too few are shared

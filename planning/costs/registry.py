@@ -24,26 +24,22 @@ _LOG = logging.getLogger("etplus")
 
 
 class Utilized(CostModel):
-    """The utilization model, for all GPU events. Model files store its laws under `kernels`, because the intervals also
-    need them."""
+    """The utilization model of GPU events. Model files store it under `kernels`, because the intervals also need it."""
 
     def __init__(self, fitted: Utilization, devices: Mapping[str, Device]) -> None:
         self.fitted, self._devices = fitted, devices
 
     @classmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilized:
-        """Fit the model on the GPU events among the measured tasks."""
         events = [event for event in measured if event.task.category != CPU_OP and event.ns > 0]
         return cls(fit_utilization(events, devices), devices)
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a GPU event; None for a CPU operator."""
         if task.category == CPU_OP:
             return None
         return Estimate(self.fitted.nanoseconds(task, self._devices), UTILIZATION)
 
 
-# The built-in models.
 MODELS: dict[str, type[CostModel]] = {
     "measured": MeasuredTable,
     UTILIZATION: Utilized,
@@ -51,14 +47,12 @@ MODELS: dict[str, type[CostModel]] = {
     "grown": Extrapolated,
     "mean": KindMean,
 }
-ORDER = ("measured", UTILIZATION)  # Order of models for GPU events; the first model with an answer wins.
-CPU_ORDER = ("measured", "between", "mean")  # Order of models for CPU operators.
+ORDER = ("measured", UTILIZATION)  # Order for GPU events; the first model that can predict an event wins.
+CPU_ORDER = ("measured", "between", "mean")  # Order for CPU operators.
 
 
 @cache
 def cost_models() -> Mapping[str, type[CostModel]]:
-    """Map names to models, built-in models first. Models of other packages that cannot be loaded are
-    skipped."""
     from importlib.metadata import entry_points
 
     found = dict(MODELS)
@@ -74,13 +68,11 @@ def cost_models() -> Mapping[str, type[CostModel]]:
 
 
 def candidates() -> tuple[tuple[str, ...], ...]:
-    """Return the orders that `etplus predict fit` chooses from: the built-in order, and an order for each model of
-    another package."""
+    """Return the orders that `etplus predict fit` chooses from: the built-in order, and one per external model."""
     return (ORDER, *(("measured", name, UTILIZATION) for name in cost_models() if name not in MODELS))
 
 
 def model_class(name: str) -> type[CostModel]:
-    """Return the model with this name."""
     known = MODELS.get(name) or cost_models().get(name)  # searching entry points is slow
     if known is None:
         raise UsageError(
@@ -93,13 +85,13 @@ def model_class(name: str) -> type[CostModel]:
 class Costs:
     """An ordered list of cost models over measured tasks. Each model is fitted on first use.
 
-    A GPU event is never predicted to be faster than its lower bound, unless an equal event was measured to be faster.
+    A GPU event is never predicted to take less than its lower bound, unless an identical event was measured to.
 
     Args:
         devices: device records by name.
-        order: names of the models, in order.
-        beyond: first try "between" for sizes between measured sizes, and "grown" for larger sizes. GPU events use these
-            only if there is no utilization model, because that model already depends on size.
+        order: names of the models, in the order they are tried.
+        beyond: also try "between" for sizes between measured sizes, and "grown" for larger sizes, early in the order.
+            GPU events use "grown" only without a utilization model, because that model already depends on size.
         fitted: models that were already fitted on these tasks.
     """
 
@@ -118,7 +110,6 @@ class Costs:
         self._known: dict[Task, Estimate] = {}
 
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task from the first model that can predict it; None if no model can."""
         if task not in self._known:
             if not self._measured:
                 return None
@@ -144,13 +135,13 @@ class Costs:
         return self._models[name]
 
 
-_EVENTS, _WEIGHTS = 3, 4
+_EVENTS, _WEIGHTS = 3, 4  # Maximum number of events to explain, and of learned weights per line.
 
 
 def explain(
     name: str, model: Utilization, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
 ) -> list[str]:
-    """Explain the predictions of fitted events whose kernel name contains `name`, ignoring case; return lines."""
+    """Return lines that explain the predictions of fitted events. `name` is part of the kernel name, in any case."""
     chosen = [event for event in measured if name.lower() in event.task.kernel.lower()]
     if not chosen:
         return [f"no fitted kernel has {name!r} in its name"]

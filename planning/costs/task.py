@@ -1,4 +1,4 @@
-"""A task, whose time is measured or predicted, and a model's estimate of the time."""
+"""A task with a measured or predicted time, and a model's estimate of the time."""
 
 from __future__ import annotations
 
@@ -28,33 +28,32 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     # flops, bytes: amounts of the whole operator, or of the event itself for a memcpy or collective. None if unknown.
     flops: int | None = None
     bytes: int | None = None
-    dtype: str = "float32"  # dtype that determines the peak FLOPs
-    main: bool = True  # the kernel does the operator's main work
+    dtype: str = "float32"  # dtype that determines the peak rate
+    main: bool = True  # True if the kernel does the operator's main work
     place: int = 0  # index of the event among the events of its operator
     collective: str = ""  # kind of collective, "" for other work
     group_size: int | None = None  # number of ranks in the collective's group
-    device: str = ""  # name of the device record, otherwise of the device; for a CPU, an identifier
+    device: str = ""  # name of the device record, or of the device if it has no record; for a CPU, an identifier
     blocks: int = 0  # blocks, block_threads: blocks per grid and threads per block; 0 if not recorded
     block_threads: int = 0
-    byte_factor: float = 1.0  # midpoint of the possible bytes / `bytes`, if `bytes` is a lower bound (experts)
+    byte_factor: float = 1.0  # midpoint of the possible bytes / `bytes`; not 1 if `bytes` is a lower bound (experts)
 
     __repr__ = brief
 
     @property
     def shapes(self) -> str:
-        """Shapes and dtypes of the inputs, as text."""
         return ";".join(f"{tensor.dtype}{list(tensor.shape)}" for tensor in self.inputs)
 
     @property
     def group(self) -> tuple[str, str]:
-        """Key of tasks that are held out together: operator and shapes, or kernel and bytes if there is no operator."""
+        """Key of tasks to hold out together: operator and shapes, or kernel and bytes if there is no operator."""
         if self.op and not self.collective:
             return self.op, self.shapes
         return self.kernel or self.collective, f"{self.collective} {self.bytes} {self.shapes}"
 
     @property
     def unlaunched(self) -> Task:
-        """The task without its launch sizes, which known shapes determine."""
+        """Copy without launch sizes, which the library derives from the shapes."""
         return msgspec.structs.replace(self, blocks=0, block_threads=0)
 
     @property

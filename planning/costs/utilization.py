@@ -3,8 +3,8 @@
     time = start + max(C (1 + e^u), M (1 + e^v)),   efficiencies 1/(1 + e^u) and 1/(1 + e^v)
 
 C is FLOPs / peak rate and M is bytes / bandwidth (`bound_of`). Log start, u and v are sums of learned weights, with one
-weight per label of the event: kind, family and name of the kernel, operator, dtype, vendor, and three numbers from the
-device and the grid. So the time grows with FLOPs and bytes and is never below the lower bound. As the size grows, the
+weight per label of the event: kind and family of the kernel, operator, dtype, vendor, and three numbers from the device
+and the grid. So the time grows with FLOPs and bytes and is never below the lower bound. As the size grows, the
 achieved share of the peak rate rises from 0 to the efficiency. This combines NeuSight's utilization (Lee et al., ASPLOS
 2025) with the start-up time of Hockney's r∞, n½ model (1982). If neither FLOPs nor bytes are known,
 
@@ -36,25 +36,25 @@ from .task import Task
 
 # Terms of the law. Each label's name starts with the name of a term.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
-# Start-up times before learning: for known work, for unknown work, and for collectives, whose ranks must synchronize.
+# Start-up times before learning, for known work (True), unknown work, and collectives (ranks must synchronize).
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
 # u, v and w before learning: 55% of the peak rate, 65% of the bandwidth, 16 bytes per thread.
 _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
-# u of dtypes that do not use tensor cores: 75% of the peak rate, because slower arithmetic waits less for its operands.
+# u of dtypes without tensor cores: 75% of the peak rate, because slower arithmetic waits less for its operands.
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
 _BYTES_PER_THREAD = 16
-_USUAL_DEVICE = 100, 2e12  # Multiprocessors and bandwidth of an unknown device.
+_USUAL_DEVICE = 100, 2e12  # Multiprocessors, and bytes per second, of an unknown device.
 # Bytes per second of copies between host and device, of copies from pageable memory, and of collectives. Device records
-# lack these rates; learned weights correct them.
+# do not contain these rates; learned weights correct them.
 _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
-# Minimum and maximum log of a start-up time in ns; maximum of u, v and w.
+# Minimum and maximum log of a start-up time in ns, and maximum of u, v and w, to keep the exponentials finite.
 LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
 _TEMPLATE = re.compile(r"[<(]")
 _ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
 _SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
-# Kernel names from TorchInductor and Tensile (rocBLAS, hipBLASLt). The rest of such a name lists fused operators, or
-# layouts, dtypes and tiles.
+# Prefixes of kernel names from TorchInductor and Tensile (rocBLAS, hipBLASLt). The rest of such a name lists fused
+# operators, or layouts, dtypes and tiles.
 _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
 
 
@@ -62,7 +62,7 @@ _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
 def kernel_family(kernel: str) -> str:
     """Return a kernel's name without namespaces, template arguments and parameters.
 
-    Architecture, dtypes and tile sizes are removed from library names. Names of generated kernels are reduced to the
+    Architecture, dtypes and tile sizes are removed from library names. The name of a generated kernel is reduced to its
     generator.
 
     Example:
@@ -82,8 +82,7 @@ def kernel_family(kernel: str) -> str:
 
 
 def _unmangled(kernel: str) -> str:
-    """Return the last part of a nested mangled name (Itanium C++ ABI), such as "rmsnorm" for
-    "_ZN5aiter7rmsnormIfEvv"."""
+    """Return the last part of a mangled name (Itanium C++ ABI), such as "rmsnorm" for "_ZN5aiter7rmsnormIfEvv"."""
     at, name = len("_ZN"), kernel
     while length := re.match(r"\d{1,4}", kernel[at:]):
         at += len(length[0]) + int(length[0])
@@ -108,7 +107,7 @@ def _kind(kernel: str, category: str) -> str:
 def wire_factor(collective: str, ranks: int | None) -> float:
     """Return the share of a buffer that crosses the slowest link (`bus_factor`).
 
-    The share is 1 if unknown, and for a scatter, whose root sends to the ranks one after the other.
+    The share is 1 if it is unknown. It is also 1 for a scatter, because the root sends to one rank after the other.
     """
     name = collective.lower().replace("-", "_")
     if not ranks or ranks < 2 or ("scatter" in name and "reduce" not in name):
@@ -117,23 +116,19 @@ def wire_factor(collective: str, ranks: int | None) -> float:
 
 
 class EventWork(msgspec.Struct, frozen=True):
-    """Features of a GPU event."""
-
-    known: bool  # FLOPs or bytes are known
+    known: bool  # True if FLOPs or bytes are known
     bound: float  # lower bound in ns, 0 if FLOPs and bytes are unknown
-    usual: dict[str, float]  # values before learning, by term: log start in ns, u, v, w
+    usual: dict[str, float]  # values before learning, by term: log of the start in ns, u, v, w
     amounts: dict[str, float]  # time at the peak rate in ns, by term (COMPUTE and MEMORY, or THREADS)
     labels: dict[str, float]  # values of the features that have learned weights
     kernel: str  # name of the kernel
 
     @property
     def size(self) -> float:
-        """The largest amount, in ns."""
         return max(self.amounts.values())
 
 
 def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
-    """Return the features of an event; `devices` maps names to device records."""
     device, bound = device_of(task, devices), bound_of(task, devices)
     many, bandwidth = _USUAL_DEVICE
     if device is not None:
@@ -151,7 +146,7 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
 
 
 def _through(task: Task) -> float | None:
-    """Return the link rate of a copy or collective in bytes per second; None if it uses only device memory."""
+    """Return the link rate of a copy or collective in bytes per second; None for work that uses no link."""
     if task.collective:
         return _NETWORK / wire_factor(task.collective, task.group_size)
     return {"pageable copy": _PAGEABLE, "host copy": _HOST_LINK}.get(kind_of(task))
@@ -176,10 +171,10 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
 
 
 class Law(msgspec.Struct, frozen=True):
-    """A learned law, for events with known work or with unknown work."""
+    """Learned weights, for events with known work or with unknown work."""
 
     weights: dict[str, dict[str, float]]  # learned weights by term and label; missing labels have weight 0
-    kernels: dict[str, float]  # by kernel name, log ratio of measured times to the rest of the law
+    kernels: dict[str, float]  # by kernel name, log(measured / predicted without this factor)
     # Mean ratio of measured to predicted time without smearing. A regression on logs predicts medians, but sums depend
     # on means (Duan, "Smearing estimate", 1983)
     smearing: float = 1.0
@@ -187,7 +182,7 @@ class Law(msgspec.Struct, frozen=True):
     __repr__ = brief
 
     def terms(self, work: EventWork) -> dict[str, float]:
-        """Return the start and the time of each amount in ns, without the factors for kernel name and smearing."""
+        """Return the start, and the time of each amount, in ns, without the factors for kernel name and smearing."""
         sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
         found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
         for term, amount in work.amounts.items():
@@ -195,7 +190,6 @@ class Law(msgspec.Struct, frozen=True):
         return found
 
     def nanoseconds(self, work: EventWork) -> float:
-        """Return the time of an event in ns, but at least its lower bound."""
         terms = self.terms(work)
         ns = terms.pop(START) + max(terms.values())
         return max(ns * exp(self.kernels.get(work.kernel, 0.0)) * self.smearing, work.bound)
@@ -206,30 +200,26 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
 
 
 class Utilization(msgspec.Struct, frozen=True):
-    """The fitted utilization model; JSON-ready."""
-
     known: Law  # law for events with known FLOPs or bytes
-    unknown: Law  # law for events with only a known grid
-    named: Law | None = None  # law for events with only a known name; old files have None and use `unknown`
+    unknown: Law  # law for events of which only the grid is known
+    named: Law | None = None  # law for all other events; None in old files, which use `unknown`
 
     __repr__ = brief
 
     def law(self, work: EventWork) -> Law:
-        """Return the law that applies to an event."""
         if work.known:
             return self.known
         return self.unknown if work.size or self.named is None else self.named
 
     def nanoseconds(self, task: Task, devices: Mapping[str, Device]) -> float:
-        """Return the predicted time of a GPU event in ns."""
         work = work_of(task, devices)
         return self.law(work).nanoseconds(work)
 
 
 Floats = npt.NDArray[np.float64]
 
-# Ridge penalties, keyed by known work, term and group of labels ("" for numeric features). A penalty acts like a number
-# of events that pull the weight to 0. Groups that are not listed for a term have no weights in this term.
+# Ridge penalties, keyed by known work, term and group of labels ("" for numeric features). A penalty acts like that
+# number of events that pull the weight to 0. A term has no weights for groups that are not listed.
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
         START: {"all": 0.3, "kind": 5, "family": 10, "vendor": 10},
@@ -242,7 +232,7 @@ _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     },
 }
 _NUMBERS = ("bandwidth of a multiprocessor", "multiprocessors", "multiprocessors without a block")
-_HUBER = 0.5  # Log residuals above this limit are penalized linearly instead of quadratically.
+_HUBER = 0.5  # Larger log residuals are penalized linearly instead of quadratically.
 _NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
@@ -250,7 +240,7 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilization:
     """Fit the three laws on GPU events with positive times.
 
-    Events with more known quantities are also used for the other laws, as if these quantities were unknown.
+    To use more events, each law is also fitted on events with more known quantities, ignoring these quantities.
     """
     log_ns = np.log([max(event.ns, 1.0) for event in measured])
     sized = [event.task for event in measured]
@@ -270,8 +260,6 @@ def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Devi
 
 
 class _Term:
-    """The columns of one linear sum: their labels, their penalties, and their values per event."""
-
     def __init__(self, term: str, works: Sequence[EventWork], penalties: Mapping[str, float]) -> None:
         self.labels: dict[str, int] = {}
         self.penalty: list[float] = []

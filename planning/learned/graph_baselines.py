@@ -1,4 +1,4 @@
-"""Simple predictors of graph times (baselines for learned predictors), and metrics. Needs only numpy."""
+"""Simple predictors of graph times, as baselines for learned predictors, and error metrics. Needs only numpy."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
-_LEAST_ERROR = 1e-3  # Minimum error, so that an exact prediction does not make the geometric mean zero.
+_LEAST_ERROR = 1e-3  # Minimum error, so that one exact prediction does not make the geometric mean zero.
 
 Floats = npt.NDArray[np.float64]
 
 
 def runs(graphs: Sequence[GraphArrays]) -> list[tuple[GraphArrays, int]]:
-    """Return a pair (graph, configuration number) for each measured configuration of each graph."""
     return [(graph, c) for graph in graphs for c in range(len(graph.config_runtime))]
 
 
 def log_times(graphs: Sequence[GraphArrays]) -> Floats:
-    """Return the natural logarithm of the measured times of `runs`; times below 1 count as 1."""
     return np.log(np.maximum(np.concatenate([graph.config_runtime for graph in graphs]), 1).astype(np.float64))
 
 
 def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict[str, Floats]:
     """Fit the baselines on `train`, and return their predicted times for the runs of `held`.
 
-    The baselines are the global mean, and a ridge regression on graph totals, opcode counts and the configuration.
+    The baselines are the mean time, and a ridge regression on graph totals, opcode counts and the configuration.
     """
     y = log_times(train)
     x, z = _features(train), _features(held)
@@ -57,11 +55,9 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
 
 @dataclass(frozen=True)
 class Score:
-    """Error metrics of predictions."""
-
     count: int  # number of predictions
     served: float  # share of tasks with a prediction
-    geomean: float  # geomean, median, mape: geometric mean (at least 0.1%), median, mean of |predicted/measured − 1|
+    geomean: float  # geomean, median, mape: of |predicted/measured − 1|; the geometric mean is at least 0.1%
     median: float
     mape: float
     factor: float  # exp of the mean |log(predicted/measured)|, minus 1: the typical factor in either direction
@@ -69,7 +65,7 @@ class Score:
 
 
 def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> Score:
-    """Return the error metrics of predictions. NaN marks a missing prediction; `weight` is the count of each task."""
+    """Return the error metrics. NaN marks a missing prediction; `weight` is the number of times each task ran."""
     has = np.isfinite(predicted) & (measured > 0)
     if not has.any():
         nan = float("nan")
@@ -90,18 +86,15 @@ def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> 
 
 @dataclass(frozen=True)
 class Quality:
-    """All metrics of predictions."""
-
-    errors: Score  # error metrics
+    errors: Score
     tau: float  # Kendall's τ-b over all graphs
-    pairs: float  # share of pairs of graphs in the right order
+    pairs: float  # share of graph pairs predicted in the right order
     # top1, top5: (best measured time of the K variants predicted fastest) / (best measured time) − 1, mean over models
     top1: float
     top5: float
 
 
 def quality(predicted: Floats, measured: Floats, model: Sequence[str]) -> Quality:
-    """Return all metrics; `model` is the model that each graph is a variant of."""
     return Quality(
         score(predicted, measured),
         kendall_tau(predicted, measured),
@@ -125,14 +118,14 @@ def kendall_tau(predicted: Floats, measured: Floats) -> float:
 
 
 def ordered_pairs(predicted: Floats, measured: Floats) -> float:
-    """Return the share of pairs with different measurements that are predicted in the right order; ties are wrong."""
+    """Return the share of pairs with different measured times that are predicted in the right order; ties are wrong."""
     a, b = _signs(predicted), _signs(measured)
     unlike = b != 0
     return float((a[unlike] == b[unlike]).mean()) if unlike.any() else 1.0
 
 
 def top_slowdown(predicted: Floats, measured: Floats, model: Sequence[str], k: int) -> float:
-    """Return the slowdown of the best of the K variants predicted fastest, relative to the best; mean over models."""
+    """Return (best measured time of the K variants predicted fastest) / (best time) − 1, averaged over models."""
     names = np.array(model)
     lost = []
     for name in dict.fromkeys(model):

@@ -1,8 +1,8 @@
 """Runs of graphs as tensors, joined into batches.
 
-Nodes that a network cannot distinguish share a row. Example: two `aten::relu` nodes with equal features and equal
+Nodes that a network cannot distinguish share a row. For example, two `aten::relu` nodes with equal features and equal
 neighbors share a row of `feat`. They still share a row after a layer over the edges, and `row` maps both nodes to this
-row. So a graph of ten equal iterations costs about as much as a graph of one iteration.
+row. So a graph of ten identical iterations costs about as much as a graph of one iteration.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch import Tensor
 from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
 from ...trace.columns import IntColumn
 
-Run = tuple[GraphArrays, int]  # A graph and the number of its configuration.
-# Number of aggregations over the edges.
+Run = tuple[GraphArrays, int]  # A graph, and the index of its configuration.
+# Number of network layers that aggregate over edges.
 LAYERS = 2
 _TILE = 24
-# Features of the node, configuration of the node, mean configuration of the graph, tile configuration.
+# A node's inputs: features, configuration, mean configuration over the graph, and tile configuration.
 INPUTS = NODE_FEATURES + 2 * CONFIG_FEATURES + _TILE
 _MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)  # Multipliers of SplitMix64 (Steele et al., 2014).
 
@@ -31,8 +31,8 @@ _MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)  # Multipli
 class Layer:
     """Aggregation over edges, from p input rows to c output rows. An output row is a class of equal nodes."""
 
-    own: Tensor  # (c), input row for each class
-    # inputs, outputs: (2, m), edges of one node per class: the class, and the input row of its producer or consumer
+    own: Tensor  # (c), the input row of each class
+    # inputs, outputs: (2, m), the edges of one node per class: class, and input row of the producer or consumer
     inputs: Tensor
     outputs: Tensor
 
@@ -49,19 +49,19 @@ class GraphBatch:
     opcode: Tensor  # (u)
     layers: tuple[Layer, ...]  # aggregations; each layer reads the rows of the previous layer
     row: Tensor  # (n), the node's row in the last layer; nodes of a graph are adjacent
-    graph: Tensor  # (n), the graph for each node
-    rows: Tensor  # number of feature rows and number of rows in each layer, per graph
+    graph: Tensor  # (n), the index of each node's graph
+    rows: Tensor  # per graph, the number of feature rows and of rows in each layer
     node_log: Tensor  # (n), log of the self time in ns; NaN if unknown
     graph_log: Tensor  # (g), log of the graph's time
 
     @property
     def work(self) -> int:
-        """Number of rows that need a state; computation time is proportional to this number."""
+        """Number of rows that need a state; computation time is proportional to it."""
         return int(self.rows[:, -1].sum())
 
 
 def single(run: Run, center: Tensor, scale: Tensor) -> GraphBatch:
-    """Convert one run to a batch of its own, which `joined` combines with others; center and scale are (INPUTS)."""
+    """Convert one run to a batch, which `joined` combines with others; center and scale have shape (INPUTS)."""
     graph, c = run
     known, own = len(opcodes()), graph.node_runtime
     codes = np.where(graph.node_opcode > known, 0, np.maximum(graph.node_opcode, 0))
@@ -86,7 +86,6 @@ def single(run: Run, center: Tensor, scale: Tensor) -> GraphBatch:
 
 
 def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
-    """Join runs from `single` into a batch."""
     rows = torch.cat([run.rows for run in singles])
     begins = (torch.cumsum(rows, 0) - rows).T  # per layer and graph
     layers = []
@@ -114,7 +113,7 @@ def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
 
 
 def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[GraphBatch]:
-    """Yield batches of runs in order, each with at most `graphs` runs and, unless one run has more, `nodes` nodes."""
+    """Yield batches of at most `graphs` runs and `nodes` nodes, in order. A larger run gets a batch to itself."""
     begin, held = 0, 0
     for at, run in enumerate(singles):
         if at > begin and (at - begin == graphs or held + len(run.row) > nodes):
@@ -126,7 +125,6 @@ def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[Gr
 
 
 def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
-    """Return the unscaled features (n, INPUTS) of a graph in configuration `c`."""
     out = np.zeros((len(graph), INPUTS), np.float32)
     out[:, :NODE_FEATURES] = graph.node_feat
     if len(graph.node_config_ids):
@@ -139,7 +137,7 @@ def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
 
 
 def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[IntColumn, IntColumn]:
-    """Return the first of each set of equal rows, and the index of this first row for each row."""
+    """Return the index of the first row in each set of equal rows, and for each row the index of its set."""
     wide = np.ascontiguousarray(rows)
     whole = wide.view(np.dtype((np.void, wide.itemsize * wide.shape[1]))).ravel()
     _, first, code = np.unique(whole, return_index=True, return_inverse=True)
@@ -149,8 +147,8 @@ def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[I
 def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
     """Return the layer over edges of shape (m, 2), [consumer, producer], and the row of each node after the layer.
 
-    The method is color refinement (Weisfeiler and Leman, 1968): a class is split by the multisets of the classes of its
-    neighbors. The multisets are compared by sums of 64-bit hashes.
+    The method is color refinement (Weisfeiler and Leman, 1968): nodes of a class stay together only if the multisets of
+    their neighbors' classes are equal. The multisets are compared by sums of 64-bit hashes.
     """
     consumer, producer = edges[:, 0], edges[:, 1]
     hashes, sums = _hashed(row), np.zeros((len(row), 3), np.uint64)

@@ -21,10 +21,10 @@ from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features, single
 
-# Maximum graphs per training step, graphs per batch without gradients, and nodes in either.
+# Maximum number of graphs per training step, of graphs per batch without gradients, and of nodes per batch.
 _GRAPHS, _HELD, _NODES = 16, 64, 32_000
-EPOCHS = 150  # Default maximum; `_WORK` may lower it.
-# Default limit for the rows (`GraphBatch.work`) over all epochs: about five minutes of CPU time.
+EPOCHS = 150  # Default maximum number of epochs; `_WORK` may lower it.
+# Default maximum of `GraphBatch.work`, summed over all epochs: about five minutes of CPU time.
 _WORK = 14_000_000
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
@@ -33,8 +33,7 @@ _VERSION, _KIND = 1, "sage"
 
 
 class Trained:
-    """A trained network: the scaling of its inputs (INPUTS), its validation error (mean |log ratio|), and the number of
-    epochs."""
+    """A trained network: scaling of its inputs, validation error (mean |log ratio|), and number of epochs."""
 
     def __init__(self, net: GraphNet, center: Tensor, scale: Tensor, valid: float = float("inf"), epochs: int = 0):
         self.net, self.center, self.scale, self.valid, self.epochs = net, center, scale, valid, epochs
@@ -51,12 +50,12 @@ def train(
 ) -> Trained:
     """Train a network on graphs. Stop after 25 epochs without a better validation error, and keep the best network.
 
-    The loss is smooth L1 on the log times of graphs and, if known, of nodes. On the same machine, the same data and
-    seed give the same weights.
+    The loss is smooth L1 on the log times of graphs and, if known, of nodes. On one machine, the same data and seed
+    always give the same weights.
 
     Args:
-        epochs: maximum number of epochs; by default EPOCHS, but fewer for many nodes.
-        report: called after each epoch, with its number and validation error.
+        epochs: maximum number of epochs; by default EPOCHS, but fewer if there are many nodes.
+        report: called after each epoch, with the epoch number and the validation error.
     """
     if not graphs or not valid:
         raise UsageError("training needs graphs in train/ and in valid/; give a dataset with more graphs")
@@ -65,7 +64,7 @@ def train(
     state = _TrainingState(hidden, graphs)
     singles = [single(run, state.center, state.scale) for run in runs(graphs)]
     held = _batches(runs(valid), state.center, state.scale)
-    if epochs is None:  # at least enough to detect stalled training
+    if epochs is None:  # enough epochs for early stopping to take effect
         epochs = min(EPOCHS, max(_PATIENCE, _WORK // sum(run.work for run in singles)))
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
         for group in state.optimizer.param_groups:
@@ -119,7 +118,6 @@ def _error(net: GraphNet, held: Sequence[GraphBatch]) -> float:
 
 
 def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArray[np.float64]:
-    """Return the predicted times of all runs of the graphs, in the unit of the training set."""
     with torch.no_grad():
         held = _batches(runs(graphs), trained.center, trained.scale)
         found = [trained.net(batch)[1] for batch in held]
@@ -127,14 +125,12 @@ def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArr
 
 
 def write_trained(trained: Trained, path: str | os.PathLike[str]) -> None:
-    """Write a network in safetensors format."""
     tensors = {f"net.{name}": value for name, value in trained.net.state_dict().items()}
     tensors |= {"center": trained.center, "scale": trained.scale}
     _write(path, tensors, trained.net, {"valid": trained.valid, "epochs": trained.epochs})
 
 
 def read_trained(path: str | os.PathLike[str]) -> Trained:
-    """Read a file that `write_trained` wrote."""
     tensors, meta = _read(path)
     try:
         net = GraphNet(meta["hidden"])
@@ -158,7 +154,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, An
     blob = load(path, trace=False)
     try:
         tensors = load_tensors(blob.data)
-        # safetensors cannot read metadata from memory. The file starts with 8 bytes of length and a JSON header.
+        # safetensors cannot read metadata from memory. The file starts with the header's length (8 bytes) and header.
         size = int.from_bytes(blob.data[:8], "little")
         meta = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
         if meta["version"] != _VERSION or meta["kind"] != _KIND or not 0 < meta["hidden"] <= 4096:
@@ -173,7 +169,7 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 class GraphNet(nn.Module):
-    """A network that predicts log times of nodes, and of graphs: the sum over the nodes, with a learned correction.
+    """Predicts the log times of nodes, and of graphs: the sum over the nodes, times a learned correction.
 
     `hidden` is the width of a node's state.
     """

@@ -1,4 +1,4 @@
-"""Choose contents for an operator's tensors: indices in range, rising offsets, masks. Does not need torch."""
+"""Choose contents for an operator's tensors, such as indices in range, offsets and masks. Does not need torch."""
 
 from __future__ import annotations
 
@@ -6,41 +6,40 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# A `kind` and its parameters; `standalone.filled` creates values. uniform: [0.1, 1). index: integers in [low, high).
-# sorted: ascending integers in [0, high). offsets: evenly spaced from 0 to high. mask: a number of evenly spaced true
-# values. value: a constant. rising: ascending floats.
+# The `kind` of contents and its parameters; `standalone.filled` creates the values. Kinds: uniform (floats in
+# [0.1, 1)), index (integers in [low, high)), sorted (ascending integers in [0, high)), offsets (evenly spaced from 0 to
+# high), mask (`true` evenly spaced true values), value (a constant), rising (ascending floats).
 Fill = dict[str, Any]
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
 
 
 class Given(NamedTuple):
-    """The facts about a call that the contents of its tensors depend on."""
+    """The properties of a call that determine the contents of its tensors."""
 
     op: str  # name without the namespace and the trailing underscore of in-place operators
-    # shapes of the tensors for each argument; None for a list without tensors
+    # for each argument, the shapes of its tensors; None in a list for an element that is not a tensor
     shapes: Mapping[str, Sequence[tuple[int, ...] | None]]
-    numbers: Mapping[str, Any]  # values of the arguments that are not tensors
+    numbers: Mapping[str, Any]  # values of the other arguments
     results: Sequence[tuple[int, ...]]  # shapes of the returned tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an argument's tensor; () if the argument does not have exactly one tensor."""
+        """Return the shape of an argument's only tensor; () if it has none or several."""
         found = self.shapes.get(name) or ()
         return (found[0] or ()) if len(found) == 1 else ()
 
     def extent(self, name: str, dim: int) -> int:
-        """Return a dimension of an argument's tensor; 1 if it does not exist."""
+        """Return a dimension of an argument's only tensor; 1 if the dimension does not exist."""
         shape = self.shape(name)
         return shape[dim] if -len(shape) <= dim < len(shape) else 1
 
     def number(self, name: str, usual: int) -> int:
-        """Return an integer argument, or the usual value if it is missing."""
         value = self.numbers.get(name)
         return value if type(value) is int else usual
 
 
 def fill_of(given: Given, argument: str, place: int, dtype: str) -> Fill:
-    """Return the contents for a tensor; `place` is the tensor's index in the list of its argument."""
+    """Return the contents for a tensor; `place` is the tensor's index in its argument, if the argument is a list."""
     rule = _RULES.get((given.op, argument))
     if rule is not None and (found := rule(given, place, dtype)) is not None:
         return found
@@ -137,7 +136,7 @@ def _rising(given: Given, place: int, dtype: str) -> Fill | None:
     return None if dtype in _INTEGERS else {"kind": "rising"}
 
 
-# Rules by operator and argument. None: the argument's type determines the contents.
+# Rules by operator and argument. If a rule returns None, the argument's name and dtype determine the contents.
 _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     ("embedding", "indices"): _below_rows("weight"),
     ("embedding_renorm", "indices"): _below_rows("self"),

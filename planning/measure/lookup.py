@@ -1,4 +1,4 @@
-"""Times of a trace's calls on this machine, for predictions."""
+"""Predicted times of a trace's calls, from operators timed on this machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .measured import Measured
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
-EXECUTED = "executed"  # Source of a time measured on this machine.
-RECORDED = "recorded"  # Source of a time kept from the trace.
+EXECUTED = "executed"  # The source named for a time measured on this machine.
+RECORDED = "recorded"  # The source named for a time kept from the trace.
 _FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 
@@ -34,7 +34,7 @@ def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
 
 
 def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """Return the share of time per source: measured here, from traces, modeled, and recorded (if present)."""
+    """Return the share of time per source: measured here, from traces, modeled, and (if present) as recorded."""
     found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modeled": 0.0})
     of = {EXECUTED: "measured here", RECORDED: "as recorded", _UNKNOWN: "as recorded"} | dict.fromkeys(
         _FROM_TRACES, "from traces"

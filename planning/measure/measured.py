@@ -24,8 +24,6 @@ _REMEDY = "make it with `etplus measure`"
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """The conditions of a measurement: device name, number of torch threads, torch version."""
-
     device: str
     threads: int
     torch: str
@@ -34,23 +32,21 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The time of a distinct call on this machine."""
-
-    key: str  # operator, shapes, strides, dtypes and numeric arguments (`RecordedCall.key`)
+    key: str  # hash of operator, shapes, strides, dtypes and numeric arguments (`RecordedCall.key`)
     op: str  # qualified name of the operator
-    shapes: str  # shapes, dtypes: tensors of the call, such as "4x8 8x2" and "float32"
+    shapes: str  # shapes, dtypes: of the call's tensors, such as "4x8 8x2" and "float32"
     dtypes: str
     ns: float  # ns, iqr_ns: median and interquartile range over `runs` calls, including callees
     iqr_ns: float
     runs: int
-    # Self time; None if a callee was not executed, or if the operator has different callees on this machine
+    # Self time; None if a callee was not executed, or if the operator calls different operators on this machine
     own_ns: float | None = None
     count: int = 0  # number of calls in the traces
-    # recorded_ns, recorded_own_ns: median times in the traces (GPU times for calls measured on a GPU). None for shapes
-    # that were not recorded, and if the traces were recorded on the other kind of device
+    # recorded_ns, recorded_own_ns: median times in the traces (GPU times for calls measured on a GPU). None if these
+    # shapes were not recorded, or if the traces were recorded on the other kind of device
     recorded_ns: float | None = None
     recorded_own_ns: float | None = None
-    # callees, own_tensors: number of direct callees in the recording, and of tensors that the call takes and returns
+    # callees, own_tensors: number of direct callees in the recording, number of input and output tensors of the call
     callees: int = 0
     own_tensors: int = 0
 
@@ -58,7 +54,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotExecuted(msgspec.Struct, frozen=True):
-    """Calls that were not executed: count, share of operator self time, and reason."""
+    """Calls of one operator that were not executed: reason, count, and share of all operator self time."""
 
     op: str
     reason: str
@@ -69,7 +65,7 @@ class NotExecuted(msgspec.Struct, frozen=True):
 
 
 class Recorder(NamedTuple):
-    """Relation of recorded to executed self times: a slowdown, and overhead in ns per call, callee and tensor.
+    """Fitted relation of recorded to executed self times: a slowdown, and overhead in ns per call, callee and tensor.
 
     The slowdown occurs because an operator's data in a program are not in the caches, and because machines differ.
     """
@@ -99,12 +95,11 @@ class Recorder(NamedTuple):
         return Recorder(*found.tolist())
 
     def added(self, callees: int, tensors: int) -> float:
-        """Return the recording overhead in the self time of a call, in ns."""
         return self.call_ns + self.callee_ns * callees + self.tensor_ns * tensors
 
 
 def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Solve least squares with non-negative unknowns: set the most negative unknown to 0 and repeat."""
+    """Solve least squares with non-negative unknowns: repeatedly set the most negative unknown to 0."""
     kept = list(range(left.shape[1]))
     found = np.zeros(left.shape[1])
     while kept:
@@ -122,8 +117,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     version: int
     files: tuple[str, ...]
     conditions: Conditions
-    timings: tuple[Timing, ...]  # executed calls, longest total time in the traces first
-    not_executed: tuple[NotExecuted, ...]  # remaining calls by operator and reason, largest share first
+    timings: tuple[Timing, ...]  # executed calls, sorted by total time in the traces, longest first
+    not_executed: tuple[NotExecuted, ...]  # all other calls by operator and reason, largest share first
     executed: float  # share of operator self time in executed calls and their callees
     outside: float  # share of total self time in the autograd engine, Python and annotations
 
@@ -141,8 +136,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         """Return the self time of a call as it would be recorded, in ns; None if the call was not executed.
 
         The result is the time on this machine × slowdown + recording overhead. The overhead is the median over recorded
-        calls of the operator with similar self time and number of tensors. It grows with the square root of
-        `Recorder.added` for more callees and tensors, because their code and data are already in the caches.
+        calls of the operator with similar self time and number of tensors. With more callees and tensors it grows with
+        the square root of `Recorder.added`, because their code and data are already in the caches.
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
@@ -161,8 +156,10 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
-        """Maps operators to arrays (4, calls): executed self time, recorded self time, number of tensors, and overhead.
-        Times are in ns, and each call is repeated according to its count."""
+        """For each operator, an array (4, calls): executed self time, recorded self time, number of tensors, overhead.
+
+        Times are in ns, and each call is repeated according to its count.
+        """
         found: dict[str, list[tuple[float, float, float, float]]] = {}
         for timing in self.timings:
             if timing.own_ns is not None and timing.recorded_own_ns is not None:
@@ -174,7 +171,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
         """Return executed / recorded self time per call of at least `least_ns`, without recording overhead.
 
-        Calls in which overhead is over half of the recorded time are skipped.
+        Calls are skipped if over half of their recorded time is overhead.
         """
         return [
             timing.own_ns / (timing.recorded_own_ns - added)
@@ -193,7 +190,7 @@ def write_measured(measured: Measured, path: str) -> None:
 
 
 def read_measured(source: Source) -> Measured:
-    """Read a file that `write_measured` wrote."""
+    """Read measured times written by `write_measured`."""
     found, name = read_struct(source, Measured, "invalid measured times", _REMEDY)
     if found.version != VERSION:
         raise TraceFormatError(name, "version", f"{found.version}, expected {VERSION}", "measure again")

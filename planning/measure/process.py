@@ -1,7 +1,7 @@
-"""A worker process that calls operators. If an operator hangs, crashes or needs too much memory, only it is lost.
+"""A worker process that calls operators. If an operator hangs, crashes or needs too much memory, only that call fails.
 
-The worker starts isolated (`python -I`) in an empty folder. Its import path is that of this process without the current
-folder, so that files next to a trace are never imported.
+The worker starts isolated (`python -I`) in an empty folder. Its import path is this process's import path without the
+current folder, so that files next to a trace are never imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from ...trace.errors import EtplusError, UsageError
 
-# Default limit for the tensors of one operator.
+# Default limit for the total size of one operator's tensors.
 MAX_BYTES = 4 << 30
 _WORKER = f"{__package__}.worker"
 _PACKAGE = __name__.partition(".")[0]
@@ -38,11 +38,11 @@ _INSTALL = "pip install 'etplus[torch]' (on a CPU, PyTorch's CPU build)"
 
 
 class ExecutionError(EtplusError):
-    """An operator could not be called; the message is torch's reason."""
+    pass
 
 
 def check_device(device: str) -> str:
-    """Check that a device name is valid in torch."""
+    """Return the device name in torch's form, "cpu" or "cuda:N"; raise UsageError for other names."""
     kind, _, number = device.partition(":")
     if device == "cpu" or (kind == "cuda" and (not number or number.isdecimal())):
         return "cuda:0" if device == "cuda" else device
@@ -50,7 +50,7 @@ def check_device(device: str) -> str:
 
 
 class WorkerProcess:
-    """A worker process. It starts with the first request, and starts again after it was killed.
+    """A worker process, started by the first request, and started again if it was killed.
 
     Args:
         device: "cpu" or "cuda:N".
@@ -75,13 +75,11 @@ class WorkerProcess:
         self.close()
 
     def about(self) -> dict[str, Any]:
-        """Return the version of torch, the number of threads, and the name of the device."""
         if self._process is None:
             self._open()
         return self._about
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Call an operator with `standalone.measure` in the worker, and return the result."""
         self.about()
         answer = self._exchange(request, self.timeout_s)
         if "error" in answer:
@@ -89,7 +87,6 @@ class WorkerProcess:
         return answer
 
     def close(self) -> None:
-        """Stop the worker."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -142,11 +139,10 @@ class WorkerProcess:
 
 
 def _command() -> list[str]:
-    """Return the isolated worker's command: it ignores PYTHON… variables, user site-packages and the current folder."""
+    """Return the worker's command. It ignores PYTHON… variables, user site-packages and the current folder."""
     package = sys.modules[_PACKAGE]
     flags = ["-I", *["-B"] * sys.dont_write_bytecode]
     here = os.path.realpath(os.curdir)
-    # Exclude the current folder and all relative entries.
     path = [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) != here]
     where = [path, str(Path(str(package.__file__)).absolute()), [*map(os.path.abspath, package.__path__)]]
     return [sys.executable, *flags, "-c", _START_CODE, json.dumps(where)]

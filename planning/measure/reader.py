@@ -29,11 +29,10 @@ class _UncallableError(Exception):
 
 
 def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str]]:
-    """Yield each operator of a trace in start order, with its call. If the operator cannot be called again, yield the
-    reason instead of the call.
+    """Yield each operator of a trace in start order, with its call, or with the reason why it cannot be called again.
 
     Names with neither namespace nor schema (from the autograd engine or Python) are skipped. In a trace with new shapes
-    (`reshaped`), the calls have these shapes and matching strides and sizes.
+    (`reshaped`), the calls have these shapes, with matching strides and sizes.
     """
     ops = np.flatnonzero(trace.calls.kind == OP)
     host = "cpu" if len(trace.gpu) else _ANYWHERE

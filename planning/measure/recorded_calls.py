@@ -1,4 +1,4 @@
-"""Operator calls of a trace as JSON-ready values that can be called again, also with new shapes."""
+"""Operator calls of a trace in a JSON-ready form. They can be called again, also with new shapes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from .schema import OpSchema
 
 
 class TensorArg(NamedTuple):
-    """A tensor in a recorded call."""
-
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # strides, offset: in elements
     dtype: str  # dtype name in torch
-    id: int  # id, storage: IDs of the tensor object and its storage
+    id: int  # id, storage: IDs of the tensor object and of its storage
     storage: int
     offset: int
-    device: str  # "cpu", or "device" for the device that operators are called on
+    device: str  # "cpu", or "device" for the device that the measurement runs on
 
     def __repr__(self) -> str:
         return brief(self)
@@ -41,13 +39,12 @@ class TensorArg(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes from the start of the storage to the end of the tensor."""
         return self.span * (itemsize(self.dtype) or 16)
 
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A recorded call that can be repeated."""
+    """A recorded call, complete enough to be repeated."""
 
     index: CallIndex  # position in `Trace.calls`
     schema: OpSchema
@@ -59,16 +56,16 @@ class RecordedCall:
 
     @cached_property
     def key(self) -> str:
-        """A key that equal calls share."""
+        """A hash that identical calls share."""
         return hashlib.blake2b(orjson.dumps(self.call, option=orjson.OPT_SORT_KEYS), digest_size=12).hexdigest()
 
     @property
     def needed_bytes(self) -> int:
-        """Memory in bytes for the call alone: tensors and results, with shared memory counted once."""
+        """Memory in bytes that the call needs: tensors and results, with shared memory counted once."""
         first, tensors = dict[int, int](), (*self.tensors, *self.results)
         for tensor in tensors:
             first[tensor.storage] = min(first.get(tensor.storage, tensor.offset), tensor.offset)
-        most: dict[int, int] = {}  # bytes per storage: the size of its largest tensor
+        most: dict[int, int] = {}  # size of the largest tensor in each storage
         for tensor in tensors:
             near = tensor._replace(offset=tensor.offset - first[tensor.storage])
             most[tensor.storage] = max(most.get(tensor.storage, 0), near.nbytes)
@@ -76,7 +73,7 @@ class RecordedCall:
 
     @cached_property
     def call(self) -> dict[str, Any]:
-        """JSON-ready call for `standalone`. Storages are numbered by first use; offsets are kept for shared memory."""
+        """The call in the form that `standalone` reads. Tensors of one storage keep their relative offsets."""
         storages: dict[int, list[TensorArg]] = {}
         for tensor in self.tensors:
             storages.setdefault(tensor.storage, []).append(tensor)
@@ -106,7 +103,7 @@ class RecordedCall:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """Argument name of each tensor, and the tensor's index in the argument's list."""
+        """The argument name of each tensor, and the tensor's index in the argument, if the argument is a list."""
         found = dict[int, tuple[str, int]]()
         for name, _, tensors in self._arguments():
             found |= {tensor: (name, place) for place, tensor in enumerate(tensors) if tensor is not None}
@@ -150,13 +147,12 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-# Names of arguments that contain the shape of a result.
+# Arguments that specify the shape of a result.
 _SIZES = {"size", "sizes", "shape", "input_sizes", "self_sizes", "output_size", "input_size"}
 _STRIDED = {"as_strided", "_reshape_alias", "empty_strided", "new_empty_strided"}
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return contiguous strides, with the last dimension innermost."""
     steps, step = [0] * len(shape), 1
     for dim in reversed(range(len(shape))):
         steps[dim] = step
@@ -169,7 +165,7 @@ def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[
 
     Args:
         given, made: shapes of the inputs and outputs. If the number of shapes does not match, the recorded shapes are
-            kept. Calls with a single list of tensors (`stack`, `cat`) accept any number of shapes.
+            kept. Calls with a single list of tensors (`stack`, `cat`) accept any number of input shapes.
     """
     if len(given) != len(found.tensors):
         found = _of_another_number(found, len(given))
@@ -185,7 +181,7 @@ def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[
 
 
 def _of_another_number(found: RecordedCall, count: int) -> RecordedCall:
-    """Return the call with `count` tensors in its list; copies of the last tensor, in separate memory, are added."""
+    """Return the call with `count` tensors in its list. Added tensors copy the last one, in separate memory."""
     lists = [at for at, value in enumerate(found.args) if isinstance(value, list) and {"tensor": 0} in value]
     if not count or len(lists) != 1 or len(found.args[lists[0]]) != len(found.tensors):
         return found
@@ -225,7 +221,6 @@ def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:
 
 
 def _moved(offset: int, old: TensorArg, new: TensorArg) -> int:
-    """Translate an offset into a tensor from the old strides to the new strides."""
     found, left = 0, offset
     for was, now in sorted(zip(old.strides, new.strides, strict=True), reverse=True):
         if was:

@@ -32,7 +32,6 @@ if __name__ == "__main__":
 
 
 def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *, device: str, threads: int) -> str:
-    """Return the source text of a script that calls one operator repeatedly and prints its time."""
     main = _MAIN.format(
         data=_data(call.call), recorded=repr(float(recorded_us)), device=repr(device), threads=int(threads)
     )
@@ -41,7 +40,7 @@ def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *,
 
 
 def _one_line(text: str) -> str:
-    """Remove all characters except letters, digits and a few others, because names in traces are untrusted data."""
+    """Replace all characters except letters, digits and some punctuation, because names in traces are untrusted."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in " _-.:/#[](),") else "?" for char in text)
     return kept[:200]
 

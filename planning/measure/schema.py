@@ -1,4 +1,4 @@
-"""Operator schemas in Execution Traces, and the operators that may be called. Does not need torch."""
+"""Operator schemas in Execution Traces, and the operators that may be called again. Does not need torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...trace.brief import brief
 
-# Namespaces of torch's own compute operators. Other libraries are never imported, so their operators do not exist.
+# Namespaces of torch's own compute operators. The worker imports no other library, so it lacks their operators.
 NAMESPACES = ("aten", "mkldnn", "onednn", "quantized")
 
 _HEAD = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(", re.ASCII)
@@ -29,10 +29,8 @@ _NOT_TAKEN = re.compile(r"\b(?:Storage|Stream|Dimname|__torch__)\b")
 
 
 class SchemaArgument(NamedTuple):
-    """An argument: its name, its type as written ("Tensor(a!)[]"), and whether it is keyword-only."""
-
     name: str
-    type: str
+    type: str  # as written in the schema: "Tensor(a!)[]"
     keyword_only: bool
 
     @property
@@ -42,11 +40,9 @@ class SchemaArgument(NamedTuple):
 
 
 class OpSchema(NamedTuple):
-    """Namespace ("aten"), name ("mm"), overload ("" for the default overload), and the arguments in order."""
-
-    namespace: str
-    name: str
-    overload: str
+    namespace: str  # "aten"
+    name: str  # "mm"
+    overload: str  # "" for the default overload
     arguments: tuple[SchemaArgument, ...]
 
     def __repr__(self) -> str:
@@ -54,7 +50,6 @@ class OpSchema(NamedTuple):
 
     @property
     def op(self) -> str:
-        """Qualified name, such as "aten::mm"."""
         return f"{self.namespace}::{self.name}"
 
 

@@ -1,4 +1,4 @@
-"""Create the arguments of recorded calls, and call their operators. Needs only torch, like the scripts of `measure`.
+"""Create the arguments of recorded calls, and call their operators. Needs only torch, so that scripts can include it.
 
 A call is a JSON-ready dict with `op` ("aten::mm"), `overload` ("" for the default overload), `names` and `args` in
 schema order, and `tensors`. In `args`, {"tensor": 0} refers to an entry of `tensors`, and {"device": "cuda:0"} is a
@@ -21,13 +21,13 @@ _LONGEST_QUEUE = 256
 _MOST_SINGLE_RUNS = 200
 _BLOCK_S = 100e-6
 _LEAST_BLOCKS = 3
-# Limits for the copies of a call's tensors, which together exceed the caches of a core.
+# Maximum number and total bytes of the copies of a call's tensors; that many bytes exceed the caches of a core.
 _MOST_COPIES, _COPIES_BYTES = 64, 8 << 20
 _MOST_S = 1.0
 
 
 def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tensor]:
-    """Create tensors with the given shapes, strides and contents; tensors of the same storage share memory."""
+    """Create tensors with the given shapes, strides and contents; tensors with the same storage share memory."""
     bases: dict[int, torch.Tensor] = {}
     for number in {one["storage"]: None for one in tensors}:
         alike = [one for one in tensors if one["storage"] == number]
@@ -39,7 +39,7 @@ def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tenso
 
 
 def view(base: torch.Tensor, tensor: dict[str, Any]) -> torch.Tensor:
-    """Return a tensor that is a view of `base`."""
+    """Return a view of `base` with the shape, strides and offset of `tensor`."""
     empty = torch.empty(0, dtype=dtype_of(tensor["dtype"]), device=base.device)
     return empty.set_(base.untyped_storage(), tensor["offset"], tensor["shape"], tensor["strides"])
 
@@ -54,7 +54,6 @@ def span(tensor: dict[str, Any]) -> int:
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """Return the dtype of a name such as "bfloat16"."""
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
         raise TypeError(f"this version of torch has no dtype {name!r}")
@@ -62,13 +61,12 @@ def dtype_of(name: str) -> torch.dtype:
 
 
 def itemsize(name: str) -> int:
-    """Return the size of an element in bytes."""
     size: int = torch.empty(0, dtype=dtype_of(name)).element_size()
     return size
 
 
 def filled(fill: dict[str, Any], count: int, dtype: str) -> torch.Tensor:
-    """Return a 1-D tensor of `count` values as described in `input_values`."""
+    """Return a 1-D tensor of `count` values. `input_values.Fill` describes the kinds of contents."""
     kind, wanted = fill["kind"], dtype_of(dtype)
     if kind == "index":
         values = torch.randint(fill["low"], fill["high"], (count,), dtype=torch.int64)
@@ -97,7 +95,6 @@ def _uniform(count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def operator_of(call: Call) -> Any:
-    """Look up the operator in torch's registry."""
     namespace, _, name = call["op"].partition("::")
     try:
         torch._C._get_schema(call["op"], call["overload"])
@@ -107,7 +104,7 @@ def operator_of(call: Call) -> Any:
 
 
 def bind(operator: Any, call: Call, tensors: list[torch.Tensor], device: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return positional and keyword arguments, matched by name with the registered schema."""
+    """Return positional and keyword arguments, matched by name with torch's schema of the operator."""
     given = dict(zip(call["names"], call["args"], strict=False))
     schema = operator._schema
     unknown = [name for name in given if name not in {one.name for one in schema.arguments}]
@@ -144,11 +141,11 @@ def _value(value: Any, tensors: list[torch.Tensor], device: str) -> Any:
 
 
 def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float = 0.05) -> dict[str, Any]:
-    """Call an operator repeatedly; return the number of calls, and the median and interquartile range in ns.
+    """Call an operator repeatedly; return the number of calls, and their median time and interquartile range in ns.
 
     The times include the overhead of a call from Python (`empty_call_ns`). On a CPU, calls cycle through copies of the
-    tensors, because data in a real program are seldom in the nearest cache. In-place operators reuse the same tensors,
-    unless they change a tensor's shape or memory; then they get new tensors.
+    tensors, because a real program's data are seldom in the nearest cache. In-place operators reuse the same tensors.
+    An operator that changes the shape or memory of a tensor gets new tensors for each call.
     """
     with torch.no_grad():
         operator = operator_of(call)
@@ -202,7 +199,7 @@ def _block(timer: Timer, number: int) -> float:
 
 
 def empty_call_ns() -> float:
-    """Return the time in ns of calling an operator that does nothing from Python."""
+    """Return the time in ns that a call from Python takes if the operator does nothing."""
     timer = _timer(torch.ops.aten.is_complex.default, [((torch.zeros(1),), {})], time.thread_time)
     return min(_block(timer, 100) for _ in range(50)) * 1e9
 
@@ -225,7 +222,7 @@ def _single_runs(operator: Any, fresh: Any, min_time: float, device: str, clock:
 
 
 def _on_device(operator: Any, positional: list[Any], by_name: dict[str, Any], min_time: float) -> dict[str, Any]:
-    """Time calls with CUDA events. The calls are queued behind a waiting kernel, so that CPU time is excluded."""
+    """Time calls with CUDA events. The calls are queued behind a waiting kernel, to exclude CPU time."""
     cuda: Any = torch.cuda
     times, count, end = list[float](), 1, time.perf_counter() + min_time
     while time.perf_counter() < end or len(times) < 5:
@@ -251,6 +248,5 @@ def _spread(times: list[float], runs: int) -> dict[str, Any]:
 
 
 def synchronize(device: str) -> None:
-    """Wait until a GPU is idle."""
     if device != "cpu":
         torch.cuda.synchronize(device)

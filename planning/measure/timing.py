@@ -1,4 +1,4 @@
-"""Time the distinct operator calls of traces on this machine."""
+"""Time each distinct operator call of the traces on this machine."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Timed = tuple[float, float, int]  # Median in ns, interquartile range in ns, num
 
 
 _ROUND_S = 0.004
-_LONG_S = 0.2  # A call that takes this long in one round is skipped in later rounds.
+_LONG_S = 0.2  # A call that takes longer in one round is skipped in later rounds.
 _TOO_LARGE, _NOT_ASKED, _NO_TIME = "over --max-bytes", "not among --ops", "over --budget"
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options and limits of a measurement."""
+    """Selection and limits for a measurement."""
 
-    ops: Pattern[str] | None = None  # measure only operators whose names match; None for all operators
+    ops: Pattern[str] | None = None  # measure only operators with a matching name; None for all operators
     budget_s: float | None = None  # time limit for the whole measurement
     timeout_s: float = 30.0  # time limit per call
     threads: int = 0  # number of torch threads; 0 for torch's default
     max_bytes: int = MAX_BYTES  # memory limit for the tensors of a call
-    rounds: int = 5  # number of passes over all calls, so that the times of a call are spread over the run
+    rounds: int = 5  # number of passes over all calls; several passes average out slow changes of the machine
 
 
 @dataclass
@@ -59,11 +59,11 @@ class _Asked:
 
 @dataclass
 class TimedShare:
-    """Self times in ns: of all calls, of operators, and of operators that were not executed (by name and reason)."""
+    """Self times in ns: of all calls, of operators, and of operators that were not executed."""
 
     all_ns: int = 0
     operators_ns: int = 0
-    lost: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    lost: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by operator name and reason
 
     @staticmethod
     def sum(several: Iterable[TimedShare]) -> TimedShare:
@@ -77,21 +77,17 @@ class TimedShare:
 
     @property
     def lost_ns(self) -> int:
-        """Self time of operators that were not executed, in ns."""
         return sum(map(sum, self.lost.values()))
 
     @property
     def executed(self) -> float:
-        """Share of operator self time in executed calls."""
         return 1 - self.lost_ns / self.operators_ns if self.operators_ns else 0.0
 
     @property
     def outside(self) -> float:
-        """Share of the total self time outside operators."""
         return 1 - self.operators_ns / self.all_ns if self.all_ns else 0.0
 
     def not_executed(self) -> tuple[NotExecuted, ...]:
-        """Reasons per operator, largest share first."""
         whole = max(self.operators_ns, 1)
         found = [NotExecuted(op, why, len(times), sum(times) / whole) for (op, why), times in self.lost.items()]
         return tuple(sorted(found, key=lambda row: (-row.share, row.op, row.reason)))
@@ -109,7 +105,7 @@ def measure(
 
     Args:
         device: "cpu" or "cuda:N".
-        reshaped: traces with new shapes (`reshaped`), whose recorded times are ignored.
+        reshaped: traces with new shapes (`reshaped`); their recorded times are ignored.
         progress: show a progress bar on standard error if the measurement takes over two seconds.
 
     Raises:
@@ -143,7 +139,7 @@ def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
     below = _callees(trace, dict(found))
     on_gpu, self_ns = device != "cpu", trace.self_ns.tolist()
     took, own = (trace.calls.end - trace.calls.ts).tolist(), self_ns
-    if on_gpu:  # GPU time launched in each call, with and without its callees
+    if on_gpu:  # use the GPU time launched by each call, with and without its callees
         whole, parent = trace.device_ns, trace.calls.parent
         inner = np.flatnonzero(parent >= 0)
         took, own = whole.tolist(), (whole - sums(parent[inner], whole[inner], len(whole))).tolist()
@@ -216,7 +212,7 @@ def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[st
 
 
 def _together(rounds: Sequence[Timed]) -> Timed:
-    """Combine rounds into the median time and the larger interquartile range, within or between rounds."""
+    """Combine the rounds: median time, the larger of the interquartile ranges within and between rounds, total runs."""
     ns, iqr_ns, runs = np.array(rounds).T
     low, middle, high = np.percentile(ns, (25, 50, 75))
     return float(middle), max(float(np.median(iqr_ns)), float(high - low)), int(runs.sum())
@@ -242,7 +238,7 @@ def covered(
     reasons: Mapping[CallIndex, str],
     among: Container[CallIndex] | None = None,
 ) -> TimedShare:
-    """Return the share of self time in calls that were executed, or that are part of an executed call."""
+    """Return the self times of all calls; those in `done` and their callees count as executed."""
     parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
     whole, found = [False] * len(parents), TimedShare()
     for at, (above, self_ns) in enumerate(zip(parents, own, strict=True)):
@@ -259,7 +255,7 @@ def covered(
     return found
 
 
-# Maximum self time of an operator that only dispatches; a longer time means that it called other operators here.
+# Maximum self time of an operator that only dispatches. With a longer time, it called other operators on this machine.
 _DISPATCH_NS = 5000
 
 
@@ -270,7 +266,7 @@ def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
     if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 5, _DISPATCH_NS):
         own = None
     op, number_of_callees = distinct.call.schema.op, len(distinct.below)
-    if op == "aten::stack":  # it calls `unsqueeze` once per tensor, so the batch size matters
+    if op == "aten::stack":  # it calls `unsqueeze` once per tensor, which new shapes may add
         number_of_callees = max(number_of_callees, len(distinct.call.tensors) + 1)
     tensors = distinct.call.tensors
     shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in tensors)

@@ -1,4 +1,4 @@
-"""The process that runs operators of a trace: it answers each line, a JSON object, with a JSON object."""
+"""The process that runs operators of a trace. It answers each line of input, a JSON object, with a JSON object."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MOST_TEXT = 160
 
 
 def main() -> None:
-    """Serve requests from standard input until end of file; all other output goes to standard error."""
-    # Use the standard library's JSON: this process imports nothing that torch does not import.
+    """Serve requests from standard input until end of file; redirect all other output to standard error."""
+    # Use the standard library's JSON: this process imports only modules that torch imports.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     start = json.loads(sys.stdin.readline())
@@ -41,11 +41,11 @@ _OF_THE_NETWORK = ("socket.__new__", "socket.connect", "socket.bind", "socket.ge
 
 
 def _leave_network(device: str) -> None:
-    """Cut off the network, with an empty network namespace on Linux, and in Python's sockets."""
+    """Cut off the network: use an empty network namespace on Linux, and block Python's sockets."""
     if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # this libc does not provide the call
+        with contextlib.suppress(OSError, AttributeError):  # this libc does not provide `unshare`
             unshare = ctypes.CDLL(None).unshare
-            # Without root this needs a user namespace, in which a GPU driver may refuse access.
+            # Without root, a user namespace is also needed, but a GPU driver may refuse access from there.
             if unshare(_NEW_NETWORK) and device == "cpu":
                 unshare(_NEW_NETWORK | _NEW_USER)
     sys.addaudithook(_refuse_network)

@@ -1,8 +1,8 @@
 """Derive the operator shapes of a linked trace at different input sizes.
 
-Example: `batch=64` for a recording with 32 samples. `seeds.find` decides which extents of 32 are the batch,
-`Extents.solve` propagates 64 through all operators, and `reshaped` writes the new shapes. Operators whose shapes cannot
-be derived are listed.
+Example: `batch=64` for a recording with 32 samples. `SizeEvidence.find` decides which extents of 32 are the batch size,
+`Extents.solve` propagates 64 through all operators, and `reshaped` writes the new shapes. Operators with shapes that
+cannot be derived are listed.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from .shapes.terms import Shape
 
 @dataclass(frozen=True)
 class Underived:
-    """Calls of an operator with extents that cannot be derived; the extents are kept or scaled in proportion."""
+    """Calls of an operator with dimensions that cannot be derived. They keep their size or are scaled in proportion."""
 
     op: str
     count: int
-    first: int  # calls with known input shapes, at which the gap begins
+    first: int  # number of these calls that start a gap: their input shapes are known
     share: float  # share of the GPU time, or of the operator self time if the trace has no GPU events
 
 
 @dataclass(frozen=True)
 class Reshaped:
-    """A trace with new shapes and its recorded times."""
+    """A trace with new shapes but with its recorded times."""
 
     trace: Trace
-    unknown: npt.NDArray[np.bool_]  # per call, True if some extents could not be derived
-    # per call (float64), new calls / recorded calls, because a data loader calls some operators once per sample
+    unknown: npt.NDArray[np.bool_]  # per call, True if some dimensions could not be derived
+    # per call, number of new calls / recorded calls; not 1 if a data loader calls the operator once per sample
     repeats: npt.NDArray[np.float64]
     sizes: tuple[SizeChange, ...]
     calls: int  # number of operator calls
-    changed: int  # number of changed operator calls
+    changed: int  # number of operator calls with changed shapes
     underived: tuple[Underived, ...]
 
     __repr__ = brief
@@ -61,7 +61,7 @@ class Reshaped:
 
     @property
     def new_size(self) -> int:
-        """New size of the first changed dimension."""
+        """New size of the first changed dimension; 0 if no dimension changed."""
         return self.sizes[0].new_size if self.sizes else 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +82,8 @@ class Reshaped:
 def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     """Derive the operator shapes of a trace for new input sizes.
 
-    Changes are propagated through all calls by tensor identity and operator rules, never because numbers are equal.
+    Changes are propagated through all calls by tensor identity and operator rules, never just because two sizes are
+    equal.
 
     Raises:
         UsageError: a recorded size is ambiguous, or no tensor has the recorded size.
@@ -122,8 +123,9 @@ _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 
 
 def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
-    """Return the ratio of new calls to recorded calls. A data loader calls operators once per sample, except those that
-    join samples.
+    """For each call, return the number of new calls / recorded calls.
+
+    A data loader calls operators once per sample, except for operators that join samples.
     """
     ratio = next(
         (size.new_size / size.recorded_size for size in sizes if size.dimension == "batch" and size.recorded_size), 1.0
@@ -143,7 +145,7 @@ def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float6
 
 
 def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
-    """Scale classes that depend on changed classes in an unknown way, by the factor of the class that changes most."""
+    """Scale extents that depend on changed extents in an unknown way, by the largest change among them."""
     ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
     found = dict[int, int]()
     for some, basis in extents.following:
@@ -158,8 +160,6 @@ def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
 
 
 class _Signatures:
-    """The distinct signatures with new extents."""
-
     def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None], likely: Mapping[int, int]) -> None:
         self._trace, self._shapes, self._new, self._likely = trace, shapes, new, likely
         self.values = list(trace.signatures)

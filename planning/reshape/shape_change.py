@@ -1,4 +1,4 @@
-"""Requested changes to the sizes of a recording's dimensions."""
+"""Requested changes to the batch size or sequence length of a recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 2**31
 
 @dataclass(frozen=True)
 class SizeChange:
-    """A new size for a dimension (one of DIMENSIONS). If `recorded_size` is None, it is detected."""
+    """A new size for a dimension (one of DIMENSIONS). If `recorded_size` is None, the recorded size is detected."""
 
     dimension: str
     new_size: int
@@ -24,13 +24,10 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class ShapeChange:
-    """The requested new sizes."""
-
     sizes: tuple[SizeChange, ...] = ()
 
 
 def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange:
-    """Return a change of the batch size."""
     return ShapeChange((SizeChange("batch", new_size, recorded_size),))
 
 

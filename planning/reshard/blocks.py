@@ -9,8 +9,9 @@ to 9, so period 3 gives three blocks, each with A and B.
 
 1. A repetition can start at several tokens (`r B A` also repeats twice); `_first_of` chooses the start.
 2. If blocks repeat inside the blocks, as in two towers, `_inner` uses the inner blocks. The search then continues
-before the first and after the last block, because a model may have an encoder and a decoder.
-3. `_of_other_sizes` adds blocks with the same calls but different sizes, such as a block that changes the channels.
+   before the first and after the last block, because a model may have an encoder and a decoder.
+3. `_of_other_sizes` adds blocks with the same calls but different sizes, such as a block that changes the number of
+   channels.
 4. `in_module_order` moves parameters that lie between blocks to the root: exits, skip connections, learned queries.
 """
 
@@ -29,23 +30,23 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# Number of the most frequent distances to try as periods. The right period is frequent: each block parameter has it.
+# Number of the most frequent distances to try as periods. The right period is frequent: each block parameter shows it.
 _PERIODS = 64
-_COMPARED = 8  # number of earlier equal tokens to measure distances to; more distances only span several blocks
-_LEAST_SHARE = 0.25  # minimum elements relative to the first blocks; smaller repetitions are just pairs of layers
-_LEAST_PERIOD = 3  # minimum calls per block in further repetitions, for the same reason
+_COMPARED = 8  # number of earlier equal tokens to measure distances to; longer distances only span several blocks
+_LEAST_SHARE = 0.25  # minimum size of further blocks, relative to the first; smaller ones are mere pairs of layers
+_LEAST_PERIOD = 3  # minimum number of calls in further blocks, for the same reason
 
-_LEAST_FURTHER = 4  # minimum parameters of a block that is found by sizes alone; a weight and a bias are too common
+_LEAST_FURTHER = 4  # minimum number of parameters of a block found by sizes alone; a weight and a bias are too common
 _EMBEDDING = "aten::embedding"
-# Parts of a block that is a single module: a layer with or without attention, or a decoder layer. Other sequences, such
-# as "mm" for alternating MLPs of two classes, may be several FSDP units, which a rank does not show.
+# Results of `_parts_of` for a single module: a layer with or without attention, or a decoder layer. Other results, such
+# as "mm" for alternating MLPs of two classes, may be several FSDP units, which the trace of one rank does not show.
 _USUAL_PARTS = frozenset(("", "m", "a", "am", "aam"))
 
 _Integers = npt.NDArray[np.int64]
 
 
 class CallRange(NamedTuple):
-    """A range [begin, end) of topmost forward calls."""
+    """The range [begin, end) of topmost forward calls."""
 
     begin: int
     end: int
@@ -61,14 +62,12 @@ class _Repetition(NamedTuple):
 
 @dataclass(frozen=True)
 class _Tokens:
-    """Tokens: the forward calls that compute."""
-
-    place: list[int]  # index of the call in forward
+    place: list[int]  # index of the call in the forward pass
     code: _Integers  # equal tokens have equal codes
     elements: _Integers  # number of elements in `new`
     new: list[list[int]]  # parameters that this call uses first
-    before: _Integers  # number of live activations before the call, without later views
-    most: _Integers  # number of live activations before the call, with later views
+    before: _Integers  # number of live activations right after the previous token's call
+    most: _Integers  # maximum number of live activations from there to this call
     layer: npt.NDArray[np.bool_]  # True if the call uses new parameters and is not an embedding
 
     def part(self, begin: int, end: int) -> _Tokens:
@@ -91,7 +90,6 @@ def repeated_blocks(
     sizes: Mapping[int, int],
     joined: Set[int] = frozenset(),
 ) -> list[CallRange]:
-    """Find consecutive blocks of calls that repeat."""
     tokens = _tokens_of(forward, weights, alive, sizes, joined)
     found: list[CallRange] = []
     waiting, least = [(0, len(tokens.place))], 0.0
@@ -139,9 +137,9 @@ def _tokens_of(
 
 
 def _inner(block: _Tokens, least: float) -> _Repetition | None:
-    """Find repeated blocks that make up most of a larger block, as in two towers.
+    """Return repeated blocks that make up most of a larger block, as in two towers.
 
-    Without a residual connection, three blocks are required, because two equal layers are common.
+    Without a residual connection, at least three inner blocks are required, because two equal layers are common.
     """
     inner = _best(block, least, strict=True)
     if inner is None or inner.blocks * inner.period == len(block.place):
@@ -158,7 +156,7 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
     Args:
         least: minimum number of elements per block; 0 for the first search.
         strict: reject repetitions with more live activations between blocks than before the first block. Otherwise,
-            three or more multi-layer blocks may pass activations to later layers, as in exits or skip connections.
+            three or more multi-layer blocks may pass activations to later layers, as with exits or skip connections.
     """
     best: tuple[tuple[int, int], _Repetition] | None = None
     for period in _periods(tokens):
@@ -184,10 +182,11 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
 
 
 def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
-    """Choose the start of the first block.
+    """Return the start of the first block.
 
-    Blocks with consecutive parameters in the optimizer are preferred, because modules have them. Then few activations
-    between blocks are preferred, and then the last start: calls before the first block often look like a block's end.
+    Blocks with consecutive parameters in the optimizer are preferred, because a module's parameters are consecutive.
+    The second criterion is few activations between blocks, the third a late start: calls before the first block often
+    look like a block's end.
     """
     pieces = dict(zip(starts, _pieces(tokens.new, starts, count, period), strict=True))
     between = {k: int(tokens.before[k : k + count * period : period].sum()) for k in starts}
@@ -195,7 +194,6 @@ def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
 
 
 def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period: int) -> Iterator[int]:
-    """Count, for each start, the runs of consecutive parameter numbers in the blocks."""
     found = 0
     for start in starts:
         if not found or numbers[start - 1]:  # otherwise the parameters are the same as for the previous start
@@ -230,7 +228,7 @@ def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
 def _of_other_sizes(
     found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
 ) -> list[CallRange]:
-    """Find blocks with the calls of a repeated block, but different sizes.
+    """Find blocks with the same calls as a repeated block, but with different sizes.
 
     Such a block has a single live activation before and after it, and lacks at most one call. If the repeated block is
     a single layer, only layers with a residual connection are accepted. Calls between two repeated blocks also form a
@@ -266,12 +264,12 @@ def _of_other_sizes(
 def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, alive: Sequence[int]) -> bool:
     """Return whether a different division into blocks is equally likely.
 
-    This is the case if a block may be a sequence of modules, if it contains the calls of another block twice, or if
+    That is the case if a block may be a sequence of modules, if it contains the calls of another block twice, or if
     single-layer blocks are adjacent to several layers of the same kind or to the same calls.
     """
     kinds: dict[
         tuple[str, ...], str
-    ] = {}  # by call names, because activations of other modules hide residuals in some blocks
+    ] = {}  # by call names, because other modules' activations may hide a block's residual connections
     for block in blocks:
         parts = _parts_of(forward, block, weights, alive)
         key = tuple(call.name for call in forward[block.begin : block.end])
@@ -297,8 +295,11 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
 
 
 def _parts_of(forward: Sequence[Call], block: CallRange, weights: Weights, alive: Sequence[int]) -> str:
-    """Return a letter for each part of the block between single activations: "a" for attention, "m" for other layers
-    with a residual, or for two layers without a residual. Parts without a matrix are skipped."""
+    """Return a letter for each part of a block between single live activations.
+
+    "a" is attention. "m" is any other part with a residual connection, or two layers without one. Parts without a
+    matrix are skipped.
+    """
     base, first, parts, layers = alive[block.begin - 1] if block.begin else 1, block.begin, "", 0
     for last in range(block.begin, block.end):
         if alive[last] > base and last < block.end - 1:
@@ -314,7 +315,7 @@ def _parts_of(forward: Sequence[Call], block: CallRange, weights: Weights, alive
 
 
 def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:
-    """Correct the parameters of each block with the order in the optimizer, where a module's parameters are adjacent.
+    """Correct the parameters of each block, using the optimizer's order, in which a module's parameters are adjacent.
 
     A parameter between two parameters of a block joins this block, such as a position table that all blocks read.
     Distant parameters move to the root if the remaining parameters match another block. Examples are exits between
@@ -329,7 +330,7 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
     owner = {number: k for k, block in enumerate(blocks) for number in block}
     between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
     is_vector = [len(sizes[number]) < 2 for number in sorted(sizes)]
-    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # as for weight decay
+    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # as if exempt from weight decay
     bridged = [block | {n for n in between if between[n] == k} for k, block in enumerate(blocks)]
     kept = [[n for n in _longest_runs(block, sizes, grouped=grouped) if n not in between] for block in bridged]
     shapes = [Counter(tuple(sizes[n]) for n in numbers) for numbers in kept]
@@ -347,7 +348,7 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
 
 
 def _further(blocks: Sequence[list[int]], sizes: Mapping[int, Sequence[int]], taken: Set[int]) -> Iterator[list[int]]:
-    """Yield further runs of parameters with the sizes of most blocks, such as blocks without a skip connection."""
+    """Yield other runs of parameters with the sizes of most blocks, such as blocks without a skip connection."""
     orders = Counter(tuple(tuple(sizes[n]) for n in numbers) for numbers in blocks if _is_run(numbers))
     wanted, count = orders.most_common(1)[0] if orders else ((), 0)
     if count < 2 or len(wanted) < _LEAST_FURTHER:

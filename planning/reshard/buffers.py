@@ -1,8 +1,8 @@
-"""Find the buffers of a model, which DistributedDataParallel (DDP) broadcasts before forward.
+"""Find the buffers of a model, which DistributedDataParallel (DDP) broadcasts before the forward pass.
 
 A recording with DDP shows the buffers, because DDP flattens, broadcasts and copies them back (`recorded_buffers`). For
 other recordings, `find_buffers` infers the buffers from external tensors that are neither parameters nor samples:
-tensors that forward writes (running statistics), and constants without a batch dimension.
+tensors written in the forward pass (running statistics), and constants without a batch dimension.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .weights import outside_tensors, weights_of_layers
 
 _FLATTEN, _UNFLATTEN = "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors"
 _BATCH_NORM = "aten::batch_norm"
-SINK = "_DDPSink"  # copies the output if DDP finds unused parameters (torch/nn/parallel/distributed.py)
+SINK = "_DDPSink"  # DDP copies the output if it finds unused parameters (torch/nn/parallel/distributed.py)
 
 
 def trace_is_ddp(trace: Trace) -> bool:
@@ -35,7 +35,6 @@ def finds_unused(trace: Trace) -> bool:
 
 
 def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
-    """Return the buffers that DDP broadcasts in a step, in order."""
     calls, names = trace.calls, trace.names
     if not any(name.startswith("c10d::broadcast_") for name in names) or not trace_is_ddp(trace):
         return []
@@ -54,7 +53,7 @@ def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
 
 
 def without_buffers(forward: Sequence[Call]) -> list[Call]:
-    """Remove DDP's calls on buffers: flatten, broadcast, copy back."""
+    """Remove the calls with which DDP flattens, broadcasts and copies back buffers."""
     found: list[Call] = []
     copied = False
     for call in forward:
@@ -67,21 +66,20 @@ def without_buffers(forward: Sequence[Call]) -> list[Call]:
 
 
 def without_sink(calls: Sequence[Call]) -> list[Call]:
-    """Remove DDP's copy of the model's output."""
     return [call for call in calls if SINK not in call.name]
 
 
 def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int, ...]]]]:
     """Return dtype, itemsize and sizes of each broadcast, ordered by the first buffer of each dtype.
 
-    See `dist._broadcast_coalesced` in torch/csrc/distributed/c10d/comm.cpp.
+    This follows `dist._broadcast_coalesced` in torch/csrc/distributed/c10d/comm.cpp.
     """
     found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
     first: dict[tuple[str, int], int] = {}
     for place, buffer in enumerate(buffers):
         key = buffer.dtype, buffer.itemsize
         found.setdefault(key, []).append((prod(buffer.sizes),))
-        is_counter = buffer.written and not buffer.sizes  # a batch norm's counter comes after its statistics
+        is_counter = buffer.written and not buffer.sizes  # a batch norm's counter follows its statistics
         first[key] = min(first.get(key, 2 * len(buffers)), place + len(buffers) * is_counter)
     return [(dtype, size, found[dtype, size]) for dtype, size in sorted(found, key=lambda key: first[key])]
 
@@ -89,7 +87,7 @@ def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int
 def find_buffers(
     weights: Weights, forward: Sequence[Call], batch: set[int], shapes: Shapes
 ) -> tuple[list[Buffer], list[Parameter]]:
-    """Infer the buffers in order of use, and the frozen weights: weights of layers that no optimizer changes."""
+    """Infer the buffers in order of use, and the frozen weights: layer weights that no optimizer changes."""
     written = _written(forward)
     found, frozen = list[Buffer](), list[Parameter]()
     of_layers = weights_of_layers(walked(forward))
@@ -122,14 +120,13 @@ def find_buffers(
 
 
 def _counters(forward: Sequence[Call]) -> list[Buffer]:
-    """Find `num_batches_tracked` of batch norms in evaluation mode, which only read their statistics."""
+    """Infer `num_batches_tracked` of batch norms in evaluation mode, which do not count batches."""
     norms = [call.record.get("inputs", {}).get("values", []) for call in walked(forward) if call.name == _BATCH_NORM]
     evaluated = {tensor[1] for values in norms if values[5:6] == [False] for tensor in tensor_values(values[3:4])}
     return [Buffer((), "int64", 8, written=True)] * len(evaluated)
 
 
 def _written(forward: Sequence[Call]) -> set[int]:
-    """Return the storages that forward changes in place, including running statistics."""
     found: set[int] = set()
     for call in walked(forward):
         values = call.record.get("inputs", {}).get("values", [])
@@ -141,9 +138,9 @@ def _written(forward: Sequence[Call]) -> set[int]:
 
 
 def unreached_weights(passes: Sequence[tuple[Sequence[Call], Sequence[Call]]], weights: Weights) -> set[int]:
-    """Return storages of weights without a gradient, in layers that do not contribute to the loss.
+    """Return the storages of weights without a gradient, in layers that do not contribute to the loss.
 
-    The recording does not show whether these weights are frozen or unused. DDP reduces unused parameters anyway.
+    The recording does not show whether these weights are frozen or unused. DDP also reduces unused parameters.
     """
     reached = {call.sequence for _, backward in passes for call in walked(backward)}
     forward = [call for part, _ in passes for call in walked(part)]

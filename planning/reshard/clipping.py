@@ -1,4 +1,4 @@
-"""Find the gradient norms that clipping computes between backward and the optimizer."""
+"""Find the gradient norms that gradient clipping computes between backward and the optimizer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Clipping:
     """Calls on gradients between backward and the optimizer."""
 
     storages: frozenset[int] = frozenset()  # storages of the gradients
-    joined: frozenset[int] = frozenset()  # rows of calls that compute the total norm from the gradients' norms
-    # rows of calls whose results must be combined over ranks in an unknown way
+    joined: frozenset[int] = frozenset()  # rows of calls that combine the gradients' norms into the total norm
+    # rows of calls with results that must be combined over ranks in an unknown way
     unknown: frozenset[int] = field(default_factory=frozenset)
     scaled: frozenset[int] = field(default_factory=frozenset)  # rows of calls that check for infinite gradients
-    # storages that calls near the optimizer use together with a parameter, such as averaged weights
+    # storages that calls around the optimizer use together with a parameter, such as averaged weights
     copies: frozenset[int] = field(default_factory=frozenset)
 
     __repr__ = brief
@@ -33,7 +33,7 @@ class Clipping:
     def reduced(self, call: Call, count: int) -> Iterator[Item]:
         """Combine norms of sharded gradients over ranks: raise to a power, all-reduce, take the root.
 
-        DTensor combines partial norms this way (torch/distributed/tensor/_ops/_math_ops.py).
+        DTensor combines partial norms in this way (torch/distributed/tensor/_ops/_math_ops.py).
         """
         sizes = (_elements(call),)
         signature = call.signature
@@ -49,7 +49,6 @@ def _elements(call: Call) -> int:
 
 
 def find_clipping(model: Model) -> Clipping:
-    """Find the gradient norms, and the total norm computed from them."""
     gradients = frozenset(storage for storage, _ in gradients_of(model.weights))
     count, joined, unknown, scaled = len(model.parameters), set[int](), set[int](), set[int]()
     norms = False
@@ -87,7 +86,7 @@ def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
 
 
 def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> list[Call]:
-    """Return the calls between backward and the optimizer, on whole gradients and without FSDP's sums over ranks."""
+    """Return the calls between backward and the optimizer, on unsharded gradients, without FSDP's sums over ranks."""
     gradients = gradients_of(weights)
     count, found = len(weights.parameters), list[Call]()
 

@@ -2,7 +2,7 @@
 
 1. Determine the samples per data-parallel rank and the microbatches per step.
 2. Derive new extents (`new_extents`): tensor parallelism divides the extents in the plan, the batch changes, and
-dependent extents follow. If the dependency is unknown, an extent is scaled in proportion and reported.
+   dependent extents follow. If the dependency is unknown, an extent is scaled in proportion and reported.
 3. Shard routed experts (`expert_regions.py`), assign units to pipeline stages, and choose FSDP units (`wraps.py`).
 4. Find partial results and their reductions, and shard the sequence.
 5. Choose DDP and FSDP options, as requested or as recorded.
@@ -32,7 +32,7 @@ from .sequence_regions import SequenceRegions, divide_sequence
 from .step_calls import SUM_IN_PLACE, Call, pruned, walked
 from .wraps import chosen_wraps
 
-# The sizes of these operators' results depend on tensor values.
+# Operators with result sizes that depend on tensor values.
 _OF_DATA = frozenset(
     ("aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount")
 )
@@ -40,19 +40,15 @@ _OF_DATA = frozenset(
 
 @dataclass(frozen=True)
 class NewExtents:
-    """New values of extent classes."""
-
     changed: dict[int, int]
     unknown: frozenset[int] = field(default_factory=frozenset)  # classes scaled in proportion
-    of_data: frozenset[int] = field(default_factory=frozenset)  # classes that depend on tensor values (routing)
+    of_data: frozenset[int] = field(default_factory=frozenset)  # classes that depend on tensor values (expert routing)
 
     __repr__ = brief
 
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
-    """A derived layout."""
-
     model: Model
     plan: Plan
     layout: Layout
@@ -61,33 +57,31 @@ class Derivation:
     rank_batch: int  # samples per step on a data-parallel rank; 0 if no batch was found
     extents: NewExtents
     experts: ExpertRegions
-    changed: Mapping[int, int]  # new values of classes within a microbatch
-    stages: list[int]  # pipeline stage for each unit
+    changed: Mapping[int, int]  # new values of extent classes, for one microbatch
+    stages: list[int]  # pipeline stage of each unit
     wraps: list[Wrap]  # FSDP units, root first
-    reductions: Mapping[int, list[Partial]]  # partial results, by the row of the call before the reduction
+    reductions: Mapping[int, list[Partial]]  # partial results, by the row of the call after which they are reduced
     regions: SequenceRegions | None
     clipping: Clipping
     buffers: list[Buffer]
-    keeps_gradients: bool  # True if gradients are zeroed instead of set to None, so the first pass adds to them
+    keeps_gradients: bool  # True if gradients are zeroed instead of set to None
     finds_unused: bool
-    # for each stage and data-parallel index, the first index that runs the same program
+    # for each stage and data-parallel index, the first index with the same program
     alike: list[list[int]] = field(default_factory=list)
     optimizers: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
 
     __repr__ = brief
 
     def units(self, stage: int) -> list[Unit]:
-        """Return the units of a stage in forward order."""
         return [unit for unit, of_unit in zip(self.model.units, self.stages, strict=True) if of_unit == stage]
 
     def parameters(self, stage: int, index: int = 0) -> list[Parameter]:
-        """Return the parameters of a stage in optimizer order, for rank `index` among the ranks that share experts."""
+        """Return a stage's parameters in optimizer order, on rank `index` of an expert-parallel group."""
         found = (parameter for unit in self.units(stage) for parameter in unit.parameters)
         owned = (parameter for parameter in found if self.experts.has(parameter, index))
         return sorted(owned, key=lambda parameter: parameter.number)
 
     def stage_wraps(self, stage: int) -> list[Wrap]:
-        """Return the FSDP units of a stage in forward order."""
         owned = {parameter.number for parameter in (*self.parameters(stage), *self.model.weights.frozen)}
         of_stage = [number for number, of_unit in enumerate(self.stages) if of_unit == stage]
         found = []
@@ -103,18 +97,18 @@ class Derivation:
         return tuple(self.model.shape(self.experts.shape(parameter), self.changed))
 
     def shard(self, place: Coordinates) -> Shard | None:
-        """Return the part of the parameters in a rank's optimizer; None for all parameters."""
+        """Return the part of the parameters that a rank's optimizer updates; None for all of them."""
         if self.layout.zero == 0 or self.layout.dp == 1:
             return None
         return Shard(self.layout.dp, place.dp, flat=self.layout.zero < 3)
 
     def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
-        """Return the gradient buckets of a stage in reduction order; with `index`, the expert buckets of a rank."""
+        """Return a stage's gradient buckets in reduction order; with `index`, the expert buckets of that rank."""
         ready = in_order_of_gradients(self.units(stage))
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
         sized = [(p.number, prod(self.sizes(p)), p.itemsize, p.dtype) for p in ready]
-        if self.finds_unused:  # DDP keeps its initial buckets, which are in parameter order (`_ddp_init_helper`)
+        if self.finds_unused:  # DDP keeps its initial buckets, in parameter order (`_ddp_init_helper`)
             return fill_buckets(sorted(sized), self.layout.bucket_mib)[::-1]
         return fill_buckets(sized, self.layout.bucket_mib)
 
@@ -124,12 +118,11 @@ class Derivation:
         return not wrap.root and (wrap.again is not False if given is None else given)
 
     def representative(self, rank: int) -> int:
-        """Return the first rank with the same stage and shard sizes: it runs the same calls with different peers."""
+        """Return the first rank with the same stage and shard sizes, which runs the same calls with different peers."""
         place = self.layout.coordinates(rank)
         return self.layout.rank(0, self.alike[place.pp][place.dp], place.pp)
 
     def optimizer(self, stage: int, index: int = 0) -> list[Call]:
-        """Return the optimizer steps for the parameters of a stage."""
         key = stage, index
         if key not in self.optimizers:
             owned = {parameter.number for parameter in self.parameters(stage, index)}
@@ -147,7 +140,6 @@ class Derivation:
 
 
 def _of_lists(call: Call, owned: Set[int], model: Model) -> Iterator[Call]:
-    """Yield an optimizer's list call, reduced to the entries of the owned parameters."""
     lists = model.weights.lists_of(call)
     count = next((len(tensors) for tensors in call.inputs if len(tensors) in lists), 0)
     places = [k for k, owner in enumerate(lists.get(count, ())) if owner.number in owned]
@@ -226,7 +218,7 @@ def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout)
 
 
 def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, int]) -> NewExtents:
-    """Propagate a new batch and divided extents through all relations (`Extents.solve`)."""
+    """Propagate a new batch size and divided extents through all relations (`Extents.solve`)."""
     extents = model.extents
     moved = {root: new for root, new in batch.items() if extents.value[root] != new}
     if not moved:
@@ -252,7 +244,7 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
 
 
 def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, int]) -> set[int]:
-    """Return classes without relations (such as in a mask) whose value occurs only in unchanged classes."""
+    """Return classes without relations (such as in a mask) with a value that only unchanged classes have."""
     value = model.extents.value
     sizes = {value[root] for root, new in known.items() if new == value[root]}
     sizes -= {value[root] for root, new in known.items() if new != value[root]}
@@ -271,7 +263,7 @@ def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
 
 
 def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[Partial]) -> Iterator[Partial]:
-    """Yield the partial results to reduce.
+    """Yield the partial results that need a reduction.
 
     DTensor reduces every partial result. Megatron adds consecutive input gradients and reduces only their sum.
     """
@@ -318,7 +310,7 @@ def _keeps_gradients(model: Model) -> bool:
 
 
 def _alike(derivation: Derivation, stage: int) -> list[int]:
-    """Map each data-parallel index to the first index with the same experts and shard sizes."""
+    """For each data-parallel index, return the first index with the same experts and shard sizes."""
     layout, experts = derivation.layout, derivation.experts
     flat = layout.zero < 3
     sizes = {
@@ -335,7 +327,7 @@ def _alike(derivation: Derivation, stage: int) -> list[int]:
 
 
 def in_order_of_gradients(units: Sequence[Unit]) -> list[Parameter]:
-    """Return parameters in gradient order; parameters without a known gradient call come last in their unit."""
+    """Return parameters in gradient order. In a unit, parameters without a known gradient call come last."""
     known = {parameter for unit in units for parameter in unit.ready.values()}
     found: dict[Parameter, None] = {}
     for unit in reversed(units):

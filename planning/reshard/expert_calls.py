@@ -16,13 +16,13 @@ from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
 
 @dataclass(frozen=True)
 class DividedLayer:
-    """A layer of experts in one pass, with the extent classes of one rank's part."""
+    """A layer of experts in one pass, with the extent classes of one rank's share."""
 
     layer: ExpertLayer
     unit: int
-    own: tuple[int, ...]  # tokens (or capacity) per expert that come from one rank
+    own: tuple[int, ...]  # number of tokens per expert (or the capacity) that come from one rank
     routing: Routing  # source of the token counts
-    tokens: tuple[int, ...]  # class of each expert's tokens or capacity on its rank
+    tokens: tuple[int, ...]  # class of the number of tokens (or of the capacity) of each expert on its rank
     total: int  # class of the total number of tokens
     experts: int  # number of experts per rank
 
@@ -30,8 +30,9 @@ class DividedLayer:
 
 
 class BackwardStages:
-    """Backward calls by stage, with their index in forward. Stage 2k + 1 contains the experts of layer k, and stage 2k
-    the calls before these experts.
+    """Backward calls by stage, each with the index of its forward call.
+
+    Stage 2k + 1 contains the experts of layer k, and stage 2k the calls before these experts.
     """
 
     def __init__(self, unit: Unit, layers: Sequence[DividedLayer]) -> None:
@@ -58,7 +59,6 @@ class BackwardStages:
             self._calls.setdefault(current[0], []).append((call, current[1]))
 
     def calls(self, stage: int) -> list[tuple[Call, int]]:
-        """Return the calls of a stage in order."""
         return self._calls.get(stage, [])
 
 
@@ -73,8 +73,6 @@ def _stage(place: int, layers: Sequence[DividedLayer]) -> int:
 
 
 class RankCalls:
-    """Resizes the calls of a layer's experts for one rank."""
-
     def __init__(self, model: Model, one: DividedLayer, local: range) -> None:
         self._extents, self._one, self._local = model.extents, one, local
         layer, root = one.layer, model.extents.root
@@ -114,8 +112,8 @@ class RankCalls:
     def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
         """Yield this rank's backward calls.
 
-        If a tensor holds the weights of all experts, each expert's gradient is added to the gradient of the previous
-        expert, except for the first expert of the rank.
+        If one tensor holds the weights of all experts, each expert's gradient is added to the gradient of the previous
+        expert, except on the first expert of the rank.
         """
         ran = list(dict.fromkeys(self._expert[place] for _, place in calls if place in self._expert))
         first = next((e for e in ran if e in self._local), -1)
@@ -149,8 +147,6 @@ def token_rows(expert: Expert, extents: Extents) -> int:
 
 
 def with_shapes(call: Call, new: Callable[[Shape], Shape]) -> Call:
-    """Return the call and its callees at the new extents."""
-
     def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
         return tuple(tuple(None if shape is None else new(shape) for shape in tensors) for tensors in arguments)
 

@@ -1,4 +1,4 @@
-"""Expert parallelism: shard routed experts over ranks, which exchange tokens with all-to-all collectives.
+"""Expert parallelism: shard routed experts over ranks, which exchange tokens in all-to-all collectives.
 
 Example: four experts on two ranks. Rank 0 has experts 0 and 1. It sends the tokens for experts 2 and 3 to rank 1,
 receives tokens for experts 0 and 1 from rank 1, and sorts tokens by expert. The results, and the gradients in backward,
@@ -66,20 +66,17 @@ class ExpertRegions:
 
     @property
     def parameters(self) -> set[Parameter]:
-        """The parameters of the sharded experts."""
         return {*self._stacked, *self._owner}
 
     def has(self, parameter: Parameter, index: int) -> bool:
-        """Return whether rank `index` of a group has the parameter or a part of it."""
+        """Return whether rank `index` of an expert-parallel group has all or part of a parameter."""
         return self._owner.get(parameter, index) == index
 
     def shape(self, parameter: Parameter) -> Shape:
-        """Return the extents of a parameter on a rank."""
         experts = self._stacked.get(parameter)
         return parameter.shape if experts is None else (experts, *parameter.shape[1:])
 
     def to_dict(self) -> dict[str, Any] | None:
-        """Return a JSON-ready dict; None if there are no experts."""
         if not self.layers:
             return None
         one = self.layers[0]
@@ -94,7 +91,7 @@ class ExpertRegions:
 
     @property
     def stated(self) -> set[int]:
-        """Token classes whose values follow from the assumed routing."""
+        """Classes of token counts with values that follow from the assumed routing."""
         extents, counts = self._model.extents, {d.layer.count for d in self.layers}
         rows = (one.entry.shape[d.layer.padded : -1] for d in self.layers for one in d.layer.experts)
         found = {leaf for shape in rows for leaf in extents.leaves(shape)}
@@ -105,7 +102,7 @@ class ExpertRegions:
 
     @property
     def rooms(self) -> set[int]:
-        """Classes of an expert's capacity, which is scaled in proportion to the tokens."""
+        """Classes of an expert's capacity that are scaled in proportion to the number of tokens."""
         return {
             self._model.extents.root(one.layer.experts[0].entry.shape[1])
             for one in self.layers
@@ -113,7 +110,7 @@ class ExpertRegions:
         }
 
     def changed(self, index: int) -> dict[int, int]:
-        """Return the new values of classes on rank `index` of a group."""
+        """Return the new values of classes on rank `index` of an expert-parallel group."""
         if index not in self._known:
             self._known[index] = dict(self._base)
             for one in self.layers if self._layout.ep > 1 else ():
@@ -121,7 +118,7 @@ class ExpertRegions:
         return self._known[index]
 
     def kind(self, index: int) -> tuple[int, ...]:
-        """Return a key that is equal for ranks with the same program. Experts in separate calls have separate times."""
+        """Return a key that ranks with the same program share. Experts in separate calls have different times."""
         if self._layout.ep == 1:
             return ()
         if any(len(one.layer.experts) > 1 for one in self.layers):
@@ -225,7 +222,7 @@ class ExpertRegions:
         return found
 
     def optimizer(self, owned: Iterable[tuple[Call, Parameter | None]]) -> Iterator[tuple[Call, Parameter | None]]:
-        """Keep only the part of an optimizer's calls for one rank's experts, if a parameter has an expert dimension."""
+        """Keep only one rank's experts in optimizer calls on parameters with an expert dimension."""
         for call, parameter in owned:
             if parameter is not None:
                 yield with_shapes(call, self._of_parameter(parameter)), parameter
@@ -256,7 +253,7 @@ class ExpertRegions:
     # communication
 
     def _send(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """Send tokens, or gradients of expert outputs, to the ranks of the experts, in expert order."""
+        """Send tokens, or in backward gradients of expert outputs, to the experts' ranks, and sort them by expert."""
         expert, parts = one.layer.experts[0], self._layout.ep
         tensor = expert.entry if forward else expert.exit
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
@@ -275,7 +272,7 @@ class ExpertRegions:
         yield from self._ordered(one, index, width, element, by_expert=True)
 
     def _return(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """Send expert outputs, or gradients of tokens, back to the ranks that the tokens came from."""
+        """Send expert outputs, or in backward gradients of tokens, back to the ranks that the tokens came from."""
         tensor = one.layer.experts[0].exit if forward else one.layer.experts[0].entry
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
         if one.layer.padded:
@@ -302,7 +299,6 @@ class ExpertRegions:
     def _ordered(
         self, one: DividedLayer, index: int, width: tuple[int, ...], element: tuple[str, int], *, by_expert: bool
     ) -> Iterator[Item]:
-        """Reorder tokens from rank order to expert order, or the reverse."""
         mine, parts = self._mine(one, index), self._layout.ep
         if len(mine) > 1:
             rows = [own for own in mine for _ in range(parts)] if by_expert else mine * parts
@@ -336,7 +332,7 @@ def _cat(parts: Sequence[tuple[int, ...]], element: tuple[str, int]) -> Syntheti
 
 
 def _in_proportion(recorded: Sequence[int], total: int) -> list[int]:
-    """Split a total in proportion to recorded numbers; the largest remainders are rounded up."""
+    """Split a total into integers in proportion to recorded numbers; the largest remainders are rounded up."""
     whole = sum(recorded)
     exact = [Fraction(number * total, whole or 1) for number in recorded]
     found = [int(share) for share in exact]

@@ -1,4 +1,4 @@
-"""Find layers of routed experts: the calls of each expert, and the tensors that enter and leave the expert."""
+"""Find layers of routed experts: the calls of each expert, and the tensors that enter and leave it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..reshape.shapes.extents import Extents
 from .model import GivenTensor, Parameter, Weights, given_tensors
 from .step_calls import VIEWS, Call, tensor_values
 
-# Operators with which a router chooses experts along the last dimension of the scores.
+# Operators that a router uses to choose experts, along the last dimension of the scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
 GROUPED = "grouped_mm"  # occurs in the names of GEMMs over all experts
 _STACKED_DIMS = 3  # dimensions of a tensor with all experts' weights: experts, rows, columns
 
 
 class TensorOrigin(NamedTuple):
-    """A tensor, identified by the index of the call that created it (−1: external) and its number."""
+    """A tensor, identified by its number and the index of the call that created it (−1 for an external tensor)."""
 
     place: int
     number: int
@@ -32,32 +32,30 @@ class TensorOrigin(NamedTuple):
 class Expert:
     """One expert, or all experts of a layer if one GEMM computes them together."""
 
-    places: tuple[int, ...]  # indices of the expert's calls in forward
+    places: tuple[int, ...]  # indices of the expert's calls in the forward pass
     parameters: tuple[Parameter, ...]  # parameters that only this expert uses
     entry: GivenTensor
     exit: GivenTensor
-    entered: TensorOrigin  # origin of the tensor `entry`
-    left: TensorOrigin  # origin of the tensor `exit`
-    contiguous: bool = True  # True if the entry is contiguous and can be sent without a copy
+    entered: TensorOrigin  # origin of `entry`
+    left: TensorOrigin  # origin of `exit`
+    contiguous: bool = True  # True if `entry` is contiguous, so that it can be sent without a copy
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class ExpertLayer:
-    """A layer of routed experts in a forward pass."""
-
     count: int
-    top: int  # number of experts per token
+    top: int  # number of experts chosen per token
     router: int  # index of the call that chooses experts
     experts: tuple[Expert, ...]  # experts in order; a single entry if one GEMM computes all experts
-    stacked: tuple[Parameter, ...]  # parameters whose first dimension is the expert
+    stacked: tuple[Parameter, ...]  # parameters with the expert as the first dimension
     scatter: int = -1  # index of the call that distributes tokens; −1 if each expert selects its tokens
     gather: int = -1  # index of the call that joins the outputs
     counts: tuple[int, ...] = ()  # indices of the calls that compute token counts
-    whole: tuple[bool, bool] = (True, True)  # whether a single tensor holds all tokens, before and after the experts
-    grouped: tuple[int, ...] = ()  # extent of each expert's tokens, if one operator calls a GEMM per expert
-    # indices of other calls between experts; True if the call uses expert results
+    whole: tuple[bool, bool] = (True, True)  # True if one tensor holds all tokens, before and after the experts
+    grouped: tuple[int, ...] = ()  # extent of each expert's tokens if one operator calls a GEMM per expert
+    # indices of other calls between experts; True if the call uses, or only serves, expert results
     middle: Mapping[int, bool] = field(default_factory=dict)
 
     __repr__ = brief
@@ -80,9 +78,9 @@ class ExpertLayer:
 def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> list[ExpertLayer]:
     """Find layers of routed experts among the topmost calls of a forward pass.
 
-    A router call chooses among E scores per token. After the router come either E equal runs of calls with separate
-    parameters and tokens, or GEMMs with weights whose first dimension is E. Layers in which every expert processes all
-    tokens are ignored.
+    A router call chooses among E scores per token. It is followed either by E equal runs of calls with separate
+    parameters and tokens, or by GEMMs with weights that have E as the first dimension. Layers in which every expert
+    processes all tokens are ignored.
     """
     routers = [(at, *chosen) for at, call in enumerate(calls) if (chosen := _choice(call, extents)) is not None]
     found = list[ExpertLayer]()
@@ -125,7 +123,7 @@ class _ExpertSpan:
         self.weights, self.extents, self.count, self.tokens = weights, extents, count, tokens
         self.taken, self.made = dict[int, set[TensorOrigin]](), dict[int, set[TensorOrigin]]()
         self.users = defaultdict[TensorOrigin, set[int]](set)
-        current: dict[tuple[int, ...], TensorOrigin] = {}  # a tensor number is reused after its tensor is freed
+        current: dict[tuple[int, ...], TensorOrigin] = {}  # PyTorch reuses a tensor number after the tensor is freed
         for at in range(router, len(calls)):
             given, made = (
                 {tuple(value[:4]): value[0] for value in tensor_values(calls[at].record.get(side))}
@@ -149,7 +147,7 @@ class _ExpertSpan:
         return self._of_products(tuple(stacked), top) if stacked else self._of_runs(top)
 
     def _used(self, call: Call) -> dict[Parameter, int | None]:
-        """Return the parameters that a call uses, with the offset of the used part (None: the whole parameter)."""
+        """Return the parameters that a call uses, and the offset of the used part (None for the whole parameter)."""
         found: dict[Parameter, int | None] = {}
         made = list(tensor_values(call.record.get("outputs")))
         for inner in call.walk():
@@ -185,7 +183,6 @@ class _ExpertSpan:
         )
 
     def _padded(self, entry: GivenTensor) -> bool:
-        """Return whether the data has shape (experts, capacity, features)."""
         shape, value = entry.shape, self.extents.value
         rows = {leaf for leaf in self.extents.leaves(shape[1:-1]) if value[leaf] > 1}
         return len(shape) == _STACKED_DIMS and value[shape[0]] == self.count and rows.isdisjoint(self.tokens)
@@ -236,7 +233,6 @@ class _ExpertSpan:
         return (self.calls[at].name, sizes)
 
     def _between(self, uses: Sequence[int]) -> list[int]:
-        """Return the calls with an expert's parameters, and the calls between them that use their results."""
         made, places = set[TensorOrigin](), list[int]()
         for at in range(uses[0], uses[-1] + 1):
             if at in uses or not made.isdisjoint(self.taken[at]):
@@ -283,20 +279,20 @@ class _ExpertSpan:
         return bool(made) and not any(is_floating(given.dtype) for given in made)
 
     def _scatter(self, experts: Sequence[Expert]) -> int:
-        """Find the call that distributes the tokens to the experts, with one tensor per expert."""
+        """Return the call that distributes the tokens to the experts, with one tensor per expert; −1 if none does."""
         places, entered = {one.entered.place for one in experts}, {one.entered for one in experts}
         at = places.pop() if len(places) == 1 else -1
         return at if at > self.router and len(entered) == len(experts) and self.made[at] == entered else -1
 
     def _gather(self, experts: Sequence[Expert]) -> int:
-        """Find the call that takes the outputs of all experts and no other tensors."""
+        """Return the call that takes the outputs of all experts and no other tensors; −1 if none does."""
         left = {one.left for one in experts}
         users = {at for one in left for at in self.users[one]} - {at for one in experts for at in one.places}
         at = users.pop() if len(users) == 1 else -1
         return at if at >= 0 and self.taken[at] == left else -1
 
     def _middle(self, layer: ExpertLayer) -> dict[int, bool]:
-        """Return the other calls between experts; True for calls that use expert results, or feed only such calls."""
+        """Return the other calls between experts; True for calls that use, or only serve, expert results."""
         own, made = set(layer.calls()), {expert.left for expert in layer.experts}
         found = dict[int, bool]()
         for at in range(min(own), layer.end):
@@ -322,7 +318,7 @@ def returned(call: Call) -> list[GivenTensor]:
 
 
 def contiguous(call: Call, number: int) -> bool:
-    """Return whether a tensor is contiguous, or its memory layout was not recorded."""
+    """Return whether an input tensor is contiguous; True if its strides were not recorded."""
     given = call.record.get("inputs", {})
     for value, shape, strides in zip(*(given.get(key, ()) for key in ("values", "shapes", "strides")), strict=False):
         if isinstance(value, list) and value[:1] == [number] and strides:
@@ -332,7 +328,7 @@ def contiguous(call: Call, number: int) -> bool:
 
 
 def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
-    """Split a call on a list of experts or parameters into its shared first calls and the calls for each entry."""
+    """Split the callees of a call on a list into those shared by all list entries and those of each entry."""
     each, before = divmod(len(call.children), count)
     parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
     if not each or len({tuple(child.name for child in part) for part in parts}) > 1:
@@ -341,7 +337,6 @@ def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
 
 
 def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
-    """Return the classes that slices shorten, in order."""
     pairs = (
         pair
         for call in calls
@@ -353,5 +348,4 @@ def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
 
 
 def joined_places(layers: Iterable[ExpertLayer]) -> set[int]:
-    """Return the indices of calls inside a layer of experts, where no unit may start."""
     return {place for layer in layers for place in range(layer.router + 1, layer.end)}

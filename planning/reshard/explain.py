@@ -20,7 +20,6 @@ _FOUND = {
 
 
 def explain(derivation: Derivation) -> str:
-    """Return the explanation as text, with one paragraph per unit."""
     return "\n".join([*_model(derivation), *_wraps(derivation), *_units(derivation), *_communication(derivation)])
 
 

@@ -1,4 +1,4 @@
-"""The items of a rank's program: recorded calls, added operators, communication, waits."""
+"""The items of a rank's program: recorded calls, added operators, communication and waits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", 
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of a parameter in a rank's optimizer: a `torch.chunk` of the parameter, or a range of its elements."""
+    """The part of a parameter that a rank's optimizer updates: a `torch.chunk`, or a range of elements if `flat`."""
 
     count: int
     index: int
     flat: bool  # True if the parameter is flattened before it is split (ZeRO 1, 2)
 
     def of(self, sizes: Sequence[int]) -> list[int]:
-        """Return the sizes of this part."""
         if self.flat:
             whole = prod(sizes)
             part = -(-whole // self.count)
@@ -40,43 +39,38 @@ class Shard:
 
 @dataclass(frozen=True)
 class CommOp:
-    """A collective or a message."""
-
     kind: CommOpKind
-    dimension: str  # "tp", "dp", "pp", "ep" (ranks that share experts) or "edp" (ranks with the same experts)
+    dimension: str  # "tp", "dp", "pp", "ep" (experts are sharded over these ranks) or "edp" (ranks with equal experts)
     shape: tuple[int, ...]  # shape of the input tensor
     out_elements: int
     dtype: str
     itemsize: int
     peer: int = -1  # peer rank of a message; −1 for a collective
-    key: str | None = None  # name that a `CommWait` refers to; None if the next call waits
+    key: str | None = None  # name by which a `CommWait` refers to it; None if the next call waits for it
     functional: bool = False  # True if issued as a functional collective, as in DTensor
-    # rows that an all-to-all sends to and receives from each rank; empty if all parts are equal
+    # numbers of rows that an all-to-all sends to, and receives from, each rank; empty if all parts are equal
     splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
     def elements(self) -> int:
-        """Number of elements in the input tensor."""
         return prod(self.shape)
 
 
 @dataclass(frozen=True)
 class CommWait:
-    """A wait of the host for communication."""
+    """A wait of the host for communication, identified by `CommOp.key`."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class RecordedOp:
-    """A recorded call, with its callees."""
-
     call: Call
     changed: Mapping[int, int]  # new values of extent classes
-    microbatch: int = 0  # number of the microbatch, which makes tensor numbers unique
+    microbatch: int = 0  # index of the microbatch, which makes tensor numbers unique
     after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # communication after inner calls, by row
     shard: Shard | None = None  # part of the parameters, gradients and optimizer state on this rank
-    divided: Set[int] | None = None  # storages that `shard` divides; None for all storages
+    divided: Set[int] | None = None  # storages that `shard` applies to; None for all storages
 
 
 @dataclass(frozen=True)
@@ -88,17 +82,15 @@ class SyntheticOp:
     outputs: tuple[tuple[int, ...], ...]
     dtype: str
     itemsize: int
-    listed: bool = False  # True if the inputs form a list
-    wrap: str | None = None  # FSDP unit whose gradients are copied
+    listed: bool = False  # True if the operator takes its inputs as one list
+    wrap: str | None = None  # label of the FSDP unit for which this operator copies gradients
 
     @property
     def schema(self) -> str:
-        """Schema of the operator; "" for operators outside ATen."""
         return _SCHEMAS.get(self.name, "")
 
     @property
     def bytes(self) -> int:
-        """Number of bytes read and written."""
         return self.itemsize * sum(prod(shape) for shape in (*self.inputs, *self.outputs))
 
 

@@ -1,4 +1,4 @@
-"""Reshard a job: the trace of any rank, groups of identical ranks, step time, memory, and gaps."""
+"""Reshard a job: the trace of any rank, groups of identical ranks, step time, memory, and known gaps."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ _NETWORK = Network(25.0, 5000.0)  # default network: GB/s per direction, ns per 
 
 @dataclass(frozen=True)
 class Resharded:
-    """A job in a new layout."""
+    """A recorded job in a new layout."""
 
     derivation: Derivation
     network: Network
-    model: FittedModel | None = None  # model that predicts kernel times; None to scale the recorded times
-    # operator times on this machine (`etplus measure`), which replace scaled times
+    model: FittedModel | None = None  # model that predicts kernel times; if None, recorded times are scaled
+    # operators timed on this machine (`etplus measure`), instead of scaled times
     measured: Measured | None = None
-    ranks: tuple[RecordedRank, ...] = ()  # recorded ranks to compare the derivation with
-    stages: tuple[int, ...] | None = None  # recorded pipeline stage for each unit
+    ranks: tuple[RecordedRank, ...] = ()  # recorded ranks that the derivation is compared with
+    stages: tuple[int, ...] | None = None  # recorded pipeline stage of each unit
 
     __repr__ = brief
 
@@ -74,12 +74,10 @@ class Resharded:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The symbolic plan, JSON-ready."""
         return self.derivation.plan.to_dict(self.derivation.model)
 
     @gc_disabled()
     def trace(self, rank: int) -> Trace:
-        """Return the trace of a rank."""
         self.layout.check(rank)
         scaled = build_trace(self.derivation, self._sizes, rank, self.network)
         times = self._times(scaled)
@@ -104,13 +102,12 @@ class Resharded:
 
     @cached_property
     def _stages(self) -> Sequence[Trace]:
-        """Traces of one rank per stage, and of each distinct rank among those that share experts."""
+        """Traces of one rank per stage and, with expert parallelism, per distinct rank of an expert-parallel group."""
         ranks = (self.layout.rank(0, dp, stage) for stage in range(self.layout.pp) for dp in range(self.layout.ep))
         return [self.trace(rank) for rank in ranks if self.derivation.representative(rank) == rank]
 
     @cached_property
     def sources(self) -> Mapping[str, float]:
-        """Share of operator CPU self time per source, as in a prediction."""
         times = list[tuple[str, float]]()
         for trace in self._stages:
             executed = own_times(trace, self._executed)
@@ -121,7 +118,7 @@ class Resharded:
 
     @cached_property
     def rank_map(self) -> dict[int, list[int]]:
-        """Ranks that run the same program, by representative rank."""
+        """Ranks that run the same program, by their first rank."""
         found: dict[int, list[int]] = {}
         for rank in range(self.layout.ranks):
             found.setdefault(self.derivation.representative(rank), []).append(rank)
@@ -129,17 +126,16 @@ class Resharded:
 
     @cached_property
     def memory(self) -> list[Memory]:
-        """Memory estimate of one rank per stage."""
         return [memory_of(self.derivation, stage) for stage in range(self.layout.pp)]
 
     @cached_property
     def not_derived(self) -> tuple[NotDerived, ...]:
-        """The gaps: operators with unknown extents, and parts of the model that are not sharded."""
+        """The known gaps: operators with unknown sizes, parts that are not sharded, unknown communication."""
         return not_derived(self.derivation)
 
     @cached_property
     def proof(self) -> SelfProof:
-        """Comparison of the recording with the recorded layout as derived by this tool."""
+        """Comparison of the recording with the recorded layout as this tool derives it."""
         derivation = self.derivation
         ranks = self.ranks or (own_rank(derivation.model),)
         plan = replace(derivation.plan, stages=self.stages)
@@ -158,12 +154,12 @@ class Resharded:
 
     @property
     def assumptions(self) -> list[str]:
-        """Assumptions that the recording cannot confirm, one per entry."""
+        """Assumptions that the recording cannot confirm."""
         return assumptions(self.derivation)
 
     @cached_property
     def doubts(self) -> list[str]:
-        """Reasons to distrust the result, one per entry; empty if everything was derived."""
+        """Reasons to distrust the result; empty if everything was derived."""
         return doubts(self.derivation, self.not_derived, self.gradients, self.proof)
 
     @cached_property
@@ -257,7 +253,7 @@ def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int
 
 
 def _part(comm: CommOp, side: int, place: int) -> int:
-    """Return the rows sent to (side 0) or received from (side 1) a member; the elements if all parts are equal."""
+    """Return the rows sent to (side 0) or received from (side 1) a member; with equal parts, all elements instead."""
     return comm.splits[side][place] if comm.splits[side] else comm.elements
 
 
@@ -289,7 +285,7 @@ def reshard(
     plan: Any = None,
     step: int | None = None,
 ) -> Resharded:
-    """Derive a job in a new parallel layout from a recorded job.
+    """Derive a recorded job in a new parallel layout.
 
     Args:
         traces: linked traces of one or more ranks of the job. The new layout is derived from the first trace, or from
@@ -298,7 +294,7 @@ def reshard(
         measured: operator times on this machine at the derived shapes (`measure` on a derived trace).
         network: bandwidth and latency of the network; by default 25 GB/s and 5 µs per communication step.
         recorded: layout of the recorded job; None to detect it.
-        plan: a plan from `Resharded.plan`, optionally edited; None for the plan that follows from the model.
+        plan: a plan from `Resharded.plan`, optionally edited; None to plan from the model's structure.
         step: number of the ProfilerStep; None for the step with the median duration.
 
     Raises:

@@ -26,23 +26,21 @@ from .stage_steps import StageStep, identify, read_stage
 from .step_calls import Call, is_tensor, tensor_values
 
 _SIDES = "inputs", "outputs"
-_APART = 32  # number of bits for the sequence numbers of a stage
+_APART = 32  # number of bits for sequence numbers, so that a stage number fits above them
 
 
 @dataclass(frozen=True)
 class JoinedPipeline:
-    """A pipeline, joined into one rank."""
-
     trace: Trace
     layout: Layout
-    begins: tuple[int, ...]  # first row for each stage
-    dropped: Mapping[int, frozenset[int]]  # for each rank, rows of the pipeline schedule's calls
+    begins: tuple[int, ...]  # first rows of the stages after the first
+    dropped: Mapping[int, frozenset[int]]  # for each rank, rows of calls that belong to the pipeline schedule
 
     __repr__ = brief
 
 
 def join_stages(traces: Sequence[Trace], layout: Layout, step: int | None = None) -> JoinedPipeline:
-    """Join the traces of a pipeline, one per stage, into one rank's program; tensors are followed across stages."""
+    """Join the traces of a pipeline, one per stage, into one rank's program; follow tensors across stages."""
     chosen, numbers = _chosen(traces, layout), count(1)
     first = read_stage(chosen[0], 0, layout.pp, step, numbers)
     parts = len(first.forward)
@@ -74,14 +72,13 @@ def _chosen(traces: Sequence[Trace], layout: Layout) -> list[Trace]:
     if missing:
         stages = f"stage{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
         raise UsageError(
-            f"{traces[0].file}: a pipeline of {layout.pp} stages without {stages}; give a trace of each stage, such as "
-            "the folder of the job"
+            f"{traces[0].file}: a pipeline of {layout.pp} stages without {stages}; give one trace per stage, for "
+            "example by passing the job's folder"
         )
     return [best[stage] for stage in range(layout.pp)]
 
 
 def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
-    """Map each received tensor's number to the number of the sent tensor."""
     same = {new: old for stage in stages for new, old in stage.same.items()}
     for near, far in pairwise(stages):
         for source, target, onward in ((near, far, True), (far, near, False)):
@@ -100,7 +97,7 @@ def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
 
 @dataclass(eq=False)
 class _StageCall:
-    """A call of a stage, or a list call merged from several stages. `sides` is as in ETs; `own` is self time in ns."""
+    """A call of one stage, or a list call merged from several. `sides` are as in ETs; `own` is self time in ns."""
 
     call: Call
     stage: StageStep
@@ -138,14 +135,14 @@ def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:
 def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> list[_StageCall]:
     """Merge the optimizer calls of all stages into the calls of one rank.
 
-    The lists of list calls are concatenated, calls for single parameters are made one after the other, and calls on
-    scalars or on results over all parameters are made once.
+    List calls get the concatenated lists. Calls on single parameters follow each other. Calls on scalars, or on results
+    over all parameters, occur once.
     """
     runs = [[(name, list(some)) for name, some in groupby(calls, lambda one: one.call.name)] for calls in stages]
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
         return list(chain.from_iterable(stages))
     found = list[_StageCall]()
-    whole: dict[int, list[int]] = {}  # sizes of tensors that are computed from lists
+    whole: dict[int, list[int]] = {}  # by tensor number, sizes of tensors computed from lists
     made = set[int]()
     for some in zip(*runs, strict=True):
         parts = [calls for _, calls in some]
@@ -195,7 +192,7 @@ def _on_longer_lists(calls: Sequence[_StageCall], whole: dict[int, list[int]], s
     sides = {name: _longer([one.sides.get(name) or {} for one in calls]) for name in ("inputs", "outputs")}
     outputs = sides["outputs"]
     for place, value in enumerate(outputs.get("values", [])):
-        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # for example a stack of norms
+        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # such as a stack of norms
             sizes = [one.sides["outputs"]["shapes"][place][0] for one in calls]
             whole[value[0]] = [sum(sizes), *outputs["shapes"][place][1:]]
     if not any(map(_is_list, outputs.get("values", []))):
@@ -220,7 +217,7 @@ def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 for side, known in zip(sides, counts, strict=True)
             )
         )
-        if not _is_list(value) and not numbers:  # `numbers` has an entry per tensor
+        if not _is_list(value) and not numbers:  # `numbers`: a list of numbers, one per tensor
             continue
         for key in ("values", "shapes", "strides"):
             if key in found and all(isinstance(side[key][place], list) for side in sides):
@@ -238,8 +235,6 @@ def _resize(call: _StageCall, whole: Mapping[int, list[int]]) -> None:
 
 
 class _StageWriter:
-    """Writes the calls of all stages in the order of a single rank."""
-
     def __init__(self, source: Trace, same: dict[int, int]) -> None:
         self.source, self.same = source, same
         self.nodes: list[MadeNode] = []
@@ -281,7 +276,6 @@ class _StageWriter:
         )
 
     def _together(self, stages: Sequence[Sequence[_StageCall]]) -> list[_StageCall]:
-        """Merge the optimizer's annotations of all stages."""
         if len({tuple(one.call.name for one in calls) for calls in stages}) > 1:
             return list(chain.from_iterable(stages))
         found = list[_StageCall]()

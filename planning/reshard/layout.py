@@ -21,8 +21,6 @@ _MICROBATCHES = 4
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The index of a rank along each dimension of the layout."""
-
     tp: int
     dp: int
     pp: int
@@ -30,35 +28,35 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Layout:
-    """The parallel layout of a model over ranks.
+    """A parallel layout: how a model is distributed over ranks.
 
-    In rank numbers, tensor parallelism is innermost and the pipeline outermost: rank = (pp · DP + dp) · TP + tp.
+    Tensor parallelism is innermost in rank numbers, pipeline parallelism outermost: rank = (pp · DP + dp) · TP + tp.
     """
 
-    tp: int = 1  # tp, dp, pp: number of ranks along tensor, data and pipeline parallelism
+    tp: int = 1  # tp, dp, pp: number of tensor-parallel, data-parallel and pipeline-parallel ranks
     dp: int = 1
     pp: int = 1
-    zero: int = 0  # ZeRO stage: 0 is DDP, 1 shards optimizer state over dp, 2 also gradients, 3 also parameters (FSDP)
+    zero: int = 0  # ZeRO stage: 0 for DDP, 1 shards optimizer state over dp, 2 also gradients, 3 also parameters (FSDP)
     batch: int | None = None  # global batch size; None keeps the batch per data-parallel rank (weak scaling)
-    # microbatches per step; None for the recorded number, or in a new pipeline max(4, number of stages)
+    # microbatches per step; None for the recorded number, or with pp > 1 for at least max(4, pp)
     microbatches: int | None = None
     schedule: Schedule = "1f1b"
-    # "dtensor" reduces the input gradient of each column layer separately; "megatron" reduces once per block
+    # "dtensor" reduces the input gradient of each column-parallel layer; "megatron" reduces their sum once per block
     tp_style: TensorStyle = "dtensor"
-    sequence_parallel: bool = False  # norms and residuals use 1/tp of the sequence (megatron style only)
+    sequence_parallel: bool = False  # True if norms and residuals use 1/tp of the sequence (Megatron style only)
     # size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 MiB, with 1 MiB for the first bucket
     bucket_mib: int | None = None
-    # FSDP units. None: as recorded, otherwise each repeated block. "each": each part with a single activation in and
-    # out. A number: parts with at least this many elements. A class name: its modules. The root has the remainder.
+    # FSDP units. None: as recorded, or else each repeated block. "each": each part with a single activation in and
+    # out. A number: parts with at least this many elements. A class name: modules of this class. The root has the rest.
     fsdp_wrap: str | None = None
     no_sync: bool = False  # True to reduce gradients only after the last microbatch
-    ep: int = 1  # number of data-parallel ranks that share routed experts; must divide dp
-    # tokens per expert: "recorded" proportions or "uniform". None uses the recorded proportions, and adds a doubt if
+    ep: int = 1  # number of data-parallel ranks that routed experts are sharded over; must divide dp
+    # Tokens per expert: "recorded" proportions or "uniform". None uses the recorded proportions, and reports a doubt if
     # they depend on tensor values.
     routing: Routing | None = None
-    find_unused_parameters: bool | None = None  # DDP options; None: as recorded with DDP, otherwise False and True
-    broadcast_buffers: bool | None = None
-    # FSDP frees units after forward and gathers them again in backward; None: as recorded with FSDP, otherwise True
+    find_unused_parameters: bool | None = None  # DDP option; None: as recorded with DDP, otherwise False
+    broadcast_buffers: bool | None = None  # DDP option; None: as recorded with DDP, otherwise True
+    # True if FSDP frees units after forward and gathers them again in backward; None: as recorded, otherwise True
     reshard_after_forward: bool | None = None
 
     __repr__ = brief
@@ -95,13 +93,11 @@ class Layout:
         return self.tp * self.dp * self.pp
 
     def parts(self, recorded: int) -> int:
-        """Return the number of microbatches; `recorded` is the recorded number."""
         if self.microbatches is not None:
             return self.microbatches
         return recorded if self.pp == 1 else max(_MICROBATCHES, self.pp, recorded)
 
     def check(self, rank: int) -> None:
-        """Raise UsageError if the layout does not have this rank."""
         if not 0 <= rank < self.ranks:
             raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.ranks - 1}")
 
@@ -116,8 +112,8 @@ class Layout:
     def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
         """Return the ranks that differ from a rank only along one dimension ("tp", "dp", "pp").
 
-        Two more dimensions divide data-parallel groups: consecutive ranks share experts ("ep"), and every `ep`-th rank
-        has the same experts ("edp").
+        Two more dimensions divide data-parallel groups: experts are sharded over consecutive ranks ("ep"), and every
+        `ep`-th rank has the same experts ("edp").
         """
         if dimension == "ep":
             return tuple(self.rank(at.tp, at.dp - at.dp % self.ep + index, at.pp) for index in range(self.ep))
@@ -127,12 +123,12 @@ class Layout:
         return tuple(self.rank(**{**place, dimension: index}) for index in range(getattr(self, dimension)))
 
     def group_name(self, dimension: str, at: Coordinates) -> str:
-        """Return the unique name of a group, such as "tp_0" for the group with rank 0."""
+        """Return the unique name of a group, such as "tp_0" for the tensor-parallel group that starts at rank 0."""
         return f"{dimension}_{self.group(dimension, at)[0]}"
 
 
 def parse_layout(text: str) -> Layout:
-    """Parse "tp=2,dp=4,pp=1"; missing dimensions are 1.
+    """Parse a layout such as "tp=2,dp=4,pp=1"; missing dimensions are 1.
 
     Example:
         >>> parse_layout("tp=2,dp=4").ranks
@@ -156,7 +152,7 @@ class Action(NamedTuple):
 
 
 def actions(schedule: Schedule, stage: int, stages: int, microbatches: int) -> Iterator[Action]:
-    """Yield the actions of a stage, as in torch.distributed.pipelining.schedules."""
+    """Yield the actions of a stage, in the order of torch.distributed.pipelining.schedules."""
     first, last = stage == 0, stage == stages - 1
     if schedule == "gpipe":
         for k in range(microbatches):
@@ -195,14 +191,12 @@ def _forward(microbatch: int, first: bool) -> Iterator[Action]:
     yield Action("forward", microbatch)
 
 
-_FIRST = 1 << 20  # bytes of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES` in torch/csrc/distributed/c10d/reducer.hpp)
-_MIB = 25  # MiB in later buckets, DDP's default `bucket_cap_mb`
+_FIRST = 1 << 20  # limit of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES`, torch/csrc/distributed/c10d/reducer.hpp)
+_MIB = 25  # limit of later buckets in MiB, DDP's default `bucket_cap_mb`
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Gradients that are reduced together."""
-
     parameters: tuple[int, ...]  # parameter numbers in order
     elements: int
     dtype: str
@@ -210,7 +204,7 @@ class Bucket:
 
 
 def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int | None = None) -> list[Bucket]:
-    """Fill buckets with gradients in the order in which gradients become ready.
+    """Fill buckets with gradients in the order in which they become ready.
 
     A bucket is closed when it is full, and each dtype has separate buckets (`compute_bucket_assignment_by_size` in
     torch/csrc/distributed/c10d/reducer.cpp).

@@ -1,4 +1,4 @@
-"""Derived nodes and their records. Records are generated on demand, as they would be written to a file."""
+"""Derived nodes and their file records. A record is generated only when it is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ...trace.node_texts import Record
 from ...trace.trace import Trace
 
-IN_MEMORY = "<bytes>"  # file name for in-memory traces in messages
+IN_MEMORY = "<bytes>"  # messages show this as the file name of an in-memory trace
 LAUNCH = "cudaLaunchKernel"
 LAUNCH_NS = 5_000  # CPU time of a launch
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
@@ -33,7 +33,7 @@ NodeTensors = tuple[Arguments, Arguments]
 
 @dataclass(slots=True)
 class MadeNode:
-    """A call, or a GPU event if it has a category. Fields without a column are generated on demand."""
+    """A derived call, or a derived GPU event if it has a category. Some record fields are generated on demand."""
 
     id: int
     name: str
@@ -54,7 +54,6 @@ class MadeNode:
     args: Callable[[], dict[str, Any]] = dict
 
     def close(self, begin: int, end: int, own: int) -> None:
-        """Set the times of the call, in ns."""
         self.begin, self.dur = begin, max(end - begin, 0)
         self.own = max(min(own, self.dur), 0)
 
@@ -89,8 +88,6 @@ class MadeNode:
 
 
 class Launch(NamedTuple):
-    """A runtime call that launches a GPU event."""
-
     id: int
     begin: int
     tid: int
@@ -113,7 +110,6 @@ class Launch(NamedTuple):
 def rank_records(
     root: Mapping[str, Any], rows: Sequence[MadeNode | Launch], nodes: int, edges: Sequence[tuple[int, int, str]]
 ) -> MadeRecords:
-    """Return the records of the nodes and launches of a rank."""
     return MadeRecords(
         lambda wanted: [orjson.dumps(rows[row].record()) for row in wanted.tolist()],
         partial(_rank_text, root, rows, nodes, edges),
@@ -131,7 +127,7 @@ def _rank_text(
     yield b"{" + b",".join(members) + b"}"
 
 
-# attributes of `MadeNode` that become node columns
+# attributes of `MadeNode` that become columns of the node table
 _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
 
 
@@ -145,7 +141,7 @@ def trace_of_nodes(
     devices: Sequence[Any],
     distributed: Mapping[str, Any],
 ) -> Trace:
-    """Build a trace from derived nodes and runtime calls, in this row order."""
+    """Build a trace with derived nodes and runtime calls as rows, in this order."""
     ordered = sorted(set(edges), key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
     header = {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "time": "", "start_ts": 0, "finish_ts": 0}
     summary = {
@@ -211,5 +207,4 @@ def event_args(trace: Trace, row: Row) -> dict[str, Any]:
 
 
 def header_of(members: Mapping[str, Any]) -> Record:
-    """Return members of the top-level object in the form of `Trace.header`."""
     return {key: msgspec.Raw(orjson.dumps(value)) for key, value in members.items()}

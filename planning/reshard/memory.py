@@ -20,26 +20,23 @@ from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values, walked
 
-# Number of state tensors per parameter (torch.optim). Momentum is detected from the calls.
+# Number of state tensors per parameter, by optimizer (torch.optim). Momentum of SGD is detected from the calls.
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Memory of a rank in bytes."""
-
+class Memory:  # in bytes
     parameters: int
     gradients: int
     optimizer: int
-    activations: int  # peak total of all other results
-    buffers: int  # DDP's buckets, or FSDP's communication
-    total: int  # bytes at the overall peak; less than the sum, because gradients grow while activations shrink
+    activations: int  # peak of all live results except gradients
+    buffers: int  # DDP's buckets, or FSDP's communication buffers
+    total: int  # overall peak; less than the sum, because gradients grow while activations shrink
 
     __repr__ = brief
 
 
 def memory_of(derivation: Derivation, stage: int) -> Memory:
-    """Estimate the memory of the first rank of a stage."""
     layout = derivation.layout
     parameters = derivation.parameters(stage)
     whole = sum(prod(derivation.sizes(parameter)) * parameter.itemsize for parameter in parameters)
@@ -89,17 +86,15 @@ def _states(derivation: Derivation) -> int:
 
 @dataclass
 class _Block:
-    """A block of memory that an operator allocated."""
-
     begin: int
     last: int
     size: int = 0
-    owner: int | None = None  # row of the call that accumulates a gradient here
-    last_use: int | None = None  # time at which FSDP has reduced the gradient
+    owner: int | None = None  # for a gradient, row of the call that accumulates it in this block
+    last_use: int | None = None  # time when FSDP has reduced the gradient
 
 
 class _Lives:
-    """Lifetimes of memory blocks, by storage. Addresses are reused.
+    """Lifetimes of memory blocks, by storage. A storage number may be reused.
 
     A block starts when a call that is not a view returns a storage that was not among its inputs. Blocks for FSDP2
     follow `FSDPParamGroup` (torch/distributed/fsdp/_fully_shard).
@@ -162,7 +157,7 @@ class _Lives:
             elif isinstance(item, SyntheticOp) and item.wrap is not None:
                 self._reduce(item)
             elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and self._reduced:
-                self._added = True  # gradients are added to those of an earlier microbatch
+                self._added = True  # gradients are added to the gradients of an earlier microbatch
         if self._added:
             self._kept.pop().last = self.place
         self._close(self._kept)
@@ -180,7 +175,7 @@ class _Lives:
         return block
 
     def _copy_out(self, key: str) -> None:
-        """Copy gathered parameters out. Backward frees old memory right away; forward waits for the next gather."""
+        """Copy gathered parameters out. In backward the old memory is freed at once, in forward at the next gather."""
         outputs, (_, _, rest) = self._gathered.pop(key, []), key.partition(" ")
         again, label = rest.startswith("again "), rest.removeprefix("again ").rpartition(" ")[0]
         if outputs and not again:
@@ -190,7 +185,7 @@ class _Lives:
         self._close(outputs)
 
     def _reduce(self, item: SyntheticOp) -> None:
-        """Free the unsharded parameters and the copy of the previously reduced unit; copy and free the gradients."""
+        """Free the unit's unsharded parameters and the previous unit's copy; copy the gradients and free them."""
         self._close(self._whole.pop(item.wrap or "", []))
         self._close(self._reduced)
         if self._added:

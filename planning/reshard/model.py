@@ -1,8 +1,9 @@
 """The model of one recorded training step on one device, as typed data for the other modules of this package.
 
-`structure.read_model` builds a `Model`. It has `Unit`s (a block with a residual connection, or a single layer) with
-their forward and backward calls, `Parameter`s numbered as in the optimizer, `Buffer`s, and FSDP units (`Wrap`). Sizes
-are classes of equal extents (`Extents`): "the batch" is such a class, and a layout assigns new values to classes.
+`structure.read_model` builds a `Model`. It contains `Unit`s (a block with a residual connection, or a single layer)
+with their forward and backward calls, `Parameter`s numbered as in the optimizer, `Buffer`s, and FSDP units (`Wrap`).
+Sizes are classes of equal extents (`Extents`): the batch size is such a class, and a layout assigns new values to
+classes.
 
 Example: a two-layer MLP has two units with one `aten::linear` each, four parameters (0 to 3), and `batch`, the class of
 the first extent of both activations.
@@ -26,7 +27,7 @@ from .items import Shard
 from .step_calls import Call, tensor_values, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
-# GEMM operators, with the argument positions of the two factors.
+# Argument positions of the two factors of each GEMM operator.
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 Evidence = Literal["optimizer", "shapes", "use"]
 
@@ -35,34 +36,34 @@ Evidence = Literal["optimizer", "shapes", "use"]
 class Parameter:
     """A parameter of the model. Tied weights are a single parameter."""
 
-    number: int  # position in the optimizer's order (`model.parameters()`)
-    shape: Shape  # extents of the parameter
+    number: int  # index in the optimizer's order (`model.parameters()`)
+    shape: Shape
     itemsize: int
     dtype: str
-    unit: int = -1  # unit, use, storage: unit, index of the first use, and storage in forward; −1 if unknown
+    unit: int = -1  # unit, use, storage: first unit, index of first use, storage in the forward pass; −1 if unknown
     use: int = -1
     storage: int = -1
     elements: int = 0
     accumulates: bool = True  # True if the parameter has a gradient
-    frozen: bool = False  # True if it has no gradient and no update, but FSDP gathers it
+    frozen: bool = False  # True if it gets no gradient and no update; FSDP still gathers it
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor in the model that the optimizer does not change."""
+    """A tensor that belongs to the model, but that the optimizer does not change."""
 
     sizes: tuple[int, ...]
     dtype: str
     itemsize: int
-    written: bool  # True if forward changes it (running statistics)
+    written: bool  # True if the forward pass changes it (running statistics)
 
     __repr__ = brief
 
 
 class GivenTensor(NamedTuple):
-    """An input tensor of a call: its extents, and its position in a storage."""
+    """An input or output tensor of a call: its extents, and its place in a storage."""
 
     number: int
     shape: Shape
@@ -73,33 +74,31 @@ class GivenTensor(NamedTuple):
 
 
 class Region(NamedTuple):
-    """A range [begin, end) of elements in a storage that belongs to a parameter."""
+    """A range [begin, end) of a storage's elements that belongs to a parameter."""
 
     begin: int
     end: int
     parameter: Parameter
 
 
-# Optimizer steps, each with its calls and the parameter for each call (None: all parameters).
+# Optimizer steps, each with its calls. A call has a parameter, or None if it applies to all parameters.
 Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
-Lists = Mapping[int, Sequence[Parameter]]  # the parameter for each list entry, by length of the list
+Lists = Mapping[int, Sequence[Parameter]]  # by length of the list, the parameter of each list entry
 
 
 @dataclass
 class Weights:
-    """The parameters of a step, and the tensors that contain them."""
-
-    parameters: list[Parameter] = field(default_factory=list)  # parameters in optimizer order
+    parameters: list[Parameter] = field(default_factory=list)  # in optimizer order
     optimizer: Owned = field(default_factory=list)
-    # how the parameters were found: the optimizer changes memory that forward reads ("optimizer"), weights have the
-    # shapes that the optimizer changes ("shapes"), or layers use them as weights ("use")
+    # How the parameters were found: the optimizer changes memory that the forward pass reads ("optimizer"), weights
+    # have shapes that the optimizer changes ("shapes"), or layers use them as weights ("use")
     evidence: Evidence = "optimizer"
-    by_storage: dict[int, list[Region]] = field(default_factory=dict)  # parameters by storage in forward
-    by_number: dict[int, Parameter] = field(default_factory=dict)  # parameters by tensor number in forward
-    by_shard: dict[int, Parameter] = field(default_factory=dict)  # parameters by storage of their shard (FSDP)
-    part: Shard | None = None  # part for each parameter in the recorded optimizer; None for whole parameters
+    by_storage: dict[int, list[Region]] = field(default_factory=dict)  # by storage in the forward pass
+    by_number: dict[int, Parameter] = field(default_factory=dict)  # by tensor number in the forward pass
+    by_shard: dict[int, Parameter] = field(default_factory=dict)  # by storage of the shard (FSDP)
+    part: Shard | None = None  # part of each parameter that the recorded optimizer updates; None for all of it
     frozen: list[Parameter] = field(default_factory=list)  # numbered after `parameters`
-    # maps rows of the optimizer's list calls to their parameters, if the optimizer has parameter groups
+    # parameters of each optimizer call on lists, by row, if the optimizer has several parameter groups
     lists: dict[int, Lists] = field(default_factory=dict)
 
     __repr__ = brief
@@ -109,11 +108,10 @@ class Weights:
         return [*self.parameters, *self.frozen]
 
     def lists_of(self, call: Call) -> Lists:
-        """Return the parameters of an optimizer call's list entries."""
+        """Return the parameters of an optimizer call's list entries, by length of the list."""
         return self.lists.get(call.row, {len(self.parameters): self.parameters})
 
     def taken(self, call: Call) -> Iterator[Parameter]:
-        """Yield the trained parameters among the inputs of a call, including views of parameters."""
         return (parameter for parameter in self.read(call) if not parameter.frozen)
 
     def read(self, call: Call) -> Iterator[Parameter]:
@@ -122,7 +120,6 @@ class Weights:
             yield from self.within(value)
 
     def takes(self, call: Call) -> bool:
-        """Return whether a trained parameter is an input of a call or its callees."""
         return any(True for inner in call.walk() for _ in self.taken(inner))
 
     def freeze(self, found: Iterable[Parameter]) -> None:
@@ -146,7 +143,7 @@ class Weights:
 
 @dataclass
 class RecordedWrap:
-    """A recorded FSDP2 unit: storages of shards, gathered parameters and reduced gradients, with timestamps."""
+    """A recorded FSDP2 unit: storages of shards and, with timestamps, of gathered parameters and reduced gradients."""
 
     label: str
     shards: tuple[int, ...] = ()
@@ -162,8 +159,8 @@ class Wrap:
 
     label: str  # name of the module or number of the block; "" for the root
     parameters: list[int] = field(default_factory=list)
-    units: tuple[int, int] = (-1, -1)  # first and last unit that uses the parameters
-    again: bool | None = None  # True if the recording gathers again in backward; None if not recorded
+    units: tuple[int, int] = (-1, -1)  # the first and the last `Unit` that use the parameters
+    again: bool | None = None  # True if the recorded job gathers again in backward; None if unknown
 
     __repr__ = brief
 
@@ -179,14 +176,14 @@ class Unit:
     number: int
     forward: list[Call]  # topmost forward calls
     backward: list[Call] = field(default_factory=list)
-    parameters: list[Parameter] = field(default_factory=list)  # parameters in order of use
-    ready: dict[int, Parameter] = field(default_factory=dict)  # maps rows of AccumulateGrad calls to their parameters
-    # key that is equal for units with the same operators and parameter shapes
+    parameters: list[Parameter] = field(default_factory=list)  # in order of first use
+    ready: dict[int, Parameter] = field(default_factory=dict)  # by row of an AccumulateGrad call, its parameter
+    # key that units with the same operators and parameter shapes share
     kind: str = ""
     output: Shape = ()  # extents of the output tensor
     dtype: str = "float"
     itemsize: int = 4
-    alone: bool = True  # True if no other activation is live at the end, so a pipeline can be cut there
+    alone: bool = True  # True if no other activation is live at its end, so that a pipeline can be cut there
 
     __repr__ = brief
 
@@ -198,15 +195,13 @@ class Pass:
     units: list[Unit]
     loss_forward: list[Call]
     loss_backward: list[Call]
-    batch: int  # class of the pass's batch, −1 if unknown
+    batch: int  # class of the pass's batch size, −1 if unknown
 
     __repr__ = brief
 
 
 @dataclass(eq=False)
 class Model:
-    """A recorded step on one device."""
-
     trace: Trace
     extents: Extents
     units: list[Unit]
@@ -216,26 +211,26 @@ class Model:
     loss_backward: list[Call]
     after: list[Call]  # calls between backward and the optimizer
     optimizer: Owned
-    batch: int  # class of the batch, −1 if unknown
+    batch: int  # class of the batch size, −1 if unknown
     given: tuple[int, ...]  # extents of all external tensors
-    further: list[Pass] = field(default_factory=list)  # passes after the first pass, whose gradients are added
+    further: list[Pass] = field(default_factory=list)  # the other passes of a step with gradient accumulation
     weights: Weights = field(default_factory=Weights)
     buffers: list[Buffer] = field(default_factory=list)  # buffers that DDP broadcasts
     wraps: list[Wrap] = field(default_factory=list)  # recorded FSDP units
     blocks: list[Wrap] = field(default_factory=list)  # FSDP units inferred from repeated calls
-    # buffers inferred without a recorded broadcast (`own_buffers` are recorded)
+    # buffers that are inferred, because no broadcast was recorded
     inferred: list[Buffer] = field(default_factory=list)
     sink: Shape | None = None  # extents of the model output, which DDP copies with `find_unused_parameters`
     finds_unused: bool = False
-    loose_blocks: bool = False  # True if other blocks are equally likely
-    own_buffers: bool = False
+    loose_blocks: bool = False  # True if a different division into `blocks` is equally likely
+    own_buffers: bool = False  # True if DDP's broadcast of `buffers` was recorded
     unreached: int = 0  # number of weights that do not contribute to the loss
-    optimizer_parts: int = 1  # number of ranks that share the recorded optimizer's state
-    unmatched: int = 0  # number of gradients without a known parameter
+    optimizer_parts: int = 1  # number of ranks that the recorded optimizer's state is sharded over
+    unmatched: int = 0  # number of gradients that belong to no known parameter
     data: list[Shape] = field(default_factory=list)  # external tensors that may have a batch dimension
-    left_out: list[Call] = field(default_factory=list)  # calls that the recorded layout adds around gradient norms
+    left_out: list[Call] = field(default_factory=list)  # calls around gradient norms that a new layout does not need
     step: list[Call] = field(default_factory=list)  # topmost calls of the step
-    window: tuple[int, int] = (0, 0)  # start and end of the step, ns
+    window: tuple[int, int] = (0, 0)  # start and end of the step, in ns
 
     __repr__ = brief
 
@@ -271,7 +266,7 @@ class Model:
         return walked(call for unit in self.units for call in unit.forward)
 
     def attentions(self) -> Iterator[list[Shape]]:
-        """Yield the extents of query, key and value for each attention in forward."""
+        """Yield the extents of query, key and value of each attention in the forward pass."""
         for call in self.forward_calls():
             if "attention" in call.name:
                 yield [shape for tensors in call.inputs[:3] for shape in tensors if shape is not None]
@@ -281,7 +276,6 @@ class Model:
         return sum(prod(self.extents.sizes(parameter.shape)) for parameter in chosen)
 
     def size(self, extent: int, changed: Mapping[int, int]) -> int:
-        """Return the value of an extent after classes changed."""
         return prod(self._size(leaf, changed) for leaf in self.extents.leaves([extent]))
 
     def _size(self, leaf: int, changed: Mapping[int, int]) -> int:

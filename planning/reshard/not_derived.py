@@ -1,12 +1,13 @@
 """List the gaps of a derived layout, and decide whether the result is reliable.
 
-There are three kinds of gaps, listed with their share of the time or of the parameters:
+There are three kinds of gaps:
 
-- operators whose extents depend on sharded extents in an unknown way, depend on values, or are not sharded;
-- parameters that are whole on every tensor-parallel rank;
+- operators with sizes that depend on sharded dimensions in an unknown way, depend on tensor values, or are not sharded;
+- parameters that every tensor-parallel rank has in full;
 - communication that the recording does not show. Each rule in `_RULES` looks for one such gap.
 
-`doubts` turns the list into reasons to distrust the result. If there are any, the command exits with status 3.
+Gaps of operators and parameters have a share of the time or of the parameters. `doubts` turns the list into reasons to
+distrust the result. If there are any, the command exits with status 3.
 
 Example: no block repeats in a CNN with different sizes at each layer. With FSDP, the rule `_fsdp_units` then asks for
 `--fsdp-wrap` and lists the module classes that occur several times.
@@ -27,9 +28,9 @@ from .proof import Gradients, SelfProof
 from .step_calls import BOOKKEEPING, VIEWS, Call, tensor_values, walked
 from .wraps import candidates
 
-_NAMED = 4  # number of operators named in a doubt; the report lists all operators
-# A result is doubtful if more than this share of time is in operators that were not derived. Recorded layouts that are
-# derived from themselves have a smaller share.
+_NAMED = 4  # maximum number of operators named in a doubt; the report lists all
+# A result is doubtful if operators that were not derived take a larger share of the time. The share is smaller if a
+# recorded layout is derived from itself.
 LEAST = 0.01
 # torch.compile hides parameters and buffers inside calls with these names.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
@@ -40,8 +41,6 @@ _WHOLE = "not sharded: every tensor-parallel rank has the whole"
 
 @dataclass(frozen=True)
 class NotDerived:
-    """A part of the model that is kept as recorded, or is scaled in proportion."""
-
     what: str
     reason: str
     count: int
@@ -52,7 +51,6 @@ class NotDerived:
 
 
 def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
-    """Return all gaps, largest share first."""
     found = [*_operators(derivation), *_parameters(derivation)]
     for rule in _RULES:
         found += [NotDerived(what, reason, n, 0.0, "communication") for what, reason, n in rule(derivation) if n]
@@ -73,7 +71,7 @@ def _operators(derivation: Derivation) -> Iterator[NotDerived]:
     for call in model.calls():
         own = int(model.trace.self_ns[call.index])
         whole += own
-        if ("::" not in call.name and call.children) or call.name in VIEWS:  # the callees of autograd nodes do the work
+        if ("::" not in call.name and call.children) or call.name in VIEWS:  # an autograd node's callees do the work
             continue
         classes = model.leaves_of(call)
         if not classes.isdisjoint(of_data):
@@ -94,7 +92,7 @@ def _loose(derivation: Derivation) -> set[int]:
     model, divided = derivation.model, derivation.plan.divided if derivation.layout.tp > 1 else set()
     extents, changed, value = model.extents, derivation.changed, model.extents.value
     loose: set[int] = set()
-    firm = set[int]()  # classes that depend only on undivided extents
+    firm = set[int]()  # classes that depend only on extents that are not divided
     related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
     for some, basis in extents.following:
         moved = [leaf for leaf in extents.leaves(basis) if leaf in divided]
@@ -146,7 +144,7 @@ def _parameters(derivation: Derivation) -> Iterator[NotDerived]:
         yield NotDerived("parameters", _WHOLE, len(kept), share, "parameters")
 
 
-# rules yield subject, reason and count of unknown communication; a count of 0 means no gap
+# Rules yield the subject, reason and count of unknown communication; a count of 0 means that there is no gap.
 
 _Gap = tuple[str, str, int]
 
@@ -312,7 +310,7 @@ def _forward_calls(model: Model) -> Iterator[Call]:
 
 
 def _frozen_apart(model: Model) -> set[int]:
-    """Return frozen weights that only calls without autograd use; they may be another model's, such as a teacher's."""
+    """Return frozen weights that only calls without autograd use, possibly of another model, such as a teacher."""
     differentiated = {
         weight.number for call in _forward_calls(model) if call.sequence >= 0 for weight in model.weights.read(call)
     }
@@ -320,9 +318,9 @@ def _frozen_apart(model: Model) -> set[int]:
 
 
 def _feeds_the_model(model: Model) -> bool:
-    """Return whether layers with parameters use results of the frozen weights. This is not the case for a teacher."""
+    """Return whether layers with parameters use results of the frozen weights, which is not so for a teacher."""
     apart = _frozen_apart(model)
-    made: dict[int, frozenset[int]] = {}  # maps storages to the frozen weights that their contents depend on
+    made: dict[int, frozenset[int]] = {}  # by storage, the frozen weights that its contents depend on
     reached = set[int]()
     for call in (call for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in part):
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}
@@ -361,7 +359,7 @@ def _users(model: Model, parameter: Parameter) -> Set[int]:
 
 
 def assumptions(derivation: Derivation) -> list[str]:
-    """Return unrecorded facts that data parallelism depends on, one per entry."""
+    """Return facts that data parallelism depends on, but that were not recorded."""
     model, layout = derivation.model, derivation.layout
     shown = model.wraps if layout.zero == 3 else model.own_buffers  # recorded with FSDP or DDP
     if layout.dp == 1 or shown or not model.trains:
@@ -393,7 +391,6 @@ def assumptions(derivation: Derivation) -> list[str]:
 def doubts(
     derivation: Derivation, gaps: Sequence[NotDerived], gradients: Sequence[Gradients], proof: SelfProof
 ) -> list[str]:
-    """Return reasons to distrust the result, one per entry."""
     found = []
     operators = [row for row in gaps if row.kind == "operators"]
     share = sum(row.share for row in operators)

@@ -1,4 +1,4 @@
-"""Split a step into forward and backward passes: one pair per microbatch if gradients are accumulated."""
+"""Split a step into forward and backward passes, one pair per microbatch if gradients are accumulated."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from .step_calls import Call, walked
 
 @dataclass
 class RecordedStep:
-    """The topmost calls of a step, by purpose."""
-
     before: list[Call] = field(default_factory=list)
     passes: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
     after: list[Call] = field(default_factory=list)  # calls between the last backward pass and the optimizer step
@@ -22,19 +20,19 @@ class RecordedStep:
 
 
 _STEP = "Optimizer.step"
-_SEED = "aten::ones_like"  # creates the gradient of the loss, at the start of backward
+_SEED = "aten::ones_like"  # creates the gradient of the loss at the start of the backward pass
 
 
 def split_step(top: Sequence[Call]) -> RecordedStep:
     """Split the topmost calls of a step into passes.
 
-    Autograd calls are backward. Calls between autograd calls are another forward pass if later backward calls have the
-    same sequence numbers; otherwise they belong to the same backward pass.
+    Autograd calls belong to a backward pass. Calls between them are another forward pass if later backward calls have
+    the same sequence numbers; otherwise they belong to the same backward pass.
     """
     top = last_step(top)
     found = RecordedStep(steps=[call for call in top if call.name.startswith(_STEP)])
     places = [at for at, call in enumerate(top) if call.backward]
-    if not places:  # no backward: inference
+    if not places:  # inference
         operators = [call for call in top if call.operator and call not in found.steps]
         found.before = [call for call in top if not call.operator]
         found.passes = [(operators, [])] if operators else []
@@ -64,7 +62,7 @@ def split_step(top: Sequence[Call]) -> RecordedStep:
 
 
 def last_step(top: Sequence[Call]) -> Sequence[Call]:
-    """If there are several training steps, return the last complete step."""
+    """Return the calls of the last complete training step, if there are several steps."""
     end = max((at for at, call in enumerate(top) if call.name.startswith(_STEP)), default=len(top))
     inner = [at for at, call in enumerate(top) if call.backward and at < end]
     before_it = [at for at, call in enumerate(top[: inner[-1] + 1 if inner else 0]) if call.name.startswith(_STEP)]
@@ -72,7 +70,7 @@ def last_step(top: Sequence[Call]) -> Sequence[Call]:
 
 
 def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:
-    """Return the set of sequence numbers in each run of backward calls."""
+    """For the first call of each run of backward calls, return the sequence numbers in the run."""
     found: list[frozenset[int]] = [frozenset()] * (len(top) + 1)
     run = set[int]()
     for at in range(len(top) - 1, -1, -1):

@@ -23,24 +23,22 @@ _FLUSH_AT = "ViewBackward0"
 
 @dataclass(frozen=True)
 class Division:
-    """An extent that tensor parallelism divides."""
-
     extent: int
     size: int
-    columns: tuple[int, ...]  # parameters whose first dimension is this extent
-    rows: tuple[int, ...]  # parameters whose second dimension is this extent
-    unit: int  # first unit with this extent
+    columns: tuple[int, ...]  # numbers of parameters with this extent as the first dimension
+    rows: tuple[int, ...]  # numbers of parameters with this extent as the second dimension
+    unit: int  # first unit that uses any of these parameters
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is divided for tensor and pipeline parallelism."""
+    """How tensor and pipeline parallelism divide a model."""
 
     divisions: tuple[Division, ...]
-    layers: tuple[int, ...]  # units that are distributed evenly over the pipeline if `stages` is None
-    stages: tuple[int, ...] | None = None  # pipeline stage for each unit
+    layers: tuple[int, ...]  # units to distribute evenly over the pipeline if `stages` is None
+    stages: tuple[int, ...] | None = None  # pipeline stage of each unit
 
     __repr__ = brief
 
@@ -80,7 +78,6 @@ class Plan:
         }
 
     def stage_of(self, model: Model, stages: int) -> list[int]:
-        """Return the pipeline stage of each unit."""
         if self.stages is not None:
             if len(self.stages) != len(model.units) or sorted(set(self.stages)) != list(range(stages)):
                 raise UsageError(f"the plan's stages are not 0 to {stages - 1}; edit the plan")
@@ -102,7 +99,7 @@ class Plan:
 
 
 def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
-    """Create a plan from the structure of the model.
+    """Plan the sharding from the structure of the model.
 
     `recorded_tp` is the recorded degree of tensor parallelism. If each recorded rank has a single attention head, the
     plan divides the width of the head.
@@ -111,14 +108,13 @@ def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
 
 
 def _layers(units: Sequence[Unit]) -> list[int]:
-    """Return the units from the first to the last unit whose kind occurs more than once."""
     counts = Counter(unit.kind for unit in units)
     repeated = [unit.number for unit in units if counts[unit.kind] > 1]
     return list(range(repeated[0], repeated[-1] + 1)) if repeated else []
 
 
 def _divisions(model: Model, recorded_tp: int) -> list[Division]:
-    """Find extents that are rows of one weight and columns of another weight, but in no norm or residual.
+    """Find extents that are rows of one weight and columns of another, but occur in no norm or residual.
 
     A layer with a divided first extent is a column layer, and a layer with a divided second extent is a row layer
     (Megatron-LM: M. Shoeybi et al., 2019). A layer is never both, so every second extent in a chain is divided. Key and
@@ -159,7 +155,7 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
 
 
 def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
-    """Return a map from key and value heads to query heads, and the classes of head dimensions."""
+    """Return the class of query heads for each class of key or value heads, and the classes of head widths."""
     heads: dict[int, int] = {}
     dims: set[int] = set()
     for given in model.attentions():
@@ -171,7 +167,6 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
 
 
 def single_heads(model: Model) -> set[int]:
-    """Return the head widths of attentions with a single head."""
     value, leaves = model.extents.value, model.extents.leaves
     return {
         leaf
@@ -223,7 +218,7 @@ def _biases(model: Model) -> set[Parameter]:
 
 
 def plan_from_dict(given: Any, model: Model) -> Plan:
-    """Read a plan that `Plan.to_dict` wrote and that a user may have edited."""
+    """Read a plan written by `Plan.to_dict`, which a user may have edited."""
     try:
         if given["version"] != _VERSION:
             raise UsageError(
@@ -255,8 +250,9 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
 
 
 def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, taken: Set[int]) -> Division:
-    """Find the division that a plan refers to. If several divisions match, such as query heads and key heads in one
-    GEMM, return the next division that is not in `taken`.
+    """Find the division that a plan refers to.
+
+    If several divisions match, such as query heads and key heads in one GEMM, return the first one not in `taken`.
     """
     by_number = {parameter.number: parameter for parameter in model.parameters}
     extents = [by_number[column].shape[0] for column in columns if column in by_number]
@@ -272,18 +268,17 @@ def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: 
 
 @dataclass(frozen=True)
 class Partial:
-    """A GEMM whose result is partial, because its inner extent is divided."""
+    """A GEMM with a partial result, because its inner extent is divided."""
 
     call: Call
-    after: Call  # call before the reduction
+    after: Call  # the call after which the result is reduced
     forward: bool  # True for the output of a row layer, False for an input gradient
     unit: int
-    place: int  # index among all calls in the unit's forward or backward
+    place: int  # index among all forward or backward calls of the unit
     number: int = 0  # index of the pass
 
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:
-    """Return the partial results of all passes, with the call that precedes each reduction."""
     divided = plan.divided
     found: list[Partial] = []
     for number, unit in ((number, unit) for number, one in enumerate(model.passes) for unit in one.units):
@@ -305,14 +300,14 @@ def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
 
 
 def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:
-    """Find the call that returns the result to the model: the enclosing layer, or the next view."""
+    """Return the call that passes the result on to the model: the enclosing layer, or the next view."""
     top = forward[place]
     following = forward[place + 1] if top is call and place + 1 < len(forward) else top
     return following if following.name in ("aten::_unsafe_view", "aten::view") else top
 
 
 def _after_backward(flat: Sequence[tuple[Call, Call]], top: Call) -> Call:
-    """Find the next view of the input gradient, otherwise the enclosing autograd call."""
+    """Return the next view of the input gradient, otherwise the enclosing autograd call."""
     for other, call in flat:
         if other is top:
             continue

@@ -1,4 +1,4 @@
-"""Check a derived layout: compare the re-derived recorded layout with the recording, and gradients with parameters."""
+"""Check a derived layout: derive the recorded layout and compare it with the recording, and count gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ISSUED = {
     "send": "send",
     "recv_": "recv",
 }
-_NAMED = 8  # number of differences to show; all are counted
+_NAMED = 8  # maximum number of differences to show; all are counted
 
 _Work = tuple[str, tuple[tuple[int, ...], ...]]
 _Comm = tuple[str, int]
@@ -46,24 +46,22 @@ class Gradients:
     stage: int
     communicated: int
     parameters: int
-    padding: int  # additional elements that round up sharded parameters
+    padding: int  # elements added to make all shards equal in size
 
     __repr__ = brief
 
     @property
     def whole(self) -> bool:
-        """True if the communicated elements are exactly the parameters plus padding."""
+        """True if the communicated elements are exactly the parameters plus the padding."""
         return self.communicated == self.parameters + self.padding
 
 
 @dataclass(frozen=True)
 class RecordedRank:
-    """A recorded rank that a derivation is compared with."""
-
     trace: Trace
     number: int | None = None
     known: Sequence[Call] | None = None
-    left_out: Set[int] = frozenset()  # rows of calls that the recorded layout adds
+    left_out: Set[int] = frozenset()  # rows of calls that only the recorded layout needs
     works_left_out: tuple[_Work, ...] = ()
 
     __repr__ = brief
@@ -74,11 +72,9 @@ class RecordedRank:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Start and end of the step, in ns."""
         return step_window(self.trace, self.number)
 
     def work(self) -> list[Call]:
-        """The compute operators, in order."""
         step = last_step(read_step(self.trace, Shapes(), self.number)) if self.known is None else self.known
         known = {call.row for top in step if top.name in _OWN for call in top.walk()} | self.left_out
         calls = [call for call in walked(step) if _works(call) and call.row not in known]
@@ -95,45 +91,36 @@ class RecordedRank:
 
 
 def own_rank(model: Model, step: int | None = None) -> RecordedRank:
-    """Return the recorded rank that the model was read from."""
     return RecordedRank(model.trace, step, model.step, {call.row for call in model.left_out})
 
 
 def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] = frozenset()) -> RecordedRank:
-    """Read another rank of the same job.
-
-    `left_out`: rows of calls that the recorded layout adds on this rank.
-    """
     works = tuple((call.name, _recorded_sizes(call)) for call in model.left_out if _works(call))
     return RecordedRank(trace, step, None, left_out, works)
 
 
 @dataclass(frozen=True)
 class SelfProof:
-    """Result of deriving the recorded layout from itself and comparing it with the recorded ranks."""
-
     operators: int  # number of recorded operators
     communications: int  # number of recorded communications
-    # recorded operators that the derivation lacks, grouped by name and sizes
+    # number of recorded operators that the derivation lacks, by name and sizes
     missing: Counter[_Work] = field(default_factory=Counter)
-    extra: Counter[_Work] = field(default_factory=Counter)  # derived operators that the recording lacks
-    share: float = 0.0  # share of the step time in missing operators
+    extra: Counter[_Work] = field(default_factory=Counter)  # number of derived operators that the recording lacks
+    share: float = 0.0  # missing operators' share of the self time
     in_order: bool = True  # True if the operators are in the recorded order
     other_communications: tuple[str, ...] = ()  # descriptions of differences in communication
-    gathers: bool = False  # True if only all-gathers of FSDP differ
+    gathers: bool = False  # True if only FSDP's all-gathers differ
     ranks: tuple[int, ...] = (0,)
-    # number of different operators and communications, for each rank that differs
+    # number of different operators and of different communications, for each rank with differences
     different: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     __repr__ = brief
 
     @property
     def equal(self) -> bool:
-        """True if the derivation equals the recording."""
         return not (self.missing or self.extra or self.other_communications)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; docs/reference/reshard.md describes its keys."""
         return {
             "equal": self.equal,
             "operators": self.operators,
@@ -159,7 +146,6 @@ def _listed(found: Counter[_Work]) -> list[dict[str, Any]]:
 
 
 def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[RecordedRank]) -> SelfProof:
-    """Run `prove` for several ranks and merge the results, with the largest share of missing time."""
     found = [prove(derivation, sizes, rank) for rank in ranks]
     if len(found) == 1:
         return found[0]
@@ -190,7 +176,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     recorded = [(call.name, _recorded_sizes(call)) for call in calls]
     derived: list[_Work] = []
     comms: list[_Comm] = []
-    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds inside its own calls
+    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds gradients inside recorded calls
     added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in program(derivation, rank):
@@ -209,7 +195,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     whole = sum(own.values())
     lost = _time_of(missing, calls, recorded, own)
     issued = _recorded_comms(recorded_rank)
-    # Older recordings have no calls that issue communication, and kernels alone do not show it.
+    # Older recordings lack the calls that issue communication, and kernels alone do not show it.
     others = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
     gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))
@@ -221,7 +207,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
 
 
 _ADDED = ("aten::add_",)  # operators that layouts may call at different times
-_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # operators that serve a layout's communication
+_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # operators that only prepare communication
 
 
 def _works(call: Call) -> bool:
@@ -271,7 +257,7 @@ def _in_words(comms: Sequence[_Comm]) -> str:
 
 
 def gradients(derivation: Derivation, stage: int) -> Gradients | None:
-    """Count the gradients that the first rank of a stage communicates in the last microbatch."""
+    """Count the gradients that the first rank of a stage communicates in the last microbatch; None if dp=1."""
     layout = derivation.layout
     if layout.dp == 1:
         return None
@@ -293,7 +279,6 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
 
 
 def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
-    """Return the gradient reductions that the first rank of a stage issues per microbatch."""
     layout = derivation.layout
     kind = "reduce_scatter" if layout.zero >= 2 else "all_reduce"
     found = [
@@ -310,7 +295,7 @@ def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
 
 
 def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
-    """Return the recorded layout, adapted to the number of gradient reductions on a recorded rank."""
+    """Return the recorded layout, with `no_sync` detected from the gradient reductions of a recorded rank."""
     recorded, model = derivation.recorded, derivation.model
     if recorded.pp > 1:
         return recorded

@@ -28,29 +28,27 @@ from .plan import Partial
 from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, tensor_values, walked
 from .wraps import gathered, late_units, scattered, start_gather, sums_of_units
 
-USED = "parameters in use"  # key of the all-reduce with which DDP finds unused parameters
+USED = "parameters in use"  # key of the all-reduce that DDP uses to find unused parameters
 
 
 @dataclass(frozen=True)
 class _Rank:
-    """A rank and its stage."""
-
     derivation: Derivation
     place: Coordinates
-    index: int  # index among the ranks that share experts
+    index: int  # index in its expert-parallel group
     changed: Mapping[int, int]  # new values of extent classes
     units: list[Unit]
-    is_last: bool  # True for the stage with the loss
-    shard: Shard | None  # part of the parameters in this rank's optimizer
+    is_last: bool  # True in the stage with the loss
+    shard: Shard | None  # part of the parameters that this rank's optimizer updates
     fsdp: bool  # True if the rank keeps only its part of the parameters
-    buckets: list[Bucket]  # the `common` gradient buckets of all ranks, then the expert buckets of this rank
-    common: int
+    buckets: list[Bucket]  # the gradient buckets that all ranks have, then this rank's expert buckets
+    common: int  # number of buckets that all ranks have
     reduced_after: Mapping[int, list[int]]  # buckets to reduce when the gradient of a parameter is ready
     in_bucket: Set[int]
     waits: tuple[str, ...]  # keys of all reductions
     wraps: list[Wrap]
     root: Wrap | None
-    sums: Set[int]  # rows of gradient sums that are in place in the program but not in the recording, or the reverse
+    sums: Set[int]  # rows of gradient sums that are in place only in the program or only in the recording
 
     @property
     def layout(self) -> Layout:
@@ -100,9 +98,9 @@ def _rank_of(derivation: Derivation, rank: int) -> _Rank:
 
 
 def _launches(buckets: Sequence[Bucket], ready: Sequence[Parameter]) -> dict[int, list[int]]:
-    """Map each parameter to the buckets that can be reduced, in order, when its gradient is ready.
+    """For each parameter, return the buckets that can be reduced, in order, when its gradient is ready.
 
-    See `Reducer::mark_bucket_ready` in torch/csrc/distributed/c10d/reducer.cpp.
+    This follows `Reducer::mark_bucket_ready` in torch/csrc/distributed/c10d/reducer.cpp.
     """
     found, seen, following = dict[int, list[int]](), set[int](), 0
     for parameter in ready:
@@ -161,7 +159,7 @@ def _reductions_in(derivation: Derivation, call: Call) -> dict[int, tuple[CommOp
 
 
 def reduction(derivation: Derivation, partial: Partial) -> CommOp:
-    """Return the all-reduce of a partial result, with the shape after the next call."""
+    """Return the all-reduce of a partial result, with the shape that the result has after the next call."""
     model, changed = derivation.model, derivation.changed
     own = partial.call.output_shapes[0]
     result = next((shape for call in partial.after.walk() for shape in call.output_shapes if shape), own)
@@ -218,7 +216,7 @@ def _broadcast_buffers(derivation: Derivation) -> Iterator[Item]:
 
 
 def _sink(rank: _Rank) -> SyntheticOp:
-    """Return DDP's copy of the model output: as recorded, otherwise of the last non-view result that the loss uses."""
+    """Return DDP's copy of the model output: as recorded, or else of the last non-view result that the loss uses."""
     model, unit, shape = rank.model, rank.units[-1], rank.model.sink
     if shape is None:
         taken = {value[1] for call in walked(model.loss_forward) for value in tensor_values(call.record.get("inputs"))}
@@ -293,7 +291,7 @@ def _ready(rank: _Rank, parameter: Parameter, microbatch: int) -> Iterator[Item]
     derivation = rank.derivation
     sizes, keeps = derivation.sizes(parameter), derivation.keeps_gradients
     first = not rank.pass_of(microbatch) and not keeps
-    recorded_alone = first or rank.model.wraps  # True if recorded without gradients of earlier passes
+    recorded_alone = first or rank.model.wraps  # True if it was recorded without gradients of earlier passes
     again = microbatch or (keeps and not rank.fsdp)
     if again and recorded_alone and not (rank.fsdp and rank.reduces(microbatch - 1)):
         yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
@@ -359,7 +357,7 @@ def _optimizer(rank: _Rank) -> Iterator[Item]:
 
 
 def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
-    """Adjust a backward pass whose first gradient the pipeline schedule references: autograd cannot add in place."""
+    """Make the first gradient sum out of place: autograd cannot add in place while the schedule holds the gradient."""
     calls = [call for call in backward if isinstance(call, Call)]
     first = next((values[0] for call in walked(calls) if (values := call.tensor_ids("inputs"))), -1)
     for call in backward:
@@ -374,7 +372,6 @@ def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
 
 
 def _summed(call: Call, rows: Set[int], by: NamedSchema) -> Call:
-    """Replace the addition operators at some rows of a call by in-place or out-of-place additions (`by`)."""
     if rows.isdisjoint(inner.row for inner in call.walk()):
         return call
     if call.row in rows:

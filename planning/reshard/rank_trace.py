@@ -39,7 +39,7 @@ _FUNCTIONAL = {
 
 
 class _Kind(NamedTuple):
-    """A kind of communication: its call in PyTorch, its name in Kineto traces, and its NCCL kernel."""
+    """A kind of communication: its type, its call in PyTorch, its name in Kineto traces, and its NCCL kernel."""
 
     type: int
     issue: str
@@ -85,8 +85,6 @@ def build_trace(
 
 
 class _Builder:
-    """Writes nodes in program order, with a clock for each thread, stream and communication lane."""
-
     def __init__(
         self, derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int]
     ) -> None:
@@ -104,9 +102,9 @@ class _Builder:
         self.tensors = 1 << 40
         self.busy: dict[Any, tuple[int, int]] = {}  # end and ID of the last event on each lane
         self.pending: dict[str, tuple[int, int]] = {}
-        self.waiting: list[int] = []  # communication whose result the next call reads
-        self.joins = defaultdict[Any, list[int]](list)  # communication that the next event on each lane waits for
-        self.before: dict[int, int] = {}  # last topmost operator for each thread
+        self.waiting: list[int] = []  # IDs of communication nodes with results that the next call reads
+        self.joins = defaultdict[Any, list[int]](list)  # IDs of communication that the next event on a lane waits for
+        self.before: dict[int, int] = {}  # last topmost operator of each thread
         self.seq: defaultdict[str, int] = defaultdict(int)
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id

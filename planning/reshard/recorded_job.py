@@ -26,8 +26,8 @@ _ISSUE = re.compile(r"c10d::(\w+)")
 def recorded_layout(traces: Sequence[Trace]) -> Layout:
     """Detect the layout of a recorded job.
 
-    DTensor wrappers indicate tensor parallelism; calls of the DDP reducer or FSDP indicate data parallelism. A job that
-    sends messages is a pipeline, either over all ranks or over the groups whose ranks are farthest apart.
+    DTensor wrappers indicate tensor parallelism; calls of the DDP reducer or FSDP indicate data parallelism. A job with
+    point-to-point messages is a pipeline, either over all ranks or over the process groups with the most distant ranks.
     """
     trace = traces[0]
     names = set(trace.names)
@@ -58,7 +58,6 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
 
 
 def _of_pipeline(trace: Trace, world: int, *, divided: bool) -> Layout:
-    """Return the layout of a pipeline: stages are outermost, tensor-parallel ranks innermost."""
     rank = trace.rank or 0
     groups = [ranks for ranks in trace.process_groups.values() if 1 < len(ranks) < world and rank in ranks]
     if not groups:
@@ -79,7 +78,7 @@ def _refused(trace: Trace, what: str) -> UsageError:
 
 
 def _gathered_from(trace: Trace) -> int:
-    """Return the number of ranks in FSDP2's parameter gathers; 0 if none are recorded."""
+    """Return the number of ranks that FSDP2 gathers parameters from; 0 if no gathers are recorded."""
     calls, names = trace.calls, trace.names
     gathers = [code for code, name in enumerate(names) if name.startswith("c10d::_allgather_base_")]
     for call in np.flatnonzero(np.isin(calls.name, gathers)).tolist():
@@ -92,7 +91,6 @@ def _gathered_from(trace: Trace) -> int:
 
 
 def recorded_issues(trace: Trace, begin: int, end: int) -> Iterator[CallIndex]:
-    """Yield the calls that issue communication in a step, in order."""
     calls, names = trace.calls, trace.names
     codes = [code for code, name in enumerate(names) if _ISSUE.fullmatch(name)]
     chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))

@@ -21,15 +21,13 @@ from .model import PRODUCTS
 from .step_calls import Call, is_tensor, tensor_values
 
 _TENSOR = re.compile(r"Tensor\(")
-_MOST = 1 << 15  # maximum number of cached calls, about 1 kB each
+_MOST = 1 << 15  # maximum number of cached calls, which take about 1 kB each
 
 
 class ResizedCalls:
-    """Recorded calls at the sizes of a derived layout."""
-
     def __init__(self, derivation: Derivation) -> None:
         self._model = derivation.model
-        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # sizes by extent, per id of `changed`
+        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # size of each extent, by id of `changed`
         self._tensors: dict[tuple[Call, int, int], NodeTensors] = {}
         self._factors: dict[tuple[Call, int], float] = {}
 
@@ -40,7 +38,6 @@ class ResizedCalls:
 
     @cached_property
     def kernels(self) -> Mapping[int, list[int]]:
-        """The recorded GPU events of each call."""
         found = defaultdict[int, list[int]](list)
         for event, call in enumerate(self._model.trace.gpu.call.tolist()):
             if call >= 0:
@@ -48,7 +45,7 @@ class ResizedCalls:
         return found
 
     def tensors(self, item: RecordedOp, call: Call) -> NodeTensors:
-        """Return inputs and outputs of a call, JSON-ready. If sizes are unknown, strides and numbers are kept."""
+        """Return inputs and outputs of a call, JSON-ready. With unknown sizes, strides and numbers are as recorded."""
         key = call, id(item.changed), item.microbatch
         known = self._tensors.get(key) if item.shard is None else None
         if known is None:
@@ -61,7 +58,6 @@ class ResizedCalls:
         return known
 
     def factor(self, item: RecordedOp, call: Call) -> float:
-        """Return the ratio of new work to recorded work of a call."""
         if item.shard is not None and call.shapes and item.divided is None:
             return self._model.optimizer_parts / item.shard.count
         if not item.changed:
@@ -75,7 +71,6 @@ class ResizedCalls:
         return self._factors[key]
 
     def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
-        """Return the call with new argument sizes; None if some sizes are unknown."""
         recorded = self._recorded.get(call.index)
         given, made = (self._new_sizes(item, call, side) for side in ("inputs", "outputs"))
         if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
@@ -123,11 +118,10 @@ class ResizedCalls:
     def sizes(
         self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"] = "inputs"
     ) -> list[tuple[int, ...]]:
-        """Return the new sizes of a call's input or output tensors."""
         return [tuple(sizes) for sizes in self._new_sizes(item, call, side)]
 
     def _shape(self, shape: Sequence[int], changed: Mapping[int, int]) -> list[int]:
-        _, known = self._sizes.setdefault(id(changed), (changed, {}))  # kept, so that its id is not reused
+        _, known = self._sizes.setdefault(id(changed), (changed, {}))  # keep `changed`, so that its id is not reused
         for extent in shape:
             if extent not in known:
                 known[extent] = self._model.size(extent, changed)
@@ -135,7 +129,7 @@ class ResizedCalls:
 
 
 def _work(call: Call) -> Sequence[Sequence[int]]:
-    """Return lists of extents; the sum of their products is the call's work (multiplications, otherwise elements)."""
+    """Return lists of extents. The sum of their products is the call's work, in multiplications or else in elements."""
     shapes = call.shapes
     if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
         first, second = (call.inputs[at] for at in PRODUCTS[call.name])
@@ -152,7 +146,7 @@ def _with_sizes(
     if not isinstance(value, list):
         return value, shape, steps
     if not is_tensor(value):
-        if not isinstance(shape, list) or len(shape) != len(value):  # not the format of PyTorch
+        if not isinstance(shape, list) or len(shape) != len(value):  # PyTorch did not write this
             return value, shape, steps
         each = steps if isinstance(steps, list) and len(steps) == len(value) else [None] * len(value)
         parts = [_with_sizes(*part, tensors, apart) for part in zip(value, shape, each, strict=True)]

@@ -1,4 +1,4 @@
-"""Sequence parallelism: which calls work on part of the sequence, and the gathers and scatters between calls."""
+"""Sequence parallelism: calls that work on part of the sequence, and the gathers and scatters between calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .model import Model, Parameter, Unit
 
 @dataclass(frozen=True)
 class SequenceRegions:
-    """Sequence parallelism.
+    """The changes that sequence parallelism makes to a program.
 
     An all-gather before each pair of column and row layers and a reduce-scatter after the pair replace the all-reduce,
     in forward and backward. Backward gathers the input again. Norms, residuals and losses work on part of the sequence.
@@ -30,7 +30,7 @@ class SequenceRegions:
     outside: Mapping[int, int]
 
     def apply(self, items: Iterable[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
-        """Yield the items of a unit, or of the loss (`unit` is None), with gathers and reduce-scatters."""
+        """Yield the items of a unit, or of the loss (`unit` is None), with all-gathers and reduce-scatters."""
         outside = self.outside
         full = again = False
         for item in items:
@@ -50,7 +50,7 @@ class SequenceRegions:
             full = full and not item.after
 
     def sum_of_gradients(self, parameters: Iterable[Parameter]) -> Iterator[Item]:
-        """Sum the gradients of parameters that are whole on every rank."""
+        """Yield the sums over ranks of the gradients of parameters that every rank has in full."""
         whole = [parameter for parameter in parameters if self.divided.isdisjoint(self.model.leaves(parameter.shape))]
         for dtype, size in sorted({(parameter.dtype, parameter.itemsize) for parameter in whole}):
             count = sum(

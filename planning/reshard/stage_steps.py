@@ -35,20 +35,20 @@ class StageMessage(NamedTuple):
 
 @dataclass(eq=False)
 class StageStep:
-    """The step of a pipeline rank. Tensor numbers are unique, so the calls can be reordered."""
+    """The step of a pipeline rank. Tensor numbers are made unique, so that the calls can be reordered."""
 
     trace: Trace
     stage: int
     before: list[Call] = field(default_factory=list)  # calls before the first pass
-    forward: list[list[Call]] = field(default_factory=list)  # calls for each microbatch
+    forward: list[list[Call]] = field(default_factory=list)  # calls of each microbatch
     backward: list[list[Call]] = field(default_factory=list)
     after: list[Call] = field(default_factory=list)  # calls after the last pass
     steps: list[Call] = field(default_factory=list)  # optimizer steps
-    same: dict[int, int] = field(default_factory=dict)  # replacements for tensor and storage numbers
-    # sent activations (True) and gradients (False) of each microbatch
+    same: dict[int, int] = field(default_factory=dict)  # replacements of tensor and storage numbers
+    # sent, received: activations (True) and gradients (False) of each microbatch
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
-    dropped: set[int] = field(default_factory=set)  # rows of the pipeline schedule's calls
+    dropped: set[int] = field(default_factory=set)  # rows of calls that belong to the pipeline schedule
     interleaved: bool = False  # True if a backward pass starts before the last forward pass has ended
 
     __repr__ = brief
@@ -59,11 +59,11 @@ def read_stage(
 ) -> StageStep:
     """Split the step of a rank into microbatches.
 
-    The forward pass of a microbatch ends with the call that returns the sent activation; in the last stage, it starts
-    when an activation arrives. Backward calls are assigned to microbatches by PyTorch's sequence numbers.
+    A microbatch's forward pass ends with the call that returns the sent activation; in the last stage, it starts when
+    an activation arrives. Backward calls are assigned to microbatches by PyTorch's sequence numbers.
 
     Args:
-        numbers: source of tensor numbers that are unique over all ranks.
+        numbers: yields tensor numbers that are unique over all ranks.
         parts: number of microbatches; None for the number of activations that the stage sends.
     """
     top = last_step(read_step(trace, Shapes(), step))
@@ -110,7 +110,6 @@ def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -
 
 
 def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[StageMessage]:
-    """Return the messages of a step in order. Peers may be recorded as group ranks or global ranks."""
     calls = trace.calls
     issues = list(recorded_issues(trace, *step_window(trace, step)))
     issued = [call for call in issues if trace.names[calls.name[call]] in _MESSAGES]
@@ -118,7 +117,7 @@ def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[S
     peers = [given[2] for given in values if len(given) > 2 and type(given[2]) is int]
     if len(peers) < len(values):
         raise UsageError(f"{trace.file}: message peers were not recorded; record an execution trace that includes them")
-    mine = stage if max(peers, default=0) < stages else trace.rank or 0
+    mine = stage if max(peers, default=0) < stages else trace.rank or 0  # peers are group ranks or global ranks
     found = []
     for call, given, peer in zip(issued, values, peers, strict=True):
         sent = _MESSAGES[trace.names[calls.name[call]]]
@@ -144,8 +143,8 @@ def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: co
 class _Naming:
     """Assigns unique numbers to tensors and storages, because recorded numbers are addresses, which are reused.
 
-    A number starts a new tensor when a call returns a tensor that was not an input, and a new storage when a call that
-    is not a view returns it.
+    A number refers to a new tensor if a call returns it that did not get it as input. It refers to a new storage if
+    that call is not a view.
     """
 
     def __init__(self, numbers: count[int]) -> None:
@@ -194,7 +193,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
     sequences: dict[int, int] = {}
     made_in: dict[int, int] = {}  # microbatch that produced each scalar, such as a loss
     found.forward, found.backward = [[] for _ in range(parts)], [[] for _ in range(parts)]
-    current, behind, ahead = 0, False, 0  # `current`: microbatch of backward; `ahead`: microbatch of the next forward
+    current, behind, ahead = 0, False, 0  # `current`: microbatch in backward; `ahead`: the next one in forward
     for call in calls:
         if call.backward:
             mine = (sequences[one.sequence] for one in call.walk() if one.sequence in sequences)
@@ -238,7 +237,7 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
         found_at.append(at)
     begins: list[int] = []
     for k, at in enumerate(found_at):
-        behind = int(np.searchsorted(backward, at))  # number of backward calls before this call
+        behind = int(np.searchsorted(backward, at))  # number of backward calls before the call `at`
         after = int(backward[behind - 1]) + 1 if behind else 0
         arrived = found.received[True][k][-1].ts if found.received[True] else 0
         arrived_at = int(np.searchsorted(starts, arrived))
@@ -287,7 +286,7 @@ _DETACHES = ("detach", "aten::detach", "aten::detach_")
 
 
 def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
-    """Return whether a backward call accumulates a gradient for sending, detaches the output, or allocates memory."""
+    """Return whether a backward call accumulates a gradient to send, detaches the output, or allocates memory."""
     if ACCUMULATE in call.name:
         return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
     allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))
@@ -295,7 +294,7 @@ def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
 
 
 def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
-    """Restore in-place sums: autograd adds in place unless something else, such as the schedule, holds the gradient."""
+    """Restore in-place sums: only because the schedule holds the received gradient, autograd did not add in place."""
     for child in call.children:
         values = list(tensor_values(child.record.get("inputs")))
         if child.name == SUM.name and values and values[0][0] in arrived:
@@ -328,7 +327,7 @@ def _without(calls: Sequence[Call], leaves: Callable[[Call], bool], found: Stage
 
 
 def identify(tensor: list[Any], other: list[Any], same: dict[int, int]) -> None:
-    """Record that the number and storage of `other` are replaced by those of `tensor`."""
+    """Record that the tensor and storage numbers of `tensor` are replaced by the numbers of `other`."""
     same |= {new: old for new, old in zip(tensor[:2], other[:2], strict=True) if new != old}
 
 

@@ -24,15 +24,15 @@ from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 
-_MOST_REPLAYED = 0.1  # maximum share of GPU time in replayed CUDA graphs
+_MOST_REPLAYED = 0.1  # maximum share of the GPU time from replayed CUDA graphs
 _BACKWARD = "autograd::engine::evaluate_function: "
-# Calls that communicate or prepare communication for the layout.
+# Calls that communicate, or prepare communication, in the recorded layout.
 COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
     r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
 )
 _SUBCLASS = "PythonSubclass"
-# Calls that convert between distributed and local tensors; they are replaced by their callees.
+# Calls that convert between distributed and local tensors. Their callees replace them.
 _WRAPPERS = re.compile(
     rf"{_SUBCLASS}|(?:{_BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
     r"|RegisterPostBackwardFunction)(?:Backward)?"
@@ -43,7 +43,7 @@ _VIEWS = (
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
 VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # views and allocations
-# Calls on copies and scalars, which each layout adds as needed.
+# Copies and calls on scalars, which each layout adds as needed.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
@@ -51,14 +51,12 @@ BOOKKEEPING = frozenset({
 
 
 class NamedSchema(NamedTuple):
-    """The name of an operator, and its schema as in ETs."""
-
     name: str
     schema: str
 
 
 SUM = NamedSchema("aten::add", "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
-# Autograd adds gradients in place unless something else holds a reference to the gradient.
+# Autograd adds gradients in place unless another object holds a reference to the gradient.
 SUM_IN_PLACE = NamedSchema(
     "aten::add_", "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
 )
@@ -68,15 +66,13 @@ _Tensors = tuple[tuple[Shape | None, ...], ...]
 
 @dataclass(eq=False)
 class Call:
-    """A recorded call."""
-
-    row: int  # row of the trace
+    row: int  # row in the trace's node table
     index: CallIndex  # position in `Trace.calls`
     name: str
     operator: bool  # False for an annotation
-    ts: int  # ns, as recorded
+    ts: int  # ts, end: recorded times in ns
     end: int
-    sequence: int  # PyTorch's sequence number, which links backward to forward; −1 if there is none
+    sequence: int  # PyTorch's sequence number, which links backward to forward calls; −1 if there is none
     inputs: _Tensors  # extents of the tensors in each argument
     results: _Tensors
     signature: Signature | None
@@ -113,7 +109,6 @@ class Call:
 
 
 def walked(calls: Iterable[Call]) -> Iterator[Call]:
-    """Yield calls and all their callees; callers come before callees."""
     return chain.from_iterable(call.walk() for call in calls)
 
 
@@ -134,7 +129,7 @@ def tensor_values(given: Any) -> Iterator[list[Any]]:
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:
-    """Return the topmost calls of a step (None: the median step). Only the optimizer's annotations are kept."""
+    """Return the topmost calls of a step (None: the median step). Of the annotations, only the optimizer's are kept."""
     calls = trace.calls
     begin, end = step_window(trace, step)
     inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))
@@ -159,7 +154,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
 
 
 def check_eager(trace: Trace) -> None:
-    """Check that replayed CUDA graphs, in which tensors cannot be followed, take little of the GPU time."""
+    """Raise UsageError if much of the GPU time comes from replayed CUDA graphs, which do not record tensors."""
     gpu, runtime = trace.gpu, trace.runtime
     named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
     replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
@@ -172,7 +167,7 @@ def check_eager(trace: Trace) -> None:
 
 
 def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Return, for each call, whether it runs on a program thread. Gloo's threads compute for collectives."""
+    """Return a mask of the calls on threads of the program. Gloo's own threads compute for collectives."""
     calls, names = trace.calls, trace.names
     if not any(name.startswith("gloo:") for name in names):
         return np.ones(len(calls), np.bool_)
@@ -192,7 +187,7 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
 
 
 def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
-    """Find callers by time for calls that the ET places below a Gloo collective or a finished call."""
+    """Find callers by time for calls that the ET places below a Gloo collective or below a finished call."""
     calls, names = trace.calls, trace.names
     gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
     if not gloo:
@@ -249,7 +244,7 @@ def _sides(record: CallRecord) -> dict[str, Any]:
 def _kept(calls: Sequence[Call]) -> list[Call]:
     found: list[Call] = []
     for call in calls:
-        if COMMUNICATES.fullmatch(call.name):  # the ET places calls of other threads below a CPU collective
+        if COMMUNICATES.fullmatch(call.name):  # ETs place calls of other threads below CPU collectives
             found += [child for child in _kept(call.children) if child.backward or not child.operator]
             continue
         wraps = _WRAPPERS.fullmatch(call.name) is not None or (call.name.startswith("aten::") and _dispatches(call))
@@ -266,7 +261,7 @@ def _dispatches(call: Call) -> bool:
 
 
 def _opened(calls: Sequence[Call]) -> Iterator[Call]:
-    """Replace annotations, except those of the optimizer, by their callees."""
+    """Yield the calls, with the callees of annotations instead of the annotations, except the optimizer's."""
     for call in calls:
         if call.operator or call.name.startswith("Optimizer."):
             yield call
@@ -275,7 +270,7 @@ def _opened(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def pruned(call: Call, places: Sequence[int], count: int) -> Call:
-    """Reduce a call on lists of `count` entries, and its per-entry callees, to the entries at `places`."""
+    """Reduce a call on lists of `count` entries, and its callees for each entry, to the entries at `places`."""
     if len(places) == count:
         return call
 

@@ -1,10 +1,10 @@
 """Read the model of a recorded step. `read_model` performs these steps in order:
 
 1. `_Recorded`: follow the shapes through the whole trace (`Shapes`), select the calls of one step, and split them into
-passes (`passes.py`). Set aside calls that DDP or FSDP added, because the new layout adds such calls as needed.
+   passes (`passes.py`). Set aside calls that DDP or FSDP added, because the new layout adds such calls as needed.
 2. Find the parameters (`weights.py`), then the batch: the most frequent first extent in layer data (`find_batches`).
 3. Find buffers and frozen weights (`buffers.py`), blocks (`blocks.py`) and FSDP units (`wraps.py`).
-4. Find the units of the first pass, their backward calls, and the same units in further passes (`units.py`).
+4. Find the units of the first pass, their backward calls, and the same units in the other passes (`units.py`).
 5. Find the parameter of each gradient (`assign_gradients`).
 
 The order matters, because each step merges extent classes that are found to be equal.
@@ -49,8 +49,6 @@ from .wraps import boundaries, recorded_wraps
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A recorded step: calls by purpose and pass, FSDP units, DDP buffers, DDP output copy, and the rank's shard."""
-
     shapes: Shapes
     top: list[Call]
     step: RecordedStep
@@ -197,7 +195,6 @@ def _block_units(
 
 
 def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int]:
-    """Return the first and last unit that have parameters or frozen weights of an FSDP unit."""
     numbers = set(wrap.parameters)
     owners = [unit.number for unit in units if any(p.number in numbers for p in unit.parameters)]
     if not owners:
@@ -235,7 +232,7 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
         if not ranked or single[True] > single[False]:
             found.append(-1)
             continue
-        for other in ranked[1:]:  # the batch of another external tensor
+        for other in ranked[1:]:  # the batch dimension of another external tensor
             if other in firsts and not any({ranked[0], other} <= outer for outer in together):
                 shapes.extents.same(ranked[0], other)
         found.append(_part_of_batch(shapes.extents.root(ranked[0]), shapes, firsts))

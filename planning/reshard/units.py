@@ -5,8 +5,8 @@ single activation is live. Example: in `x → linear → gelu → linear → add
 whole block with the residual is a unit. In `linear → relu → linear`, a single activation is live after each call. A
 segment without parameters joins the previous unit, so there are two units.
 
-Backward calls are assigned by sequence number: an autograd call has the sequence number of the forward call whose
-gradient it computes. A call without a sequence number joins the unit of the previous call. The loss consists of all
+Backward calls are assigned by sequence number: an autograd call has the sequence number of the forward call that it
+computes the gradient of. A call without a sequence number joins the unit of the previous call. The loss consists of all
 calls without parameters after the output of the last unit, starting at the first scalar. `assign_gradients` finds the
 parameter of each AccumulateGrad call.
 """
@@ -34,20 +34,20 @@ from .weights import gradients_of
 
 
 def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list[int]:
-    """Count the live activations after each forward call: results that later calls use, and the model input.
+    """For each forward call, count the activations that are live after it: results used later, and the model input.
 
     Results before the first call with parameters are data. A reused number is a different tensor. If a number was not
     returned by a call but refers to an activation's memory, it is this activation (hooks of FSDP cause such numbers).
     """
     alias = _aliases(trace)
-    lives: dict[int, list[int]] = {}  # first and last use for each tensor number
-    made_in: dict[int, list[int]] = {}  # index, offset and element count of the last activation in each storage
-    memory: dict[int, int] = {}  # storage for each tensor number
+    lives: dict[int, list[int]] = {}  # index of the first and last use of each tensor number
+    made_in: dict[int, list[int]] = {}  # number, offset and element count of the last activation in each storage
+    memory: dict[int, int] = {}  # storage of each tensor number
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
     given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])
     data = next((values for values in given if any(weights.of(value) is None for value in values)), [])
-    for value in data[:1]:  # the first call with inputs other than parameters, unlike parameter norms
+    for value in data[:1]:  # of the first call with an input that is not a parameter
         if weights.of(value) is None:
             lives[alias.get(value[0], value[0])] = [0, 0]
     outside = set[int]()
@@ -84,7 +84,6 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
 
 
 def _aliases(trace: Trace) -> dict[int, int]:
-    """Map the number of each communication result to the number of its input tensor."""
     alias: dict[int, int] = {}
     codes = [code for code, name in enumerate(trace.names) if COMMUNICATES.fullmatch(name)]
     for record in call_records(trace, np.flatnonzero(np.isin(trace.nodes.name, codes))):
@@ -103,7 +102,6 @@ def cut_units(
     cuts: Set[int] = frozenset(),
     joined: Set[int] = frozenset(),
 ) -> tuple[list[Unit], list[Call]]:
-    """Cut the forward pass into units and the loss."""
     units: list[Unit] = []
     segment: list[Call] = []
     for place, (call, live) in enumerate(zip(forward, alive, strict=True)):
@@ -172,7 +170,6 @@ def _describe(unit: Unit, shapes: Shapes) -> None:
 
 
 def assign_backward(units: Sequence[Unit], loss: Sequence[Call], backward: Sequence[Call]) -> list[Call]:
-    """Assign backward calls to units; return the backward calls of the loss."""
     parts = [*((unit.number, unit.forward) for unit in units), (len(units), loss)]
     unit_of = {call.sequence: number for number, calls in parts for call in walked(calls) if call.sequence >= 0}
     of_loss: list[Call] = []
@@ -193,7 +190,6 @@ def further_pass(
     part: tuple[list[Call], list[Call]],
     batch: int,
 ) -> Pass:
-    """Cut another pass into the units of the first pass."""
     forward, backward = part
     known = [call for unit in units for call in unit.forward]
     uses = ((place for place, call in enumerate(calls) if weights.takes(call)) for calls in (known, forward))
@@ -201,8 +197,8 @@ def further_pass(
     end = begin + len(known) - skipped
     if [call.name for call in forward[begin:end]] != [call.name for call in known[skipped:]]:
         raise UsageError(
-            f"{trace.file}: the forward passes of the step run different operators, which is not supported; "
-            "choose a step with one pass with --step"
+            f"{trace.file}: the step's forward passes run different operators, which is not supported; "
+            "use --step to choose a step with a single forward pass"
         )
     found, place = list[Unit](), begin - skipped
     for unit in units:
@@ -214,7 +210,7 @@ def further_pass(
 
 
 def relate_loss(model: Model) -> None:
-    """Merge extents of tensors created inside a loss with the extents of an input of the same sizes."""
+    """Merge the extents of tensors created inside a loss with the extents of an input of the same sizes."""
     extents = model.extents
     loose = {root for some, _ in extents.following for root in some}
 
@@ -237,14 +233,15 @@ def relate_loss(model: Model) -> None:
 
 
 def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int:
-    """Match each AccumulateGrad with its parameter (`Unit.ready`); return the number of unmatched calls.
+    """Assign a parameter to each AccumulateGrad call (`Unit.ready`); return the number of unmatched calls.
 
-    Calls are matched by memory that the optimizer reads or FSDP reduces, otherwise by shape in a unit, last used first.
+    Calls are matched by the memory that the optimizer reads or FSDP reduces. Other calls are matched by shape within a
+    unit, starting with the parameter used last.
     """
-    known = {} if gathered else gradients_of(model.weights)  # with FSDP, the optimizer uses shards in separate memory
+    known = {} if gathered else gradients_of(model.weights)  # with FSDP, the optimizer reads shards in other memory
     unmatched, batches = 0, set(model.batches)
 
-    def of_samples(call: Call) -> bool:  # gradient of an input, as with checkpointing
+    def of_samples(call: Call) -> bool:  # the gradient of an input, as with checkpointing
         shape = next((shape for inner in call.walk() for shape in inner.input_shapes), ())
         return not batches.isdisjoint(model.extents.leaves(shape))
 
@@ -269,7 +266,7 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
 
 
 def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: Extents) -> Parameter | None:
-    """Find the parameter whose gradient the call writes or copies. The last match wins, because memory is reused."""
+    """Find the parameter for the gradient that the call writes or copies. The last match wins: memory is reused."""
     for inner in reversed(list(call.walk())):
         for side in ("outputs", "inputs"):
             for value in tensor_values(inner.record.get(side)):
@@ -280,7 +277,6 @@ def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: 
 
 
 def _reduced(call: Call, gathered: Sequence[RecordedWrap], model: Model) -> Parameter | None:
-    """Find the parameter whose gradient FSDP later reduces from the memory of this call."""
     storages = {value[1] for inner in call.walk() for value in tensor_values(inner.record.get("inputs"))}
     best: tuple[int, Parameter] | None = None
     for unit in gathered:
@@ -294,7 +290,6 @@ def _reduced(call: Call, gathered: Sequence[RecordedWrap], model: Model) -> Para
 
 
 def _by_shape(unit: Unit, calls: Sequence[Call], model: Model, taken: set[int]) -> int:
-    """Match calls with parameters of the unit that have no gradient yet; return the number of unmatched calls."""
     left, unmatched = [p for p in unit.parameters[::-1] if p.number not in taken], list[Call]()
     for call in calls:
         unmatched.append(call)
@@ -311,7 +306,7 @@ def _by_shape(unit: Unit, calls: Sequence[Call], model: Model, taken: set[int]) 
             unmatched.pop()
     ranks = [{len(shape) for one in call.walk() for shape in one.input_shapes} for call in unmatched]
     whole = all(not known or len(of.shape) in known for known, of in zip(ranks, left, strict=False))
-    if len(unmatched) == len(left) and whole:  # sizes of distributed tensors differ in these calls
+    if len(unmatched) == len(left) and whole:  # calls on distributed tensors may have other sizes
         unit.ready |= {call.row: parameter for call, parameter in zip(unmatched, left, strict=True)}
         return 0
     return len(unmatched)

@@ -9,10 +9,10 @@ Example: forward calls `aten::linear([7, 100, 0, 32, …], [8, 200, 0, 16, …])
 `find_weights` uses the first method that finds parameters, and reports the method in `Weights.evidence`:
 
 1. With FSDP2, the optimizer changes only the shards of this rank. Forward reads memory that was gathered from the
-shards shortly before. The calls of the all-gather locate each shard (`_of_shards`).
+   shards shortly before. The calls of the all-gather locate each shard (`_of_shards`).
 2. Parameters are found by memory, as in the example (`_by_memory`).
 3. If the optimizer changes other memory, as with distributed tensors, weights of layers are matched with the shapes
-that the optimizer changes. Without a recorded optimizer, all weights of layers are parameters (`_by_shapes`).
+   that the optimizer changes. Without a recorded optimizer, all weights of layers are parameters (`_by_shapes`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .items import Shard
 from .model import GivenTensor, Lists, Owned, Parameter, RecordedWrap, Region, Weights, given_tensors
 from .step_calls import Call, tensor_values, walked
 
-OwnerOf = Callable[[Sequence[int]], Parameter | None]  # returns the parameter of an ET tensor
+OwnerOf = Callable[[Sequence[int]], Parameter | None]  # returns the parameter that an ET tensor belongs to
 
 
 def find_weights(
@@ -103,12 +103,11 @@ def _of_shards(
 
 
 def _gathered_reads(forward: Sequence[Call], gathered: Sequence[RecordedWrap]) -> dict[int, GivenTensor]:
-    """Find, for each shard, the first tensor that forward reads from the gathered parameter."""
     made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
     events = [(ts, storages, unit) for unit in gathered for ts, storages in unit.gathered]
     events.sort(key=lambda event: event[0])
     used: dict[int, GivenTensor] = {}
-    shard_in: dict[int, int] = {}  # shard in each storage at the time of the call
+    shard_in: dict[int, int] = {}  # by storage of gathered memory, the shard that it currently contains
     reached = 0
     for call in sorted(walked(forward), key=lambda call: call.ts):
         while reached < len(events) and events[reached][0] <= call.ts:
@@ -123,7 +122,6 @@ def _gathered_reads(forward: Sequence[Call], gathered: Sequence[RecordedWrap]) -
 
 
 def relate_gathered(weights: Weights, calls: Iterable[Call], shapes: Shapes) -> None:
-    """Merge the extents of a parameter over all memory that it was gathered into."""
     for call in walked(calls):
         for given in given_tensors(call):
             known = weights.by_number.get(given.number)
@@ -165,7 +163,6 @@ def make_whole(call: Call, owner: Parameter | Lists, weights: Weights, shapes: S
 
 
 def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
-    """Yield the lists of tensors that a call takes or returns, as in ETs."""
     given = call.record.get(side)
     for values in given.get("values", ()) if isinstance(given, dict) else ():
         if isinstance(values, list) and values and all(isinstance(value, list) for value in values):
@@ -173,10 +170,10 @@ def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
 
 
 def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Parameter]) -> dict[int, Lists]:
-    """Map the rows of list calls to the parameters of their entries.
+    """Return the parameters of the entries in list calls, by row of the call.
 
-    A call on parameters is mapped directly. A call on gradients is mapped to the parameters of the next call on
-    parameters, because an optimizer processes its groups in order.
+    For calls on gradients, they are the parameters of the next call on parameters, because an optimizer processes its
+    groups in order.
     """
     found, current = dict[int, Lists](), {len(parameters): parameters}
     for call in reversed(calls):
@@ -315,7 +312,7 @@ def _weight_places(name: str) -> Iterable[int]:
 
 
 def weights_of_layers(calls: Iterable[Call]) -> set[int]:
-    """Return the storages of weights and biases of layers, without the statistics of batch norms."""
+    """Return the storages of layers' weights and biases, without the statistics of batch norms."""
     found = set[int]()
     for call in calls:
         values = call.record.get("inputs", {}).get("values", [])
@@ -325,9 +322,9 @@ def weights_of_layers(calls: Iterable[Call]) -> set[int]:
 
 
 def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
-    """Map tensors (storage, offset) that the optimizer uses with a parameter, such as gradients, to the parameter."""
+    """Return the parameter for each tensor (storage, offset) that the optimizer uses with it, such as its gradient."""
     found: dict[tuple[int, int], Parameter] = {}
-    made = set[int]()  # storages that the optimizer allocates; earlier tensors may have used the same addresses
+    made = set[int]()  # storages that the optimizer allocates; earlier tensors may have the same addresses
     for _, owned in weights.optimizer:
         for call, owner in owned:
             if owner is not None:

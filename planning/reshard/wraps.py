@@ -34,12 +34,11 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"FSDP::[a-z_]+(?: for)?(?: \((?P<label>[^)]*)\))?")
 _MODULE = "nn.Module: "
 _CANDIDATES = 3
-# Calls that copy shards before the all-gather, whole parameters after it, and gradients before the reduction.
+# Calls that copy shards before the all-gather, full parameters after it, and gradients before the reduction.
 _COPY_IN, _COPY_OUT, _CHUNK_CAT = "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"
 
 
 def recorded_wraps(trace: Trace, begin: int, end: int) -> list[RecordedWrap]:
-    """Return the FSDP2 units that a step gathers, in order."""
     calls, names = trace.calls, trace.names
     codes = [code for code, name in enumerate(names) if name.startswith((_COPY_IN, _COPY_OUT, _CHUNK_CAT))]
     chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
@@ -74,7 +73,7 @@ def _label(trace: Trace, call: int) -> str:
 def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int, str]) -> set[int]:
     """Return indices of topmost calls that start another FSDP unit, or that return to the root's parameters.
 
-    `label_of`: label of the unit of each parameter, "" for the root.
+    `label_of` is the label of each parameter's unit, "" for the root.
     """
     found, current, seen = set[int](), "", set[int]()
     for place, call in enumerate(forward):
@@ -96,7 +95,7 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
     label_of = {k: wrap.label for wrap in wraps if not wrap.root for k in range(wrap.units[0], wrap.units[1] + 1)}
     found = set[int]()
     for one in model.passes:
-        made = dict[int, tuple[Call, str]]()  # for each storage, the call that created it, and the call's unit
+        made = dict[int, tuple[Call, str]]()  # for each storage, the call that created it, and the unit of that call
         added, read = dict[tuple[str, int], int](), set[tuple[str, int]]()  # keys: unit and storage
         for unit in reversed(one.units):
             label = label_of.get(unit.number, "")
@@ -119,7 +118,6 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
 
 
 def chosen_wraps(model: Model, wanted: str | None, sizes: Callable[[Parameter], Sequence[int]]) -> list[Wrap]:
-    """Return the FSDP units that a layout requests (`Layout.fsdp_wrap`)."""
     if wanted is None:
         everything = [parameter.number for parameter in model.every_parameter]
         return model.wraps or model.blocks or [Wrap("", everything, (0, len(model.units) - 1))]
@@ -170,7 +168,7 @@ def _class_of(module: str) -> str:
 
 def candidates(model: Model) -> str:
     """Return suggested values for `--fsdp-wrap`: module classes that occur several times, largest modules first."""
-    numbers: dict[str, dict[str, set[int]]] = {}  # parameters for each module, by class and module name
+    numbers: dict[str, dict[str, set[int]]] = {}  # by module class and module name, the numbers of the parameters
     for call in model.forward_calls():
         read = {parameter.number for parameter in model.weights.read(call)}
         for module in _modules_around(model, call) if read else ():
@@ -188,12 +186,10 @@ def candidates(model: Model) -> str:
 
 
 class _Group(NamedTuple):
-    """Parameters of a unit with the same dtype: their sizes, and the number of elements of each largest shard."""
-
     dtype: str
     itemsize: int
-    sizes: list[tuple[int, ...]]
-    parts: list[int]
+    sizes: list[tuple[int, ...]]  # of each parameter
+    parts: list[int]  # number of elements in each parameter's largest shard
 
 
 def _by_dtype(derivation: Derivation, wrap: Wrap, *, reduced: bool = False) -> Iterator[_Group]:
@@ -208,7 +204,6 @@ def _by_dtype(derivation: Derivation, wrap: Wrap, *, reduced: bool = False) -> I
 
 
 def start_gather(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item]:
-    """Start the all-gather of a unit's parameters."""
     count = derivation.layout.dp
     for group in _by_dtype(derivation, wrap):
         part, dtype, size = sum(group.parts), group.dtype, group.itemsize
@@ -218,7 +213,6 @@ def start_gather(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item
 
 
 def gathered(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item]:
-    """Wait for the parameters of a unit and copy them out."""
     count = derivation.layout.dp
     for group in _by_dtype(derivation, wrap):
         yield CommWait((f"{what} {wrap.label} {group.dtype}",))
@@ -227,7 +221,6 @@ def gathered(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item]:
 
 
 def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added: bool) -> Iterator[Item]:
-    """Reduce-scatter the gradients of a unit; if `added`, add them to the gradients of earlier microbatches."""
     assert shard is not None
     count = derivation.layout.dp
     for dtype, size, own, parts in _by_dtype(derivation, wrap, reduced=True):
@@ -240,7 +233,7 @@ def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added:
 
 
 def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, recorded: Layout) -> list[Wrap]:
-    """Return the FSDP units whose only inputs are data, which has no gradient.
+    """Return the FSDP units with only data as input, which has no gradient.
 
     FSDP finishes backward of these units after the root, in module order (`_root_post_backward_final_callback` in
     torch/distributed/fsdp/_fully_shard/_fsdp_state.py).
@@ -250,11 +243,11 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         return []
     calls = [call for unit in units for call in unit.forward]
     read = [{p.number for inner in call.walk() for p in weights.taken(inner)} for call in calls]
-    wrap_of: dict[int, Wrap] = {}  # unit for each call: the unit whose parameters are used before and after the call
+    wrap_of: dict[int, Wrap] = {}  # by call index, the unit with parameters used both before and after the call
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
-    made: dict[int, Wrap | None] = {}  # unit that created each storage whose contents depend on parameters
+    made: dict[int, Wrap | None] = {}  # by storage with contents that depend on parameters, the unit that created it
     takes = set[Wrap | None]()
     for place, call in enumerate(calls):
         wrap_here = wrap_of.get(place)
@@ -268,6 +261,6 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         else:
             made = {storage: by for storage, by in made.items() if storage not in new}
     found = [wrap for wrap in wraps if not wrap.root]
-    if recorded.tp > 1:  # a reduction returns a different tensor
+    if recorded.tp > 1:  # a reduction returns another tensor, so units do not share storages
         found = found[:1]
     return sorted((wrap for wrap in found if wrap not in takes), key=lambda wrap: wrap.parameters)

@@ -1,4 +1,4 @@
-"""Solve for the extents (dimension sizes) of tensors after a change: equal extents, products and sums.
+"""Solve for the extents (dimension sizes) of tensors after a change, using equal extents, products and sums.
 
 Example: a tensor of shape (a, b) = (32, 50) goes through `view(1600)` and is then concatenated with itself. The view
 relates 1600 to the product a · b, and `cat` relates 3200 to the sum 1600 + 1600. If a becomes 8, the solver derives 400
@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-_ATTEMPTS = 9
+_ATTEMPTS = 9  # Maximum number of solver runs; each run leaves out the contradictions of the previous runs.
 
 
 class Extents:
     """Classes of equal extents. Each extent is an integer ID that is valid only in this object.
 
-    A class may be a product of other classes in row-major order (`view`), a sum of other classes (`cat`), or it may
+    A class may be a product of other classes in row-major order (`view`) or a sum of other classes (`cat`). Or it may
     follow other classes: if none of these classes changes, neither does the follower.
     """
 
@@ -33,7 +33,6 @@ class Extents:
         self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
 
     def new(self, value: int) -> int:
-        """Add an extent with a known value."""
         self._above.append(len(self._above))
         self.value.append(value)
         return len(self.value) - 1
@@ -42,7 +41,6 @@ class Extents:
         return [self.value[extent] for extent in extents]
 
     def root(self, extent: int) -> int:
-        """Return the representative of the extent's class."""
         above = self._above
         while above[extent] != extent:
             above[extent] = above[above[extent]]
@@ -50,15 +48,14 @@ class Extents:
         return extent
 
     def fix(self, extents: Iterable[int]) -> None:
-        """Mark the extents of parameters, which do not change with the batch."""
+        """Mark extents that do not change with the batch, such as the extents of parameters."""
         self._fixed += extents
 
     def fixed(self) -> set[int]:
-        """Return the classes of fixed extents, and the factors of fixed products."""
+        """Return the classes of fixed extents; a fixed product is replaced by its factors."""
         return set(self.leaves(self._fixed))
 
     def same(self, left: int, right: int) -> None:
-        """Merge two extents; ignored if their values differ."""
         left, right = self.root(left), self.root(right)
         if left == right or self.value[left] != self.value[right]:
             return
@@ -72,7 +69,6 @@ class Extents:
             self._factors[left] = parts
 
     def sum_of(self, whole: int, parts: Sequence[int]) -> None:
-        """Record that an extent is the sum of other extents; ignored if the values do not add up."""
         if sum(self.value[part] for part in parts) == self.value[whole]:
             self._sums.append((whole, tuple(parts)))
 
@@ -85,11 +81,10 @@ class Extents:
         self._beside.append(extents)
 
     def number(self, extents: Iterable[int]) -> None:
-        """Record that extents were given as plain numbers: they change only as multiples of a changed extent."""
+        """Record that extents were passed as plain numbers: they change only as multiples of a changed extent."""
         self.numbers += extents
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
-        """Relate two shapes that hold the same elements in the same order."""
         left, right = ([extent for extent in side if self.value[extent] != 1] for side in (before, after))
         sizes = [prod(self.value[extent] for extent in side) for side in (left, right)]
         if sizes[0] != sizes[1] or not sizes[0]:
@@ -109,7 +104,6 @@ class Extents:
         return found
 
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Relate two lists of extents that describe the same elements in the same order."""
         for group in self._groups(self.leaves(left), self.leaves(right)):
             mine, other = (self.leaves(side) for side in group)  # earlier groups may have changed the leaves
             if len(mine) == len(other) == 1:
@@ -124,7 +118,7 @@ class Extents:
                 self._cut(mine, other)
 
     def _groups(self, left: Sequence[int], right: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-        """Split two lists of extents into the shortest groups with equal products."""
+        """Split two lists of extents into the shortest pairs of groups with equal products."""
         found, queues = [], (deque(left), deque(right))
         while queues[0] and queues[1]:
             group = [queues[0].popleft()], [queues[1].popleft()]
@@ -137,12 +131,12 @@ class Extents:
         return found
 
     def _cut(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Split factors at every boundary of either list, if they are divisible."""
+        """Split the extents of both lists at each other's boundaries, as far as they are divisible."""
         queues, pieces = (deque(left), deque(right)), list[int]()
         while queues[0] and queues[1]:
             pair = [self.root(queue.popleft()) for queue in queues]
             known = [self._factors.get(root) for root in pair]
-            if known[0] or known[1]:  # another split already covers this one
+            if known[0] or known[1]:  # an earlier split already applies
                 for queue, extent, parts in zip(queues, pair, known, strict=True):
                     queue.extendleft(reversed(parts or (extent,)))
                 continue
@@ -177,7 +171,7 @@ class Extents:
         """
         kept = {*kept, *self.fixed()}
         tensors, dead = [*beside, *self._beside], frozenset[int]()
-        for _ in range(_ATTEMPTS):  # retry without the classes that led to contradictions
+        for _ in range(_ATTEMPTS):  # repeat without values for the classes with contradictions
             solver = self._solved(changed, kept, tensors, dead)
             if solver.dead <= dead:
                 return solver.known
@@ -187,7 +181,6 @@ class Extents:
     def _solved(
         self, changed: Mapping[int, int], kept: set[int], beside: Sequence[Sequence[int]], dead: frozenset[int]
     ) -> _Solver:
-        """Solve once. Certain relations are applied first, then likely relations."""
         solver = _Solver(self, changed, kept, dead)
         solver.run()
         for tensor in beside:
@@ -212,21 +205,18 @@ class Extents:
 
     @property
     def products(self) -> dict[int, tuple[int, ...]]:
-        """Maps products to their factors."""
         return {self.root(whole): self.roots(parts) for whole, parts in self._factors.items()}
 
     @property
     def sums(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Maps sums to their parts."""
         return [(self.root(whole), self.roots(parts)) for whole, parts in self._sums]
 
     @property
     def following(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Pairs of classes: the followers, and the classes that they follow."""
         return [(self.roots(some), self.roots(basis)) for some, basis in self._follows]
 
     def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
-        """Return parts of split extents if another extent of the same shape may change instead."""
+        """Return the parts of split extents for which another extent of the shape could change instead."""
         found = set[int]()
         for left, right, parts in self._cuts:
             for root in set(self.leaves((*left, *right))) & changed.keys():
@@ -237,7 +227,7 @@ class Extents:
 
 
 class _Solver:
-    """Propagates values along the relations until nothing new follows; `dead` classes are left without a value."""
+    """Propagates values along the relations until nothing changes; `dead` classes get no value."""
 
     def __init__(self, extents: Extents, changed: Mapping[int, int], kept: set[int], dead: frozenset[int]) -> None:
         self._extents, self._value = extents, extents.value
@@ -250,7 +240,7 @@ class _Solver:
         }
         for root, value in changed.items():
             self.known[root] = value
-            if root in self._products:  # the position at which a changing extent is split is unknown
+            if root in self._products:  # it is unknown which of its factors change
                 self.dead.update(set(extents.leaves([root])) - changed.keys() - kept)
         for root in kept:
             if root in changed:
@@ -268,13 +258,13 @@ class _Solver:
         return self.known.get(root, self._value[root]) != self._value[root]
 
     def keep(self, extents: Iterable[int]) -> None:
-        """Keep the values of classes without relations, except products."""
+        """Set the new values of extents without a derived value to their old values; for a product, set its factors."""
         for root in self._extents.leaves(extents):
             if root not in self.dead:
                 self.known.setdefault(root, self._value[root])
 
     def keep_beside(self) -> None:
-        """If only one factor of a product is unknown and another factor changes, the unknown factor keeps its value."""
+        """If a factor of a product changes and only one other factor is unknown, let that factor keep its value."""
         for whole, parts in self._products.items():
             missing = [part for part in parts if part not in self.known]
             if whole not in self.known and len(missing) == 1 and any(self.changes(part) for part in parts):
@@ -289,7 +279,7 @@ class _Solver:
             for whole, parts in self._sums:
                 self._sum(whole, parts)
             if before == len(self.known) + len(self.dead):
-                for whole, parts in self._sums:  # a concatenation may get more samples, but not larger samples
+                for whole, parts in self._sums:  # if no part changes, neither does the sum
                     if all(self.known.get(part) == self._value[part] for part in parts):
                         self.keep([whole])
                 for some, basis in self._follows:
@@ -299,7 +289,7 @@ class _Solver:
     def _set(self, root: int, value: int) -> None:
         if root in self.dead:
             return
-        if self.known.setdefault(root, value) != value:  # two derivations contradict each other
+        if self.known.setdefault(root, value) != value:  # two relations give different values
             del self.known[root]
             self.dead.add(root)
 
@@ -318,7 +308,7 @@ class _Solver:
             if any(self.changes(part) for part in parts):
                 self._set(whole, known)
         elif self._one_way and whole in self.known and not self.changes(whole):
-            self.keep(missing)  # either all parts grow, or no part grows
+            self.keep(missing)  # changes go one way, so none of the parts changes
         elif whole in self.known and self.known[whole] >= known:
             rest, alike = self.known[whole] - known, {tuple(self._extents.leaves([part])) for part in missing}
             if len(alike) == 1 and rest % len(missing) == 0:

@@ -1,4 +1,4 @@
-"""Follow the extents of tensors from call to call through an ET+ trace."""
+"""Follow the extents (dimension sizes) of tensors from call to call through a trace."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _RULES = TENSOR_RULES | LAYER_RULES
 _ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
 _BACKWARD = "autograd::engine::evaluate_function"
 _ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
-# Calls whose tensors all belong to parameters.
+# Prefixes of calls that use only parameters, their gradients and optimizer states.
 _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
-# Collectives that are data-parallel if they reduce gradients.
+# Prefixes of collectives that, if they reduce gradients, belong to data parallelism.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
-_DIVIDES = "FSDP::"  # prefix of the annotations of FSDP2
-_TRANSPOSES = "transpose_"  # reorders a tensor's extents in place, which is invisible if the extents have equal values
-LOADER = "DataLoader"  # PyTorch's annotation around loading a batch
+_DIVIDES = "FSDP::"  # prefix of FSDP2 annotations
+_TRANSPOSES = "transpose_"  # swaps extents in place, which the recorded sizes do not show if the extents are equal
+LOADER = "DataLoader"  # PyTorch annotates the loading of a batch with this name
 
 
 class _Tensor(NamedTuple):
@@ -44,28 +44,26 @@ class _Tensor(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A tensor whose extents do not follow from other tensors: it is external or created from numbers."""
+    """A tensor with extents that do not follow from other tensors: an external tensor or one created from numbers."""
 
     shape: Shape
-    # operator, position and sizes of the first use; for a tensor created in the trace, its operator and −1
+    # operator, argument position and sizes at the first use; the position is −1 if that operator creates the tensor
     use: tuple[str, int, tuple[int, ...]]
-    forward: bool  # True if operators with tensors use it in forward
-    data: bool = True  # True if it is external or random, so it may have a batch dimension
+    forward: bool  # True if an operator uses it in the forward pass
+    data: bool = True  # True if it is external or random, and so may have a batch dimension
 
 
 @dataclass
 class Shapes:
-    """The extents of all tensors in a trace, by row."""
-
     extents: Extents = field(default_factory=Extents)
-    # tensors for each call, by argument; None for an undefined tensor
+    # inputs, results: by row of the call, the tensors of each argument; None for an undefined tensor
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
-    sources: list[Source] = field(default_factory=list)  # tensors with independent extents, in order of use
-    # batch candidates for each forward call of an operator with weights
+    sources: list[Source] = field(default_factory=list)  # in order of first use
+    # for each forward call of an operator with weights, the extents that may be the batch size
     votes: list[Shape] = field(default_factory=list)
     voters: list[int] = field(default_factory=list)  # rows of the calls in `votes`
-    # extents along which operators mix elements in forward, such as sequences
+    # extents along which forward operators mix elements, such as sequences
     mixed: list[int] = field(default_factory=list)
     loaded: list[int] = field(default_factory=list)  # extents along which a data loader stacked samples
 
@@ -75,9 +73,9 @@ def shapes_of(trace: Trace) -> Shapes:
     callers = _callers(trace)
     walk = _Walk(trace, callers.tolist())
     rows = np.flatnonzero(trace.nodes.kind == CPU)
-    order = as_positions(rows[np.argsort(trace.nodes.id[rows], kind="stable")])  # IDs are in order of start
+    order = as_positions(rows[np.argsort(trace.nodes.id[rows], kind="stable")])  # IDs ascend in start order
     records = call_records(trace, order)
-    open_records: dict[Row, CallRecord] = {}  # records of calls that are still running
+    open_records: dict[Row, CallRecord] = {}  # of calls that have not ended yet
     for row, begins in _events(callers, order):
         if begins:
             open_records[row] = next(records)
@@ -120,8 +118,6 @@ def _events(callers: npt.NDArray[np.int64], rows: Positions[int, Row]) -> Iterat
 
 @dataclass
 class _Held:
-    """The extents of a tensor at its last use, and the time of this use."""
-
     shape: Shape
     tensor: _Tensor
     time: int
@@ -129,23 +125,21 @@ class _Held:
 
 @dataclass
 class _Open:
-    """A call that is still running."""
-
     name: str
     arguments: tuple[Operand, ...]
     time: int
-    basis: Shape  # input extents of the nearest enclosing call that determines sizes
+    basis: Shape  # input extents of the innermost call that has any and does not choose its result sizes
     backward: bool
-    gathers: bool  # True if it accumulates gradients
-    parameters: bool  # True if all its tensors belong to parameters
-    loads: bool  # True if it loads a batch
+    gathers: bool  # True within gradient accumulation
+    parameters: bool  # True if it uses only parameters, gradients and optimizer states
+    loads: bool  # True within the loading of a batch
     taken: frozenset[int]  # IDs of input tensors
-    divides: bool = False  # True if FSDP gathers or reduces here; the sizes of shards say nothing about the model
-    temporaries: list[Shape] = field(default_factory=list)  # tensors that the call creates with chosen sizes
+    divides: bool = False  # True if FSDP gathers or reduces here: shard sizes are not layer sizes
+    temporaries: list[Shape] = field(default_factory=list)  # tensors created within the call with freely chosen sizes
 
 
 class _Walk:
-    """Follows tensors by identity. A storage alone does not identify a tensor, because memory is reused."""
+    """Follows tensors by tensor ID and storage. A storage alone is no identity, because memory is reused."""
 
     def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
         self.shapes = Shapes()
@@ -160,7 +154,7 @@ class _Walk:
         name = self._trace.name_of(row).removeprefix("aten::")
         above = self._open.get(Row(self._callers[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
-        if above is None or name.startswith(_BACKWARD):  # backward may be nested in hooks and recomputation
+        if above is None or name.startswith(_BACKWARD):  # backward may run inside hooks and recomputation
             gathers, parameters = name == _ACCUMULATION, False
         else:
             gathers, parameters = above.gathers, above.parameters
@@ -206,7 +200,7 @@ class _Walk:
             above.temporaries += [*made, *(flat if call.name in FREE_SIZED else ())]
         if call.parameters:
             self._extents.fix(extent for shape in flat for extent in shape)
-        with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments may not match the schema
+        with contextlib.suppress(IndexError, TypeError, ValueError):  # recorded arguments may not match the schema
             self._relate(row, OpCall(call.name, call.arguments, flat, tuple(made)), call)
 
     def _relate(self, row: int, made: OpCall, call: _Open) -> None:
@@ -216,7 +210,7 @@ class _Walk:
         if call.name == "stack" and call.loads and made.results:
             self.shapes.loaded.append(made.results[0][int(call.arguments[1].value or 0)])
         if call.name == "select" and call.loads:
-            self._extents.fix(roles(made)[1])  # the length of the dataset does not depend on the batch size
+            self._extents.fix(roles(made)[1])  # the dataset's length is independent of the batch size
         inner = call.name in IN_OTHERS and any(outer.arguments for outer in self._around(row))
         if not (call.backward or call.parameters or inner):
             outer, mixed = roles(made)
@@ -234,7 +228,7 @@ class _Walk:
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
             self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
-            if within is not None:  # created within a call that did not receive it
+            if within is not None:  # created inside the call, which did not take it as input
                 within.append(shape)
         else:
             shape = held.shape
@@ -275,7 +269,7 @@ class _Walk:
 
 
 def _arguments(side: DecodedSide) -> list[tuple[list[_Tensor | None], Any]]:
-    with contextlib.suppress(TypeError, ValueError):  # the record may come from another tool
+    with contextlib.suppress(TypeError, ValueError):  # another tool may have written the record
         return [_argument(value, shape, kind) for value, shape, kind, _ in side.rows()]
     return []
 
@@ -301,23 +295,21 @@ def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
 
 Roles = tuple[Shape, Shape]
 _NONE: Roles = (), ()
-# These calls are not evidence if another operator calls them: `index_select`, for example, selects row by row.
+# Calls that are no evidence if another operator makes them: `index_select`, for example, selects row by row.
 IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
 
 
 def roles(call: OpCall) -> Roles:
-    """Return the extents of a forward call that may be the batch, and the extents along which it mixes elements.
+    """Return the extents of a forward call that may be the batch size, and the extents along which it mixes elements.
 
     Samples of a batch are not mixed before the loss. Sequence elements are mixed in attention, recurrent layers,
-    selections and means over some dimensions. Features are mixed in every layer.
+    selections, and means over some dimensions. Features are mixed in every layer.
     """
     find = _ROLES.get(call.name)
     return _NONE if find is None else find(call)
 
 
 def _data(position: int, outer: slice, mixed: slice = slice(0)) -> Callable[[OpCall], Roles]:
-    """Create a function that returns the roles of an argument's extents."""
-
     def find(call: OpCall) -> Roles:
         shape = call.tensor(position) or ()
         return shape[outer], shape[mixed]
@@ -331,7 +323,7 @@ def _attention(call: OpCall) -> Roles:
 
 
 def _recurrent(call: OpCall) -> Roles:
-    """Return the roles for data of (sequence, batch, features), or (batch, sequence, features) with `batch_first`."""
+    """The data are (sequence, batch, features), or (batch, sequence, features) with `batch_first`."""
     data, time = call.tensor(0) or (), int(call.value(8) is True)
     return data[:-1], (*data[time : time + 1], data[2]) if len(data) == 3 else ()
 

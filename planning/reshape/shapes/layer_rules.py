@@ -1,4 +1,4 @@
-"""Shape rules of layers: convolutions, norms, losses, embeddings, attention, recurrence."""
+"""Shape rules of layers: convolutions, norms, losses, embeddings, attention and recurrent layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONVOLVES |= {name: gradient.arguments for names, gradient in GRADIENTS.items()
 
 
 def _norm(call: OpCall, extents: Extents) -> None:
-    """Tensors with the shape of the data are data; tensors with fewer dimensions are per channel."""
+    """Treat tensors with the data's number of dimensions as data, and tensors with fewer dimensions as per channel."""
     batched = "batch_norm" in call.name or "group_norm" in call.name or "instance_norm" in call.name
     if call.name == "native_layer_norm_backward":  # (2, threads, channels): partial sums per thread
         extents.fix(
@@ -46,7 +46,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
 
 
 def _convolution(call: OpCall, extents: Extents) -> None:
-    """Inputs, outputs and gradients are (batch, channels, spatial dimensions); weight and bias are parameters."""
+    """Relate inputs, outputs and gradients (batch, channels, spatial dimensions); weight and bias are parameters."""
     names = _CONVOLVES[call.name]
     shapes = {name: call.tensor(at) for at, name in enumerate(names)}
     weight, inputs = shapes.get("weight"), shapes.get("input")
@@ -76,7 +76,7 @@ def _gradient(shape: Shape, inputs: Shape | None, weight: Shape | None, extents:
 
 
 def _pool(call: OpCall, extents: Extents) -> None:
-    """Pooling and resampling of (batch, channels, spatial dimensions), forward and backward."""
+    """Relate inputs and outputs of pooling and resampling (batch, channels, spatial dimensions) and their backward."""
     spatial = 3 if "3d" in call.name else 1 if "1d" in call.name else 2
     data = [shape for shape in (*call.inputs, *call.results) if len(shape) >= spatial]
     for place, shape in enumerate(data):
@@ -87,7 +87,7 @@ def _pool(call: OpCall, extents: Extents) -> None:
 
 
 def _loss(call: OpCall, extents: Extents) -> None:
-    """Scores (batch, classes, …) and targets (batch, …), in any order, forward and backward."""
+    """Relate scores (batch, classes, …) and targets (batch, …), in any argument order, forward and backward."""
     scores = max((shape for shape in call.inputs), key=len, default=())
     if len(scores) < 2:
         return
@@ -99,7 +99,7 @@ def _loss(call: OpCall, extents: Extents) -> None:
 
 
 def _bag(call: OpCall, extents: Extents) -> None:
-    """Embedding bags (weight or gradient, indices, offsets, …): all bags have the same number of indices."""
+    """Relate embedding bags (weight or gradient, indices, offsets, …). All bags have the same number of indices."""
     backward = "backward" in call.name
     first, indices = call.tensor(0), call.tensor(1)
     bags = first if backward else call.result()
@@ -116,7 +116,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
         elif extents.value[shape[0]] == extents.value[bag] + 1:
             extents.sum_of(shape[0], (bag, extents.new(1)))
     for made in call.temporaries:
-        if len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1:  # counts that are then summed
+        if len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1:  # counts before a cumulative sum
             extents.sum_of(made[0], (indices[0], extents.new(1)))
     if len(indices) == 2:
         extents.same(indices[0], bag)
@@ -125,7 +125,10 @@ def _bag(call: OpCall, extents: Extents) -> None:
 
 
 def _tables(call: OpCall, extents: Extents) -> None:
-    """FBGEMM lookups (…, dimension offsets, …, indices, offsets, …): tables × batch + 1 offsets, bags of equal size."""
+    """Relate tensors of FBGEMM lookups (…, dimension offsets, …, indices, offsets, …) with bags of equal size.
+
+    There are tables × batch + 1 offsets.
+    """
     starts, indices, offsets = (2, 7, 8) if call.name.startswith("fbgemm::dense") else (6, 11, 12)
     of_dims, chosen, bounds, after = call.tensor(starts), call.tensor(indices), call.tensor(offsets), call.result()
     if not of_dims or not chosen or not bounds or not after:
@@ -140,7 +143,7 @@ def _tables(call: OpCall, extents: Extents) -> None:
 
 
 def _permute_sparse(call: OpCall, extents: Extents) -> None:
-    """Arguments (order, lengths (features, batch), values, …); returns lengths and values in this feature order."""
+    """Arguments: order, lengths (features, batch), values, …; results: lengths and values in the new feature order."""
     before, after = call.tensor(1), call.result()
     if before and after and len(before) == len(after) == 2:
         extents.same(before[1], after[1])
@@ -166,7 +169,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     query, key, value = (call.tensor(first + place) for place in range(3))
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
-    if "_for_cpu" in call.name:  # one block of scores per thread, at any batch size
+    if "_for_cpu" in call.name:  # scratch memory is per thread, at any batch size
         scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in extents.sizes(shape))
         extents.follow((extent for shape in scratch for extent in shape), (*query[2:], *key[2:], value[3]))
     if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # key heads are repeated

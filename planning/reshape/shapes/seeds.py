@@ -1,4 +1,4 @@
-"""Find the extents that are the batch size or the sequence length of a recording."""
+"""Find out which extents are the batch size or the sequence length of a recording."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from .followed_calls import Shapes
 
 @dataclass(frozen=True)
 class _Claim:
-    """Evidence that a class of input extents is the batch size."""
+    """Evidence that a class of input extents is the batch size or sequence length."""
 
     root: int
     size: int
-    votes: int  # number of layers (operators with weights) whose data has this extent
+    votes: int  # number of layers (operators with weights) with this extent in their data
     mixed: bool  # True if operators mix elements along this extent
-    place: int  # smallest position in an input's shape
+    place: int  # first position of the extent in any input's shape
 
 
 class SizeEvidence:
-    """Evidence for the batch size and sequence length, collected from the recorded calls."""
-
     def __init__(self, file: str, shapes: Shapes) -> None:
         if not shapes.sources:
             raise UsageError(f"{file}: it has no recorded tensors; record the execution trace with tensors")
@@ -35,7 +33,6 @@ class SizeEvidence:
             self._sums.pop(root, None)
 
     def find(self, dimension: str, recorded_size: int | None) -> tuple[set[int], int]:
-        """Return the extent classes of a dimension, and its size."""
         size, tiers = (self._batch if dimension == "batch" else self._seq)(recorded_size)
         found = set[int]()
         for tier in (*tiers, self._anywhere(size)):
@@ -48,8 +45,10 @@ class SizeEvidence:
         return found, size
 
     def _batch(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return the extents along which a data loader stacks samples. If there are none, return input extents that
-        reach layers and that no layer mixes.
+        """Return the batch size, and candidate extents in order of priority.
+
+        First come extents along which a data loader stacks samples, and input extents that reach layers but are never
+        mixed.
         """
         value, apart = self._extents.value, [claim for claim in self.claims if not claim.mixed]
         loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
@@ -63,7 +62,7 @@ class SizeEvidence:
         ]
 
     def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return the input extents along which attention or recurrent layers mix elements."""
+        """Return the sequence length, and extents by priority: first those mixed by attention or recurrent layers."""
         mixed = [claim for claim in self.claims if claim.mixed and claim.votes]
         if recorded_size is None:
             recorded_size = self._likeliest("seq", _votes(mixed))
@@ -74,7 +73,7 @@ class SizeEvidence:
 
     @cached_property
     def claims(self) -> list[_Claim]:
-        """Return candidate input extents of the forward pass, without parameters, most votes first."""
+        """Candidate classes of the forward pass's input extents, without parameters, most votes first."""
         place = dict[int, int]()
         for source in self._shapes.sources:
             for at, extent in enumerate(source.shape if source.forward else ()):

@@ -1,4 +1,4 @@
-"""Shape rules of operators that move, join and reduce tensors."""
+"""Shape rules of operators that rearrange, join, split, index, multiply and reduce tensors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
-FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators whose caller chooses the result sizes
-RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # operators with chosen sizes whose results are data
+FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators with result sizes chosen by the caller
+RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # those that create data, which may have a batch dimension
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:
@@ -51,7 +51,7 @@ def _view(call: OpCall, extents: Extents) -> None:
 
 
 def _as_complex(call: OpCall, extents: Extents) -> None:
-    """`view_as_complex` merges the last extent (real and imaginary part); `view_as_real` is the inverse."""
+    """`view_as_complex` drops the last extent (real and imaginary part); `view_as_real` adds it."""
     before, after = call.tensor(0), call.result()
     if before is not None and after is not None:
         shorter, longer = sorted((before, after), key=len)
@@ -96,7 +96,7 @@ def _select(call: OpCall, extents: Extents) -> None:
 
 
 def _sort(call: OpCall, extents: Extents) -> None:
-    """Arguments (tensor, dim, …) or (tensor, stable, dim, …)."""
+    """Arguments: (tensor, dim, …) or (tensor, stable, dim, …)."""
     before = call.inputs[0]
     dim = next((value for value in map(call.value, (1, 2)) if type(value) is int), -1)
     for shape in (*call.results, *call.temporaries):
@@ -104,7 +104,7 @@ def _sort(call: OpCall, extents: Extents) -> None:
 
 
 def _slice(call: OpCall, extents: Extents) -> None:
-    """`slice` of an extent, whole or in part, and its inverse `slice_backward` (gradient, sizes, dim, …)."""
+    """`slice` of all or part of an extent, and its inverse `slice_backward` (gradient, sizes, dim, …)."""
     before, after, back = call.tensor(0), call.result(), call.name == "slice_backward"
     if not before or not after or len(before) != len(after):
         return
@@ -165,7 +165,7 @@ def _expand(call: OpCall, extents: Extents) -> None:
 
 
 def _pad(call: OpCall, extents: Extents) -> None:
-    """Arguments (tensor, padding before and after each extent, last extent first, …); negative padding crops."""
+    """Arguments: (tensor, padding before and after each extent, last extent first, …). Negative padding crops."""
     before, after, counts = call.tensor(0), call.result(), call.value(1)
     if before is None or after is None or not isinstance(counts, list):
         return
@@ -194,7 +194,7 @@ def _repeat(call: OpCall, extents: Extents) -> None:
 
 
 def _unfold(call: OpCall, extents: Extents) -> None:
-    """`unfold` (tensor, dim, size, step) adds a last extent with the window size."""
+    """`unfold` (tensor, dim, size, step) appends an extent of the window size."""
     before, after, size = call.tensor(0), call.result(), call.value(2)
     if not before or after is None or len(after) != len(before) + 1:
         return
@@ -257,7 +257,7 @@ def _index_select(call: OpCall, extents: Extents) -> None:
 
 
 def _grouped_mm(call: OpCall, extents: Extents) -> None:
-    """Grouped GEMMs (left, right, group ends), with groups of rows or columns."""
+    """Grouped GEMMs (left, right, group ends), with groups of rows, columns or the inner dimension."""
     left, right, after = call.tensor(0), call.tensor(1), call.result()
     if left is None or right is None or after is None:
         return
@@ -270,7 +270,7 @@ def _grouped_mm(call: OpCall, extents: Extents) -> None:
 
 
 def _index_add(call: OpCall, extents: Extents) -> None:
-    """Arguments (tensor, dim, index, rows)."""
+    """Arguments: (tensor, dim, index, rows)."""
     before, index, rows, after = call.tensor(0), call.tensor(2), call.tensor(3), call.result()
     if before and index and rows and len(before) == len(rows):
         at = int(call.value(1)) % len(before)

@@ -1,4 +1,4 @@
-"""Operator calls in the form that shape rules use, and building blocks for shape rules."""
+"""Operator calls in the form that shape rules use, and building blocks of shape rules."""
 
 from __future__ import annotations
 
@@ -13,24 +13,20 @@ Shape = tuple[int, ...]  # extents of a tensor, as IDs in an `Extents`
 
 @dataclass(frozen=True)
 class Operand:
-    """An argument: its tensors, its value if it is not a tensor, and its boolean masks."""
-
     tensors: tuple[Shape | None, ...] = ()
-    value: Any = None
-    masks: tuple[bool, ...] = ()
+    value: Any = None  # of an argument that is not a tensor
+    masks: tuple[bool, ...] = ()  # for each tensor, True if it is a boolean mask
 
 
 @dataclass(frozen=True)
 class OpCall:
-    """A call with the extents of its tensors."""
-
     name: str  # without "aten::"
     arguments: tuple[Operand, ...]
     results: tuple[Shape, ...]
     temporaries: tuple[Shape, ...] = ()  # tensors created within the call
 
     def tensor(self, position: int) -> Shape | None:
-        """Return the tensor at a position; None if the argument is a list or not a tensor."""
+        """Return the extents of a tensor argument; None if the argument is a list or not a tensor."""
         tensors = self.arguments[position].tensors if position < len(self.arguments) else ()
         return tensors[0] if len(tensors) == 1 else None
 
@@ -38,7 +34,6 @@ class OpCall:
         return self.results[position] if position < len(self.results) else None
 
     def value(self, position: int) -> Any:
-        """Return the number, or list of numbers, at a position."""
         return self.arguments[position].value if position < len(self.arguments) else None
 
     @property
@@ -46,11 +41,11 @@ class OpCall:
         return [shape for argument in self.arguments for shape in argument.tensors if shape is not None]
 
 
-Rule = Callable[[OpCall, Extents], None]  # records the relations between a call's extents
+Rule = Callable[[OpCall, Extents], None]  # records the relations between the extents of a call
 
 
 def table(rules: Mapping[str, Rule]) -> dict[str, Rule]:
-    """Split keys of space-separated operator names into one entry per name."""
+    """Return one entry per operator name, from keys that contain several names separated by spaces."""
     return {name: rule for names, rule in rules.items() for name in names.split()}
 
 
@@ -61,13 +56,12 @@ def equal(left: Sequence[int], right: Sequence[int], extents: Extents) -> None:
 
 
 def match(left: Shape, right: Shape, extents: Extents) -> None:
-    """Merge the extents of two tensors with the same number of dimensions."""
     if extents.sizes(left) == extents.sizes(right):
         equal(left, right, extents)
 
 
 def broadcast(shapes: Iterable[Shape], extents: Extents) -> None:
-    """Merge extents as in broadcasting: aligned from the right, if they are equal and not 1."""
+    """Merge the extents of shapes as in broadcasting: aligned from the right, if the sizes are equal and not 1."""
     columns: dict[int, int] = {}
     for shape in shapes:
         for place, extent in enumerate(reversed(shape)):
@@ -85,7 +79,6 @@ def part(whole: int, part: int, extents: Extents) -> None:
 
 
 def each(many: int, few: int, extents: Extents) -> None:
-    """Record that one extent is a fixed multiple of another extent."""
     if extents.value[few] and extents.value[many] % extents.value[few] == 0:
         times = extents.new(extents.value[many] // extents.value[few])
         extents.fix([times])
@@ -93,7 +86,7 @@ def each(many: int, few: int, extents: Extents) -> None:
 
 
 def product(pattern: str) -> Rule:
-    """Create a rule from an einsum-like pattern such as "mk,kn->mn", with one group of letters per tensor.
+    """Return a rule for an einsum-like pattern such as "mk,kn->mn", with one group of letters per tensor.
 
     "*" matches any number of extents. "!" after a group marks a parameter. "&" marks a tensor that is broadcast to the
     first result. An empty group adds no relation.
@@ -119,7 +112,7 @@ def product(pattern: str) -> Rule:
 
 
 def _bind(group: str, shape: Shape, extents: Extents, bound: dict[str, int], many: dict[int, int]) -> None:
-    """Bind the letters of a group to extents. Extents that "*" matches are bound by position from the left."""
+    """Bind the letters of a group to extents. Extents that match "*" are bound by position from the left."""
     head, star, tail = group.partition("*")
     if len(shape) < len(head) + len(tail) or (not star and len(shape) != len(head)):
         return
