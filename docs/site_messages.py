@@ -149,7 +149,7 @@ def _sources() -> Iterator[Path]:
 
 def _raised(path: Path) -> Iterator[Message]:
     text = path.read_text("utf-8")
-    for node in ast.walk(ast.parse(text if "raise " in text else "")):
+    for node in _statements(ast.parse(text if "raise " in text else "")):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
             name = node.exc.func.id if isinstance(node.exc.func, ast.Name) else ""
             texts = [_template(argument) for argument in node.exc.args]
@@ -161,6 +161,14 @@ def _raised(path: Path) -> Iterator[Message]:
                 problem, _, remedy = texts[0].rpartition("; ") if "; " in texts[0] else (texts[0], "", "")
             if problem.strip("…:; "):
                 yield Message(str(path.relative_to(ROOT)), problem, remedy.strip("… "))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node; much faster than `ast.walk`, which also visits every expression."""
+    for field in ("body", "handlers", "cases", "orelse", "finalbody"):
+        for child in getattr(node, field, ()):
+            yield child
+            yield from _statements(child)
 
 
 def _template(node: ast.expr) -> str:
