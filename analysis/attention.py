@@ -59,16 +59,16 @@ def _pairs_up_to(queries: int, keys: int, diagonal: int) -> int:
 
 @dataclass(frozen=True)
 class Attention:
-    """Argument positions of one attention operator; −1 if the operator lacks the argument."""
+    """Argument positions of one attention operator; −1 if the operator has no such argument."""
 
     causal: int  # position of the flag `is_causal` or of `custom_mask_type`
-    # Alignment of a causal mask: "mask type" if an argument decides, None if the backend decides.
+    # Alignment of a causal mask. "mask type": an argument decides. None: the backend decides.
     corner: Corner | Literal["mask type"] | None = "upper left"
     query: int = 0  # key and value are the next two arguments
     heads_last: bool = False  # layout (batch, sequence, head, dimension) instead of (…, head, sequence, dimension)
-    packed: int = -1  # offsets of packed sequences; the maximum lengths follow two arguments later
+    packed: int = -1  # position of the offsets of packed sequences; the maximum lengths follow two arguments later
     backward: bool = False
-    window: int = -1  # left side of the window; the right side is the next argument
+    window: int = -1  # position of the left window size; the right window size is the next argument
     unknown: tuple[int, ...] = ()  # a tensor or a positive number here makes the count depend on unrecorded data
 
     def flops(self, signature: Signature) -> int | None:
@@ -86,7 +86,7 @@ class Attention:
         offsets = signature.shape(self.packed) if self.packed >= 0 else None
         if offsets is not None:
             pairs, heads = self._packed_pairs(signature, offsets[0] - 1, query[0], key[0]), query[-2]
-            if len(query) != 3 or len(key) != 3:  # keys in pages, with unknown lengths
+            if len(query) != 3 or len(key) != 3:  # keys are stored in pages, so their number is unknown
                 return None
         else:
             sequence = -3 if self.heads_last else -2
@@ -96,7 +96,7 @@ class Attention:
         return None if pairs is None else 2 * heads * pairs * (3 * dim + 2 * dim_v if self.backward else dim + dim_v)
 
     def outputs(self, signature: Signature) -> list[Shape] | None:
-        """Return the shapes of the output, or of the gradients of query, key and value."""
+        """Return the shape of the output, or the shapes of the gradients of query, key and value."""
         shapes = self._shapes(signature, 1)
         if shapes is None:
             return None
@@ -108,13 +108,13 @@ class Attention:
         return None if any(len(shape) < dimensions for shape in shapes) else shapes
 
     def _pairs(self, signature: Signature, queries: int, keys: int) -> int | None:
-        """Return the number of pairs of one sequence; None if the possible masks leave different numbers of pairs."""
+        """Return the number of pairs in one sequence; None if the possible masks leave different numbers of pairs."""
         masks = self._masks(signature)
         counts = {visible_pairs(queries, keys, *mask) for mask in masks}
         return counts.pop() if len(counts) == 1 else None
 
     def _packed_pairs(self, signature: Signature, batch: int, queries: int, keys: int) -> int | None:
-        """Return the total number of pairs of all packed sequences; None if unknown.
+        """Return the total number of pairs in all packed sequences; None if unknown.
 
         Only the sum and the maximum of the lengths are recorded. They are enough if all sequences have the same length,
         or, without a mask, if all queries or all keys have the same length.
@@ -138,7 +138,7 @@ class Attention:
     def _masks(self, signature: Signature) -> list[tuple[Corner, int | None, int | None]]:
         """Return all masks (corner, left, right) that the call may have used; empty if unknown."""
         value = signature.inputs[self.causal].value if self.causal < len(signature.inputs) else None
-        if self.window >= 0 and type(value) is not bool:  # if values are not recorded, the window is unknown
+        if self.window >= 0 and type(value) is not bool:  # without recorded values, the window is unknown
             return []
         left = right = None
         if self.window >= 0 and self.window + 1 < len(signature.inputs):
@@ -203,7 +203,7 @@ _PAGED = re.compile(
     r"|decode_attention\w*)"
     r"|(?:_vllm_fa\d_C|_flashmla_C|sgl_kernel|flash_attn_\d)::(?:fwd|varlen_fwd|fwd_kvcache\w*)"
 )
-_PROFILED = re.compile(r"_\d+$")  # the SGLang profiler appends a number to the name
+_PROFILED = re.compile(r"_\d+$")  # the SGLang profiler appends a number to operator names
 _NOT_PAGED = re.compile(r"backward|metadata|plan|mla_attention|cache_update")
 _PREFILL, _DECODE = re.compile(r"prefill|context|extend"), re.compile(r"decode|paged_attention_(?:v1|v2|ragged|rocm)")
 
@@ -229,8 +229,6 @@ class Heads(NamedTuple):
 
 
 class AttentionWork(NamedTuple):
-    """FLOPs and bytes of one attention call; None if unknown."""
-
     flops: int | None
     bytes: int | None
 
@@ -275,16 +273,16 @@ def _kv_heads(cache: Tensor, heads: int, dim: int, name: str) -> int | None:
     """Return the number of key heads in a cache; None if no dimension fits."""
     shape = cache.shape
     if len(shape) == 5 and shape[-1] * shape[2] == dim:
-        kv_heads = shape[1]  # (pages, heads, dimension / x, page, x)
+        kv_heads = shape[1]  # layout (pages, heads, dimension / x, page, x)
     elif shape[-1] != dim:
         return None
-    else:  # TensorRT-LLM stores the heads before the tokens of a page
+    else:  # TensorRT-LLM puts heads before the tokens of a page
         kv_heads = shape[-3 if "trtllm" in name and len(shape) > 3 else -2]
     return kv_heads if kv_heads and heads % kv_heads == 0 else None
 
 
 def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums) -> RequestSums | None:
-    """Return the sums over the requests that one call of a step processes; None if unknown.
+    """Return the sums over the requests that one attention call of a step processes; None if unknown.
 
     Engines issue either one call for both phases or one call per phase. The number of tokens decides (captured calls
     may contain more tokens), then the name of the operator.
@@ -305,13 +303,13 @@ def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums)
 
 
 def added(parts: Sequence[RequestSums]) -> RequestSums:
-    """Return the sum over several groups of requests; None if any group is unknown."""
+    """Add up several groups of requests; None if any group is unknown."""
     columns = zip(*parts, strict=True)
     return RequestSums(*(None if None in column else sum(value or 0 for value in column) for column in columns))
 
 
 def lengths_in_arguments(signature: Signature, rows: int) -> RequestSums | None:
-    """Return the sums if the maximum lengths among the arguments determine them; else None.
+    """Return the sums over requests if the maximum lengths among the arguments determine them; else None.
 
     The lengths determine the sums if all requests have the same length and no earlier keys. The offsets are the first
     one-dimensional integer tensor, with one more entry than there are requests. The maximum numbers of queries
@@ -326,20 +324,20 @@ def lengths_in_arguments(signature: Signature, rows: int) -> RequestSums | None:
 
 
 class _Seen(NamedTuple):
-    """Number of unmasked pairs and of keys that any query sees; None if sums of lengths are not enough."""
+    """Numbers of unmasked pairs and of keys that some query sees; None if the sums of lengths do not determine them."""
 
     pairs: int | None
     keys: int | None
 
 
 def seen(requests: RequestSums, left: int | None) -> _Seen:
-    """Return what queries see if each query sees itself and `left` earlier keys (None: all earlier keys).
+    """Return the pairs and keys that queries see if each query sees itself and `left` earlier keys (None: all).
 
     A window is supported for a single request, or if no request can have more than `left` + 1 keys.
     """
     if requests.requests is None or requests.q is None or requests.k is None:
         return _Seen(None, None)
-    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # other requests have a key each
+    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # other requests have at least one key
         return _Seen(requests.pairs, requests.k)
     if requests.requests != 1:
         return _Seen(None, None)
@@ -350,7 +348,7 @@ def seen(requests: RequestSums, left: int | None) -> _Seen:
 def attention_work(
     name: str, signature: Signature, prefill: RequestSums, decode: RequestSums, cache: str | None = None
 ) -> AttentionWork:
-    """Return the FLOPs, 2·heads·pairs·(d + dv), and the bytes of a call in a step with these requests.
+    """Return the FLOPs, 2·heads·pairs·(d + dv), and the bytes of one attention call in a step with these requests.
 
     A sliding window among the arguments (`window_size_left`) reduces the pairs. If the window is not recorded, all
     keys count. `cache` is the dtype of the cache, for calls whose arguments contain only the new keys.

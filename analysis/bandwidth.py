@@ -24,8 +24,6 @@ _KIND = re.compile(r"Memcpy\s+(\w+)|(Memset)|(Memcpy)")
 
 
 class BandwidthRow(Row):
-    """Copies or memsets of one kind on a device."""
-
     device: int = column("number", "Device number.")
     kind: str = column("text", "Kind of copy, such as HtoD, DtoD or Memset; Memcpy if the direction is unknown.")
     count: int = column("count", "Number of copies with a recorded size.")
@@ -42,7 +40,7 @@ class BandwidthRow(Row):
 
     @derived("bytes/s", "bytes/s")
     def bytes_per_second(self) -> float | None:
-        """Sum of the recorded sizes divided by total_ns."""
+        """Sum of the recorded sizes divided by the sum of their durations."""
         return per_second(self.bytes, self.total_ns)
 
 
@@ -64,7 +62,6 @@ class BandwidthSeries(Suggests):
 
 
 def copy_bandwidth(trace: Trace) -> Table[BandwidthRow]:
-    """Return one row per device and kind of copy, most bytes first."""
     gpu, rows = trace.gpu, []
     for (device, kind), events in _kinds(trace).items():
         known = events[gpu.bytes[events] >= 0]
@@ -107,7 +104,7 @@ _NO_COMM = Comm()
 
 
 class CommunicationRow(WithMean, Row):
-    """Communication kernels that differ only in time. A rank that arrives early waits inside its kernel."""
+    """All communication kernels with one operation, group and size. A rank that arrives early waits in its kernel."""
 
     collective: str = column("name", "Collective, empty if neither the trace nor the kernel name shows it.")
     dtype: str = column("name", "Dtype, empty if not recorded.")
@@ -159,7 +156,7 @@ def _group_size(comm: Comm) -> int | None:
 
 
 def _message(comm: Comm) -> int | None:
-    """Return the larger of input and output in bytes. `Comm.bytes` is the input size, or the output size if it is 0."""
+    """Return the larger of input and output size. `Comm.bytes` is the input size, or the output size if that is 0."""
     if comm.bytes is None:
         return None
     given = comm.in_nelems or comm.out_nelems

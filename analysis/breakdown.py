@@ -43,7 +43,7 @@ class BreakdownRow(WithMean, Row):
 
     @property
     def label(self) -> str:
-        """The operator, or in brackets the reason why the operator is unknown."""
+        """The operator, or the reason in brackets if the operator is unknown."""
         if self.op and self.repeated:
             return f"{self.op} (by repetition)"
         return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
@@ -87,8 +87,6 @@ class StreamUse(_Busy, Row):
 
 
 class DeviceUse(_Busy, Row):
-    """Use of one device during the trace."""
-
     device: int = column("number", "Device number.")
     window_ns: int = column("ns", "Duration of the trace.")
     gpu_span_ns: int = column("ns", _GPU_SPAN, "GPU span")
@@ -110,7 +108,7 @@ class DeviceUse(_Busy, Row):
 
 @dataclass(frozen=True)
 class HostUse:
-    """Time on the host: span_ns = host_ns + loading_ns.
+    """Time on the host; span_ns = host_ns + loading_ns.
 
     Attributes:
         loading_ns: time from each data loader annotation to the next annotation named "forward"; if there is none, only
@@ -145,7 +143,7 @@ class Iteration(Row):
 
 
 def breakdown(trace: Trace) -> Table[BreakdownRow]:
-    """Return GPU time per device, stream, modules, operator with shapes, and kernel, longest first.
+    """Return the GPU time per device, stream, module path, operator with shapes, and kernel, longest first.
 
     Kernels of replayed CUDA graphs are attributed to the operators of the capture (`Trace.attribution`).
     """
@@ -182,7 +180,7 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
 
 
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Return the forward module (index into `Origin.modules`) for each GPU event outside modules; −1 for others."""
+    """Return, for GPU events outside all modules, the index of the forward module in `Origin.modules`; else −1."""
     origin, tree = trace.origin, trace.attribution.hierarchy
     behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
@@ -207,7 +205,7 @@ def stream_use(trace: Trace) -> Table[StreamUse]:
 
 
 def device_use(trace: Trace) -> Table[DeviceUse]:
-    """Return the busy, idle, overlapped and communication time per device; empty without start times."""
+    """Return busy, idle, overlapped and communication times per device; empty without start times."""
     if not trace.times_recorded:
         return Table(DeviceUse)
     window, gpu, kernels = trace.span, trace.gpu, trace.is_kernel
@@ -230,7 +228,7 @@ def _gpu_spans(trace: Trace) -> dict[int, int]:
 
 
 def host_use(trace: Trace) -> HostUse:
-    """Return the duration of the trace and the time of the data loader."""
+    """Return the duration of the trace and the time spent in the data loader."""
     calls, loaded = trace.calls, []
     rows = np.flatnonzero(calls.kind == ANNOTATION)
     rows = rows[np.argsort(calls.ts[rows], kind="stable")]
@@ -271,7 +269,7 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
-    """Return for each GPU event the index of the iteration that launched it; −1 for none.
+    """Return the index of the iteration that launched each GPU event; −1 for none.
 
     If the launch of an event is unknown, the start of the event decides.
     """
@@ -279,7 +277,7 @@ def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
 
 
 def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
-    """Return for each time the index of its iteration, −1 for none. The iterations are sorted by start."""
+    """Return the index of the iteration at each time; −1 for none. The iterations must be sorted by start."""
     start, end = (
         np.array([getattr(iteration, name) for iteration in iterations], np.int64) for name in ("start", "end")
     )
@@ -287,7 +285,7 @@ def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
 
 
 def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
-    """Return the distinct shape labels and the label code per signature. The last code is for signature −1."""
+    """Return the distinct shape labels, and the label code per signature. The last code belongs to signature −1."""
     labels = StringTable([""])
     label_of = labels.codes([*(signature.label for signature in trace.signatures), ""]).astype(np.int64)
     return labels.values, label_of

@@ -21,7 +21,7 @@ class Convolution:
     transposed: bool | None = False
 
     def shapes(self, signature: Signature) -> tuple[Shape, Shape, Shape, bool]:
-        """Return the shapes of input, output and weight, and whether the convolution is transposed.
+        """Return the shapes of the input, output and weight, and True if the convolution is transposed.
 
         Raises:
             ValueError, IndexError, TypeError: the arguments do not fit a convolution.
@@ -97,7 +97,7 @@ def _shape(signature: Signature, given: dict[str, int], values: dict[str, Any], 
 
 
 def _output(inputs: Shape, weight: Shape, values: dict[str, Any], transposed: bool) -> Shape:
-    """Return the output shape.
+    """Return the output shape of a convolution.
 
     Each dimension is ⌊(x + 2p − d(k−1) − 1)/s⌋ + 1; if transposed, (x−1)s − 2p + d(k−1) + p_out + 1. Missing
     arguments have the defaults of a plain convolution. With "same" padding, the size does not change.
@@ -126,7 +126,7 @@ def _each(value: Any, missing: int, count: int) -> list[int]:
     return value * count if len(value) == 1 else value
 
 
-# Operators and their argument names in schema order.
+# Each line lists operators and their argument names in schema order.
 _FORWARD = """
 convolution _convolution: input weight bias stride padding dilation transposed output_padding groups
 convolution_overrideable: input weight bias stride padding dilation transposed output_padding groups

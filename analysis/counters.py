@@ -18,7 +18,7 @@ _SCALES = {"MB": 1e6, "GB/s": 1e9}
 
 
 class Counter(NamedTuple):
-    """A step function: `values` hold from each time (int64 ns, ascending) until the next."""
+    """A step function: each value is valid from its time (int64 ns, ascending) until the next time."""
 
     kind: str  # "queue", "bandwidth", "allocated" or "reserved"
     device: int  # −1 for the host
@@ -33,7 +33,7 @@ class Counter(NamedTuple):
 
 
 def counters(trace: Trace, memory: Sequence[DeviceMemory] | None = None) -> Iterator[Counter]:
-    """Yield launch queues, copy bandwidths and memory per device. Pass `memory` if it is already computed."""
+    """Yield launch queues, copy bandwidths and memory per device. Pass `memory` if you have already computed it."""
     for queue in queue_lengths(trace):
         name = f"queue length of stream {queue.stream}"
         yield Counter("queue", queue.device, name, "launches", queue.ts, queue.length)
@@ -45,7 +45,7 @@ def counters(trace: Trace, memory: Sequence[DeviceMemory] | None = None) -> Iter
 
 
 def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
-    """Yield allocated and reserved bytes from the start of the trace, including earlier allocations."""
+    """Yield allocated and reserved bytes. The curves start with the allocations from before the trace."""
     first = max(int(np.searchsorted(memory.ts, start, side="right")) - 1, 0)
     ts = np.maximum(memory.ts[first:], start)
     for name, values in (("allocated", memory.allocated[first:]), ("reserved", memory.reserved[first:])):
@@ -54,7 +54,7 @@ def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
 
 
 def drawn(counters: Iterable[Counter], start: int, spans: int) -> list[dict[str, Any]]:
-    """Return counters for a chart, thinned to the greatest and the last value per span, for `spans` spans.
+    """Return counters for a chart. Each of `spans` time spans keeps only its greatest and its last value.
 
     `ts` is in ns after `start`. Values are in bytes, bytes/s or launches.
     """

@@ -20,7 +20,7 @@ MOST_GAPS = 50
 
 
 class Gap(Row):
-    """Time without GPU work on any stream of a device, between two events or at the start or end of the trace."""
+    """Time without GPU work on any stream of a device: between two events, or at the start or end of the trace."""
 
     device: int = column("number", "Device number.")
     start: int = column("ns", "Start of the gap, measured from the start of the trace.")
@@ -48,7 +48,7 @@ def longest_gaps(trace: Trace) -> list[Gap]:
 
 @dataclass(frozen=True)
 class HostFilling:
-    """Operators and runtime calls sorted by start, as int64 columns. `reach` is the running maximum of `end`."""
+    """Operators and runtime calls as int64 columns, sorted by start. `reach` is the running maximum of `end`."""
 
     trace: Trace
     name: IntColumn
@@ -71,7 +71,7 @@ class HostFilling:
         return cls(trace, name[order], thread[order], ts[order], end[order], np.maximum.accumulate(end[order]))
 
     def longest(self, begin: int, end: int, thread: int | None) -> tuple[str, int]:
-        """Return the name and ns of the longest self time in a span. Time outside calls has the name `BETWEEN`.
+        """Return name and duration (ns) of the longest self time in a span. Time outside all calls is named `BETWEEN`.
 
         Args:
             thread: thread to search; None selects the thread that spends the most time in calls during the span.
@@ -95,7 +95,7 @@ class HostFilling:
 
 
 def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn, whole: int) -> tuple[IntColumn, int]:
-    """Return the self times of nested intervals between start and stop, and the part of `whole` outside them.
+    """Return the self times of nested intervals between `start` and `stop`, and the rest of `whole`, outside them.
 
     The intervals are sorted by start, longest first."""
     caller = nesting(np.zeros(len(ts), np.int64), ts, end)
@@ -107,7 +107,7 @@ def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn
 
 @dataclass(frozen=True)
 class _Idle:
-    """One gap: start and length in ns, and the events before and after it (−1 for none)."""
+    """An idle gap: its start and length in ns, and the events before and after it (−1 for none)."""
 
     before: int
     after: int

@@ -33,7 +33,7 @@ _Flags = npt.NDArray[np.bool_]
 
 _OPTIMIZER = re.compile(r"Optimizer\.\w+#.*")  # torch.optim annotates `step` and `zero_grad`
 _ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#.*")
-_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # encloses each node of the backward pass
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # encloses the operators of one backward node
 
 EVENTS, TENSORS = "allocator events", "tensors of the ET"  # values of `DeviceMemory.source`
 _BEFORE = "(allocated before the trace)"
@@ -45,11 +45,9 @@ _OPERATOR = "Topmost operator that allocated the blocks; the reason in brackets 
 
 
 class Blocks(NamedTuple):
-    """Memory blocks of one device."""
-
     bytes: IntColumn
     first: IntColumn  # position in the curve at which the block is allocated
-    last: IntColumn  # position at which it is freed; the length of the curve if never freed
+    last: IntColumn  # position in the curve at which the block is freed; the length of the curve if never freed
     call: Positions[int, CallIndex]  # innermost call that allocated the block; −1 for none
     category: npt.NDArray[np.int8]  # index into `CATEGORIES`
     before: npt.NDArray[np.bool_]  # allocated before the trace
@@ -62,7 +60,7 @@ class Blocks(NamedTuple):
 
 
 class MemoryHolder(Row):
-    """Blocks that are allocated at the memory peak, grouped by the operator that allocated them."""
+    """Blocks allocated at the memory peak, grouped by the operator that allocated them."""
 
     device: str = column("name", "Device, such as cuda:0.")
     operator: str = column("name", _OPERATOR, "allocated by")
@@ -75,7 +73,7 @@ class MemoryHolder(Row):
 
 
 class OutlivingRow(Row):
-    """Blocks that are still allocated when the iteration that allocated them ends, summed over all iterations."""
+    """Blocks still allocated at the end of the iteration that allocated them, summed over all iterations."""
 
     device: str = column("name", "Device, such as cuda:0.")
     operator: str = column("name", _OPERATOR, "allocated by")
@@ -163,12 +161,11 @@ class DeviceMemory(Row):
 
     @property
     def peak(self) -> int:
-        """First position of the largest `allocated`."""
         return int(self.allocated.argmax())
 
     @property
     def reserves(self) -> bool:
-        """Whether reserved bytes are recorded. The CPU allocator reserves no memory."""
+        """True if reserved bytes are recorded. The CPU allocator does not reserve memory."""
         return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
 
     def to_pandas(self) -> Any:
@@ -176,14 +173,12 @@ class DeviceMemory(Row):
         return self.curve().to_pandas()
 
     def curve(self) -> Table[MemoryPoint]:
-        """Return one row per change."""
         points = zip(self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist(), strict=True)
         rows = (MemoryPoint(self.device, ts, held, None if size < 0 else size) for ts, held, size in points)
         return Table(MemoryPoint, rows)
 
     @property
     def by_category(self) -> dict[str, int]:
-        """Bytes at the peak by category, largest first."""
         total: Counter[str] = Counter()
         for row in self.holders:
             total[row.category] += row.bytes
@@ -191,7 +186,7 @@ class DeviceMemory(Row):
 
 
 def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) -> Records[DeviceMemory]:
-    """Return the memory per device, largest peak first. Pass `storages` if they are already computed."""
+    """Return the memory per device, largest peak first. Pass `storages` if you have already computed them."""
     if len(trace.memory):
         memories = _from_events(trace)
     else:
@@ -200,7 +195,7 @@ def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) 
 
 
 def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
-    """Return the positions of the greatest and the last point of a step function in each of `most` spans."""
+    """Return the positions of the greatest and the last value in each of `most` spans of a step function."""
     if len(ts) <= 2 * most:
         return np.arange(len(ts))
     part = (ts - ts[0]) // (int(ts[-1] - ts[0]) // most + 1)
@@ -230,7 +225,7 @@ def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
 
 
 def _paired(address: IntColumn, size: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the positions of a device's allocations, and of the next event at each allocation's address.
+    """Return the positions of a device's allocations, and the position of the next event at the address of each.
 
     Allocations without a later event get the number of events. Blocks without an address are ignored."""
     order = np.argsort(address, kind="stable")
@@ -302,7 +297,7 @@ def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
 
 
 def _operators(trace: Trace, blocks: Blocks) -> IntColumn:
-    """Return for each block the name code of the topmost operator (else annotation) that allocated it.
+    """Return the name code of the topmost operator (or else annotation) that allocated each block.
 
     −1 means none; −2 means that the block was allocated before the trace."""
     top = np.append(trace.hierarchy.top, -1)[blocks.call]
@@ -315,7 +310,7 @@ def _operator_name(trace: Trace, code: int) -> str:
 
 
 def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list[OutlivingRow]:
-    """Return the blocks freed after the end of the iteration that allocated them, by operator and category."""
+    """Return the blocks freed after the iteration that allocated them, grouped by operator and category."""
     steps = trace.steps
     if not len(steps) or not len(blocks.bytes):
         return []
@@ -347,7 +342,7 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
 class Backward:
     """Optimizer step and backward node per call, and start times of optimizer annotations (int64 ns, ascending)."""
 
-    optimizer: IntColumn  # per call: the optimizer annotation that encloses it (or is it); −1 for none
+    optimizer: IntColumn  # per call: the optimizer annotation that is or encloses it; −1 for none
     node: IntColumn  # per call outside the optimizer: the enclosing autograd node; −1 for none
     optimizer_ts: IntColumn
     zero_grad_ts: IntColumn
@@ -365,7 +360,7 @@ class Backward:
 
 
 def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tuple[npt.NDArray[np.int8], IntColumn]:
-    """Return the category per storage, judged by the calls that use it, and the time (ns) until which it is held.
+    """Return the category per storage, derived from the calls that use it, and the time (ns) when it is released.
 
     Storages last used by a backward node are held until the node ends, gradients until the next `zero_grad` begins,
     and parameters and optimizer state until after the trace.
@@ -403,7 +398,7 @@ def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tu
 def category_of_blocks(
     trace: Trace, backward: Backward, call: Positions[int, CallIndex], begin: IntColumn, end: IntColumn
 ) -> npt.NDArray[np.int8]:
-    """Return the category per block, judged by the call that allocated it (−1 for none) and by its lifetime."""
+    """Return the category per block, derived from its lifetime and the call that allocated it (−1 for none)."""
     if not len(trace.calls):
         return np.full(len(call), _UNKNOWN, np.int8)
     calls, made = trace.calls, np.maximum(call, 0)

@@ -18,7 +18,7 @@ from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 
 _GB = 1e9
-# Default ratio of cache bandwidth to memory bandwidth. The ratio is 3.2 to 3.6 on V100, 2.5 to 4 on later devices.
+# Default ratio of cache bandwidth to memory bandwidth. It is 3.2 to 3.6 on V100 and 2.5 to 4 on later devices.
 _CACHE_SPEED = 3.0
 # Placeholder names that drivers report for unnamed devices.
 _NO_NAMES = frozenset(
@@ -29,11 +29,11 @@ _REMEDY = "see devices.json in etplus.analysis for the format"
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One device model. Fields of the last-level cache are None if unknown."""
+    """One device model. The fields of the last-level cache are None if they are unknown."""
 
     name: str
-    aliases: tuple[str, ...] = ()  # case-insensitive whole words in the name that `deviceProperties` records
-    # Used if the trace has no device name; all must match. A pair of numbers is an inclusive range.
+    aliases: tuple[str, ...] = ()  # case-insensitive whole words in the recorded device name
+    # Used if the trace has no device name. All properties must match; a pair of numbers is an inclusive range.
     properties: dict[str, int | str | tuple[int, int]] = {}
     min_memory_gb: float = 0  # `min_memory_gb` to `max_memory_gb`: memory size in 10⁹ bytes
     max_memory_gb: float = float("inf")
@@ -58,7 +58,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def bytes_per_second(self) -> float:
-        """Memory bandwidth."""
         return self.memory_gb_s * _GB
 
     def least_ns(self, size: float) -> float:
@@ -80,12 +79,12 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def peaks(self) -> tuple[dict[str, float], float]:
-        """Peaks and bandwidth. Devices with equal values do not need to be distinguished."""
+        """Peaks and bandwidth. Devices for which these are equal need not be told apart."""
         return self.tflops, self.memory_gb_s
 
 
 def _has_words(name: str, alias: str) -> bool:
-    """Return whether a name contains an alias as whole words: "L4" does not match "L40S", nor "B200" "GB200"."""
+    """Return whether a name contains an alias as whole words: neither "L4" in "L40S" nor "B200" in "GB200"."""
     if alias.lower() not in name.lower():  # fast path: most aliases need no regular expression
         return False
     return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None
@@ -103,7 +102,6 @@ class _DeviceTable(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def known_devices() -> tuple[Device, ...]:
-    """Return the devices of the built-in table."""
     return read_devices(Path(__file__).with_name("devices.json").read_bytes())
 
 
@@ -117,7 +115,7 @@ def read_devices(source: Source) -> tuple[Device, ...]:
 
 
 def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> Device | None:
-    """Return the device for an entry of Kineto's `deviceProperties`.
+    """Return the device that an entry of Kineto's `deviceProperties` describes.
 
     None if the device is unknown or several devices with different peaks match (`why_unknown` lists them).
 
@@ -137,7 +135,7 @@ def why_unknown(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()
 
 
 def _candidates(properties: Mapping[str, Any], own: Sequence[Device]) -> list[Device]:
-    """Return the best matches from the first table that has a match."""
+    """Return the best matches from the first device table that contains a match."""
     if len(own) == 1 and not own[0].aliases and not own[0].properties:
         return [own[0]]
     for table in (own, known_devices()):

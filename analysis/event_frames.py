@@ -84,7 +84,6 @@ class CallFrame(_Frame):
 
     @cached_property
     def node(self) -> IntColumn:
-        """Trace rows of the calls."""
         return self.trace.calls.source[self.rows]
 
     @cached_property
@@ -188,7 +187,7 @@ class EventFrame(_Frame):
 
     @cached_property
     def working(self) -> list[Signature | None]:
-        """Signature of the operator that each event works for."""
+        """Signature of the operator for which each event works; None if unknown."""
         table, codes = self.trace.signatures, np.append(self.trace.attribution.calls.signature, -1)
         return [table[code] if code >= 0 else None for code in codes[self.work.call[self.rows]].tolist()]
 
@@ -210,7 +209,7 @@ class EventFrame(_Frame):
 
     @cached_property
     def queued(self) -> Nullable:
-        """Queue length of the stream at each launch."""
+        """Queue length of the event's stream at each launch."""
         gpu, launched = self.gpu, np.append(self.trace.runtime.ts, -1)[self.gpu.runtime]
         length = np.zeros(len(gpu), np.int64)
         for _, _, events in gpu.by_stream():
@@ -223,7 +222,7 @@ class EventFrame(_Frame):
 
     @cached_property
     def against_peaks(self) -> tuple[Nullable, Nullable, list[str]]:
-        """Shares of the peaks and the bound, as in the kernel table."""
+        """Shares of the peaks and the limiting resource, as in the kernel table."""
         work, gpu, rows = self.work, self.gpu, self.rows
         devices = find_devices(self.trace)
         peak, rate = np.zeros(len(rows)), np.zeros(len(rows))
@@ -266,18 +265,17 @@ def _types(signatures: Sequence[Signature | None]) -> list[str]:
 
 
 def op_frame(trace: Trace, rows: IntColumn) -> Frame:
-    """Return the columns of some calls. `rows` are positions in `trace.calls`."""
     frame = CallFrame(trace, rows)
     return {name: getattr(frame, name) for name in CallFrame.names()}
 
 
 def event_frame(trace: Trace, rows: IntColumn, only: str | None = None) -> Frame:
-    """Return the columns of some GPU events, or one column. `rows` are positions in `trace.gpu`."""
+    """Return the columns of some GPU events, or only the column `only`. `rows` are positions in `trace.gpu`."""
     frame = EventFrame(trace, rows)
     return {name: getattr(frame, name) for name in EventFrame.names() if only in (None, name)}
 
 
 def described_columns(kind: str) -> dict[str, dict[str, str]]:
-    """Return the unit and meaning of all columns of "ops" or "kernels", for Arrow metadata."""
+    """Return the units and meanings of all columns of "ops" or "kernels", for Arrow metadata."""
     columns: tuple[Column, ...] = (CallFrame if kind == "ops" else EventFrame).columns()
     return {column.name: {"about": column.doc, "unit": column.unit} for column in columns}

@@ -12,10 +12,11 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
-# ET+ edge kinds; enclosing call of a call; innermost launching call of a GPU event; forward operator of a backward.
+# ET+ edge kinds. "caller" is the enclosing call, "operator" the innermost call that launched a GPU event, and "forward"
+# the forward operator of a backward operator.
 RELATIONS = (*EDGE_KINDS, "caller", "operator", "forward")
 _CALLER, _OPERATOR, _FORWARD, _LAUNCH = (RELATIONS.index(kind) for kind in ("caller", "operator", "forward", "launch"))
-# The autograd engine records this call around each backward operator, with the same sequence number.
+# The autograd engine records this call around each backward operator, with the operator's sequence number.
 _AROUND = re.compile(r"autograd::engine::evaluate_function: ")
 _BACKWARD = re.compile(r".*Backward\d*\Z")
 
@@ -34,7 +35,7 @@ def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
         (_CALLER, calls.parent, first_call, first_call + np.arange(len(calls))),
         (_CALLER, runtime.call, first_call, first_runtime + np.arange(len(runtime))),
         (_OPERATOR, gpu.call, first_call, np.arange(len(gpu))),
-        (_LAUNCH, np.where(gpu.source < 0, gpu.runtime, -1), first_runtime, np.arange(len(gpu))),  # no trace row
+        (_LAUNCH, np.where(gpu.source < 0, gpu.runtime, -1), first_runtime, np.arange(len(gpu))),  # without a row
         (_FORWARD, forward, first_call, first_call + backward),
     ):
         known = source >= 0
@@ -45,7 +46,7 @@ def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def event_of_rows(trace: Trace) -> IntColumn:
-    """Return the event (int64) for each trace row; −1 for none. An extra last entry −1 serves row −1."""
+    """Return the event (int64) per trace row; −1 for none. The array has one more entry, −1, which index −1 selects."""
     event, first = np.full(len(trace) + 1, -1, np.int64), 0
     for table in (trace.gpu, trace.calls, trace.runtime):
         event[table.source] = np.arange(first, first + len(table))
@@ -83,5 +84,5 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     backward, forward = numbered[order[known]], numbered[order[last[known]]]
     forward_of = np.full(len(calls) + 1, -2, np.int64)
     forward_of[backward] = forward
-    outermost = forward_of[calls.parent[backward]] != forward  # skip callees with the same forward
+    outermost = forward_of[calls.parent[backward]] != forward  # skip callees with the same forward operator
     return forward[outermost], backward[outermost]

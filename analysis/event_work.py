@@ -40,7 +40,7 @@ from .flops import MOST_WORK, bytes_moved, computed_in, element_flops, flops, op
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 _CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
-# Kernels that combine partial attention results over parts of the keys.
+# Kernels that combine attention results computed over parts of the keys.
 _JOINS_PARTS = re.compile(r"reduce|combine|merge|metadata|prepare", re.IGNORECASE)
 
 Mask = npt.NDArray[np.bool_]
@@ -55,22 +55,21 @@ class Work:
     of experts between the kernels that compute their GEMMs. The events of an operator add up to its work.
     """
 
-    flops: IntColumn  # −1 if unknown or assigned to a different kernel
-    bytes: IntColumn  # −1 in the same cases; lower bound if unrecorded data matters
+    flops: IntColumn  # −1 if unknown, or if another kernel has the work of the operator
+    bytes: IntColumn  # −1 in the same cases; a lower bound if the bytes depend on unrecorded data
     most_bytes: IntColumn  # upper bound of `bytes`
-    dtype: npt.NDArray[np.int32]  # code into `dtypes`, selects the peak FLOP/s; 0 ("") if unknown
+    dtype: npt.NDArray[np.int32]  # index into `dtypes`, selects the peak FLOP/s; 0 ("") if unknown
     dtypes: list[str]
-    call: IntColumn  # call in `Trace.attribution` that owns the FLOPs, else the launching call; −1 for none
-    operator_ns: IntColumn  # kernel time of the operator, split like its FLOPs; 0 if the FLOPs are unknown
+    call: IntColumn  # call in `Trace.attribution` that has these FLOPs, else the launching call; −1 for none
+    operator_ns: IntColumn  # kernel time of the operator, divided like its FLOPs; 0 if the FLOPs are unknown
     counted: Mask  # True if the operator of the event has known FLOPs or bytes
-    elements: IntColumn  # `element_flops`, at the longest kernel of the launching call; −1 elsewhere
-    elements_ns: IntColumn  # kernel time of the launching call; 0 elsewhere
+    elements: IntColumn  # `element_flops` of the launching call, stored at its longest kernel; −1 at all other events
+    elements_ns: IntColumn  # kernel time of the launching call, stored at the same kernel; 0 at all other events
     notes: tuple[str, ...] = ()  # sentences about unknown work
 
     __repr__ = brief
 
     def take(self, events: IntColumn) -> Work:
-        """Return the work of some events."""
         arrays = ("flops", "bytes", "most_bytes", "dtype", "call", "operator_ns", "counted", "elements", "elements_ns")
         return replace(self, **{name: getattr(self, name)[events] for name in arrays})
 
@@ -139,7 +138,7 @@ def work_of_events(trace: Trace) -> Work:
 
 
 def _count_elements(trace: Trace, work: Work, launched: IntColumn) -> None:
-    """Assign the work of elementwise operators and reductions to the longest kernel of the launching call."""
+    """Assign the FLOPs of elementwise operators and reductions to the longest kernel of the launching call."""
     calls, caller = trace.attribution.calls, trace.attribution.call
     events = launched[(work.flops[launched] < 0) & (work.operator_ns[launched] == 0)]
     count = np.full(len(calls), -1, np.int64)
@@ -155,7 +154,7 @@ def _count_elements(trace: Trace, work: Work, launched: IntColumn) -> None:
 def _give_whole(
     trace: Trace, work: Work, groups: _EventGroups, caller: IntColumn, count: IntColumn, size: IntColumn
 ) -> None:
-    """Assign all work of a call to the first event of a group that does all of the work."""
+    """Assign all work of a call to the first event of its group, if that event does all of the work."""
     event, call = groups.first[groups.whole], groups.call[groups.whole]
     work.flops[event] = np.where(count[call] >= 0, count[call], work.flops[event])
     work.operator_ns[event] = np.maximum(groups.total(trace.gpu.dur)[groups.whole], 0)
@@ -188,7 +187,7 @@ _Amount = tuple[int, ByteRange | None]  # FLOPs (−1 if unknown) and bytes of s
 
 
 def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
-    """Return whether the kernels can do this work in their recorded time; True for unknown devices."""
+    """Return whether the device can do this work in the kernels' recorded time; True for unknown devices."""
     device = find_device(trace.properties.get(int(trace.gpu.device[kernels[0]])))
     if device is None:
         return True
@@ -224,11 +223,11 @@ class _WorkOfData:
         return CallTree.of(self._trace.attribution.calls.parent)
 
     def of_attention(self, call: int, kernels: IntColumn) -> _Amount | None:
-        """Return the work of the kernels that one call launched in one step."""
+        """Return the attention work of the kernels that one call launched in one step."""
         calls, names = self._trace.attribution.calls, self._trace.names
         signature = self._trace.signatures[calls.signature[call]]
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
-        if self._trace.attribution.repetition[kernels[0]] > 0:  # launched in a step before the trace
+        if self._trace.attribution.repetition[kernels[0]] > 0:  # launched in a step before the recording
             step = -1
         batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
         prefill, decode = batch.prefill, batch.decode
@@ -249,7 +248,7 @@ class _WorkOfData:
         return amount[0], None if done.bytes is None else ByteRange(done.bytes, done.bytes)
 
     def of_experts(self, call: int, events: IntColumn) -> list[tuple[IntColumn, _Amount]]:
-        """Return the kernels of one call in one replay, sorted by start, with their work."""
+        """Return the kernels of one call in one replay as groups, sorted by start, each with its work."""
         trace, calls = self._trace, self._trace.attribution.calls
         kernels = tuple(trace.names[code] for code in trace.gpu.name[events].tolist())
         computing = product_kernels(kernels)
@@ -275,7 +274,7 @@ class _WorkOfData:
         return [*given, (events[finishing], (-1, total.gathered))] if finishing.any() else given
 
     def _signatures_inside(self, call: int) -> tuple[int, ...]:
-        """Return the distinct signature codes of all calls nested in a call, in order."""
+        """Return the distinct signature codes of all calls nested in a call, in call order."""
         codes = self._trace.attribution.calls.signature[np.sort(self._tree.below(CallIndex(call)))[1:]]
         return tuple(dict.fromkeys(codes[codes >= 0].tolist()))
 
@@ -288,7 +287,7 @@ _NO_EXPERTS = "neither the weights nor the experts per token are recorded"
 
 
 def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]:
-    """Return FLOPs and bytes of every call, −1 if unknown. Calls that depend on tensor contents are marked instead."""
+    """Return FLOPs and bytes of every call, −1 if unknown. `of_data` marks calls that depend on tensor contents."""
     calls = trace.attribution.calls
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
@@ -316,7 +315,7 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
 
 
 def _count_triton(trace: Trace, size: IntColumn) -> None:
-    """Count the bytes of Triton kernels (operators named like the kernel), counting every pointer's tensor once.
+    """Count the bytes of Triton kernels (operators named like the kernel), with each pointer's tensor counted once.
 
     Skip calls with more bytes than the kernel can move in its time: such a kernel reads only part of a lookup table.
     """
@@ -342,19 +341,18 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 
 
 class _EventGroups(NamedTuple):
-    """GPU events by call, replay and repetition.
+    """GPU events grouped by call, replay and repetition.
 
     In each group, kernels with the name of a main kernel come first, then longer kernels."""
 
     events: IntColumn  # sorted by group
     begin: IntColumn  # first position per group in `events`
     end: IntColumn  # end position per group in `events`
-    call: IntColumn  # call per group
-    whole: Mask  # True for groups with a first event that does all work of the call
+    call: IntColumn  # the call that launched each group
+    whole: Mask  # True if the group's first event does all the work of the call
 
     @property
     def first(self) -> IntColumn:
-        """First event of each group."""
         return self.events[self.begin]
 
     def members(self, groups: Mask) -> IntColumn:
@@ -365,7 +363,6 @@ class _EventGroups(NamedTuple):
             yield self.events[begin:end]
 
     def total(self, values: IntColumn) -> IntColumn:
-        """Return the sum of `values` per group of events."""
         return np.add.reduceat(values[self.events], self.begin) if len(self.begin) else self.begin
 
     def most(self, values: IntColumn) -> IntColumn:
@@ -373,7 +370,7 @@ class _EventGroups(NamedTuple):
 
 
 def _parts(trace: Trace) -> IntColumn:
-    """Return for each name code the number of kernels that share the work of an operator with that name."""
+    """Return, for each name code, the number of kernels that share the work of an operator with that name."""
     found, names = np.ones(len(trace.names), np.int64), trace.names
     for code in distinct(trace.attribution.calls.name).tolist():
         entry = operator(names[code])
@@ -382,7 +379,7 @@ def _parts(trace: Trace) -> IntColumn:
 
 
 def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts: IntColumn) -> _EventGroups:
-    """Group events by call. `parts` is the number of kernels that share the work of a call; 0 for any number."""
+    """Group events by call. `parts` is the number of kernels that share a call's work; 0 means any number."""
     replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
     order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
     events = events[order]
@@ -395,7 +392,7 @@ def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
-    """Return the main kernels of a group, grouped by name, one name per part of the operator's work.
+    """Return the main kernels of a group as one list per kernel name, one name for each part of the operator's work.
 
     An operator may launch the same kernel several times, once per chunk of its tensors.
     """
@@ -405,7 +402,7 @@ def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColu
 
 
 def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
-    """Divide a total equally among the names of main kernels, then among events with the same name by duration."""
+    """Divide a total equally among the names of main kernels, then among events of one name by their duration."""
     if total < 0:
         return
     for part, kernels in enumerate(main):

@@ -31,18 +31,18 @@ _EXPERT_KERNEL = re.compile(
     r"|marlin_moe|grouped_gemm|group_gemm|moe_mxgemm|bmm_\w*(?:bf16|e4m3|e2m1|fp8)|cutlass.*(?:moe|ptr_array|group)",
     re.IGNORECASE,
 )
-# Kernels that add up the expert results per token.
+# Kernels that add up the results of all experts for a token.
 FINISHING_KERNEL = re.compile(r"finalize|moe_sum|moe_reduce|reduce_grouped|combine_expert", re.IGNORECASE)
 _GATED = re.compile(r"swiglu|silu_and_mul|gelu_and_mul|geglu|act_and_mul|silu_mul", re.IGNORECASE)
 _MXFP4 = re.compile(r"mxfp4|mxf4", re.IGNORECASE)
 _MX_BLOCK = 32  # elements per one-byte scale (OCP Microscaling Formats, 2023)
 _NV_BLOCK = 16  # elements per one-byte scale in NVFP4, the smallest block in use
 _TILE = 16  # rows that the Marlin format stores together
-_SUMMED = 4  # bytes per element of results that are added up in float32
+_SUMMED = 4  # bytes per element of results that are accumulated in float32
 
 
 class ByteRange(NamedTuple):
-    """Lower and upper bound of a number of bytes."""
+    """Lower and upper bounds of a number of bytes."""
 
     least: int
     most: int
@@ -59,9 +59,9 @@ class ExpertProduct(NamedTuple):
     rows: int  # tokens × experts per token
     k: int
     n: int
-    weight: ByteRange  # bytes of one expert matrix, with scales
+    weight: ByteRange  # bytes of one expert's matrix, including scales
     experts: ByteRange  # number of experts read
-    read: ByteRange  # bytes of the rows
+    read: ByteRange  # bytes of the input rows
     written: ByteRange  # bytes of the result
 
     @property
@@ -74,7 +74,6 @@ class ExpertProduct(NamedTuple):
 
     @property
     def bytes(self) -> ByteRange:
-        """Bytes of weights, rows and result."""
         return self.weights + self.read + self.written
 
 
@@ -82,11 +81,11 @@ class ExpertWork(NamedTuple):
     """Work of one call: a single GEMM, or the fused gate and up GEMM followed by the down GEMM."""
 
     products: tuple[ExpertProduct, ...]
-    dtype: str  # dtype of the rows
+    dtype: str  # dtype of the input rows
 
     @property
     def gathered(self) -> ByteRange:
-        """Bytes of a finishing kernel. The kernel reads the expert results per token and writes their sum."""
+        """Bytes moved by a finishing kernel. The kernel reads the expert results per token and writes their sum."""
         last, size = self.products[-1], itemsize(self.dtype) or 0
         moved = last.rows * last.n * size + last.written.least
         return ByteRange(moved, moved)
@@ -97,7 +96,7 @@ class ExpertWork(NamedTuple):
 
     @property
     def bytes(self) -> ByteRange:
-        """Bytes of all GEMMs. The lower bound omits intermediate states that a kernel may keep on chip."""
+        """Bytes of all GEMMs. The lower bound omits intermediate results that a kernel may keep on chip."""
         total = ByteRange(0, 0)
         for product in self.products:
             total += product.bytes
@@ -106,7 +105,7 @@ class ExpertWork(NamedTuple):
 
 
 class _Layers(NamedTuple):
-    """Dimensions of the two GEMMs: (·, k) times (k, n), then (·, inner) times (inner, m)."""
+    """Dimensions of both GEMMs: (·, k) times (k, n), then (·, inner) times (inner, m)."""
 
     k: int
     n: int
@@ -116,7 +115,7 @@ class _Layers(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def computes_experts(name: str) -> bool:
-    """Return whether the work of an expert operator may follow from its arguments or nested calls."""
+    """Return whether the arguments or nested calls of this expert operator can show its work."""
     return inside_matters(name) or (
         len(name) <= LONGEST_NAME
         and any(form.fullmatch(name) for form in (_BOTH, _FIRST, _SECOND, _ONE))
@@ -127,7 +126,7 @@ def computes_experts(name: str) -> bool:
 def expert_work(
     name: str, signature: Signature, inside: Sequence[Signature] = (), kernels: Sequence[str] = ()
 ) -> ExpertWork | None:
-    """Return FLOPs and bytes of a call; None if shapes do not determine the FLOPs.
+    """Return FLOPs and bytes of a call; None if the shapes do not determine the FLOPs.
 
     Also None for experts spread over ranks (the arguments contain an expert map): the trace does not record the number
     of tokens that reach the experts of this rank.
@@ -162,7 +161,7 @@ def _packings(dtype: str) -> tuple[int, ...]:
 
 
 def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
-    """Return the dimensions of two weight layers that fit rows of the given width; None if none or several fit.
+    """Return the dimensions of two weight layers that fit rows of this width; None if no layout or several layouts fit.
 
     Weights are (experts, n, k), or (experts, k, n) in `triton_kernels`, packed along k. The number of columns of the
     first layer equals the number of rows of the second layer, or twice that number if the layer is gated.
@@ -188,7 +187,7 @@ def _rows(one: Tensor) -> int:
 
 
 def _per_token(tensors: Sequence[Tensor], tokens: int, experts: int) -> int | None:
-    """Return the number of experts per token from integer tensors (tokens, k); None if there is none or they differ."""
+    """Return the number of experts per token, from integer tensors (tokens, k); None if missing or ambiguous."""
     pairs = [one for one in tensors if len(one.shape) == 2 and one.shape[0] == tokens and "int" in one.dtype]
     chosen = {one.shape[1] for one in pairs if 0 < one.shape[1] <= experts}
     return chosen.pop() if len(chosen) == 1 else None
@@ -220,7 +219,7 @@ def _of_rows(signature: Signature, rows: Tensor, first: Tensor, second: Tensor) 
     chosen = _per_token(others, tokens, experts)
     if chosen is not None:
         if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in others):
-            return None  # expert map
+            return None  # the tensor is an expert map
     elif states := next((one for one in cubes if _floats(one) and one.shape[0] != experts), None):
         tokens, chosen = states.shape[:2]
         width = second.shape[1] if states is rows else width
@@ -263,7 +262,7 @@ def _weight(weights: Tensor, others: Tensor, scales: Sequence[Tensor]) -> ByteRa
 
 
 def _without_scales(weights: Tensor, stored: int, kernels: Sequence[str]) -> ByteRange:
-    """Return the bytes of one expert's weights if no scales are recorded.
+    """Return the bytes of one expert's weights if no scales were recorded.
 
     Either there are no scales, or kernel names may reveal a four-bit format with scales."""
     if itemsize(weights.dtype) != 1:
@@ -276,7 +275,7 @@ def _without_scales(weights: Tensor, stored: int, kernels: Sequence[str]) -> Byt
 def _of_layers(
     layers: _Layers, tokens: int, chosen: int, experts: int, weights: Sequence[ByteRange], dtype: str, *, narrow: int
 ) -> ExpertWork | None:
-    """Return the work of both layers.
+    """Return the work of both expert layers.
 
     Rows are read once, or once per expert. States are written before or after the gate is applied. The result is
     written per expert or as a sum. `narrow` is the minimum number of bytes per element of rows and states.
@@ -294,7 +293,7 @@ def _of_layers(
 
 
 def _one_product(signature: Signature) -> ExpertWork | None:
-    """Return the work of a kernel with one GEMM: rows, weights (experts, n, k), then the result.
+    """Return the work of a kernel that computes one GEMM: rows, weights (experts, n, k), then the result.
 
     Either the rows are (tokens, k) and the result is (tokens, chosen, n), with half the columns if a gate is applied.
     Or the rows are the expert states per token, (tokens, chosen, k) or stacked.
@@ -324,7 +323,7 @@ def _one_product(signature: Signature) -> ExpertWork | None:
 
 
 def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequence[str]) -> ExpertWork | None:
-    """Return the work of `moe_forward(hidden states, scores of the experts, …)` from the nested calls.
+    """Return the work of `moe_forward(hidden states, scores of the experts, …)`, derived from its nested calls.
 
     The nested calls show the number of experts per token (an integer tensor). They also show either the weights
     (three-dimensional views, experts first) or the states between the GEMMs (one row per token and expert).
@@ -345,7 +344,7 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
         return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, pair[0]))
     parts = [one for one in tensors if len(one.shape) == 3 and itemsize(one.dtype) == 1 and 1 < one.shape[0] < experts]
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
-    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the remaining experts are on other ranks
+    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # other ranks hold the remaining experts
         return None
     # Weights of unknown dtype have at least four bits per element and are at most as wide as the rows.
     sizes, width = (states.k * states.n, states.inner * states.m), itemsize(rows.dtype) or _SUMMED
@@ -354,7 +353,7 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
 
 
 def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[str]) -> _Layers | None:
-    """Return the layer dimensions from the states between the layers: tensors with one row per token and expert."""
+    """Return the dimensions of both layers, from the tensors between the layers: one row per token and expert."""
     widths = [one.shape[-1] for one in tensors if _floats(one) and len(one.shape) > 1 and _rows(one) == rows]
     gated = {one for one in widths if 2 * one in widths}
     if len(gated) == 1:
@@ -367,13 +366,13 @@ def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[
 
 
 def product_kernels(names: Sequence[str]) -> list[str]:
-    """Return the kernels that compute expert GEMMs; if there are none, all GEMM kernels."""
+    """Return the kernels that compute expert GEMMs, or all GEMM kernels if none has such a name."""
     own = [name for name in names if _EXPERT_KERNEL.search(name, 0, MAX_NAME)]
     return own or [name for name in names if computes_products(name)]
 
 
 def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
-    """Yield for each kernel of an operator, in launch order, the index of the GEMM that it computes; −1 for none."""
+    """Yield the index of the GEMM that each kernel of an operator computes, in launch order; −1 for none."""
     products_of = set(product_kernels(names))
     computing = [name in products_of for name in names]
     each = sum(computing) % products == 0

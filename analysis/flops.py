@@ -28,12 +28,10 @@ from .serving import is_library_product, library_product, moved_by_product
 
 _T = TypeVar("_T")
 _Outputs = Callable[[Signature], Returned | None]
-MOST_WORK = 2**62  # larger counts are discarded to keep sums within 64 bits
+MOST_WORK = 2**62  # larger counts are discarded, so that sums fit into 64 bits
 
 
 class Product(NamedTuple):
-    """Dimensions of `batch` GEMMs (m, k) · (k, n)."""
-
     batch: int
     m: int
     n: int
@@ -42,21 +40,21 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True)
 class Operator:
-    """How to count one operator. Functions return None if the shapes do not determine the result."""
+    """Rules for counting one operator. Functions return None if the shapes do not determine the result."""
 
     flops: Callable[[Signature], int | None] | None = None
-    outputs: _Outputs | None = None  # used if outputs are not recorded: shapes (with the dtype of the call) or tensors
-    moved: Callable[[Signature], int | None] | None = None  # bytes, if not the sum of inputs and outputs
-    parts: int = 1  # number of kernels that share the FLOPs, such as two for a convolution's backward
+    outputs: _Outputs | None = None  # used if no outputs are recorded; shapes (in the call's dtype) or tensors
+    moved: Callable[[Signature], int | None] | None = None  # bytes moved, if not the sum of inputs and outputs
+    parts: int = 1  # number of kernels that share the FLOPs, such as two for the backward of a convolution
     product: Callable[[Signature], Product | None] | None = None
-    elements: Literal["", "input", "output", "rotated"] = ""  # tensors that `element_flops` counts
+    elements: Literal["", "input", "output", "rotated"] = ""  # tensors that determine the result of `element_flops`
 
 
 _OPERATORS: dict[str, Operator] = {}
 
 
 def register(names: str, entry: Operator) -> None:
-    """Register operators by space-separated names. Names in the namespace "aten::" omit the namespace."""
+    """Register operators by space-separated names. Names in the namespace "aten::" are written without it."""
     for name in names.split():
         _OPERATORS[name] = entry
 
@@ -84,14 +82,14 @@ def product(name: str, signature: Signature) -> Product | None:
 
 @once
 def flops(name: str, signature: Signature) -> int | None:
-    """Return the floating-point operations of a call such as "aten::addmm"; None if unknown."""
+    """Return the number of floating-point operations of a call such as "aten::addmm"; None if unknown."""
     entry = operator(name)
     return _number(entry.flops, signature) if entry is not None else None
 
 
 @once
 def element_flops(name: str, signature: Signature) -> int | None:
-    """Return one FLOP per output element, or per input element for reductions; None for other operators and dtypes.
+    """Return one FLOP per output element (for reductions, per input element); None for other operators and dtypes.
 
     Rotary embeddings count queries and keys. For operators on lists, the first list counts.
     """
@@ -111,7 +109,7 @@ def element_flops(name: str, signature: Signature) -> int | None:
 
 @once
 def bytes_moved(name: str, signature: Signature) -> int | None:
-    """Return the bytes that a call must read and write: each input and output once; `out` tensors are only written.
+    """Return the bytes that a call must read and write. Each tensor is counted once; `out` tensors are only written.
 
     None if dtypes or outputs are neither recorded nor derivable.
     """
@@ -130,7 +128,7 @@ def returned(name: str, signature: Signature) -> tuple[Tensor, ...] | None:
 
 @once
 def computed_in(name: str, signature: Signature) -> str:
-    """Return the dtype that selects the peak: the dtype of the call, or of the multiplication for quantized inputs."""
+    """Return the dtype that selects the peak: the call's or, for quantized inputs, that of the multiplication."""
     if computes_experts(name):
         return expert_dtype(signature) or signature.dtype
     gemm = tried(partial(library_product, name), signature) if is_library_product(name) else None
@@ -138,7 +136,7 @@ def computed_in(name: str, signature: Signature) -> str:
 
 
 def tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
-    """Return the count for a call; None if the arguments do not fit the schema."""
+    """Return the result of `count`; None if the arguments do not fit the schema."""
     try:
         return None if count is None else count(signature)
     except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -160,7 +158,7 @@ def _sum(*sizes: int | None) -> int | None:
 
 
 def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[Tensor, ...] | None:
-    if name.endswith("_") and not name.endswith("__") and signature.inputs:  # in place
+    if name.endswith("_") and not name.endswith("__") and signature.inputs:  # in-place operator
         return signature.inputs[0].tensors
     if signature.outputs or entry is None or entry.outputs is None:
         return signature.outputs
@@ -172,7 +170,7 @@ def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[T
 
 
 def _matmul(first: int, signature: Signature) -> Product | None:
-    """Return the GEMM of two arguments, broadcast like torch.matmul."""
+    """Return the GEMM of two consecutive arguments, broadcast like torch.matmul."""
     left, right = signature.shape(first), signature.shape(first + 1)
     shape = matmul_shape(left, right) if left and right else None
     if shape is None or not left or not right:
@@ -184,7 +182,7 @@ def _matmul(first: int, signature: Signature) -> Product | None:
 
 
 def _values_along_k(signature: Signature, first: int) -> int:
-    """Return the number of values that one stored element packs along k; 0 if the operands differ."""
+    """Return the number of values along k that are packed into one stored element; 0 if the operands differ."""
     held = {values_per_element(signature.inputs[at].tensors[0].dtype) for at in (first, first + 1)}
     return held.pop() if len(held) == 1 else 0
 
@@ -234,7 +232,7 @@ for _name, _attention in ATTENTION.items():
 
 
 def _convolved(convolution: Convolution, signature: Signature) -> int | None:
-    """Return the bytes. Only the needed part of the input counts: a 1 × 1 convolution with stride 2 reads a quarter."""
+    """Return the bytes moved. Only the used part of the input counts: a quarter for 1 × 1 kernels with stride 2."""
     inputs, outputs, weight, transposed = convolution.shapes(signature)
     first = signature.inputs[0].tensors[0]
     read = tuple(min(x, y * k) for x, y, k in zip(inputs[2:], outputs[2:], weight[2:], strict=True))
@@ -252,7 +250,7 @@ for _name, _gradient in GRADIENTS.items():
 # Memory-bound operators
 
 _UNCOUNTED = Operator(moved=lambda signature: None)
-_BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))  # inputs include the outputs
+_BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))  # the inputs include the output buffers
 
 
 def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Returned | None:
@@ -307,9 +305,10 @@ def _library_product(name: str, signature: Signature) -> Product | None:
     return None if gemm is None else Product(*gemm[:4])
 
 
-# Inductor's Triton kernels record shape and dtype of their buffers, but not which buffers are read or written. Inductor
-# orders the buffers: read and written (`in_out_ptr`), read (`in_ptr`), written (`out_ptr`); see
-# `KernelArgs.python_argdefs` in torch/_inductor/codegen/common.py. If the last cannot be an output, the first is both.
+# Inductor's Triton kernels record the shapes and dtypes of their buffers, but not which buffers are read or written.
+# Inductor orders the buffers: read and written (`in_out_ptr`), read (`in_ptr`), written (`out_ptr`); see
+# `KernelArgs.python_argdefs` in torch/_inductor/codegen/common.py. If the last buffer cannot be an output, the first
+# buffer is both read and written.
 _TRITON = "triton_"
 _POINTWISE = "triton_poi_"
 _LOOKS_UP = re.compile(r"embedding|index|gather|select")
@@ -321,7 +320,7 @@ _CREATES = re.compile(
 
 
 def _moved_by_triton(name: str, signature: Signature) -> int | None:
-    """Return the bytes: each buffer once, in-place buffers twice.
+    """Return the bytes moved: each buffer is counted once, in-place buffers twice.
 
     A pointwise kernel reads at most one element per buffer and written element, so only part of a larger table.
     """

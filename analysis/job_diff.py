@@ -29,7 +29,7 @@ _NAMED = ("ops", "kernels", "host_ops")
 
 @dataclass(frozen=True)
 class PartTotals:
-    """Times of one rank, for the whole trace or a mean iteration: GPU time by name, and CPU time in `host_ops`."""
+    """Times of one rank over the trace or for a mean iteration: GPU time by name and, in `host_ops`, CPU time."""
 
     latency_ns: float
     device_ns: float
@@ -41,20 +41,20 @@ class PartTotals:
 
 @dataclass(frozen=True)
 class ComparedRank:
-    """Data of one rank for the comparison of two jobs. The data takes a few KB, however long the trace is."""
+    """Data of one rank for comparing two jobs. It takes only a few KB, regardless of the length of the trace."""
 
-    devices: str  # device names
+    devices: str  # names of the rank's devices
     iterations: int
     whole: PartTotals
-    iteration: PartTotals | None  # mean iteration; None without iterations
-    outside: tuple[int, int]  # number and total ns of GPU events launched outside iterations
+    iteration: PartTotals | None  # values of a mean iteration; None without iterations
+    outside: tuple[int, int]  # number and total ns of the GPU events launched outside iterations
     damage: tuple[str, ...]
 
     __repr__ = brief
 
 
 def compared_rank(trace: Trace, *, annotation: str | None = None, by_shape: bool = False) -> ComparedRank:
-    """Return the data of one rank; `annotation` is part of the names of iterations."""
+    """Return the comparison data of one rank. `annotation` is part of the names of iterations."""
     trace = with_unattached(trace)
     steps = iterations(trace, annotation)
     everything = np.ones(len(trace.gpu), np.bool_), np.ones(len(trace.calls), np.bool_)
@@ -164,7 +164,7 @@ class JobDifference(Difference):
 def job_difference(
     a: Mapping[int, ComparedRank], b: Mapping[int, ComparedRank], *, names: tuple[str, str], total: bool = False
 ) -> JobDifference:
-    """Compare two jobs by the data of their ranks, per iteration if every rank has iterations.
+    """Compare two jobs using the data of their ranks, per iteration if every rank has iterations.
 
     Args:
         names: names of the jobs, for messages. total: compare the whole traces even if all ranks have iterations.
@@ -209,7 +209,7 @@ def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
 def _changes(
     ranks: Sequence[int], parts: Sequence[Sequence[PartTotals]], table: Callable[[PartTotals], Mapping[str, Side]]
 ) -> list[DiffRow]:
-    """Return one table over all ranks, with the rank on which each row changes most."""
+    """Return one table over all ranks. Each row has the rank on which it changes most."""
     change: dict[str, tuple[float, int]] = {}
     for rank, *both in zip(ranks, *parts, strict=True):
         one, other = map(table, both)

@@ -1,4 +1,4 @@
-"""Summary of a job with many ranks: a compact summary, collectives and stragglers, and the tables of all ranks."""
+"""Summary of a job with many ranks: key figures, collectives, stragglers, and the tables of all ranks."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .summary import host_ops
 from .table import PlainRows, Row, Table, column, inferred, listed
 
 _FEWEST = 4  # minimum number of ranks for outlier detection
-_LEAST_LAG = 0.01  # minimum lag of a straggler, as a share of the time from the first to the last collective
+_LEAST_LAG = 0.01  # minimum lag of a straggler, as a share of the time between the first and the last collective
 _LEAST_SHARE = 0.02  # minimum excess of an outlier over the median, as a share of the median
 
 
 class RankNumbers(Row):
-    """Key figures of one rank. Without start times, busy, exposed and idle times are null and others are sums."""
+    """Key figures of one rank. Without start times, busy, exposed and idle times are null and other times are sums."""
 
     rank: int = column("number", "Rank number.")
     file: str = column("name", "File of the trace.")
@@ -69,8 +69,6 @@ class RankSpread(Row):
 
 
 class RankOutlier(Row):
-    """A rank that stands out in one quantity."""
-
     rank: int = column("number", "Rank number.")
     quantity: str = column("text", "Name of the compared quantity.")
     value: float = column("ns", "Value on this rank.")
@@ -104,8 +102,6 @@ class JobOperator(_SharedWork):
 
 @dataclass(frozen=True)
 class NamedTotals:
-    """Counts and total times of one rank by name."""
-
     names: tuple[str, ...]
     count: IntColumn
     total_ns: IntColumn
@@ -113,7 +109,7 @@ class NamedTotals:
 
 @dataclass(frozen=True)
 class RankContribution:
-    """Data of one rank for the tables of its job. The data takes a few KB, however long the trace is."""
+    """Data of one rank for the tables of its job. It takes only a few KB, regardless of the length of the trace."""
 
     numbers: RankNumbers
     kernels: NamedTotals
@@ -126,7 +122,7 @@ class RankContribution:
 
 
 def rank_contribution(trace: Trace, annotation: str | None = None) -> RankContribution:
-    """Return the data of one rank, without its number. `annotation` is part of the names of iterations."""
+    """Return the data of one rank, without its rank number. `annotation` is part of the names of iterations."""
     trace = with_unattached(trace)
     uses, steps, host = device_use(trace), iterations(trace, annotation), host_ops(trace)
     own = communications(trace)
@@ -175,7 +171,6 @@ class JobSummary:
 
     @property
     def late(self) -> list[int]:
-        """Ranks of stragglers, latest first."""
         late = [row for row in self.stragglers if row.straggler]
         return [row.rank for row in sorted(late, key=lambda row: (-row.behind_ns, row.rank))]
 
@@ -217,7 +212,7 @@ def _shared(kind: type[_SharedWork], ranks: Mapping[int, NamedTotals]) -> list[A
     if not any(map(len, codes)):
         return []
     of_rank = np.repeat(list(ranks), [len(code) for code in codes])
-    rows, inverse = distinct_rows(np.concatenate(codes).astype(np.int64), of_rank)  # names may share a label
+    rows, inverse = distinct_rows(np.concatenate(codes).astype(np.int64), of_rank)  # several names may share a label
     count, total = (
         sums(inverse, np.concatenate([getattr(totals, key) for totals in ranks.values()]), len(rows))
         for key in ("count", "total_ns")
@@ -232,7 +227,7 @@ def _shared(kind: type[_SharedWork], ranks: Mapping[int, NamedTotals]) -> list[A
 
 
 def ranks_to_show(summary: JobSummary, most: int) -> list[int]:
-    """Return at most `most` interesting ranks, ascending: the lowest and the middle rank, stragglers and outliers."""
+    """Return at most `most` ranks worth showing, ascending: the lowest and the middle rank, stragglers and outliers."""
     numbers = sorted(summary.ranks, key=lambda row: (row.span_ns, row.rank))
     first: Sequence[int] = [summary.ranks[0].rank, numbers[len(numbers) // 2].rank]
     outliers = sorted(summary.outliers, key=lambda row: (-row.value / (row.median or 1), row.rank))
@@ -241,7 +236,7 @@ def ranks_to_show(summary: JobSummary, most: int) -> list[int]:
 
 
 class RankRows(PlainRows):
-    """Rows of one table over several ranks, as plain values with the column `rank` first."""
+    """Rows of one table over several ranks, as plain values. The first column is `rank`."""
 
     def add(self, rank: int, rows: Iterable[Mapping[str, Any]]) -> None:
         self.rows += [{"rank": rank, **row} for row in rows]
@@ -277,7 +272,7 @@ class RankLateness(Row):
     last: int = inferred("count", "Number of collectives at which the rank arrived last.")
     caused_ns: int = inferred("ns", "Sum of the times that other ranks waited for this rank.", "caused")
     waited_ns: int = inferred("ns", "Time that this rank waited for ranks that arrived last.", "waited")
-    clock_offset_ns: int = inferred("ns", "Lead of the clock over that of the lowest rank; 0 if unknown.")
+    clock_offset_ns: int = inferred("ns", "Lead of this rank's clock over the lowest rank's clock; 0 if unknown.")
     behind_ns: int = inferred("ns", "Total lag behind the median rank; negative if early.", "behind")
     straggler: bool = inferred("yes/no", "True if chance cannot explain the lateness of the rank.")
 
@@ -286,7 +281,7 @@ class RankLateness(Row):
 
 
 def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
-    """Return which values exceed the median by six standard deviations and by at least `least`.
+    """Return a mask of values that exceed the median by six standard deviations and by at least `least`.
 
     The standard deviation is estimated from the median absolute deviation, assuming a normal distribution.
     """
@@ -300,7 +295,7 @@ def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
 def job_collectives(
     ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
 ) -> tuple[Table[JobCollective], Table[RankLateness]]:
-    """Return collectives by time and lateness of ranks, most harmful first; both empty without start times.
+    """Return collectives sorted by time, and the lateness of ranks, most harmful first; both empty without start times.
 
     Args:
         offsets: ns by which the clock of each rank is ahead; None derives them from the collectives (`jobs.clocks`).
@@ -345,7 +340,6 @@ class JobAnalysis(dict[str, RankRows]):
     """Analysis tables over all ranks, by name: `tables.kernels` or `tables["kernels"]`."""
 
     def add(self, rank: int, tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
-        """Add the tables of one rank, as returned by `tables_of`."""
         for name, rows in tables.items():
             self.setdefault(name, RankRows()).add(rank, rows)
 

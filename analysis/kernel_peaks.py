@@ -77,7 +77,7 @@ class KernelRow(WithMean, Row):
 
     @property
     def bandwidth(self) -> str | None:
-        """The rate in GB/s as text; a range such as "120.5–988.0" if only bounds are known."""
+        """The rate in GB/s as text, or a range such as "120.5–988.0" if only bounds are known."""
         if self.bytes_per_second is None or self.most_bytes_per_second is None:
             return None
         least, most = (f"{rate / 1e9:,.1f}" for rate in (self.bytes_per_second, self.most_bytes_per_second))
@@ -90,14 +90,14 @@ class KernelRow(WithMean, Row):
 
 
 def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
-    """Return the known devices by number. User-defined devices (`own`) are checked before the built-in table."""
+    """Return the devices with known peaks by device number. `own` are user-defined devices, checked first."""
     numbers = distinct(trace.gpu.device).tolist()
     found = {number: find_device(trace.properties.get(number), own) for number in numbers}
     return {number: device for number, device in found.items() if device is not None}
 
 
 def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
-    """Return which GPU events moved their bytes to and from device memory.
+    """Return a mask of the GPU events that moved their bytes to and from device memory.
 
     Data that fits in the last-level cache may stay there. An event faster than memory is considered cached if the cache
     explains its speed: the cache may hold inputs up to its size before the event and outputs up to its size after the
@@ -117,7 +117,7 @@ def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) ->
 def kernel_table(
     trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None
 ) -> Table[KernelRow]:
-    """Return one row per device, kernel and dtype, longest total first. Pass `work` and `devices` if computed."""
+    """Return one row per device, kernel and dtype, longest total first. Pass `work` and `devices` if you have them."""
     gpu, work, devices = trace.gpu, work or work_of_events(trace), find_devices(trace) if devices is None else devices
     if not len(gpu):
         return Table(KernelRow)
@@ -134,7 +134,7 @@ def kernel_table(
         number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        # Without a peak for the dtype, FLOPs of elementwise kernels must not hide that memory is their limit.
+        # If the dtype's peak is unknown, the FLOPs of elementwise kernels must not hide that memory limits them.
         bounds = against_peaks(device, peak, done[row] if peak else products[row], moved[row], passed[row])
         kernel = number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row]
         (flops, flops_ns), (size, size_ns) = done[row], moved[row]
@@ -143,13 +143,13 @@ def kernel_table(
     return rows
 
 
-_Amount = tuple[int | None, int]  # a sum and the total ns of events with known values; (None, 0) if unknown
+_Amount = tuple[int | None, int]  # a sum and the total ns of the events that have values; (None, 0) if none has
 
 
 def against_peaks(
     device: Device | None, peak: float | None, done: _Amount, moved: _Amount, passed: _Amount
 ) -> tuple[float | None, float | None, str]:
-    """Return the share of peak FLOP/s, the share of peak bandwidth, and the limiting resource.
+    """Return the share of the peak FLOP/s, the share of the peak bandwidth, and the limiting resource.
 
     Args:
         done, moved: FLOPs and bytes. passed: bytes that came from memory; see `from_memory`.
@@ -170,7 +170,7 @@ def against_peaks(
 
 
 def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...]]:
-    """Return for each row the names of the launching operators, most frequent first."""
+    """Return, for each row, the names of the operators that launched its events, most frequent first."""
     calls = trace.attribution.calls
     if not len(calls):
         return [()] * count
@@ -184,10 +184,10 @@ def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...
 
 
 def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int) -> list[_Amount]:
-    """Return for each group the sum and the total duration of events with a known value (not −1)."""
+    """Return, for each group, the sum of the known values (not −1) and the total duration of their events."""
     known = values >= 0
     total: list[int] = [0] * count
-    for index, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may not fit 64 bits
+    for index, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may exceed 64 bits
         total[index] += value
     time, events = sums(group[known], dur[known], count), np.bincount(group[known], minlength=count)
     return [(total[row], int(time[row])) if events[row] else (None, 0) for row in range(count)]
@@ -257,7 +257,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:
-    """Return the GEMM code per call (−1 for none), and the operator and dimensions per code."""
+    """Return the GEMM code per call (−1 without a GEMM), and the operator and dimensions per code."""
     calls = trace.attribution.calls
     known: dict[tuple[str, Product], int] = {}
     codes = np.full(len(call), -1, np.int64)
@@ -292,7 +292,7 @@ def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, D
 
 
 def row_bounds(traces: Sequence[Trace], own: Sequence[Device] = ()) -> IntColumn:
-    """Return `event_bounds` per row, over the rows of all traces; −1 for rows that are not GPU events."""
+    """Return the `event_bounds` of all rows, numbered consecutively across traces; −1 for rows without a GPU event."""
     parts = [np.full(len(trace), -1, np.int64) for trace in traces]
     for part, trace in zip(parts, traces, strict=True):
         source = trace.gpu.source

@@ -19,8 +19,9 @@ from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .table import Row, Table, column, derived
 
-# Maximum delay of the device itself between two kernels. HTA documents its `consecutive_kernel_delay` of 30 as ns but
-# compares it with µs (`_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py).
+# Maximum delay between two kernels that is attributed to the device itself. HTA documents its
+# `consecutive_kernel_delay` of 30 as ns but compares it with µs (`_analyze_idle_time_for_stream` in
+# hta/analyzers/breakdown_analysis.py).
 KERNEL_DELAY_NS = 30_000
 QUEUE_LIMIT = 1024  # maximum number of queued launches per stream (`max_queue_length` in HTA)
 LONG_CALL_NS = 50_000  # longer launch calls are outliers (`runtime_cutoff` in HTA)
@@ -52,7 +53,7 @@ class IdleCauses(Row):
 
 
 class LaunchRow(Row):
-    """GPU events launched by runtime calls with the same name.
+    """All GPU events launched by runtime calls with the same name.
 
     The launch delay lasts from the end of the call to the start of the event; it is 0 if the event starts earlier. HTA
     0.5 adds the duration of the call to the time between the starts, but its documentation subtracts it.
@@ -79,7 +80,7 @@ class LaunchRow(Row):
 
 @dataclass(frozen=True)
 class QueueLength(Suggests):
-    """Number of queued launches of a stream, as a step function: each length holds from its time in `ts` (ns)."""
+    """Number of queued launches of a stream as a step function: each value is valid from its time in `ts` (ns)."""
 
     device: int
     stream: int
@@ -128,7 +129,7 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[I
 
 
 def launch_statistics(trace: Trace) -> Table[LaunchRow]:
-    """Return one row per launch call name, most frequent first."""
+    """Return one row per name of launch calls, most frequent first."""
     gpu, runtime = trace.gpu, trace.runtime
     events = np.flatnonzero(gpu.runtime >= 0)
     calls = gpu.runtime[events]
@@ -158,7 +159,7 @@ def queue_lengths(trace: Trace) -> list[QueueLength]:
 
 
 def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> Table[QueueUse]:
-    """Return the queue use per device and stream. A queue is full with `limit` launches."""
+    """Return the queue use per device and stream. A queue with `limit` launches is full."""
     rows = Table(QueueUse)
     for queue in queue_lengths(trace):
         lasts, length = np.diff(queue.ts), queue.length[:-1]
@@ -169,5 +170,4 @@ def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> Table[QueueUse]:
 
 
 def _launch_start(trace: Trace) -> npt.NDArray[np.int64]:
-    """Return the start of the runtime call that launched each GPU event; −1 if unknown."""
     return np.append(trace.runtime.ts, -1)[trace.gpu.runtime]

@@ -1,4 +1,4 @@
-"""Time per module class. Equal layers of a model form one row below the modules that contain them."""
+"""Time per module class. Identical layers of a model form one row below the modules that contain them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..trace.trace import Trace
 from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, derived, inferred, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
-_ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # index of a repeated module in a qualified name
+_ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # index of a repeated module in a qualified name, such as ".3"
 _REPEATED = "Part of device_self_ns launched before the trace; module taken from a later repetition."
 
 
@@ -59,13 +59,13 @@ class ModuleRow(WithMean, Row):
 
 
 def module_class(name: str) -> str:
-    """Return the class of a module, such as BertLayer for "nn.Module: BertLayer_23". Other regions keep their name."""
+    """Return a module's class, such as BertLayer for "nn.Module: BertLayer_23". Other names stay unchanged."""
     match = _MODULE.fullmatch(name)
     return match[1] if match else name
 
 
 def module_table(trace: Trace) -> Table[ModuleRow]:
-    """Return one row per place of the module tree: parents before children, siblings by GPU time, then by CPU time.
+    """Return one row per place in the module tree: parents before children, siblings by GPU time, then by CPU time.
 
     Modules are calls in the trace (`nn.Module: …`). If there are none, the stacks of operators provide the modules.
     Kernels of annotated graphs have the modules of the annotations, by qualified name.
@@ -95,12 +95,12 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
         instances[row], count[row] = len(names), np.count_nonzero(annotated_at == row)
     from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
     region = nearest(owner.call, calls.parent, is_region)
-    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # none was open before the trace
+    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # no annotation was open before the trace
     within = np.flatnonzero(from_call & ~(by_annotation & (owner.repetition > 0)))
     within_place, dur = place[owner.call[within]], trace.gpu.dur[within]
     own, again = (sums(within_place, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
     own += sums(annotated_at, trace.gpu.dur[annotated], len(paths))
-    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # skip captured calls
+    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # no captured calls
     placed = np.append(place, 0)[owner.call] > 0
     loose = np.flatnonzero(trace.launch_known & ~placed & ~mask_at(len(trace.gpu), annotated))
     around = _open_at(trace, annotations, trace.launched_ns[loose])
@@ -118,7 +118,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
 
 
 def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
-    """Return the total duration of GPU events launched while each annotation was open, as `--between` selects them."""
+    """Return the total duration of the GPU events launched while each annotation was open (as for `--between`)."""
     known = np.flatnonzero(trace.launch_known)
     known = known[np.argsort(trace.launched_ns[known], kind="stable")]
     launched, until = trace.launched_ns[known], np.append(0, np.cumsum(trace.gpu.dur[known]))
@@ -128,10 +128,10 @@ def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
 
 
 def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColumn:
-    """Return for each time the most recently opened annotation on any thread; −1 for none."""
+    """Return the most recently opened annotation at each time, on any thread; −1 for none."""
     calls, points = trace.calls, np.arange(len(times)) + len(annotations)
     ts, end = np.append(calls.ts[annotations], times), np.append(calls.end[annotations], times)
-    order = np.lexsort((np.arange(len(ts)), -end, ts))  # longest first, so that an annotation precedes its launches
+    order = np.lexsort((np.arange(len(ts)), -end, ts))  # on equal starts, the longer annotation encloses the shorter
     around = np.full(len(ts), -1, np.int64)
     inside = nesting(np.zeros(len(ts), np.int64), ts[order], end[order])
     around[order] = np.where(inside >= 0, order[inside], -1)
@@ -146,7 +146,7 @@ def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> Int
 
 
 def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, ...]]], IntColumn]:
-    """Return the class paths with their parent rows (empty path first), and the row per hierarchy path."""
+    """Return the class paths with their parent rows (the empty path first), and the row per hierarchy path."""
     paths: list[tuple[int, tuple[str, ...]]] = [(-1, ())]
     known: dict[tuple[int, str], int] = {}
     of_path = np.zeros(len(tree.tree_parent), np.int64)
@@ -187,7 +187,7 @@ def _annotated(
 
 
 def _inside(parent: IntColumn, thread: IntColumn, regions: IntColumn, is_region: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return for each region the index in `regions` of the enclosing region on the same thread; −1 for none."""
+    """Return the index in `regions` of the region that encloses each region on its thread; −1 for none."""
     around = nearest(parent[regions], parent, is_region)
     around = np.where((around >= 0) & (thread[around] == thread[regions]), around, -1)
     return np.where(around >= 0, np.searchsorted(regions, around), -1)

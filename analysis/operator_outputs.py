@@ -1,4 +1,4 @@
-"""Outputs of operators for traces that record only inputs, and bytes of operators that use indices."""
+"""Outputs of operators, for traces that record only inputs, and bytes of operators that use indices."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..trace.dtypes import itemsize, scalar_type
 from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 
 Shape = tuple[int, ...]
-Returned = Sequence[Shape | Tensor]  # shapes of tensors with the dtype of the call, or tensors
+Returned = Sequence[Shape | Tensor]  # shapes of tensors that have the dtype of the call, or tensors
 
-# Operators with an output of the broadcast shape and the dtype of the (floating-point) inputs.
+# Operators that return the broadcast shape and the dtype of their (floating-point) inputs.
 POINTWISE = (
     "abs add addcdiv addcmul bitwise_and bitwise_not bitwise_or ceil clamp clamp_max clamp_min clone contiguous cos"
     " div dropout elu elu_backward erf exp expm1 floor fmod gelu gelu_backward hardsigmoid hardswish hardtanh"
@@ -29,16 +29,16 @@ NORMALIZATIONS = (
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
-# Operators that pad or interpolate. The output is known only if it is recorded.
+# Operators that pad or interpolate. Their output is known only if it is recorded.
 RESIZED = (
     "replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d upsample_nearest1d"
     " upsample_nearest2d upsample_nearest3d upsample_bilinear2d"
 )
-# Operators that write the first tensor without reading it.
+# Operators that write their first tensor without reading it.
 WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"
-# Operators with a bool output that has the broadcast shape of the inputs.
+# Operators that return a bool tensor with the broadcast shape of their inputs.
 COMPARISONS = "eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not"
-# Operators by the position of the last input tensor. Later tensors are `out` arguments.
+# Maps the position of the last input tensor to operators. Later tensors are `out` arguments.
 _LAST_INPUT = {
     -1: "arange range linspace logspace full ones zeros empty eye rand randn randperm randint",
     0: (
@@ -77,7 +77,7 @@ def plain_name(name: str) -> str:
 
 
 def functional(name: str, signature: Signature) -> Signature:
-    """Return a call with `out` tensors as a call that returns these tensors.
+    """Return a call with `out` tensors in the form of a call that returns these tensors.
 
     If outputs are not recorded, they are the `out` tensors, except if the call had to resize these tensors.
     """
@@ -91,7 +91,6 @@ def functional(name: str, signature: Signature) -> Signature:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """Return the broadcast shape; None for no shapes or incompatible shapes."""
     if not shapes:
         return None
     rank = max(map(len, shapes))
@@ -140,11 +139,11 @@ class Reduction:
     `keepdim` is missing and there are at most `whole` arguments.
     """
 
-    dim: int = 1  # argument position of the dimensions (a number, a list, or None for all)
-    whole: int = 1  # maximum number of arguments of the overload that reduces all dimensions
-    dtype: str = ""  # "" keeps the dtype of the input, "sum" turns integers into int64
-    indices: bool = False  # the overload with dimensions also returns indices (int64)
-    given: int = 0  # position of `dtype` relative to `keepdim` (absolute without dimensions); 0 for none
+    dim: int = 1  # position of the argument that lists the dimensions (a number, a list, or None for all)
+    whole: int = 1  # number of arguments, at most, of the overload that reduces all dimensions
+    dtype: str = ""  # "" keeps the dtype of the input; "sum" turns integers into int64
+    indices: bool = False  # the overload with dimensions also returns int64 indices
+    given: int = 0  # position of the `dtype` argument after `keepdim` (absolute without dimensions); 0 if there is none
 
     def outputs(self, signature: Signature) -> Returned | None:
         """Return the outputs; None if dimensions or dtypes are not recorded."""
@@ -165,7 +164,7 @@ class Reduction:
         return [*returned, Tensor(shape, "int64")] if self.indices and not over_all else returned
 
     def moved(self, signature: Signature) -> int | None:
-        """Return the bytes of input and output, each once."""
+        """Return the bytes of the input and the output, each counted once."""
         returned = signature.outputs or self.outputs(signature)
         if returned is None:
             return None
@@ -209,7 +208,7 @@ REDUCTIONS = {
 
 @dataclass(frozen=True)
 class GradientPlaces:
-    """Argument positions of a normalization's backward, returning gradients of input, weight and bias.
+    """Argument positions for the backward of a normalization. It returns the gradients of input, weight and bias.
 
     Attributes:
         mask: position of the flags that select gradients; −1 if all gradients are returned.
@@ -233,7 +232,7 @@ class GradientPlaces:
         return [tensor for tensor, wants in zip(every, wanted, strict=bool(weight)) if wants]
 
 
-# Maps space-separated operator names to the positions that determine their gradients.
+# Maps space-separated operator names to the argument positions of their gradients.
 SEVERAL_GRADIENTS = {
     "native_layer_norm_backward": GradientPlaces(input=1, weight=5, mask=7),
     "native_batch_norm_backward": GradientPlaces(input=1, weight=2, mask=9),
@@ -243,11 +242,11 @@ SEVERAL_GRADIENTS = {
 }
 
 
-# Bytes of operators that access only elements selected by indices
+# Bytes of operators that access only the elements selected by indices
 
 
 def _selected(signature: Signature) -> int | None:
-    """Return the bytes of `index_select(self, dim, index)`: the selected rows, read and written."""
+    """Return the bytes of `index_select(self, dim, index)`: the selected rows are read and written."""
     table, indices, axis = signature.shape(0), signature.shape(2), signature.inputs[1].value
     if table is None or indices is None or axis not in (0, "0"):
         return _read(signature, None)
@@ -255,13 +254,13 @@ def _selected(signature: Signature) -> int | None:
 
 
 def _looked_up(signature: Signature) -> int | None:
-    """Return the bytes of `embedding(weight, indices)`: one row per index."""
+    """Return the bytes of `embedding(weight, indices)`: one row of the table per index."""
     weight, indices = signature.shape(0), signature.shape(1)
     return _read(signature, None if weight is None or indices is None else indices + weight[1:])
 
 
 def _read(signature: Signature, shape: tuple[int, ...] | None) -> int | None:
-    """Return the bytes of indices, selected elements (each at most once; repeats are cached) and result."""
+    """Return the bytes of indices, selected elements and result. Repeated elements are cached, so they count once."""
     table = signature.inputs[0].tensors[0]
     outputs = signature.outputs or (None if shape is None else (Tensor(shape, table.dtype),))
     written = None if outputs is None else total_bytes(outputs)
@@ -270,14 +269,14 @@ def _read(signature: Signature, shape: tuple[int, ...] | None) -> int | None:
 
 
 def _put(source: int, signature: Signature) -> int | None:
-    """Return the bytes of the indices, of the source after them, and of the part written to the first tensor."""
+    """Return the bytes of the indices, of the argument after them, and of the elements written to the first tensor."""
     read, whole = read_bytes(signature.inputs[1:]), read_bytes(signature.inputs[:1])
     written = total_bytes(signature.inputs[source].tensors)
     return None if read is None or written is None or whole is None else read + min(written, whole)
 
 
 def _scattered(signature: Signature) -> int | None:
-    """Return the bytes of `scatter_(self, dim, index, src)`: one element of source and result per index."""
+    """Return the bytes of `scatter_(self, dim, index, src)`: one source element and one result element per index."""
     indices, size = signature.inputs[2].tensors[0], itemsize(signature.inputs[0].tensors[0].dtype)
     sources = 1 + bool(len(signature.inputs) > 3 and signature.inputs[3].tensors)
     index = read_bytes(signature.inputs[2:3])
@@ -285,7 +284,7 @@ def _scattered(signature: Signature) -> int | None:
 
 
 def _of_targets(signature: Signature) -> int | None:
-    """Return the bytes of `nll_loss_forward(self, target, …)` or its backward: the element of the class in each row."""
+    """Return the bytes of `nll_loss_forward(self, target, …)` or its backward: one element per row."""
     target = next((tensor for tensor in signature.tensors if tensor.dtype.startswith(("int", "uint"))), None)
     size = itemsize(signature.dtype)
     return None if target is None or size is None else (target.nbytes or 0) + prod(target.shape) * size
@@ -297,12 +296,12 @@ MOVED_BY_INDEX: dict[str, Callable[[Signature], int | None]] = {
     "index_select": _selected,
     "gather": lambda signature: _read(signature, signature.shape(2)),  # one element per index
     "take": lambda signature: _read(signature, signature.shape(1)),
-    "index": lambda signature: _read(signature, None),  # the result size is unknown unless it is recorded
+    "index": lambda signature: _read(signature, None),  # the size of the result is unknown unless it is recorded
     "embedding": _looked_up,
     "index_put _index_put_impl": partial(_put, 2),
     "index_add index_copy": partial(_put, 3),
     "scatter scatter_add scatter_reduce": _scattered,
     _LOSSES: _of_targets,
-    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # row count depends on indices
+    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # rows depend on the indices
     "embedding_bag _embedding_bag _embedding_bag_forward_only": lambda signature: None,
 }

@@ -1,4 +1,4 @@
-"""Operators by name: number of calls, and CPU and GPU time with and without callees."""
+"""Operators by name: number of calls, and CPU and GPU times with and without callees."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OperatorRow(WithMean, Row):
 
 
 def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow]:
-    """Return one row per operator (and shapes of its inputs), longest GPU self time first, then longest CPU self time.
+    """Return one row per operator (and per input shapes), longest GPU self time first, then longest CPU self time.
 
     GPU events of replayed graphs belong to the operators of the capture (`Trace.attribution`). Captured calls count
     once and have no CPU time. Events launched before the trace belong to the operators that launch their repetitions.

@@ -58,8 +58,6 @@ class SourceRow(Row):
 
 
 class PhaseRow(Row):
-    """All work of one phase."""
-
     phase: str = inferred("text", "Phase, such as forward, backward or optimizer; not known if the phase is unknown.")
     calls: int = column("count", "Number of operators.")
     host_ns: int = column("ns", "CPU time of the operators, excluding callees.")
@@ -127,7 +125,7 @@ def source_table(trace: Trace) -> Table[SourceRow]:
 
 
 def idle_before(trace: Trace) -> IntColumn:
-    """Return the ns for which the device was idle before each GPU event.
+    """Return the time in ns that the device was idle before each GPU event.
 
     The value is 0 if the event was launched earlier, because the device then did not wait for the host."""
     gpu, idle = trace.gpu, np.zeros(len(trace.gpu), np.int64)
@@ -142,7 +140,7 @@ def idle_before(trace: Trace) -> IntColumn:
 
 
 class LineWork:
-    """Source lines that caused each call and GPU event.
+    """Source lines that caused each call and each GPU event.
 
     `of_call` has the line code per call in `Trace.source_table`, −1 for none. `event`, `line`, `share` and
     `entry` (of the stack) have one entry per pair of a GPU event and a line that caused the event.
@@ -158,7 +156,7 @@ class LineWork:
         self.event, self.entry, self.line, self.share = event[has], entry[has], line[has], share[has]
 
     def outermost_calls(self) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-        """Return positions, lines and shares of calls that are not nested in a call of the same line."""
+        """Return positions, lines and shares of calls that are not nested in another call of the same line."""
         trace, calls = self.trace, self.trace.calls
         above = np.where(calls.parent >= 0, self.of_call[calls.parent], -1) if len(calls) else self.of_call
         inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)
@@ -167,7 +165,7 @@ class LineWork:
         return outer[which], _looked_up(trace.source_table.of_entry, entry), share
 
     def totals(self) -> tuple[list[SourceLine], npt.NDArray[np.float64]]:
-        """Return `Trace.source_table` plus lines of own code that called these lines, and the GPU ns per line.
+        """Return `Trace.source_table` with the lines of own code that called its lines, and the GPU time (ns) per line.
 
         Each stack with the line counts once."""
         trace, stacks, is_own = self.trace, self.trace.stacks, own_by(self.trace.own_code)
@@ -184,7 +182,7 @@ class LineWork:
 def _stacks_of(
     trace: Trace, source: IntColumn, first: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-    """Return positions, entries and shares of stacks.
+    """Return the lines that items belong to, as positions of items, stack entries and shares.
 
     An item with several stacks has one entry per line, with equal shares. Other items have their entry in `first`.
     Values of `source` (rows) and `first` (entries) are −1 for none.

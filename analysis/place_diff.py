@@ -28,13 +28,13 @@ from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MOST_PAIRS = 1_000_000  # maximum pairs of lines per function to align by operators; above it, by line number
-_SIMILAR = 0.5  # minimum share of equal functions for files with different names to match
-_Operators = tuple[tuple[str, int], ...]  # operators of a line with calls per iteration
+_MOST_PAIRS = 1_000_000  # maximum line pairs per function to align by operators; larger functions use line numbers
+_SIMILAR = 0.5  # minimum share of identical functions for which two files with different names are matched
+_Operators = tuple[tuple[str, int], ...]  # operators that a line calls, with the number of calls per iteration
 
 
 class LineSide(Row):
-    """A source line in one trace. If iterations are compared, values are averages per iteration."""
+    """A source line in one trace. Values are averages per iteration if iterations are compared."""
 
     line: int = column("number", "Line number.")
     calls: float = column("count", "Number of outermost operators that the line called.")
@@ -44,10 +44,10 @@ class LineSide(Row):
 
 
 class LineRow(Row):
-    """A source line in both traces. `a` or `b` is None if the trace lacks the line."""
+    """A source line in both traces. `a` or `b` is None if that trace does not have the line."""
 
-    file: str = column("name", "File in B, or in A if B lacks the line.")
-    function: str = column("name", "Function in B, or in A if B lacks the line.")
+    file: str = column("name", "File in B, or in A if B does not have the line.")
+    function: str = column("name", "Function in B, or in A if B does not have the line.")
     exact: bool = column("yes/no", "True if the numbers belong to the line, false if they belong to the function.")
     a: LineSide | None = nested(LineSide, "A")
     b: LineSide | None = nested(LineSide, "B")
@@ -67,7 +67,7 @@ class LineRow(Row):
 
     @property
     def what_changed(self) -> str:
-        """Description of the change; "" if `changed` is false."""
+        """Text about the change; "" if `changed` is false."""
         if self.a is None or self.b is None:
             return "only in B" if self.a is None else "only in A"
         return "other operators" if self.changed else ""
@@ -142,7 +142,7 @@ def _lines_of(analysis: Analysis, per_iteration: bool) -> _Lines:
 
 
 def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], list[int]]:
-    """Return the positions of lines per function, in order. `files` maps files of B to their names in A."""
+    """Return the positions of lines for each function, in order. `files` maps files of B to their names in A."""
     functions: dict[tuple[str, str], list[int]] = {}
     for index in sorted(range(len(lines.lines)), key=lambda index: lines.lines[index][:2]):
         line = lines.lines[index]
@@ -151,7 +151,7 @@ def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], 
 
 
 def _files(one: _Lines, other: _Lines) -> list[tuple[str, str]]:
-    """Return pairs of equal files with different paths in A and B: same name, or mostly the same functions."""
+    """Return pairs of paths in A and B that are the same file: the same name, or mostly the same functions."""
     files_a, files_b = ({line.file for line in side.lines} for side in (one, other))
     only_a, only_b = sorted(files_a - files_b), sorted(files_b - files_a)
     functions = [
@@ -181,7 +181,7 @@ def _shared_parts(one: str, other: str) -> int:
 def _aligned(
     one: _Lines, other: _Lines, in_a: Sequence[int], in_b: Sequence[int]
 ) -> list[tuple[int | None, int | None]]:
-    """Return pairs of lines of one function. An entry is None if its trace lacks the line."""
+    """Return pairs of lines in one function. An entry is None if the trace does not have the line."""
     if len(in_a) * len(in_b) > _MOST_PAIRS:
         by_number = {one.lines[index].line: index for index in in_a}
         pairs: list[tuple[int | None, int | None]] = [(by_number.pop(other.lines[k].line, None), k) for k in in_b]
@@ -203,7 +203,7 @@ def _aligned(
 
 
 class PathSide(Row):
-    """A call path in one trace. If iterations are compared, values are averages per iteration."""
+    """A call path in one trace. Values are averages per iteration if iterations are compared."""
 
     calls: float = column("count", "Number of calls.")
     host_ns: float = column("ns", "CPU time, including callees.")
@@ -213,7 +213,7 @@ class PathSide(Row):
 
 
 class PathRow(Row):
-    """A call path in both traces. `a` or `b` is None if the trace lacks the path."""
+    """A call path in both traces. `a` or `b` is None if that trace does not have the path."""
 
     path: tuple[str, ...] = column("name", "Names of the calls on the path, outermost first.", joined=" / ")
     a: PathSide | None = nested(PathSide, "A")
@@ -250,7 +250,7 @@ class PathRow(Row):
         return self.change("self_ns")
 
     def change(self, column: str) -> float:
-        """Return the difference B − A for a column of `PathSide`."""
+        """Return B minus A for a column of `PathSide`."""
         before, after = (0.0 if side is None else float(getattr(side, column)) for side in (self.a, self.b))
         return after - before
 
@@ -275,7 +275,7 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
 
 
 def _names(analysis: Analysis, names: StringTable) -> IntColumn:
-    """Return the name code per call. Running numbers of annotations are removed."""
+    """Return the name code per call, without running numbers of annotations."""
     trace = analysis.trace
     plain = names.codes(list(trace.names)).astype(np.int64)
     families = names.codes(list(map(family_of, trace.names))).astype(np.int64)
@@ -303,13 +303,13 @@ def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool)
 def _in_order(
     one: dict[str, Any], other: dict[str, Any], above: IntColumn, names: list[str], change: Any
 ) -> list[PathRow]:
-    """Return the paths of either trace, depth first, with siblings sorted by the change."""
+    """Return the paths of both traces, depth first, with siblings sorted by change."""
     used = (one["calls"] > 0) | (other["calls"] > 0)
     order = np.lexsort((np.arange(len(above)), -change))
     below: dict[int, list[int]] = {}
     for path in order[used[order]].tolist():
         caller = int(above[path])
-        while caller >= 0 and not used[caller]:  # this caller began before the first iteration
+        while caller >= 0 and not used[caller]:  # the caller began before the first iteration
             caller = int(above[caller])
         below.setdefault(caller, []).append(path)
     rows: list[PathRow] = []

@@ -31,7 +31,7 @@ class KernelSequence(Row):
 
 
 def kernel_sequences(trace: Trace, *, least: int = 3) -> Table[KernelSequence]:
-    """Return sequences of at least `least` GPU events in one call of a topmost operator, most frequent first.
+    """Return the sequences of at least `least` GPU events in one call of a topmost operator, most frequent first.
 
     Similar to `get_frequent_cuda_kernel_sequences` in HTA, but for all topmost operators.
     """

@@ -1,5 +1,4 @@
-"""Operators of serving libraries (vLLM, SGLang, AITER, FlashInfer): GEMMs, including weights of eight or four bits, and
-bytes of memory-bound operators.
+"""Operators of serving libraries (vLLM, SGLang, AITER, FlashInfer): bytes moved, and GEMMs, also with packed weights.
 
 The results of most operators are among the arguments. The name of the operator family shows which results are also
 read: `fused_add_rms_norm` adds in place, `store_cache` writes one row of the cache per token. Of caches
@@ -44,12 +43,12 @@ def moved_by_norm(signature: Signature) -> int | None:
 
 
 def moved_by_norm_with_add(signature: Signature) -> int | None:
-    """Return the bytes of `fused_add_rms_norm(input, residual, weight, …)`. It writes to input and residual.
+    """Return the bytes of `fused_add_rms_norm(input, residual, weight, …)`. It writes to both input and residual.
 
     With one result tensor before these arguments, only the residual is written; with two, neither is written.
     """
     tensors = signature.tensors
-    rows = [one for one in tensors if one.shape == tensors[0].shape]  # results may be quantized
+    rows = [one for one in tensors if one.shape == tensors[0].shape]  # includes quantized results of the same shape
     if len(rows) < 2:
         return None
     written = {2: rows, 3: rows[-1:]}.get(len(rows), [])
@@ -57,7 +56,7 @@ def moved_by_norm_with_add(signature: Signature) -> int | None:
 
 
 def moved_returning_two(signature: Signature) -> int | None:
-    """Return the bytes of `(input, residual, weight, …)` with two results: the normalized sum and the sum."""
+    """Return the bytes of `(input, residual, weight, …)` with two results: the normalized sum, and the sum itself."""
     rows = _like_rows(signature.tensors)
     returned = signature.outputs or (rows if len(rows) == 2 else [])
     return total_bytes((*signature.tensors, *returned))
@@ -87,7 +86,7 @@ def moved_rotary(signature: Signature) -> int | None:
 
 
 def moved_by_rope(signature: Signature) -> int | None:
-    """Return the bytes of other rotations: one row per position, in place unless results are recorded."""
+    """Return the bytes of other rotary embeddings: one table row per position; in place unless results are recorded."""
     positions = next((one for one in signature.tensors if "int" in one.dtype and one.numel), None)
     if positions is None:
         return None
@@ -101,7 +100,7 @@ def moved_by_rope(signature: Signature) -> int | None:
 
 
 def moved_cache(signature: Signature) -> int | None:
-    """Return the bytes of `store_cache(key, value, key cache, value cache, indices, …)`: one row per index."""
+    """Return the bytes of `store_cache(key, value, key cache, value cache, indices, …)`: one cache row per index."""
     key, value, keys, values, indices = (signature.inputs[position].tensors[0] for position in range(5))
     written = (Tensor(key.shape, keys.dtype), Tensor(value.shape, values.dtype))
     return total_bytes((key, value, *written, indices))
@@ -115,7 +114,7 @@ def moved_latent_cache(signature: Signature) -> int | None:
 
 
 def moved_by_quantisation(signature: Signature) -> int | None:
-    """Return the bytes of `scaled_fp8_quant(result, input, scale, …)` or a similar quantization, without its scales."""
+    """Return the bytes of `scaled_fp8_quant(result, input, scale, …)` or a similar quantization, without scales."""
     tensors = signature.tensors
     wide = [one for one in tensors if (itemsize(one.dtype) or 0) >= 2 and len(one.shape) > 1]
     narrow = [one for one in tensors if itemsize(one.dtype) == 1 and len(one.shape) > 1]
@@ -137,7 +136,7 @@ def moved_by_quantising_norm(signature: Signature) -> int | None:
 
 
 def moved_by_reduction(signature: Signature) -> int | None:
-    """Return the bytes of an all-reduce, in place or with a result that is returned or among the arguments."""
+    """Return the bytes of an all-reduce. Its result is in place, returned, or among the arguments."""
     tensors = signature.tensors
     rows = _like_rows(tensors)
     return total_bytes((*tensors, *(rows if len(rows) == 1 else ())))
@@ -173,14 +172,14 @@ def memory_bound(name: str) -> Moved | None:
 
 
 def counted_elements(name: str) -> Literal["", "input", "rotated"]:
-    """Return which tensors have one FLOP per element: the first tensor or the rotated tensors."""
+    """Return which tensors need one FLOP per element: the first tensor or the rotated tensors."""
     plain = name.partition("::")[2]
     if plain == "rotary_embedding":
         return "rotated"
     return "input" if re.search(r"norm|_and_mul", plain) else ""
 
 
-# Attention over caches and experts without their weights; `attention.py` and `experts.py` count them.
+# Attention over caches, and experts without weights in the arguments; `attention.py` and `experts.py` count these.
 DEPENDS_ON_DATA = (
     "vllm::moe_forward vllm::moe_forward_shared vllm::unified_attention vllm::unified_attention_with_output"
     " vllm::unified_kv_cache_update _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention"
@@ -202,7 +201,7 @@ _FOUR_BITS = re.compile(r"a4w4|fp4|nvfp4|int4_int4")
 
 
 class LibraryProduct(NamedTuple):
-    """Dimensions of `batch` GEMMs (m, k) · (k, n), and the tensors of the GEMMs as stored."""
+    """Dimensions of `batch` GEMMs (m, k) · (k, n), and the stored tensors of the GEMMs."""
 
     batch: int
     m: int
@@ -210,21 +209,21 @@ class LibraryProduct(NamedTuple):
     k: int
     rows: Tensor
     weights: Tensor
-    returned: Tensor | None  # the result, if it is not among the arguments
+    returned: Tensor | None  # the result, unless it is among the arguments
 
     @property
     def dtype(self) -> str:
-        """The dtype of the computation. It is the dtype of the rows; weights with fewer bits are converted."""
+        """Dtype of the computation: that of the rows, because kernels convert weights with fewer bits."""
         return "float4" if self.rows.dtype == "uint8" else self.rows.dtype
 
 
 def is_library_product(name: str) -> bool:
-    """Return whether the name of an operator is typical for a GEMM of a serving library."""
+    """Return whether an operator name looks like a GEMM of a serving library."""
     return len(name) <= LONGEST_NAME and _GEMM.fullmatch(name) is not None and _NOT_GEMM.search(name) is None
 
 
 def library_product(name: str, signature: Signature) -> LibraryProduct | None:
-    """Return the GEMM that a call computes; None if no interpretation of dimensions fits, or several do.
+    """Return the GEMM that a call computes; None if no assignment of dimensions fits, or several fit.
 
     Libraries order arguments differently. Rows are (…, k). Weights are (n, k) or (k, n), with several elements packed
     into one along k, or along n if an argument shows n: the result (…, n), scales (…, n), or numbers m, n, k. If
@@ -282,7 +281,7 @@ def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:
 
 
 def moved_by_product(name: str, signature: Signature) -> int | None:
-    """Return the bytes of all tensors and of the returned result, each once."""
+    """Return the bytes of all tensors and of the returned result, each counted once."""
     gemm = library_product(name, signature)
     if gemm is None:
         return None

@@ -22,7 +22,7 @@ class _Rates:
     prefill_tokens: int | None
     decode_tokens: int | None
     time_ns: int
-    wait_ns: int | None  # waiting time summed over output tokens; None if the number of tokens is unknown
+    wait_ns: int | None  # sum of the waiting times of all output tokens; None if the number of tokens is unknown
 
     @derived("tokens", "tokens/s")
     def tokens_per_second(self) -> float | None:
@@ -84,8 +84,6 @@ class ServingStep(_Rates, Row):
 
 
 class ServingPhase(_Rates, Row):
-    """All steps of one phase, or of all phases."""
-
     phase: str = column("text", "Phase: prefill, decode, mixed, or all.")
     steps: int = column("count", "Number of steps.")
     requests: int | None = column("count", "Sum of the requests per step; a request in ten steps counts ten times.")
@@ -112,7 +110,7 @@ class ServingPhase(_Rates, Row):
 
 
 def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
-    """Return the steps that annotations of a serving engine mark, in order; empty for other traces."""
+    """Return the steps that a serving engine marks with annotations, in order; empty for other traces."""
     steps, gpu, rows = trace.steps, trace.gpu, Table(ServingStep)
     if not steps.batches:
         return rows
@@ -145,7 +143,7 @@ def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
 
 
 def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
-    """Return one row per phase in the order of `PHASES`, and a row for all phases if there are several steps."""
+    """Return one row per phase in the order of `PHASES`; with several steps, also a row for all phases."""
     rows = Table(ServingPhase)
     for phase in PHASES:
         if own := [step for step in steps if step.phase == phase]:
@@ -158,7 +156,7 @@ def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
 
 
 class PhaseChange(Row):
-    """One phase in two traces. `a` or `b` is None if the trace has no step of the phase."""
+    """One phase in two traces. `a` or `b` is None if that trace has no step of the phase."""
 
     phase: str = column("text", "Phase: prefill, decode, mixed, or all.")
     a: ServingPhase | None = nested(ServingPhase, "A")
@@ -171,7 +169,7 @@ class PhaseChange(Row):
 
 
 def phase_changes(a: Sequence[ServingPhase], b: Sequence[ServingPhase]) -> Table[PhaseChange]:
-    """Return one row per phase of either trace, in order."""
+    """Return one row per phase that occurs in either trace, in order."""
     sides = [{row.phase: row for row in rows} for rows in (a, b)]
     names = [name for name in (*PHASES, ALL_PHASES) if any(name in side for side in sides)]
     return Table(PhaseChange, (PhaseChange(name, *(side.get(name) for side in sides)) for name in names))
@@ -199,7 +197,7 @@ def _next(before: str, step: str) -> bool:
 
 
 def _busy_until(busy: tuple[Intervals, IntColumn], ts: int) -> int:
-    """Return the time before `ts` that the intervals cover. `busy` includes the running sum of interval lengths."""
+    """Return how much time before `ts` the intervals cover. `busy` also has the running sum of interval lengths."""
     spans, length = busy
     begun = int(np.searchsorted(spans.start, ts))
     return int(length[begun - 1]) - max(0, int(spans.end[begun - 1]) - ts) if begun else 0

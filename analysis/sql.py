@@ -1,4 +1,4 @@
-"""SQL queries over the tables of one or several ranks, in a DuckDB restricted to these tables."""
+"""SQL queries over the tables of one or more ranks. DuckDB can access only these tables."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ _WORD = re.compile(r"[a-z_]+")
 _NO_VALUE = re.compile(r"\b(INTERVAL|UNION|BIT|BIGNUM|VARINT)\b")
 # Types with values that Python cannot represent, such as infinite timestamps and dates after the year 9999.
 _TEMPORAL = re.compile(r"DATE|TIME")
-_TEXT_CELL = 150  # memory per cell, without its characters, while a table is formatted as text
+_TEXT_CELL = 150  # memory per cell, excluding its characters, needed to format a table as text
 FRAMES, RANKS = ("ops", "kernels"), "ranks"
 SQL_TABLES = (*FRAMES, *VIEWS, RANKS)  # data frames, stored tables, and one row per rank
 
 
 @dataclass(frozen=True, eq=False)
 class QueryResult:
-    """Result of a query as a `pyarrow.Table`. `limit` is the maximum number of bytes for formatting it as text."""
+    """Result of a query as a `pyarrow.Table`. `limit` is the maximum size in bytes of its text form."""
 
     arrow: Any
     limit: float | None = None
 
     @property
     def columns(self) -> list[str]:
-        """Column names. Repeated names get a number, such as "ts_ns_1"."""
+        """Column names. A repeated name gets a number, such as "ts_ns_1"."""
         return list(self.arrow.column_names)
 
     @property
@@ -79,7 +79,7 @@ class QueryResult:
         return self.arrow
 
     def to_text(self, width: int | None = None) -> str:
-        """Return the rows as text for the terminal. Raises UsageError if this exceeds the memory limit of queries."""
+        """Return the rows as text for the terminal. Raises UsageError if they exceed the memory limit of queries."""
         cells = len(self) * len(self.columns)
         if self.limit is not None and cells * _TEXT_CELL + self.arrow.nbytes > self.limit:
             problem = f"{len(self):,} rows as text exceed the memory limit"
@@ -96,7 +96,7 @@ class QueryResult:
 
 
 class SqlTables:
-    """The tables `SQL_TABLES` of some ranks, each with a column `rank`, created when a query names them.
+    """The tables `SQL_TABLES` of some ranks, each with a column `rank`. A table is created when a query names it.
 
     Args:
         traces: traces by rank.
@@ -150,7 +150,7 @@ class SqlTables:
             raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join(SQL_TABLES)}") from None
 
     def _fetched(self, relation: Any) -> Any:
-        """Return the rows as Arrow, with values that Python, JSON and Parquet can represent."""
+        """Return the rows as an Arrow table of values that Python, JSON and Parquet can represent."""
         types = list(map(str, relation.types))
         texts = {index for index, kind in enumerate(types) if _NO_VALUE.search(kind)}
         names = _distinct(relation.columns)
@@ -162,8 +162,8 @@ class SqlTables:
         return rows.rename_columns(names)
 
     def _rows(self, relation: Any) -> Any:
-        """Return the rows as Arrow. The DuckDB limit excludes them, so these rows may take the same amount."""
-        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # fallback for older DuckDB
+        """Return the rows as an Arrow table. DuckDB's limit excludes it, so memory use may double."""
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older DuckDB
         reader, batches, size = read(_BATCH), [], 0
         for batch in reader:
             batches.append(batch)
@@ -174,7 +174,7 @@ class SqlTables:
         return self._arrow.Table.from_batches(batches, schema=reader.schema)
 
     def _with_int64(self, table: Any) -> Any:
-        """Convert 128-bit integer columns (DuckDB sums) to int64 if the values fit."""
+        """Convert columns of 128-bit integers (DuckDB sums) to int64 if all values fit."""
         for index, field in enumerate(table.schema):
             if self._arrow.types.is_decimal(field.type) and field.type.scale == 0:
                 with contextlib.suppress(self._arrow.ArrowInvalid):
@@ -238,7 +238,7 @@ class SqlTables:
 
 
 def _with_texts(relation: Any, texts: Collection[int], names: Sequence[str]) -> Any:
-    """Return a relation in which some columns (given by position) are converted to text."""
+    """Return a relation with some columns, given by position, converted to text."""
     if not texts:
         return relation
     columns = ", ".join(f"c{index}::varchar" if index in texts else f"c{index}" for index in range(len(names)))
@@ -257,7 +257,7 @@ def _is_readable(column: Any) -> bool:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Number repeated names. For example, ["a", "b", "a", "a_1"] becomes ["a", "b", "a_2", "a_1"]."""
+    """Add numbers to repeated names: ["a", "b", "a", "a_1"] becomes ["a", "b", "a_2", "a_1"]."""
     names_so_far, taken = list[str](), set(names)
     for name in names:
         if name in names_so_far:
@@ -277,7 +277,6 @@ def _bytes_of(size: str) -> float:
 
 
 def _ranks_of(folder: Path, ranks: Collection[int] | None) -> list[int | None]:
-    """Return the chosen ranks of a folder; [None] for a folder with a single trace."""
     chosen: list[int | None] = [stored.rank for stored in stored_ranks(folder) if ranks is None or stored.rank in ranks]
     return chosen or [None]
 
@@ -290,12 +289,12 @@ def _cell(value: Any) -> str | int | float | None:
     return value if value is None or type(value) in (str, int, float) else str(value)
 
 
-_IN_MEMORY = 4  # maximum number of ranks with tables in memory
+_IN_MEMORY = 4  # maximum number of ranks with tables in memory at a time
 
 
 @contextlib.contextmanager
 def job_tables(job: Job, memory: str = MEMORY) -> Iterator[SqlTables]:
-    """Provide the tables of all ranks as a context manager. Only a few ranks are in memory at a time."""
+    """Provide the tables of all ranks of a job. Only a few ranks are in memory at a time."""
     chosen = job._chosen
     stored: dict[str, set[int]] = {}
     others = []

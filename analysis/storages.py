@@ -1,4 +1,4 @@
-"""Lifetimes of tensor storages, from the first write to the last use, based on the storage ids of an ET."""
+"""Lifetimes of tensor storages, from the first write to the last use, based on the storage ids in an ET."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..trace.tensors import MAX_STORAGE, TensorUses
 from ..trace.trace import Trace
 
 _RESIZES = re.compile(r"aten::_?resize\w*_")
-_ROUNDED = 512  # block size of allocators except on CPU (kMinBlockSize in c10/core/AllocatorConfig.h)
+_ROUNDED = 512  # block size of allocators, except on CPU (kMinBlockSize in c10/core/AllocatorConfig.h)
 
 
 @dataclass(frozen=True)
 class Storages:
-    """Storages with one entry per lifetime, because ids are reused after a storage is freed."""
+    """Storages. Each lifetime is a separate entry, because ids are reused after a storage is freed."""
 
     device: list[str]  # formatted like `str(torch.device)`
-    bytes: IntColumn  # rounded up like the allocator of the device
+    bytes: IntColumn  # rounded up to blocks of the device's allocator
     begin: IntColumn  # ns, start of the creating call, or of the trace if the storage is older
     end: IntColumn  # ns, end of the last call that uses the storage
     call: Positions[int, CallIndex]  # creating call; −1 if the storage is older than the trace
@@ -37,14 +37,14 @@ class Storages:
         return len(self.device)
 
     def any_use(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return for each storage whether any wanted call uses it. `wanted` has one entry per call."""
+        """Return a mask of the storages that any wanted call uses. `wanted` has one entry per call."""
         before = np.concatenate([[0], np.cumsum(wanted[self.uses])])
         used: npt.NDArray[np.bool_] = before[self.first[1:]] > before[self.first[:-1]]
         return used
 
 
 def storages_of(trace: Trace) -> Storages:
-    """Return the storages of the tensors in an ET; empty without storage ids (a Kineto trace alone).
+    """Return the storages of the tensors in an ET; empty if there are no storage ids (as in a Kineto trace alone).
 
     A storage begins with the innermost call that returns it without having received it. Storages that no call returns
     this way existed before the trace.
@@ -72,7 +72,7 @@ def storages_of(trace: Trace) -> Storages:
 
 
 def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn, IntColumn, npt.NDArray[np.bool_]]:
-    """Return the uses of storages, ordered by storage and time: calls, tensors (positions in `tensors`) and flags.
+    """Return the uses of storages, sorted by storage and time, as calls, tensors (positions in `tensors`) and flags.
 
     A call uses inputs at its start and outputs at its end. A flag marks the start of a call that returns a storage
     without having received it, instead of a use. `call` contains the call per tensor.
@@ -84,7 +84,7 @@ def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn
     rank = np.concatenate([np.where(output, 2, 1), np.zeros(len(fresh), np.int64)])
     call = call[tensor]
     start, end = (2 * (column[call] - trace.span.start) for column in (calls.ts, calls.end))
-    moment = np.where(rank == 2, np.maximum(end, start + 1), start + 1)  # at equal times, ends precede starts
+    moment = np.where(rank == 2, np.maximum(end, start + 1), start + 1)  # at equal times, ends come before starts
     order = np.lexsort((np.where(rank == 2, -call, call), rank, moment, tensors.storage[tensor]))
     tensor = tensor[order]
     return call[order], tensor, rank[order] == 0

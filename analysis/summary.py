@@ -1,4 +1,4 @@
-"""The complete analysis of one trace, as a Python object, as JSON and as rows for CSV."""
+"""The complete analysis of one trace as a Python object, as JSON and as rows for CSV."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
 
 @dataclass(frozen=True)
 class Analysis(Suggests):
-    """The analysis of one trace. The functions that create the tables describe them.
+    """The analysis of one trace. The functions that create its tables describe them.
 
     Attributes:
         devices: devices with known peaks, by device number.
@@ -116,7 +116,7 @@ class Analysis(Suggests):
 
     @cached_property
     def tables(self) -> NamedTables:
-        """All tables by name, with plain values and `to_pandas()`."""
+        """All tables by name, as plain values with `to_pandas()`."""
         return NamedTables((name, PlainRows(rows)) for name, rows in tables_of(self).items())
 
     idle_causes = _of_trace(idle_causes)
@@ -161,7 +161,7 @@ class Analysis(Suggests):
         return float(np.mean([iteration.latency_ns for iteration in self.iterations])) if self.iterations else None
 
 
-# The tables of JSON and CSV, in output order.
+# Row classes of the tables in JSON and CSV, in output order.
 TABLES: dict[str, type[Row]] = {
     **{"streams": StreamUse, "device_use": DeviceUse, "iteration_list": Iteration, "breakdown": BreakdownRow},
     **{"kernels": KernelRow, "gemms": GemmRow, "host_ops": HostOp, "operators": OperatorRow, "modules": ModuleRow},
@@ -173,7 +173,7 @@ TABLES: dict[str, type[Row]] = {
 
 
 def table_of(analysis: Analysis, name: str) -> Records[Any]:
-    """Return a table by its name in `TABLES`, or a table of a plugin."""
+    """Return a table by name: either a name in `TABLES` or the name of a plugin's table."""
     parts: dict[str, Callable[[DeviceMemory], Iterable[Any]]] = {"memory_curve": DeviceMemory.curve}
     parts |= {"memory_holders": attrgetter("holders"), "memory_outliving": attrgetter("outliving")}
     if name in parts:
@@ -303,10 +303,8 @@ def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
 
 
 def row_classes(analysis: Analysis) -> dict[str, type[Row]]:
-    """Return the row classes of all tables."""
     return TABLES | {name: table.kind for name, table in analysis.others.items()}
 
 
 def columns_of(analysis: Analysis) -> dict[str, Sequence[str]]:
-    """Return the columns of all tables, including empty tables."""
     return {name: kind.names() for name, kind in row_classes(analysis).items()}

@@ -1,4 +1,4 @@
-"""Rows and tables: each column is declared once, on its row class.
+"""Rows and tables. Each column is declared once, on its row class.
 
 JSON, CSV, terminal text, data frames, the MCP server, the web page and docs/reference/columns.md use this declaration.
 
@@ -31,7 +31,7 @@ from ..trace.text_tables import Cell, number, share
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
-else:  # only for type checkers; in `typing` since Python 3.11
+else:  # only for type checkers; available in `typing` since Python 3.11
 
     def dataclass_transform(**_: Any) -> Callable[[type], type]:
         return lambda cls: cls
@@ -76,17 +76,17 @@ class _Declared(NamedTuple):
 def column(
     unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING, certainty: str = CONFIRMED
 ) -> Any:
-    """Declare a field of a row as a column. `joined` is the separator of tuple items in plain values."""
+    """Declare a field of a row as a column. `joined` is the separator for printing the items of a tuple."""
     return field(default=default, metadata={"column": _Declared(unit, doc, heading, certainty, joined)})
 
 
 def inferred(unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING) -> Any:
-    """Declare a column with values that are derived by a rule."""
+    """Declare a column with values that a rule derives."""
     return column(unit, doc, heading, joined=joined, default=default, certainty=INFERRED)
 
 
 def nested(row: type[Row], heading: str) -> Any:
-    """Declare a field that holds a row or None, such as one side of a comparison."""
+    """Declare a field that contains another row or None, such as one side of a comparison."""
     return field(metadata={"column": _Declared("", "", heading, CONFIRMED, row=row)})
 
 
@@ -124,7 +124,7 @@ def series(unit: str, doc: str, make: Callable[[Any], T], certainty: str = CONFI
 
 
 class Scale(NamedTuple):
-    """Unit, divisor and number of decimals for printing numbers in the terminal."""
+    """How the terminal prints a number: unit, divisor and number of decimals."""
 
     symbol: str
     size: float
@@ -141,7 +141,7 @@ _SCALES = {
 
 
 class TextColumn(NamedTuple):
-    """A column that only the terminal and the page show, such as a row label."""
+    """A column, such as a row label, that only the terminal and the page show."""
 
     title: str
     value: Callable[[Any], Any]
@@ -157,7 +157,7 @@ class TextColumn(NamedTuple):
 
 
 class NumberColumn(NamedTuple):
-    """A numeric column as the terminal shows it."""
+    """A numeric column, formatted for the terminal."""
 
     column: Column
     scale: Scale | None
@@ -173,7 +173,7 @@ class NumberColumn(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """Title with the unit, unless the title of the table contains the unit."""
+        """Title with the unit, unless the title of the table already contains the unit."""
         if self.scale is None:
             return self.title
         if self.title.lower() == self.unit:
@@ -199,9 +199,9 @@ class Row(Suggests):
     """Base class of table rows: a frozen dataclass; its declared fields and properties are columns."""
 
     title: ClassVar[str] = ""
-    # Columns in the terminal; empty means all. The first column contains names. "mean_ns µs" prints a time in µs.
+    # Columns shown in the terminal; empty means all. The first column contains names. "mean_ns µs" prints a time in µs.
     shown: ClassVar[tuple[str | TextColumn, ...]] = ()
-    above: ClassVar[Callable[[Any], str] | None] = None  # text of an extra line above each row, for long names
+    above: ClassVar[Callable[[Any], str] | None] = None  # text for an extra line above each row, for long names
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, repr=False)(cls)
@@ -211,7 +211,7 @@ class Row(Suggests):
     @classmethod
     @cache
     def columns(cls) -> tuple[Column, ...]:
-        """All columns: fields, then properties, base classes first. Columns of a nested row `a` begin with "a_"."""
+        """All columns: fields, then properties, base classes first. Columns of a nested row `a` start with "a_"."""
         made = []
         for name, (declared, kind) in cls._declared().items():
             if declared.row is None:
@@ -243,7 +243,6 @@ class Row(Suggests):
     @classmethod
     @cache
     def text_columns(cls) -> tuple[TextColumn | NumberColumn, ...]:
-        """Columns that the terminal shows."""
         columns = {column.name: column for column in cls.columns()}
         found = list[TextColumn | NumberColumn]()
         for shown in cls.shown or columns:
@@ -261,7 +260,7 @@ class Row(Suggests):
         return found | {member.column.name: getattr(self, member.column.name) for member in self._derived()}
 
     def flat(self) -> dict[str, Any]:
-        """Return the values by column name, with nested rows flattened into columns."""
+        """Return the values by column name. Nested rows are flattened into columns."""
         found = dict[str, Any]()
         for name, value in self.plain().items():
             row = self._declared()[name][0].row if name in self._declared() else None
@@ -280,7 +279,7 @@ SELF_COLUMNS = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_
 
 
 def repeated(row: Any) -> str:
-    """Return a mark for a row with GPU time that is attributed only by repetition; "" for other rows."""
+    """Return a mark if repetition attributes some of the row's GPU time; "" for other rows."""
     return f" ({share(row.repeated_ns / row.device_self_ns)} by repetition)" if row.repeated_ns else ""
 
 
@@ -319,7 +318,7 @@ _LINES, _SHOWN, _WIDTH = 24, 20, 80  # lines per screen; rows per repr; columns 
 
 
 def listed(tables: Mapping[str, Sized]) -> str:
-    """Return the names and sizes of tables, with all empty tables in one line."""
+    """Return the names and sizes of tables. All empty tables share one line."""
     full = [f"{name:18} {len(rows):,} rows" for name, rows in tables.items() if len(rows)]
     if len(full) > _LINES - 2:
         full = [*full[: _LINES - 3], f"… {len(full) - _LINES + 3} more"]
@@ -328,20 +327,16 @@ def listed(tables: Mapping[str, Sized]) -> str:
 
 
 class NamedTables(dict[str, PlainRows]):
-    """Tables by name."""
-
     def __repr__(self) -> str:
         return listed(self)
 
 
 class Records(Suggests, list[T]):
-    """A list of rows."""
-
     guesses: ClassVar[dict[str, str]] = {
         **{"rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`"}
     }
 
-    if not TYPE_CHECKING:  # keep the types of list
+    if not TYPE_CHECKING:  # keep the types of `list` for type checkers
 
         def __getitem__(self, index: Any) -> Any:
             if isinstance(index, str):

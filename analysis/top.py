@@ -12,7 +12,7 @@ from .table import Row, Table, TextColumn, column, derived
 
 
 class TopRow(Row):
-    """All work with one name in all traces."""
+    """All work with the same name, over all traces."""
 
     name: str = column("name", "Full name.")
     label: str = column("name", "Short name.")
@@ -39,7 +39,7 @@ class _TopPart(NamedTuple):
 
 
 def top_table(analyses: Sequence[Analysis], by: str = "kernel") -> Table[TopRow]:
-    """Return rows grouped by one of `TOP_BY`, most time first. Equal names in several traces form one row."""
+    """Return rows grouped by one of `TOP_BY`, most time first. Equal names in several traces share a row."""
     sums: dict[str, _TopPart] = {}
     for part in (part for analysis in analyses for part in TOP_BY[by](analysis)):
         known = sums.get(part.name)

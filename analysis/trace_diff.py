@@ -28,7 +28,7 @@ _BIGGEST = 5
 
 
 class Side(Row):
-    """One operator or kernel in one trace. If iterations are compared, values are averages per iteration."""
+    """One operator or kernel in one trace. Values are averages per iteration if iterations are compared."""
 
     count: float = column("count", "Number of runs.")
     total_ns: float = column("ns", "Sum of the durations of all runs.")
@@ -39,12 +39,11 @@ class Side(Row):
 
     @property
     def mean_ns(self) -> float:
-        """Mean duration."""
         return self.total_ns / self.count
 
 
 class DiffRow(Row):
-    """One operator or kernel in both traces. `a` or `b` is None if the trace lacks it."""
+    """One operator or kernel in both traces. `a` or `b` is None if that trace does not have it."""
 
     name: str = column("name", "Name of the operator or kernel.")
     a: Side | None = nested(Side, "A")
@@ -63,13 +62,13 @@ class DiffRow(Row):
 
 @dataclass(frozen=True)
 class Difference(Suggests):
-    """The comparison of two traces. Rows with the greatest change come first."""
+    """A comparison of two traces. Rows are sorted by change, greatest first."""
 
     a: str
     b: str
     device_a: str
     device_b: str
-    per_iteration: bool  # True if numbers are means per iteration; otherwise they are for whole traces
+    per_iteration: bool  # True if numbers are means per iteration; False if they cover whole traces
     iterations_a: int
     iterations_b: int
     outside_a: tuple[int, int]  # number and total ns of GPU events launched outside iterations
@@ -78,7 +77,7 @@ class Difference(Suggests):
     total_b: float
     ops: list[DiffRow]
     kernels: list[DiffRow]
-    latency_a: float  # ns per iteration if iterations are compared, else of the trace; 0 if unknown
+    latency_a: float  # ns per iteration if iterations are compared, else the duration of the trace; 0 if unknown
     latency_b: float
     damage: tuple[str, ...] = ()  # sentences about problems in the files
     paths: list[PathRow] = field(default_factory=list)
@@ -90,7 +89,7 @@ class Difference(Suggests):
 
     @property
     def tables(self) -> NamedTables:
-        """The tables of `sided` by name. Columns of one trace begin with "a_" or "b_"."""
+        """The tables of `sided` by name. Columns that belong to one trace start with "a_" or "b_"."""
         return flat_tables(self.sided())
 
     def sided(self) -> dict[str, Table[Any]]:
@@ -116,7 +115,7 @@ def flat_tables(tables: Mapping[str, Iterable[Row]]) -> NamedTables:
 
 
 def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> Difference:
-    """Compare two traces, on any devices. If both have iterations, compare their mean iterations.
+    """Compare two traces, also from different devices. If both have iterations, compare mean iterations.
 
     Args:
         by_shape: match operators by name and shapes. total: compare the whole traces even if both have iterations.
@@ -138,7 +137,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
 
 
 def _by_phase(trace: Trace, part: _ComparedPart, on_gpu: bool) -> dict[str, Side]:
-    """Return GPU time by phase, or CPU time of the operators without their callees."""
+    """Return the GPU time per phase, or the CPU time of its operators without their callees."""
     if on_gpu:
         phase, ns = np.asarray(trace.origin.gpu_phase)[part.events], np.asarray(trace.gpu.dur)[part.events]
     else:
@@ -175,13 +174,13 @@ def regressions(difference: Difference, limit: float) -> list[str]:
 
 @dataclass(frozen=True)
 class _ComparedPart:
-    """The compared part of a trace; `iterations` is empty for a whole trace."""
+    """The part of a trace that is compared; `iterations` is empty for a whole trace."""
 
     breakdown: list[BreakdownRow]
     kernels: list[KernelRow]
     iterations: Sequence[Iteration]
     events: IntColumn  # positions in `Trace.gpu`
-    outside: tuple[int, int]  # number and ns of other GPU events
+    outside: tuple[int, int]  # number and total ns of all other GPU events
 
     @classmethod
     def of(cls, analysis: Analysis, per_iteration: bool) -> _ComparedPart:
@@ -204,7 +203,7 @@ class _ComparedPart:
 
 
 def in_iterations(trace: Trace, events: IntColumn) -> Trace:
-    """Return the trace with only the GPU events at the given positions."""
+    """Return the trace with only some GPU events, given by position."""
     return trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(events)))
 
 
@@ -223,7 +222,7 @@ def _ops(part: _ComparedPart, by_shape: bool) -> dict[str, Side]:
 
 
 def _kernels(part: _ComparedPart) -> dict[str, Side]:
-    """Return kernels by name. Shares of peaks are means weighted by time."""
+    """Return the kernels by name. Shares of peaks are averages weighted by time."""
     groups = defaultdict(list)
     for row in part.kernels:
         groups[row.kernel].append(row)
@@ -242,7 +241,6 @@ def _weighted(parts: Iterable[tuple[float | None, int]]) -> float | None:
 
 
 def device_names(trace: Trace) -> str:
-    """Return the names of the devices of a trace."""
     names = [str(device.get("name", "no name")) for device in trace.properties.values()]
     return ", ".join(dict.fromkeys(names)) or "no device"
 

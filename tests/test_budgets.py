@@ -19,7 +19,7 @@ BUDGETS = {
     "converters": 7_260,  # plan: 7,500
     "timeline": 5_530,  # plan: 5,500
     "cli": 4_081,  # plan: 3,600
-    "analysis": 13_764,  # plan: 14,000
+    "analysis": 13_689,  # plan: 14,000
     "report": 2_805,  # plan: 2,000
     "planning": 15_105,  # plan: 14,500
 }

@@ -25,7 +25,7 @@ from .small_operators import SmallOperators
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
 
-# Entry-point group for plugins. The name is the id of the finding, the value a `Detector` or its class.
+# Entry-point group for plugins. The entry's name is the finding id; its value is a `Detector` or its class.
 GROUP = "etplus.findings"
 
 _HOST: tuple[Detector, ...] = (
@@ -41,7 +41,6 @@ BUILT_IN: tuple[Detector, ...] = (*_HOST, *_DEVICE, *COMMUNICATION, *STRAGGLERS,
 
 
 def detectors() -> Mapping[str, Callable[[Case], Iterable[Candidate]]]:
-    """Return all detectors by id."""
     own: dict[str, Callable[[Case], Iterable[Candidate]]] = {detector.id: detector.find for detector in BUILT_IN}
     return own | {name: partial(_found_by, plugin) for name, plugin in _plugins().items()}
 

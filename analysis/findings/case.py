@@ -29,7 +29,7 @@ _Made = TypeVar("_Made")
 
 
 class Case:
-    """One trace, or the ranks of a job.
+    """One trace, or all ranks of a job.
 
     Attributes:
         traces: one per rank, including GPU events that could not be attached to a row (`trace.unattached`).
@@ -112,12 +112,12 @@ class Case:
 
     @cached_property
     def base_error(self) -> BaseError:
-        """Relative error of the base replay against the recording."""
+        """Relative difference between the base replay and the recording."""
         return BaseError.of(self.base)
 
     @cached_property
     def unrecorded(self) -> tuple[Replay, ...]:
-        """Replays without the usual, the least and the most profiler overhead; () if the overhead is small."""
+        """Replays with the usual, the least and the most profiler overhead removed; () if the overhead is small."""
         return without_recording_replays(self.base, self.constants)
 
     @property
@@ -147,16 +147,16 @@ class Case:
 
     @cached_property
     def all_bounds(self) -> tuple[IntColumn, ...]:
-        """One `event_bounds` result per rank: ns per event of `analyses[rank].trace.gpu`."""
+        """One `event_bounds` result per rank, in ns per event of `analyses[rank].trace.gpu`."""
         return tuple(event_bounds(of.trace, of.work, of.devices) for of in self.analyses)
 
     @property
     def bounds(self) -> IntColumn:
-        """Minimum time at the peaks of the device, int64 ns per event of `analysis.trace.gpu`; −1 if unknown."""
+        """Minimum time at the device peaks, int64 ns per event of `analysis.trace.gpu`; −1 if unknown."""
         return self.all_bounds[0]
 
     def once(self, make: Callable[[Case], _Made], name: str) -> _Made:
-        """Return `make(self)`, cached under `name` for all detectors."""
+        """Return `make(self)`, computed once and shared by all detectors under `name`."""
         if name not in self._made:
             self._made[name] = make(self)
         made: _Made = self._made[name]
@@ -164,7 +164,7 @@ class Case:
 
     @cached_property
     def row_bounds(self) -> IntColumn:
-        """Minimum time at the peaks of the device, int64 ns per row of `graph`; −1 if unknown."""
+        """Minimum time at the device peaks, int64 ns per row of `graph`; −1 if unknown."""
         parts = []
         for trace, analysis, bounds in zip(self.traces, self.analyses, self.all_bounds, strict=True):
             part, source = np.full(len(trace), -1, np.int64), analysis.trace.gpu.source

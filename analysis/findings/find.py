@@ -28,8 +28,8 @@ class Findings(Suggests, Sequence[Finding]):
     """Findings, largest gain first."""
 
     all: tuple[Finding, ...]
-    together: Gain | None  # joint gain of the first three findings that have gains; None for fewer than two
-    looked_for: tuple[str, ...]  # ids of all detectors; () if no detector ran
+    together: Gain | None  # joint gain of the first three findings with gains; None if fewer than two have gains
+    looked_for: tuple[str, ...]  # ids of all detectors that ran; () if none ran
     base: BaseError | None  # error of the base replay; None without a replay
     makespan_ns: int  # time without profiler overhead; gains are shares of it
     notes: tuple[str, ...] = ()  # sentences that qualify the gains
@@ -39,7 +39,7 @@ class Findings(Suggests, Sequence[Finding]):
 
     @property
     def first(self) -> tuple[Finding, ...]:
-        """Findings of the first screen."""
+        """The findings that fit on the first screen."""
         return self.all[:FIRST]
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class Findings(Suggests, Sequence[Finding]):
 
 
 def find_findings(case: Case) -> Findings:
-    """Run all detectors on a case and estimate the gain of each finding.
+    """Run all detectors on a case and estimate the gains of their findings.
 
     Raises:
         EtplusError: a plugin detector fails or yields objects that are not candidates.
@@ -108,7 +108,7 @@ def find_findings(case: Case) -> Findings:
         base, reason = case.base_error, "" if case.makespan_ns else "all events have duration 0"
     except ConvertError as error:
         base, reason = None, str(error)
-    if base is None or reason:  # every detector compares with the makespan
+    if base is None or reason:  # detectors compare times with the makespan
         return Findings((), None, (), None, 0, (reason,))
     candidates: list[Candidate] = [found for find in known.values() for found in find(case)]
     found = priced(case, candidates)

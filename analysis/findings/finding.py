@@ -12,8 +12,8 @@ from ...trace.columns import IntColumn
 if TYPE_CHECKING:
     from .case import Case
 
-# Certainty. Confirmed: the trace shows the problem and its cost. Inferred: the trace shows a symptom that usually has
-# this cause. Predicted: the trace shows a symptom that often has this cause.
+# Certainty of a finding. Confirmed: the trace shows the problem and its cost. Inferred: the trace shows a symptom that
+# usually has this cause. Predicted: the trace shows a symptom that often has this cause.
 CONFIRMED, INFERRED, PREDICTED = "confirmed", "inferred", "predicted"
 
 
@@ -22,7 +22,7 @@ class Evidence:
     """One piece of evidence for a finding, usually a number."""
 
     text: str  # description of the number
-    value: float | None  # None if the text has several numbers
+    value: float | None  # None if the text contains several numbers
     unit: str  # "ns", "bytes", "events", "share", "FLOP/s", …
     command: str  # command that shows the number, such as "etplus analyze trace.json"
 
@@ -31,10 +31,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Where:
-    """Place of a finding, as far as known; see `where_of`."""
+    """Place of a finding; unknown fields are empty. See `where_of`."""
 
     source: str | None = None  # line of user code, such as "train.py:7"
-    place: str | None = None  # display text: the line of a call, or the function such as "forward (train.py:17)"
+    place: str | None = None  # display text: the line of a call, or a function such as "forward (train.py:17)"
     module: str | None = None  # module path
     operator: str | None = None
     kernel: str | None = None
@@ -51,13 +51,13 @@ class Where:
 
 @dataclass(frozen=True)
 class Gain:
-    """Time that fixing the problem saves."""
+    """Time saved by fixing the problem."""
 
     ns: int  # on the timeline without profiler overhead, at most the time at stake; 0 off the critical path
-    low_ns: int  # `low_ns` to `high_ns` is the interval
+    low_ns: int  # on the timeline without profiler overhead; at most the time at stake, 0 off the critical path
     high_ns: int
     base_error: float  # relative error of the base replay
-    unexplained: float  # share of the new makespan in which host or device waits for an unknown reason
+    unexplained: float  # share of the new makespan in which the host or device waits for an unknown reason
     replayed_ns: int = 0  # gain on the recorded timeline, as shown by `etplus replay`
 
     __repr__ = brief
@@ -67,9 +67,9 @@ class Gain:
 class Intervention:
     """A suggested change in a form that the replay can apply."""
 
-    # Uses the grammar of `etplus.timeline.whatif`. If `rows` is set, `rows` replace the target of `what_if`.
+    # In the grammar of `etplus.timeline.whatif`. If `rows` is set, it replaces the target of `what_if`.
     what_if: str
-    # int64 rows to change, numbered consecutively across ranks; None applies the target of `what_if`.
+    # int64 rows to change, numbered consecutively across ranks; None means the target of `what_if`.
     rows: IntColumn | None = None
 
     __repr__ = brief
@@ -85,10 +85,10 @@ class Finding:
     evidence: tuple[Evidence, ...]  # at least one number
     cost_ns: int | None  # time at stake; None if unknown
     gain: Gain | None  # expected end-to-end gain; None without a replay
-    what_ifs: tuple[str, ...]  # arguments of `etplus replay --what-if` that print the gain
+    what_ifs: tuple[str, ...]  # arguments of `etplus replay --what-if` that reproduce the gain
     certainty: str  # "confirmed", "inferred" or "predicted"
     advice: str  # suggested change
-    check: str  # test that the change worked
+    check: str  # how to verify that the change worked
 
     __repr__ = brief
 
@@ -110,7 +110,7 @@ class Candidate:
     certainty: str
     advice: str
     check: str
-    # Changes that fix the problem. They are replayed together; () if the replay cannot estimate the fix.
+    # Changes that fix the problem, replayed together; () if the replay cannot estimate the fix.
     interventions: tuple[Intervention, ...] = field(default=())
     low: float = 1.0  # `low` and `high`: bounds of the removed time as a share of the replayed gain
     high: float = 1.0
@@ -120,7 +120,6 @@ class Candidate:
     __repr__ = brief
 
     def finding(self, gain: Gain | None) -> Finding:
-        """Return the finding with its gain."""
         what_ifs = tuple(change.what_if for change in self.interventions)
         return Finding(
             self.id, self.title, self.where, self.evidence, self.cost_ns, gain, what_ifs, self.certainty, self.advice,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _FUSES = (POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 _REDUCES = (REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
-# Minimum saved share of the operator time. Other positive and negative effects of compilers are equally large.
+# Minimum saved share of the operator time. Other effects of compilers, good and bad, are as large as this share.
 _LEAST_SAVED = 0.02
 # Bounds of the saved time relative to the estimate. Fusion saves less if backward needs the intermediates, because
 # they are still written. Fusion saves more if the kernels also fuse neighboring loads and stores.
@@ -55,7 +55,7 @@ _STEP = re.compile(r"Optimizer\.step#")
 
 @dataclass(frozen=True)
 class FusableChain:
-    """Consecutive items. According to the shapes, each item reads the output of the previous item."""
+    """Consecutive items. Judging by the shapes, each item reads the output of the previous item."""
 
     items: tuple[int, ...]  # positions, on one stream
     fused_ns: float  # estimated time of one fused kernel
@@ -66,7 +66,7 @@ _WRITES_ONLY = frozenset(WRITES_ONLY.split())  # operators that do not read thei
 
 
 class _Shapes:
-    """Cached inputs and outputs of operators by name and signature."""
+    """Inputs and outputs of operators, cached by name and signature."""
 
     def __init__(self, items: WorkItems) -> None:
         calls = items.calls
@@ -94,7 +94,7 @@ class _Shapes:
         if first < 0 or then < 0:
             return self._same_operator(one, other)
         if first == then and self.items.name(one).endswith("_"):
-            return False  # a second in-place operator on a different tensor
+            return False  # a second in-place operator, on a different tensor
         shape = self.written[first]
         return shape is not None and prod(shape) > 1 and shape in self.read[then]
 
@@ -114,14 +114,13 @@ class _Shapes:
 
 
 def casts(items: WorkItems) -> npt.NDArray[np.bool_]:
-    """Return which items read and write tensors of different dtypes."""
+    """Return a mask of the items that read and write tensors of different dtypes."""
     signatures = items.trace.signatures
     found = [len({tensor.dtype for tensor in signature.tensors if tensor.dtype}) > 1 for signature in signatures]
     return np.array([*found, False], np.bool_)[items.signature_code]
 
 
 def fusable_chains(case: Case) -> tuple[tuple[FusableChain, ...], ...]:
-    """Return the fusable operator chains of each rank."""
     return case.once(lambda of: tuple(_chains(of, rank) for rank in range(len(of.traces))), "fusable chains")
 
 
@@ -131,7 +130,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     fits = np.isin(items.kind, _FUSES) & ~in_attention(case, rank)
     fits &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION))
     fits[[at for loop in operator_loops(case)[rank] for at in loop.items]] = False
-    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # `Copies` reports layout changes
+    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # `Copies` reports changes of layout
     found: list[FusableChain] = []
     chain: list[int] = []
     before = np.cumsum(~shapes.on_numbers)  # counts items with tensor inputs
@@ -152,7 +151,7 @@ def _continues(items: WorkItems, shapes: _Shapes, chain: list[int], item: int, *
     if items.lane[last] != items.lane[item] or len(chain) >= _LONGEST:
         return False
     if optimizer and shapes.of[item] == shapes.of[chain[0]]:
-        return False  # this item starts the next parameter of the same shape
+        return False  # the item belongs to the next parameter of the same shape
     return shapes.follows(last, item)
 
 
@@ -177,7 +176,7 @@ def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[Fusable
 
 
 class ElementwiseChains(OfWorstRank):
-    """Consecutive elementwise operators that each read and write memory although one fused kernel could run them all.
+    """Consecutive elementwise operators that each read and write memory, although one fused kernel could run them all.
 
     The gain is the time for the intermediate bytes, at the measured rate of the chain, plus the removed launches.
     """
@@ -235,7 +234,7 @@ def _fused(items: WorkItems, chains: Sequence[FusableChain]) -> tuple[Interventi
 
 
 class OptimizerLoop(OfWorstRank):
-    """An optimizer that runs several operators per parameter although one fused kernel could update all parameters.
+    """An optimizer that runs several operators per parameter, although one fused kernel could update all parameters.
 
     A fused optimizer reads parameters, gradients and states once and writes parameters and states once, in a few
     launches. The estimate moves the remaining bytes at the best rate of the optimizer's operators.

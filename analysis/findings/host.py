@@ -20,15 +20,15 @@ from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
 LATE_START = 0.02  # minimum idle share of the makespan before the first GPU event
-LEAST_LATE_NS = 1_000_000  # any recording needs up to 1 ms to launch the first operator
-# Minimum idle share of the makespan after the last GPU event. Metrics and the profiler always take time.
+LEAST_LATE_NS = 1_000_000  # any recording takes up to 1 ms until the first launch
+# Minimum idle share of the makespan after the last GPU event. Metrics and the profiler always take some time.
 LATE_FINISH = 0.05
-# Minimum share of the makespan that the device waits for launches. Short waits at the start of a step are usual.
+# Minimum share of the makespan that the device waits for launches. Short waits at the start of a step are normal.
 HOST_WAIT = 0.1
 FEWEST_LAUNCHES = 10  # fewer launches do not justify a CUDA graph
 SLOW_LAUNCH_NS = 100_000  # a usual launch takes 5 to 20 µs
 SYNC_WAIT = 0.02  # minimum share of the makespan that one source line waits for the device
-# Minimum gain of removing a wait that occurs once per step; programs may need it to detect the end of a step.
+# Minimum gain from removing a wait that occurs once per step. Programs may need it to detect the end of a step.
 ONCE_GAIN = 0.1
 MOST_LINES = 3  # maximum number of reported lines, longest wait first
 PAGEABLE = 0.02  # minimum share of the makespan that copies from pageable memory take
@@ -109,14 +109,14 @@ def _window(trace: Trace, begin: int, length: int) -> str:
 
 
 def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Return GPU events that an idle device waited for because the host launched them late, and the wait times.
+    """Return GPU events that an idle device waited for because the host launched them late, and the waiting times.
 
     Returns:
-        positions in `Trace.gpu`, and ns until the start of each event. The wait begins when all earlier work of the
+        positions in `Trace.gpu`, and ns until each event starts. The wait begins when all earlier work of the
         device has ended, or when the operator of the event is launched, whichever is later.
     """
     gpu, runtime = trace.gpu, trace.runtime
-    # A long call loads a module first, so it submits the work near its end.
+    # A long launch call loads a module first, so it submits the work near its end.
     launched = np.append(np.maximum(runtime.ts, runtime.end - SLOW_LAUNCH_NS), -1)[gpu.runtime]
     events, gaps = [], []
     for _, at in grouped(gpu.device):
@@ -130,7 +130,7 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 class LongestGap(OfWorstRank):
-    """One wait of the device for the host that is longer than all other such waits together."""
+    """A single wait of the device for the host that is longer than all other such waits together."""
 
     id = "longest-gap"
 
@@ -148,7 +148,7 @@ class LongestGap(OfWorstRank):
         waits = waiting_calls(trace)
         blocked = np.minimum(trace.runtime.end[waits], begin + gap) - np.maximum(trace.runtime.ts[waits], begin)
         changes: tuple[Intervention, ...] = (of.change(_window(trace, begin, gap)),)
-        if 2 * blocked.max(initial=0) > gap:  # a replay cannot shorten waits for unrecorded work
+        if 2 * blocked.max(initial=0) > gap:  # a replay cannot shorten a wait for unrecorded work
             name = trace.names[int(trace.runtime.name[waits[np.argmax(blocked)]])]
             why, advice, changes = f"{name} blocks the host", _BLOCKED_ADVICE, ()
         idle = max(idle_causes(trace), key=lambda idle: idle.host_wait_ns)
@@ -271,12 +271,12 @@ class SynchronizingCalls(OfWorstRank):
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
         calls = waiting_calls(trace)
-        calls = without(calls, waits_of_copies(trace, copies_to_device(trace)))  # `PageableCopies` reports these waits
+        calls = without(calls, waits_of_copies(trace, copies_to_device(trace)))  # reported by `PageableCopies`
         runtime = trace.runtime
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.append(trace.hierarchy.top, -1)[op]  # a device-only trace has no calls
+        top = np.append(trace.hierarchy.top, -1)[op]  # a trace of only the device has no calls
         name = np.where(top >= 0, np.append(trace.calls.name, -1)[top], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)
@@ -322,7 +322,7 @@ def waiting_calls(trace: Trace) -> IntColumn:
 
 
 def copies_to_device(trace: Trace) -> IntColumn:
-    """Return positions in `Trace.gpu` of host-to-device copies that block or use pageable memory."""
+    """Return positions in `Trace.gpu` of host-to-device copies that block the host or read pageable memory."""
     gpu = trace.gpu
     blocks = np.zeros(len(gpu), np.bool_)
     blocks[blocked_copies(trace)] = True
@@ -344,7 +344,7 @@ def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
 
 
 def blocked_copies(trace: Trace) -> IntColumn:
-    """Return the GPU positions of copies that block their calls."""
+    """Return positions in `Trace.gpu` of the copies that block their calls."""
     gpu, runtime = trace.gpu, trace.runtime
     copies = np.flatnonzero(trace.is_copy & (gpu.runtime >= 0))
     call = gpu.runtime[copies]

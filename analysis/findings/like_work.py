@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from .case import Case
 
 _BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
-_LEAST_NS = 20_000  # in shorter kernels, start and tail hide the memory rate
-_SLOWER = 0.5  # maximum rate of a slow call, relative to the best rate; caches and clocks cause smaller differences
+_LEAST_NS = 20_000  # the start and tail of shorter kernels distort their rate
+_SLOWER = 0.5  # maximum rate of a slow call relative to the best rate; caches and clocks cause smaller differences
 _LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth (if known) that the best rate must reach
 _CACHED_BYTES = 64 << 20  # if the cache size is unknown, assume that smaller transfers are cached
 
 
-_BEST = 80  # percentile of the rates that is used as the best rate; caches may speed up single events
-# Maximum number of shapes to replay, longest first. Each costs a pass over the replay edges.
+_BEST = 80  # percentile of the rates that is used as the best rate; caches may speed up individual events
+# Maximum number of shapes to replay, longest first. Each shape costs a pass over the replay edges.
 _REPLAYED = 16
-_LEAST_SLOW = 3  # minimum slow events per shape; single events may be slow by chance
+_LEAST_SLOW = 3  # minimum number of slow events per shape; individual events may be slow by chance
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LikeWork:
 
 
 def slow_among_like(case: Case, rank: int) -> list[LikeWork]:
-    """Return memory-bound items that run alone and are slower than other calls of the same operator."""
+    """Return memory-bound items that run alone and move bytes more slowly than other calls of the same operator."""
     items = work_items(case)[rank]
     at = _judged(items, case, rank)
     if not len(at):

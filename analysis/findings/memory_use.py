@@ -27,12 +27,12 @@ _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
 )
-# Minimum share of the makespan that these calls take on the host. Device waits that follow are not included.
+# Minimum share of the makespan that these calls take on the host, excluding device waits that follow.
 _LEAST_HOST = 0.005
-_NEARLY_FULL = 0.9  # minimum reserved share; above it, allocators free and retry, and fragments matter
-# Minimum unallocated share of reserved memory at the peak. Rounding to 2 and 20 MB explains up to a tenth.
+_NEARLY_FULL = 0.9  # minimum reserved share; above it, allocators free and retry, and fragmentation matters
+# Minimum unallocated share of the reserved memory at the peak. Rounding to 2 and 20 MB explains up to a tenth.
 _FRAGMENTED = 0.2
-# Minimum share of the peak that the trace allocates. Serving engines reserve their cache at startup instead.
+# Minimum share of the peak that is allocated during the trace. Serving engines instead reserve their cache at startup.
 _LEAST_OWN = 0.1
 _MB = 1e6
 
@@ -137,7 +137,6 @@ class MemoryNearlyFull(OfWorstRank):
 
 
 def capacity(trace: Trace, memory: DeviceMemory) -> int | None:
-    """Return the memory capacity of a device in bytes; None if not recorded."""
     if memory.device.startswith("cpu"):
         return None
     number = memory.device.rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""Place of rows from many similar modules: the common class path if no single module dominates."""
+"""Place of rows from many similar modules: their common class path, unless one module dominates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"_\d+$|(?<=\.)\d+(?=\.|$)")
 
 
 def place_of(trace: Trace, rows: IntColumn, **known: Any) -> Where:
-    """Like `where_of`, but use the common module path without numbers if no module has half of the time.
+    """Like `where_of`, but return the common module path without indices unless one module has half of the time.
 
     Example:
         >>> place_of(trace, trace.gpu.source[:1]) == where_of(trace, trace.gpu.source[:1])

@@ -1,4 +1,4 @@
-"""Place of rows: the source line, module, operator and kernel that account for most of their time."""
+"""Place of rows: the source line, module, operator and kernel with most of their time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...trace.trace import Trace
 from .finding import Where
 
 _MOST_ROWS = 20
-_MOSTLY = 0.5  # minimum share of the time for a place to be reported; a smaller share would mislead
+_MOSTLY = 0.5  # minimum share of the time that a reported place must have; a place with a smaller share would mislead
 _T = TypeVar("_T")
 
 

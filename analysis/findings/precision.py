@@ -18,7 +18,7 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-_LEAST_SHARE = 0.05  # minimum share of the operator time; deliberate float64 sums and losses take less
+_LEAST_SHARE = 0.05  # minimum share of the operator time; intentional float64 sums and losses take less
 # float32 time divided by float64 time: most, usual, least. Half the width halves the bytes and doubles vector lanes.
 _FACTORS = (0.65, 0.5, 0.4)
 
@@ -71,7 +71,7 @@ class DoublePrecision(OfWorstRank):
 
 
 def _products_in_single(ratio: float | None) -> tuple[float, float]:
-    """Return the usual and the largest ratio of the float32 time of a GEMM to its float64 time."""
+    """Return the float32 time of a GEMM divided by its float64 time: the usual and the largest ratio."""
     if ratio is None:
         return _FACTORS[1], _FACTORS[0]
     if ratio >= 1 / _FACTORS[1]:
@@ -111,7 +111,7 @@ class MixedPrecision:
     id = "mixed-precision"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        if len(case.traces) == 1:  # the trace of any rank of a job shows it
+        if len(case.traces) == 1:  # in a job, the trace of any single rank shows this problem
             yield from self._of_rank(RankOfCase(case, 0))
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:

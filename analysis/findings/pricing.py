@@ -13,13 +13,13 @@ from ...trace.errors import UsageError
 from .case import Case
 from .finding import Candidate, Finding, Gain
 
-MOST_REPLAYS = 18  # maximum number of replayed candidates, most time at stake first
-_BEYOND = 1.1  # maximum upper end of an interval, relative to the time at stake
-TOGETHER = 3  # number of top findings that are also replayed together
+MOST_REPLAYS = 18  # maximum number of candidates to replay, most time at stake first
+_BEYOND = 1.1  # maximum upper end of a gain interval, relative to the time at stake
+TOGETHER = 3  # number of top findings that are also replayed in combination
 
 
 def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Finding]]:
-    """Return the worthwhile candidates as findings, sorted by gain, then by time at stake."""
+    """Return the candidates that are worth reporting as findings, sorted by gain, then by time at stake."""
     makespan = case.makespan_ns
     worth = [each for each in candidates if each.cost_ns is None or each.cost_ns >= each.least_share * makespan]
     worth.sort(key=lambda each: (-(each.cost_ns or 0), each.id, each.title))
@@ -34,13 +34,13 @@ def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate,
 
 
 def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | None:
-    """Return the joint gain of the first `TOGETHER` findings that have gains; None for fewer than two."""
+    """Return the joint gain of the first `TOGETHER` findings with gains; None if fewer than two have gains."""
     gaining = [candidate for candidate, finding in found if finding.gain is not None][:TOGETHER]
     return gain_of(case, gaining) if len(gaining) > 1 else None
 
 
 def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
-    """Return the joint gain of all changes of some candidates; None if the replay cannot apply them.
+    """Return the joint gain of all changes of some candidates; None if the replay cannot apply the changes.
 
     The changes are replayed on the timelines without profiler overhead (`Case.timelines`). The interval combines the
     spread of the timelines, the uncertainty of the candidates, the replay error and unexplained waits.
@@ -56,7 +56,7 @@ def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
     stake = sum(each.cost_ns if each.cost_ns is not None else case.makespan_ns for each in candidates)
     limit = min(stake, case.untraced_ns)
     ns, low_ns, high_ns = (round(min(max(share * case.untraced_ns, 0), limit)) for share in (shares[0], low, high))
-    if high * case.untraced_ns > limit:  # the stake excludes the overhead that a fix also removes
+    if high * case.untraced_ns > limit:  # the time at stake excludes the overhead that a fix also removes
         high_ns = round(min(high * case.untraced_ns, _BEYOND * limit, case.untraced_ns))
     return Gain(ns, low_ns, high_ns, error, unexplained, max(case.makespan_ns - changed.makespan_ns, 0))
 

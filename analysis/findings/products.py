@@ -1,4 +1,4 @@
-"""Findings about GEMMs far below the device peak, explained by size, kernel or dtype."""
+"""Findings about GEMMs far below the device peak, explained by their size, kernel or dtype."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# Share of the bound below which a GEMM is slow. Libraries reach 60 to 80% for large aligned sizes. Power limits, clocks
-# or the last, partly filled wave of tiles may explain rates in between.
+# A GEMM is slow if it reaches less than this share of its bound. Libraries reach 60 to 80% for large aligned sizes.
+# Power limits, clocks or the last, partly filled wave of tiles may explain rates in between.
 _SLOW = 0.4
-# Share of the bound that GEMMs with suitable sizes reach: low, usual, high.
+# Share of the bound that GEMMs of suitable sizes reach: low, usual, high.
 _REACHED = (0.35, 0.55, 0.8)
-# Minimum duration of a GEMM. Launch and ramp-up dominate shorter GEMMs.
+# Minimum duration of a GEMM. Shorter GEMMs are dominated by launch and ramp-up.
 _LEAST_NS = 10_000
 # Minimum duration of a kernel.
 _LAUNCH_NS = 3_000
-# Maximum number of GEMM sizes to replay, longest first. Each costs a pass over the replay edges.
+# Maximum number of GEMM sizes to replay, longest first. Each size costs a pass over the replay edges.
 _REPLAYED = 16
 # Minimum FLOPs per GEMM if no peak is known. Smaller GEMMs may be memory-bound.
 _LARGE_FLOPS = 10**9
-# Smallest dimension of tensor core tiles (mma.m16n8k16, MFMA 16×16).
+# Smallest dimension of a tensor core tile (mma.m16n8k16, MFMA 16×16).
 _SMALL = 16
-# Alignment of rows. Kernels load 16 bytes at a time from aligned rows; cuBLAS runs slower kernels on unaligned rows
-# (NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores).
+# Alignment of rows in bytes. Kernels load 16 bytes at a time from aligned rows; cuBLAS runs slower kernels on unaligned
+# rows (NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores).
 _ALIGNED_BYTES = 16
-# Minimum share of the operator time that justifies changing sizes.
+# Minimum share of the operator time that makes changing the sizes worthwhile.
 _LEAST_SHARE = 0.01
 
 
@@ -51,30 +51,29 @@ _LEAST_SHARE = 0.01
 class ProductGroup:
     """GEMMs with the same operator, size and dtype."""
 
-    # Positions of the items.
+    # Positions in `WorkItems`.
     items: tuple[int, ...]
     op: str
     # Size per GEMM; None if shapes are not recorded.
     extents: Product | None
     # "tf32" if the kernel name contains it.
     dtype: str
-    # Total time.
+    # Total time, ns.
     ns: int
-    # Total minimum time at the peaks; −1 if unknown.
+    # Total minimum time at the device peaks, ns; −1 if unknown.
     bound_ns: int
     # Share of the peak FLOP/s; None if unknown.
     flops_share: float | None
-    # True if no peak is known. The fastest GEMM of the trace is then assumed to reach `_REACHED` of the bound.
+    # True if no peak is known. Then the fastest GEMM of the trace is assumed to reach `_REACHED` of its bound.
     compared: bool = False
 
     @property
     def reached(self) -> float | None:
-        """Share of the bound that the GEMMs reach."""
+        """Share of the bound that the GEMMs reach; None if unknown."""
         return self.bound_ns / self.ns if self.bound_ns >= 0 and self.ns else None
 
     @property
     def text(self) -> str:
-        """Operator and size."""
         if self.extents is None:
             return self.op
         batch, m, n, k = self.extents
@@ -82,7 +81,7 @@ class ProductGroup:
 
 
 def product_groups(case: Case) -> tuple[tuple[ProductGroup, ...], ...]:
-    """Return the device GEMMs per rank, grouped by size, longest total first."""
+    """Return the device GEMMs per rank, grouped by size, longest total time first."""
     return case.once(lambda of: tuple(_groups(of, rank) for rank in range(len(of.traces))), "products")
 
 
@@ -134,7 +133,7 @@ def _slow(group: ProductGroup) -> bool:
 
 
 def why_slow_extents(group: ProductGroup) -> str:
-    """Return why the size slows kernels down; "" if it does not.
+    """Return why kernels are slow for the size of a GEMM; "" if the size is suitable.
 
     Rows of the operands and the result begin at multiples of `n` or `k` elements. Rows of a transposed operand begin
     at multiples of `m`, but traces do not always record transposition.
@@ -180,7 +179,7 @@ def _share_text(group: ProductGroup) -> str:
 
 
 class ProductDimensions(OfWorstRank):
-    """Slow GEMMs with dimensions that do not fill the aligned loads or tiles of kernels.
+    """Slow GEMMs with dimensions that do not fill the tiles or aligned loads of kernels.
 
     The gain assumes the rate of GEMMs with suitable sizes (`_REACHED`).
     """
@@ -224,19 +223,19 @@ class ProductDimensions(OfWorstRank):
         yield of.candidate(candidate, tuple(changes), low, high)
 
 
-# Kernels made for an older architecture
+# Kernels built for an older architecture
 
 _MADE_FOR = (
     (re.compile(r"ISA(\d\d)[0-9a-f]_"), 1), (re.compile(r"(?:^|[^a-z0-9])sm(\d{2,3})_"), 1),
     (re.compile(r"cutlass_(\d{2,3})_"), 1),
 )  # fmt: skip
 _NAMED = {"volta_": 70, "turing_": 75, "ampere_": 80}
-# Full float32 GEMMs do not use tensor cores, so all architectures run the same kernels.
+# Full float32 GEMMs do not use tensor cores, so they run the same kernels on all architectures.
 _NO_TENSOR_CORES = re.compile(r"sgemm|scudnn|dgemm|simt|gemv|f32f32_f32f32_f32|_SB_|_DB_", re.IGNORECASE)
 
 
 def made_for(kernel: str) -> int | None:
-    """Return the compute capability that a kernel name contains, such as 80 for 8.0.
+    """Return the compute capability in a kernel name, multiplied by 10, such as 80 for 8.0.
 
     None if the name contains no capability or if the capability does not matter.
 
@@ -274,7 +273,7 @@ def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup]) -> list[Evi
 
 
 class OldKernels(OfWorstRank):
-    """Slow GEMMs of suitable sizes that run kernels made for an older device generation."""
+    """Slow GEMMs of suitable sizes that run kernels built for an older device generation."""
 
     id = "older-architecture"
 
@@ -317,7 +316,7 @@ class OldKernels(OfWorstRank):
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
 # TF32 time divided by float32 time: most, usual, least. The peaks differ by a factor of 8 (A100) and 7.4 (H100); NVIDIA
-# measured networks with GEMMs and convolutions that were 2 to 5 times faster.
+# measured speedups of 2 to 5 for networks with GEMMs and convolutions.
 _FACTORS = (0.6, 0.3, 0.15)
 # Minimum ratio of the TF32 peak to the float32 peak.
 _WORTH = 2.0

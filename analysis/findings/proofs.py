@@ -1,4 +1,4 @@
-"""SQL evidence: commands that query the time of operators or kernels by name and phase."""
+"""Evidence as SQL: commands that query the time of operators or kernels by name and phase."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...trace.trace import Trace
     from .work_items import WorkItems
 
-_MOST_NAMES = 12  # maximum names per command, longest time first; users do not read longer lists
+_MOST_NAMES = 12  # maximum number of names per command, longest time first; users do not read longer lists
 
 
 def quoted(text: str) -> str:
@@ -27,7 +27,7 @@ def quoted(text: str) -> str:
 
 
 def sql(shell: str, query: str) -> str:
-    """Return the command that runs a query.
+    """Return the shell command that runs a query.
 
     Args:
         shell: command-line arguments that select the trace; see `Case.shell`.
@@ -36,7 +36,7 @@ def sql(shell: str, query: str) -> str:
 
 
 def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
-    """Return the time of some work as evidence if names and phases identify the work.
+    """Return the time of some work as evidence, if names and phases select exactly this work.
 
     Otherwise return the time of all work with these names and say so in the text.
     """
@@ -46,20 +46,20 @@ def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
     gpu, origin = trace.gpu, trace.origin
     name = np.where(gpu.call >= 0, np.append(trace.calls.name, -1)[gpu.call], -1)
     named = name[events] >= 0
-    if named.any():  # work without a launching operator cannot be found by operator name
+    if named.any():  # work without a launching operator cannot be selected by operator name
         return _claim(items, text, events[named], "op_name", name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
     return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
 
 
 def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
-    """Return the host time of the operators that launched some device work; () if there are none."""
+    """Return the host time of the operators that launched some device work; () if no operator did."""
     calls = distinct(items.call[np.array(list(at), np.int64)])
     calls = calls[(calls >= 0) & (calls < len(items.trace.calls))]
     return (_time_of_calls(items, "host time of the operators", calls),) if items.on_device and len(calls) else ()
 
 
 def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Evidence:
-    """Return the time of all rows with the same names as some rows, on the same side (device or host)."""
+    """Return the total time of all rows on the same side (device or host) that have the names of the given rows."""
     kind = CPU if (trace.nodes.kind[rows] == CPU).all() else GPU
     names = distinct(trace.nodes.name[rows])
     chosen = (trace.nodes.kind == kind) & np.isin(trace.nodes.name, names) & trace.nodes.timed

@@ -1,4 +1,4 @@
-"""Communication times of all ranks of a case: transfers, overlap with compute, and waits between ranks."""
+"""Communication times of all ranks of a case: transfers, overlap with compute, and waits for other ranks."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from .case import Case
 if TYPE_CHECKING:
     from ...jobs.matching import Matched
 
-# Names of operators that issue a communication, perform it or wait for it.
+# Operators that issue a communication, perform it or wait for it; they are not compute.
 NO_WORK = re.compile(r"_?c10d(?:_functional)?::|(?:gloo|nccl|mpi|ucc):|record_param_comms")
-# The engine runs hooks around an autograd function. Hooks may wait, and their compute appears as separate operators.
+# The engine runs hooks inside this call. Hooks may wait, and their compute is recorded as separate operators.
 _ENGINE = re.compile(r"autograd::engine::evaluate_function")
 
 
 @dataclass(frozen=True)
 class RankTimes:
-    """Communications of one rank in program order, and its compute. Times are int64 ns on the clock of the trace."""
+    """Communications of one rank in program order, and its compute. Times are int64 ns on the trace clock."""
 
     trace: Trace
     rank: int
-    comms: RankCommunications  # as `jobs.rank_communications` returns them
+    comms: RankCommunications  # result of `jobs.rank_communications`
     row: IntColumn  # int64 rows of `trace`
-    # int64 ns that each communication waits for the last rank of its group; 0 if no other trace shows the wait.
+    # Time that each communication waits for the last rank of its group, int64 ns; 0 if no other trace shows the wait.
     wait: IntColumn
 
     @property
@@ -58,22 +58,22 @@ class RankTimes:
 
     @property
     def transfer(self) -> IntColumn:
-        """Time per communication after the last rank arrives, int64 ns."""
+        """Duration per communication after the last rank arrives, int64 ns."""
         transfer: IntColumn = np.maximum(self.end - self.start - self.wait, 0)
         return transfer
 
     def moving(self, at: IntColumn) -> Intervals:
-        """Return the intervals in which some communications transfer data."""
+        """Return the intervals in which any of some communications transfers data."""
         return union(np.minimum(self.start + self.wait, self.end)[at], self.end[at])
 
     def exposed_ns(self, at: IntColumn) -> int:
-        """Return the ns in which some communications transfer data while the rank computes nothing."""
+        """Return the time (ns) in which any of some communications transfers data while the rank computes nothing."""
         moving = self.moving(at)
         return int(uncovered(self.compute, moving.start, moving.end).sum())
 
     @cached_property
     def free_ns(self) -> int:
-        """Return the ns in which the rank computes while no communication transfers data."""
+        """Time in ns during which the rank computes while no communication transfers data."""
         return self.compute.length - intersection(self.compute, self.moving(np.arange(len(self.row)))).length
 
     @cached_property
@@ -91,7 +91,7 @@ class RankTimes:
             works = (calls.kind == OP) & ~matching(calls.name, trace.names, _ENGINE.match)
             works &= ~np.isin(calls.source, backend_rows(trace, comm_rows(trace)))
             around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
-            while len(around):  # callers of a waiting operator are not compute, but its siblings are
+            while len(around):  # callers of a waiting operator are not compute, but siblings of the operator are
                 works[around] = False
                 around = distinct(calls.parent[around])
                 around = around[around >= 0]
@@ -101,15 +101,13 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class TimesOfJob:
-    """Communication times of all ranks of a case."""
-
     ranks: tuple[RankTimes, ...]  # one per trace of the case, in order
-    joint: tuple[Matched, ...]  # collectives of all ranks that act as barriers: no rank leaves before all have arrived
+    joint: tuple[Matched, ...]  # collectives of all ranks that act as barriers: no rank leaves before all ranks arrive
     offsets: dict[int, int]  # clock offset per rank in ns; positive if the clock is ahead
 
 
 def job_times(case: Case) -> TimesOfJob:
-    """Return the communication times of a case, cached."""
+    """Return the communication times of a case, computed once."""
     return case.once(_times, "job times")
 
 
@@ -137,7 +135,7 @@ def _times(case: Case) -> TimesOfJob:
 
 
 def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the time per span outside the busy intervals, int64 ns.
+    """Return how much time per span lies outside the busy intervals, int64 ns.
 
     Example:
         >>> uncovered(union(np.array([2, 8]), np.array([4, 9])), np.array([0, 3]), np.array([5, 10])).tolist()
@@ -154,7 +152,7 @@ def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
 
 
 def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int]) -> IntColumn:
-    """Return an int64 number per row that identifies its name and its side (host or device).
+    """Return an int64 number for each row that identifies its name and its side (host or device).
 
     Running numbers of annotations are ignored.
 
@@ -171,11 +169,10 @@ def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int])
 
 
 def group_label(times: RankTimes, group: int) -> str:
-    """Return the display name of a process group."""
     name = times.comms.groups[group][0]
     return f"group {name}" if name else "all ranks"
 
 
 def collective_label(kind: int) -> str:
-    """Return the name of a communication kind as PyTorch spells it, such as "all_reduce"."""
+    """Return the PyTorch spelling of a communication kind, such as "all_reduce"."""
     return kind_name(kind).lower()

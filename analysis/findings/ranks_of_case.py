@@ -1,4 +1,4 @@
-"""Support for detectors that search one rank at a time and report the most affected rank."""
+"""Support for detectors that search each rank separately and report the most affected rank."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ from .proofs import sql
 
 @dataclass(frozen=True)
 class RankOfCase:
-    """One rank of a case."""
-
     case: Case
     number: int  # index of the trace of this rank
 
     @property
     def trace(self) -> Trace:
-        """Trace of the rank."""
         return self.case.traces[self.number]
 
     @property
@@ -35,16 +32,16 @@ class RankOfCase:
 
     @property
     def file(self) -> str:
-        """Command-line arguments that select the trace."""
+        """Command-line arguments that select the rank's trace."""
         return self.case.shell(self.number)
 
     def evidence(self, text: str, value: float | None, unit: str, query: str = "") -> Evidence:
-        """Return evidence from `etplus analyze`, or from `etplus sql` if there is a query."""
+        """Return evidence that points to `etplus sql` with this query or, without a query, to `etplus analyze`."""
         command = sql(self.file, query) if query else f"etplus analyze {self.file}"
         return Evidence(text, value, unit, command)
 
     def change(self, what_if: str, rows: IntColumn | None = None) -> Intervention:
-        """Return a change that applies only to this rank; `rows` are rows of its trace."""
+        """Return a change that applies only to this rank. `rows` are rows of the rank's trace."""
         text = what_if if self.rank is None else f"rank={self.rank} {what_if}"
         if rows is None:
             return Intervention(text)
@@ -61,12 +58,11 @@ class RankOfCase:
         return replace(found, interventions=own, low=low, high=high)
 
     def where(self, rows: IntColumn, **known: Any) -> Where:
-        """Return the place of some rows of the trace of this rank."""
         return where_of(self.trace, rows, rank=self.rank, **known)
 
 
 def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) -> Iterator[Candidate]:
-    """Return the findings of the most affected rank, with the changes of all affected ranks.
+    """Yield the findings of the most affected rank, with the changes of all affected ranks.
 
     Findings of several ranks match by id. If a detector returns an id more than once per rank, the line and the
     operator must also match. Titles contain the number of affected ranks.

@@ -1,4 +1,4 @@
-"""Finding about an incomplete recording: missing parts that would improve other findings."""
+"""Finding about an incomplete recording: missing data that would improve other findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .case import Case
 from .finding import CONFIRMED, Candidate, Detector, Evidence, Where
 
 INCOMPLETE = "incomplete-recording"
-AMONG = 3  # with fewer other findings, this finding becomes a note; without others, it is omitted
+AMONG = 3  # with fewer other findings, this finding becomes a note; without any, it is omitted
 
 
 class IncompleteRecording:

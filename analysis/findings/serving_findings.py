@@ -18,17 +18,17 @@ from .case import Case
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 
-WAITS = 0.1  # minimum time that decode waits for prefill, as a share of decode time; a tenth is usual
-FIRST_KERNEL = 0.15  # minimum share of a step, and of all steps, before the first kernel; a launch takes 1 or 2%
+WAITS = 0.1  # minimum share of the decode time that decode waits for prefill; a tenth is usual
+FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before the first kernel; a launch takes 1 or 2%
 # Minimum share of padding in the tokens of padded steps. Captured sizes grow in steps of 8, so large batches always
 # contain a few tokens of padding.
 PADDED = 0.1
-# Minimum idle share between the first and the last device event of steps with graphs. Engines that schedule during
-# device work stay below this share.
+# Minimum idle share between the first and the last device event of steps with graphs. Engines that prepare the next
+# step while the device works stay below it.
 GAPS = 0.1
-KNOWN = 0.8  # minimum share of decode device time with a known bound; below it, a roofline is not meaningful
-FAR = 0.4  # maximum reported roofline share of decode; paged attention and small kernels stay below the peak
-REACHED = 0.7  # roofline share of good large-batch decode; the replay scales kernels to this share
+KNOWN = 0.8  # minimum share of decode device time with a known bound; below it, a roofline is meaningless
+FAR = 0.4  # maximum share of the roofline to report; paged attention and small kernels cannot reach the peak
+REACHED = 0.7  # share of the roofline that good decode with large batches reaches; the replay scales kernels to it
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
 _MOST_STEPS = 20  # maximum number of steps to replay, longest first; gains in other steps are omitted
 
@@ -89,7 +89,7 @@ class PrefillBlocksDecode:
 
 
 class WaitsForFirstKernel:
-    """Serving steps during which the device is idle for long before the first kernel."""
+    """Serving steps that leave the device idle for a long time before their first kernel."""
 
     id = "waits-for-first-kernel"
 
@@ -105,7 +105,7 @@ class WaitsForFirstKernel:
             first = int(trace.gpu.ts[events].min())
             at = int(np.searchsorted(busy.start, first, side="right")) - 1
             begin = max(step.start_ns, int(busy.end[at - 1]) if at else step.start_ns)
-            if busy.start[at] < first:  # the device still runs earlier work
+            if busy.start[at] < first:  # the device still runs work of an earlier step
                 continue
             if first - begin >= FIRST_KERNEL * step.time_ns:
                 late.append((step, begin, first))
@@ -134,7 +134,7 @@ class WaitsForFirstKernel:
 
 
 class PaddedBatches:
-    """Steps with a captured size above their batch size."""
+    """Steps that run a captured size larger than their batch."""
 
     id = "padded-batches"
 

@@ -1,4 +1,4 @@
-"""Finding about loops of small operators over tensors that one operator could replace."""
+"""Finding about loops that run small operators on tensors that one operator could process together."""
 
 from __future__ import annotations
 
@@ -26,45 +26,44 @@ from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# Minimum number of rounds. Fewer rounds are often the layers of a model.
+# Minimum number of rounds. Loops with fewer rounds are often the layers of a model.
 _LEAST_ROUNDS = 8
-# Maximum number of loops with replayed Python time, longest first. Each loop costs a pass over the graph.
+# Maximum number of loops for which Python time is replayed, longest first. Each loop costs a pass over the graph.
 _MOST_WINDOWS = 16
 # Maximum number of operators per round.
 _MOST_PERIOD = 4
-# Maximum duration of a small CPU operator. A call costs 5 to 40 µs while recording.
+# Maximum duration of a small CPU operator. During recording, a call costs 5 to 40 µs.
 _SMALL_NS = 100_000
-# Maximum duration of a small kernel. The start of a kernel costs 2 to 5 µs.
+# Maximum duration of a small kernel. Starting a kernel takes 2 to 5 µs.
 _SMALL_KERNEL_NS = 10_000
-# Maximum size of a storage with unreliable id: single numbers are allocated and freed without a record.
+# Storage ids up to this size are unreliable, because single numbers are allocated and freed without a record.
 _NUMBER_BYTES = 64
 # Minimum share of the makespan that the loops take on the host.
 _LEAST_SHARE = 0.02
-# Remaining share of a loop's time if one operator processes all tensors: most, usual, least. Measured 0.1 for 48 GEMMs
-# of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` instead of `mul_` and `add_` (PyTorch 2.13, CPU).
+# Share of a loop's time that remains if one operator processes all tensors: most, usual, least. Measured 0.1 for 48
+# GEMMs of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` instead of `mul_` and `add_` (PyTorch 2.13, CPU).
 _LEFT = (0.35, 0.12, 0.03)
 
 
 @dataclass(frozen=True)
 class OperatorLoop:
-    """A loop: rounds of the same operators."""
+    """A loop that repeats the same operators. One repetition is a round."""
 
-    # Positions of the items, in order.
+    # Positions of the items in `WorkItems`, in order.
     items: tuple[int, ...]
     # Number of operators per round.
     period: int
-    # `begin` and `end`: time span of the host calls, ns.
+    # `begin` to `end` is the time span of the host calls, ns.
     begin: int
     end: int
 
     @property
     def rounds(self) -> int:
-        """Number of rounds."""
         return len(self.items) // self.period
 
 
 def operator_loops(case: Case) -> tuple[tuple[OperatorLoop, ...], ...]:
-    """Return the loops of small operators with independent rounds, for each rank."""
+    """Return, for each rank, the loops of small operators with independent rounds."""
     return case.once(lambda of: tuple(map(_loops, work_items(of), of.analyses)), "operator loops")
 
 
@@ -88,7 +87,7 @@ def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
             continue
         period, length = int(periods[place]), int(lengths[place])
         after = place + length - length % period
-        for first in range(place, place + period):  # any operator of the round may come first
+        for first in range(place, place + period):  # a round may start at any of its operators
             last = after - (period if first > place else 0) + first - place
             members = tuple(at[first:last].tolist())
             if independent.holds(members, period):
@@ -117,7 +116,7 @@ def _eligible(items: WorkItems) -> IntColumn:
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
     count = len(key)
-    ends = np.full(count, count)  # positions that differ in operator or thread from the position one period earlier
+    ends = np.full(count, count)  # positions that differ from the position one period earlier in operator or thread
     same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
     ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
     length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)
@@ -125,7 +124,7 @@ def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
 
 
 class _Independence:
-    """Tests whether rounds use results of other rounds."""
+    """Tests whether a round uses results of another round."""
 
     def __init__(self, items: WorkItems, analysis: Analysis) -> None:
         self._items, self._analysis = items, analysis
@@ -152,7 +151,7 @@ class _Independence:
             turn, used = number // period, of_storage[first:last]
             used = used[self._held.bytes[used] > _NUMBER_BYTES]
             for storage, times in Counter(used.tolist()).items():
-                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # is both input and output
+                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # both input and output
                 if storage in made and made[storage] != turn:
                     return False
                 if writes:
@@ -207,7 +206,7 @@ class SmallOperators(OfWorstRank):
         inside[calls.source[_with_backward(items, loops)]] = True
         inside |= nearest(trace.nodes.parent_row, trace.nodes.parent_row, inside) >= 0
         changes = list[Intervention]()
-        for loop in sorted(loops, key=lambda loop: loop.begin - loop.end)[:_MOST_WINDOWS]:  # including Python time
+        for loop in sorted(loops, key=lambda loop: loop.begin - loop.end)[:_MOST_WINDOWS]:  # incl. Python time
             tops, begin, end = _with_ends(items, loop)
             span = begin - trace.nodes.span.start, end - trace.nodes.span.start
             changes.append(Intervention(f"window={span[0]}ns-{span[1]}ns cpu*{left}"))
@@ -234,7 +233,7 @@ def _with_backward(items: WorkItems, loops: Sequence[OperatorLoop]) -> IntColumn
 
 
 _OPENS = frozenset(("aten::unbind", "aten::split", "aten::chunk", "aten::tensor_split", "aten::split_with_sizes"))
-# Operators that join the results of a loop.
+# Operators that join the results of a loop's rounds.
 _CLOSES = frozenset(("aten::stack", "aten::cat"))
 
 

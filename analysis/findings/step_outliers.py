@@ -1,4 +1,4 @@
-"""Findings about steps that take longer than other steps, with causes."""
+"""Findings about steps that take longer than other steps, and the causes."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from .places import where_of
 from .proofs import quoted, sql
 from .rank_times import work_keys
 
-EXPLAINS = 0.5  # minimum share of the extra time of a step that the causes must explain
-_FEWEST = 3  # minimum steps per phase for outlier detection
-_MOST_LOOKED_AT = 100  # maximum number of names to inspect for causes
-_MOST_NAMED = 3  # maximum number of causes per step to report and to replay
+EXPLAINS = 0.5  # minimum share of a step's extra time that the causes must explain
+_FEWEST = 3  # minimum number of steps per phase for outlier detection
+_MOST_LOOKED_AT = 100  # maximum number of names that are inspected as possible causes
+_MOST_NAMED = 3  # maximum number of causes per step that are reported and replayed
 _MOST_STEPS = 3  # maximum number of reported steps, longest first
 _NAME = 60
 Flags = npt.NDArray[np.bool_]
 
 
 class _LongerInStep(NamedTuple):
-    """Rows with the same name that take longer in one step than in other steps."""
+    """Rows of one name that take longer in one step than in other steps."""
 
     key: tuple[str, bool]
     rows: IntColumn

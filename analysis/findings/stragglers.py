@@ -1,4 +1,4 @@
-"""Findings about stragglers: the rank that other ranks wait for, since when, and because of which work."""
+"""Findings about stragglers: which rank other ranks wait for, since when, and because of which work."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Interve
 from .places import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
-# Minimum share of all waiting that a straggler causes. Ranks that are late by chance each cause about the same share;
-# with two ranks, half.
+# Minimum share of all waiting that a straggler causes. Ranks that are late by chance cause about equal shares; with two
+# ranks, half each.
 OF_ALL_WAITING = 0.6
-FEWEST = 3  # minimum number of collectives that the straggler joins last; fewer may be chance
-EXPLAINS = 0.5  # minimum share of the lateness that extra work of the rank must explain
-LATE_FROM = 0.5  # lateness starts at the first wait of at least this share of the median wait for the rank
-# Minimum share of calls and GPU events (counted by name) that must differ for `UnlikeWork`.
+FEWEST = 3  # minimum number of collectives that the straggler joins last; a smaller number may be chance
+EXPLAINS = 0.5  # minimum share of the lateness that the rank's extra work must explain
+LATE_FROM = 0.5  # the lateness starts at the first wait for the rank that reaches this share of the median wait
+# Minimum share of calls and GPU events, compared by name, that must differ to report `UnlikeWork`.
 UNLIKE = 0.1
 UNEXPLAINED = 0.05  # minimum wait, as a share of the makespan, to report a straggler without a known cause
-_MOST_NAMED = 3  # maximum number of causes that are replayed separately
+_MOST_NAMED = 3  # maximum number of causes that are each replayed separately
 _NAME = 60
 
 
 @dataclass(frozen=True)
 class _Late:
-    """A rank that other ranks wait for."""
-
     k: int
     rank: int
     last: int
@@ -46,7 +44,7 @@ class _Late:
 
 
 class _LongerOnRank(NamedTuple):
-    """Rows with the same name that take longer on this rank than on other ranks."""
+    """Rows of one name that take longer on this rank than on other ranks."""
 
     name: str
     on_device: bool
@@ -66,7 +64,7 @@ class _LongerOnRank(NamedTuple):
 
 
 class Straggler:
-    """A rank that joins collectives last although it does the same work as other ranks."""
+    """A rank that joins collectives last, although it does the same work as other ranks."""
 
     id = "straggler"
     has_other_work = False
@@ -89,7 +87,7 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
     times = job_times(case)
     if not times.joint:
         return
-    from ...jobs.lateness import caused_waits  # slow import, needed only for several ranks
+    from ...jobs.lateness import caused_waits  # imports slowly and is needed only for several ranks
 
     causes = [caused_waits(rank.rank, times.joint, times.offsets) for rank in times.ranks]
     total = sum(float(cause.wait.sum()) for cause in causes)
@@ -150,7 +148,7 @@ def _compared_time(times: TimesOfJob, late: _Late) -> list[tuple[int, int]]:
             i, base = group.ranks.index(rank.rank), rank.trace.base_time_ns
             found.append((int(group.end[at, i]) - base, int(group.start[-1, i]) - base))
         else:
-            found.append((0, 0))  # the rank is not in the group
+            found.append((0, 0))  # the rank does not belong to the group
     return found
 
 

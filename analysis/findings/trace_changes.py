@@ -1,4 +1,4 @@
-"""Findings of comparisons: slowdowns from trace A to trace B, and their causes."""
+"""Findings of a comparison: the slowdowns from trace A to trace B, and their causes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from .find import NO_TIMES, Findings, find_findings
 from .finding import CONFIRMED, INFERRED, PREDICTED, Evidence, Finding, Where
 from .places import where_of
 
-LEAST = 0.01  # minimum change, as a share of the iteration time of A; equal programs differ by about as much
-# Maximum relative difference of launch counts that are considered equal; a recording may have an extra step.
+LEAST = 0.01  # minimum change, as a share of A's iteration time; runs of the same program differ by about as much
+# Launch counts that differ by at most this ratio are considered equal, because a recording may contain an extra step.
 SAME_COUNT = 0.05
-# A slowdown is uniform if at least `KERNELS` kernels with `OF_TIME` of the time share one factor within `UNIFORM`. A
-# different clock causes such a slowdown, but not a different program or library.
+# A slowdown is uniform if at least `KERNELS` kernels, with `OF_TIME` of the time, have the same factor within
+# `UNIFORM`. A different clock causes uniform slowdowns; a different program or library does not.
 UNIFORM, OF_TIME, KERNELS = 0.1, 0.8, 4
 # Ids of comparison findings.
 LOOKED_FOR = (
     *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
     *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
 )
-FOLLOWED = 0.03  # minimum gain, as a share of the makespan, of a finding of A that is checked in B
+FOLLOWED = 0.03  # minimum gain of a finding of A, as a share of the makespan, for which B is checked
 _TOP = 3
 _NAME = 60
 
@@ -46,7 +46,7 @@ _NAME = 60
 class TraceChanges(Difference):
     """Comparison of two traces, with findings about slowdowns."""
 
-    # Differences of devices, software and settings come first, then slowdowns, largest first. There are no gains.
+    # Differences of devices, software and settings, then slowdowns, largest first. These findings have no gains.
     findings: Findings = field(default_factory=lambda: Findings((), None, LOOKED_FOR, None, 0))
 
     __repr__ = as_text
@@ -84,7 +84,7 @@ def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = F
 
 @dataclass(frozen=True)
 class _Compared:
-    """The traces A and B. If iterations are compared, times are averages per iteration."""
+    """The traces A and B. Times are averages per iteration if iterations are compared."""
 
     found: Difference
     a: Analysis

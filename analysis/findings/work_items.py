@@ -1,4 +1,4 @@
-"""Work of a trace as items: kernels with their launching operators, or CPU operators."""
+"""Work of a trace as a list of items: kernels with their launching operators, or CPU operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..operator_outputs import COMPARISONS, POINTWISE, REDUCTIONS, plain_name
 if TYPE_CHECKING:
     from .case import Case
 
-# Values of `WorkItems.kind`. FUSED_WORK is already fused by a compiler or library.
+# Values of `WorkItems.kind`. FUSED_WORK was already fused by a compiler or library.
 (
     OTHER_WORK, POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK, SOFTMAX_BACKWARD_WORK, PRODUCT_WORK,
     FUSED_WORK, FUSED_ATTENTION_WORK,
@@ -57,7 +57,7 @@ _VIEWS_TEXT = (
 )
 _VIEWS = frozenset(_VIEWS_TEXT.split())
 _LONGEST_NAME = 80
-# Operators that form one item with all their callees, such as `addmm` with the copy of the bias.
+# Operators that form one item together with all their callees, such as `addmm` with the copy of the bias.
 _WHOLE_TEXT = (
     "mm bmm addmm baddbmm addbmm mv addmv dot _softmax _log_softmax native_layer_norm native_batch_norm native_dropout"
     " mkldnn_convolution convolution_backward"
@@ -72,24 +72,24 @@ _BACKWARD_KERNEL = re.compile(r"backward|bwd|_bw_", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class WorkItems:
-    """Computing operator calls of a trace, sorted by stream (or thread) and start.
+    """Operator calls of a trace that compute, sorted by stream (or thread) and start.
 
     On a device, an item is a run of GPU events that one call launched. Without a device, an item is a CPU operator
     that contains no other computing operators.
     """
 
-    trace: Trace  # includes GPU events without a row
-    shell: str  # shell argument that names the trace
+    trace: Trace  # includes GPU events that have no row
+    shell: str  # shell argument that selects the trace
     on_device: bool  # True if items are GPU events
     lane: IntColumn  # int64 number per stream or thread
     ts: IntColumn  # int64 ns
     end: IntColumn  # int64 ns
-    ns: IntColumn  # int64 ns, duration of the events or of the call
+    ns: IntColumn  # int64 ns, duration of the item's events or CPU operator
     kind: npt.NDArray[np.int8]  # int8, such as POINTWISE_WORK
     call: IntColumn  # int64 position of the operator in `calls`; −1 for none
-    calls: Calls  # calls of the trace, then calls of captured graphs
-    first: IntColumn  # int64 offsets of items in `event`, with an extra last entry
-    event: IntColumn  # int64 GPU events or calls
+    calls: Calls  # calls of the trace, then calls recorded while capturing graphs
+    first: IntColumn  # int64 offsets of the items in `event`, plus the end
+    event: IntColumn  # int64 positions of GPU events or calls
     bound_ns: IntColumn  # int64 minimum time at the device peaks, assuming no cache hits; −1 if unknown
     flops: IntColumn  # int64; −1 if unknown
     bytes: IntColumn  # int64; −1 if unknown
@@ -101,7 +101,7 @@ class WorkItems:
 
     @cached_property
     def siblings(self) -> tuple[IntColumn, IntColumn]:
-        """Operators sorted by caller, thread and time, and the position per call among them (−1 for others), int64."""
+        """Operators sorted by caller, thread and time, and the position per call in this order (else −1), int64."""
         calls = self.trace.calls
         ops = np.flatnonzero(calls.kind == OP)
         order = ops[np.lexsort((ops, calls.thread[ops], calls.parent[ops]))]
@@ -110,13 +110,12 @@ class WorkItems:
         return order, place
 
     def name(self, item: int) -> str:
-        """Return the name of the operator, or of the kernel if the operator is unknown."""
         call = int(self.call[item])
         return self.trace.name_at(int(self.calls.name[call])) if call >= 0 else self.kernel(item)
 
     @cached_property
     def kernel_name(self) -> npt.NDArray[np.int32]:
-        """Name code of the longest kernel per item (the first one on ties); on a CPU, of the operator."""
+        """Name code of the longest kernel per item (the first on ties) or, on a CPU, of the operator."""
         gpu, calls = self.trace.gpu, self.trace.calls
         ns = (gpu.dur if self.on_device else calls.end - calls.ts)[self.event]
         item = np.repeat(np.arange(len(self)), np.diff(self.first))
@@ -124,59 +123,56 @@ class WorkItems:
         return (gpu.name if self.on_device else calls.name)[self.event[longest]]
 
     def kernel(self, item: int) -> str:
-        """Return the name of the longest kernel of the item; on a CPU, the name of the operator."""
+        """Return the name of the item's longest kernel or, on a CPU, of the operator."""
         return self.trace.name_at(int(self.kernel_name[item]))
 
     def label(self, item: int) -> str:
-        """Return the name of the operator, or the short name of the kernel, for use in a sentence."""
+        """Return the operator's name, or the kernel's short name if the operator is unknown, for use in a sentence."""
         name = self.name(item)
         return shortened(name if self.call[item] >= 0 else kernel_label(name), _LONGEST_NAME)
 
     def kernel_text(self, item: int) -> str:
-        """Return the short name of the kernel, for use in a sentence."""
         return shortened(kernel_label(self.kernel(item)), _LONGEST_NAME)
 
     @cached_property
     def on_numbers(self) -> npt.NDArray[np.bool_]:
-        """Mask of items with only single-element tensors; PyTorch creates them for Python numbers."""
+        """Mask of items with only single-element tensors. PyTorch creates such tensors for Python numbers."""
         scalar = np.append([_is_scalar(signature) for signature in self.trace.signatures], False).astype(np.bool_)
         found: npt.NDArray[np.bool_] = scalar[self.signature_code]
         return found
 
     @cached_property
     def signature_code(self) -> npt.NDArray[np.int32]:
-        """Code of the call signature per item; −1 if not recorded."""
         return np.append(self.calls.signature, np.int32(-1))[self.call]
 
     def signature(self, item: int) -> Signature | None:
-        """Return the call signature of the operator; None if not recorded."""
         code = int(self.signature_code[item])
         return self.trace.signatures[code] if code >= 0 else None
 
     def product(self, item: int) -> Product | None:
-        """Return the size of the item's GEMM; None if it is not a GEMM or the size is unknown."""
+        """Return the dimensions of the item's GEMM; None for other items or unknown dimensions."""
         signature = self.signature(item)
         return None if signature is None else product(self.name(item), signature)
 
     def output(self, item: int) -> tuple[int, ...] | None:
-        """Return the output shape; None if unknown."""
         signature = self.signature(item)
         found = None if signature is None else returned(self.name(item), signature)
         return found[0].shape if found else None
 
     def events(self, items: Iterable[int]) -> IntColumn:
-        """Return the GPU events of some items; on a CPU, the calls."""
+        """Return the positions of the items' GPU events or, on a CPU, of their calls."""
         parts = [self.event[self.first[item] : self.first[item + 1]] for item in items]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def rows(self, items: Iterable[int]) -> IntColumn:
-        """Return the trace rows of the GPU events or calls of some items, omitting events without a row."""
+        """Return the trace rows of the items' GPU events or calls, without events that have no row."""
         table = self.trace.gpu if self.on_device else self.trace.calls
         found = table.source[self.events(items)]
         return found[found >= 0]
 
     def all_rows(self, items: Iterable[int]) -> IntColumn:
-        """Return the rows of some items, their operators and all callees and launches of the operators, for removal.
+        """Return all rows to remove with some items: the items, their operators, and these operators' callees and
+        launches.
 
         Operators of captured graphs and operators with several items are omitted.
         """
@@ -193,7 +189,6 @@ class WorkItems:
         return np.flatnonzero(inside)
 
     def time(self, items: Iterable[int]) -> int:
-        """Return the total time of some items, ns."""
         return int(self.ns[np.array(list(items), np.int64)].sum())
 
     def host_ns(self, items: Iterable[int]) -> int:
@@ -205,27 +200,25 @@ class WorkItems:
         return int((self.trace.calls.end[calls] - self.trace.calls.ts[calls]).sum())
 
     def stake_ns(self, items: Sequence[int]) -> int:
-        """Return the time at stake if some items are removed: their time plus the host time of their operators."""
+        """Return the time at stake if some items are removed: their own time plus the host time of their operators."""
         return self.time(items) + self.host_ns(items)
 
     @property
     def command(self) -> str:
-        """Command that prints the tables of the trace."""
         return f"etplus analyze {self.shell}"
 
     @property
     def what(self) -> str:
-        """Display name of the time: "device time" or "operator time"."""
+        """Display name of the summed time: "device time" or "operator time"."""
         return "device time" if self.on_device else "operator time"
 
     @property
     def total_ns(self) -> int:
-        """Total time of all items."""
         return int(self.ns.sum())
 
 
 def work_items(case: Case) -> tuple[WorkItems, ...]:
-    """Return the work of each rank of a case.
+    """Return the work items of a case, per rank.
 
     Example:
         >>> from etplus.analysis.findings import Case
@@ -236,7 +229,7 @@ def work_items(case: Case) -> tuple[WorkItems, ...]:
 
 
 def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the phase of each item, a code of `trace.kinds.PHASES`."""
+    """Return the phase code per item, an index into `trace.kinds.PHASES`."""
     known = items.call < len(items.trace.calls)
     found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
         known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0
@@ -298,7 +291,7 @@ def _of_cpu(trace: Trace, shell: str) -> WorkItems:
     is_op = calls.kind == OP
     scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
     works = is_op & ~views & ~scalar[calls.signature]
-    # Compare sums per name, because the self time of a single small call is noisy.
+    # Compare sums over calls with the same name, because the self time of a single small call is noisy.
     own_ns, ns = (np.bincount(calls.name, column)[calls.name] for column in (trace.self_ns, calls.dur))
     mostly_own = works & (2 * own_ns >= ns)
     mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)

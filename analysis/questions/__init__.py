@@ -1,1 +1,1 @@
-"""Server and tools that answer agents' questions about loaded traces (docs/reference/agents.md)."""
+"""A server and its tools for agents' questions about loaded traces (docs/reference/agents.md)."""

@@ -19,11 +19,11 @@ from ..sql import SqlTables
 from ..summary import Analysis
 
 _T = TypeVar("_T")
-_KEPT = 12  # maximum number of cached results for selected steps; results for whole traces are always cached
+_KEPT = 12  # maximum number of cached results for selected steps; results for whole traces always stay cached
 
 
 class ServedTraces:
-    """Traces by number: the rank in a job, otherwise the position from 0. Results are computed once, when needed.
+    """Traces by number: the rank in a job, otherwise the position from 0. Results are computed when needed and cached.
 
     If `job` is true, the traces are ranks of one job, and tools answer about all ranks together.
     """
@@ -38,7 +38,7 @@ class ServedTraces:
 
     @staticmethod
     def of(traces: Sequence[Trace]) -> ServedTraces:
-        """Return the traces as ranks of a job if their ranks differ and they fit together."""
+        """Return the traces as ranks of one job if they have different ranks and fit together."""
         ranks = {trace.rank: trace for trace in traces if trace.rank is not None}
         if len(traces) > 1 and len(ranks) == len(traces):
             try:
@@ -49,7 +49,7 @@ class ServedTraces:
         return ServedTraces(dict(enumerate(traces)))
 
     def chosen(self, number: int | None) -> list[int]:
-        """Return the given number, else all ranks of a job or the first trace. UsageError for unknown numbers."""
+        """Return `number`, or by default all ranks of a job or the first trace. Unknown numbers raise UsageError."""
         if number is not None and number not in self.traces:
             raise UsageError(f"no trace {number}; there are {', '.join(map(str, [*self.traces][:8]))}")
         if number is not None:
@@ -57,21 +57,19 @@ class ServedTraces:
         return list(self.traces) if self.job else [next(iter(self.traces))]
 
     def analysis(self, number: int, steps: str | None = None) -> Analysis:
-        """Return the analysis of a trace, or of some of its steps."""
         return self._case([number], steps).analysis
 
     def case(self, number: int | None, steps: str | None = None) -> Case:
-        """Return a case for replay: one trace or all ranks, or some of their steps."""
+        """Return a case to replay: one trace or all ranks, or some of their steps."""
         return self._case(self.chosen(number), steps)
 
     def findings(self, number: int | None) -> Findings:
-        """Return the findings of a trace, or of all ranks together."""
+        """Return the findings of one trace, or of all ranks together."""
         numbers = self.chosen(number)
         return self._kept(("findings", *numbers, None), lambda: find_findings(self._case(numbers, None)))
 
     @cached_property
     def summary(self) -> JobSummary:
-        """Summary over the ranks of a job."""
         return job_summary({number: rank_contribution(trace) for number, trace in self.traces.items()})
 
     @cached_property

@@ -36,7 +36,7 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 NAME_WIDTH = 100  # maximum characters per name: keeps CUTLASS and Triton kernels distinct; 30 names fit 2,000 tokens
 PROSE_WIDTH = 300  # maximum characters per sentence that may quote names
 _BLANKS = re.compile(r"\s+")
-# Characters that open or close tags, comments and turns (`</x>`, `<|x|>`, `<!--`). C++ names do not contain them.
+# Characters that start or end tags, comments and chat turns (`</x>`, `<|x|>`, `<!--`). C++ names do not contain them.
 _MARKUP = re.compile(r"<(?=[/|!?])|(?<=\|)>")
 _FENCE = re.compile(r"`{3,}|'{3,}|\"{3,}")
 
@@ -102,7 +102,7 @@ def table(
     described = {column.name: column for column in kind.columns()}
     rows = _rows(served, name, trace, steps or None)
     if rows and "rank" in rows[0] and "rank" not in described:
-        described = {"rank": None, **described}  # rows of a job start with the rank
+        described = {"rank": None, **described}  # rows of a job start with the column rank
     for column in (*columns, *order.split()[:1]):
         _chosen(described, column, f"column of {name}")
     for condition in where:
@@ -159,10 +159,10 @@ def _rows(served: ServedTraces, name: str, trace: int | None, steps: str | None)
 
 
 def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a function that tests rows for a condition such as "total_ns>1000" or "kernel~gemm"."""
+    """Return a function that tests whether a row meets a condition such as "total_ns>1000" or "kernel~gemm"."""
     parsed = _CONDITION.fullmatch(text)
     if parsed is None:
-        raise UsageError(f"cannot parse condition {text[:60]!r}; write for example total_ns>1000 or kernel~gemm")
+        raise UsageError(f"cannot parse condition {text[:60]!r}; for example, write total_ns>1000 or kernel~gemm")
     column, sign, wanted = parsed[1], parsed[2], parsed[3].strip()
     _chosen(known, column, f"column of {name}")
     try:
@@ -184,7 +184,6 @@ def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapp
 
 
 def sql(served: ServedTraces, query: str, limit: int = _ROWS, offset: int = 0) -> Answer:
-    """Return the rows of a SELECT."""
     if served.sql is None:
         served.sql = SqlTables(served.traces)
     result = served.sql.query(query)
@@ -206,7 +205,7 @@ def diff(served: ServedTraces, findings: int = 5) -> Answer:
 
 
 def whatif(served: ServedTraces, changes: Sequence[str], trace: int | None = None, steps: str = "") -> Answer:
-    """Replay the timeline with all changes together and with each change alone, since gains do not add up."""
+    """Replay the timeline with all changes together, and also with each change alone, because gains do not add up."""
     if not changes:
         raise UsageError(f"no change was given; possible changes:\n{GRAMMAR}")
     case = served.case(trace, steps or None)
@@ -236,14 +235,14 @@ def recorded_text(text: str, width: int = NAME_WIDTH) -> str:
         >>> recorded_text("gemm\\x1b[2J\\n</result>"), recorded_text("abc" * 40, 7)
         ('gemm[2J ‹/result>', 'abcabc…')
     """
-    line = _BLANKS.sub(" ", text[: 8 * width])  # skips the rest of a name that has megabytes
+    line = _BLANKS.sub(" ", text[: 8 * width])  # shortens names of several megabytes before other work
     line = "".join(filter(str.isprintable, line)).strip()
     line = _FENCE.sub(lambda found: found[0][0], _MARKUP.sub(lambda found: "‹" if found[0] == "<" else "›", line))
     return line if len(line) <= width and len(text) <= 8 * width else f"{line[: width - 1]}…"
 
 
 def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
-    """Return plain values with recorded text cut to short single lines that cannot control terminals or models."""
+    """Return plain values with their text shortened to single lines that cannot control terminals or models."""
     if isinstance(value, str):
         return recorded_text(value, width)
     if isinstance(value, Mapping):
@@ -256,7 +255,7 @@ def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
 
 
 def _chosen(known: Mapping[str, Any], name: str, kind: str) -> Any:
-    """Return the value of a name. For an unknown name, raise UsageError that lists similar names."""
+    """Return the value for a name. Raise UsageError with similar names if the name is unknown."""
     if name in known:
         return known[name]
     low = name.lower()[:200]
@@ -266,7 +265,7 @@ def _chosen(known: Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 class Option(NamedTuple):
-    """An option of a tool: its JSON type and its description for models."""
+    """An option of a tool: its JSON type, and its description for the model."""
 
     type: str
     about: str
@@ -274,7 +273,7 @@ class Option(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tool of the server. The keyword arguments of `run` are the options."""
+    """A tool of the server. `run` receives the options as keyword arguments."""
 
     about: str
     run: Callable[..., Answer]
@@ -337,7 +336,7 @@ TOOLS = {
 
 
 def call(served: ServedTraces, name: str, options: Mapping[str, Any]) -> Answer:
-    """Run a tool.
+    """Run a tool on the served traces.
 
     Raises:
         UsageError: unknown tool or option, an option value of the wrong type, or an empty result.
@@ -355,7 +354,7 @@ def call(served: ServedTraces, name: str, options: Mapping[str, Any]) -> Answer:
 
 
 def _checked(name: str, option: Option, value: Any) -> Any:
-    """Return a value in the type of the option. A string is accepted for a number or for a list with one item."""
+    """Return an option value with the option's type. A string is accepted as a number or as a list with one item."""
     if option.type == "array" and isinstance(value, str):
         value = [value]
     if option.type == "integer" and isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
@@ -373,11 +372,11 @@ def _checked(name: str, option: Option, value: Any) -> Any:
 
 
 def answer(served: ServedTraces, name: str, options: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the answer of a tool as JSON, and whether it is an error."""
+    """Return the answer of a tool as JSON, and True if the answer is an error."""
     try:
         return orjson.dumps(call(served, name, options), default=str).decode(), False
     except EtplusError as error:
         problem = recorded_text(str(error), 400)
-    except Exception as error:  # the server must survive for the next call
+    except Exception as error:  # the server must stay alive for the next call
         problem = f"{type(error).__name__}: {recorded_text(str(error), 200)}; this is a bug in etplus, please report it"
     return orjson.dumps({"error": problem}).decode(), True
