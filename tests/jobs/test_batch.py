@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+import time
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,28 +71,18 @@ def test_engines_that_make_no_sense(engine: str, jobs: int | None, scheduler: st
         engine_of(engine, jobs, scheduler)
 
 
-class Counting(ThreadPoolExecutor):
-    """Remembers its size and how many tasks were handed over before the first one ended."""
-
-    opened: ClassVar[list[int]] = []
-    most = 0
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.opened.append(count)
-        self.handed: list[Future[Any]] = []
-
-    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.handed.append(super().submit(*args, **kwargs))
-        Counting.most = max(Counting.most, sum(not future.done() for future in self.handed))
-        return self.handed[-1]
-
-
 def test_no_more_than_the_window_runs_at_once() -> None:
-    engine = batch.Engine(Counting, window=2)
-    assert sorted(run_all(engine, abs, range(6))) == [(k, k) for k in range(6)]
-    assert Counting.opened == [2] and Counting.most <= 2
-    assert sorted(run_all(engine, abs, range(1))) == [(0, 0)] and Counting.opened == [2, 1]
+    active, most = list[int](), list[int]()
+
+    def task(number: int) -> int:
+        active.append(number)
+        most.append(len(active))
+        time.sleep(0.005)
+        active.remove(number)
+        return number
+
+    engine = batch.Engine(lambda count: ThreadPoolExecutor(6), window=2)
+    assert sorted(run_all(engine, task, range(6))) == [(k, k) for k in range(6)] and max(most) == 2
 
 
 def task_of(source: Path, target: Path, et: str = "e.json") -> RankTask:
@@ -110,6 +101,10 @@ def test_an_output_never_replaces_an_input(tmp_path: Path) -> None:
             batch._keep_inputs([task_of(job, job, et)], open_folder(job), None)
     with pytest.raises(UsageError, match=r"job_report\.txt"):
         batch._keep_inputs([task_of(job, job)], open_folder(job), job / "job_report.txt")
+    folder: Any = SimpleNamespace(place=lambda name: f"s3://b/{name}", root="s3://b")
+    with pytest.raises(UsageError, match=r"^s3://b/.*: the output would replace an input; choose another --output$"):
+        batch._keep_inputs([RankTask(0, "s3://b/job_report.json", "k.json", folder, folder, 0.95)], folder, None)
+    batch._keep_inputs([RankTask(0, "e.json", "k.json", folder, folder, 0.95)], folder, None)
 
 
 def test_what_is_no_job(tmp_path: Path) -> None:
@@ -188,13 +183,3 @@ def test_a_world_size_that_is_no_count_is_unknown() -> None:
     for size, world in ((True, None), (0, None), (64, 64), (10**7 + 1, None), ("4", None)):
         report = batch._report(a_pairing(1), {0: a_state(0, [], info={"world_size": size})}, {})
         assert report.world_size == world
-
-
-def test_an_output_at_a_url_never_replaces_an_input() -> None:
-    folder: Any = SimpleNamespace(place=lambda name: f"s3://b/{name}", root="s3://b")
-    for et in ("rank_0.etplus.json.gz", "s3://b/job_report.json"):
-        with pytest.raises(
-            UsageError, match=r"^s3://b/.*: the output would replace an input; choose another --output$"
-        ):
-            batch._keep_inputs([RankTask(0, et, "k.json", folder, folder, 0.95)], folder, None)
-    batch._keep_inputs([RankTask(0, "e.json", "k.json", folder, folder, 0.95)], folder, None)

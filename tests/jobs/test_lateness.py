@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 from etplus.jobs.job_report import Lateness, Wait
 from etplus.jobs.lateness import arrivals, behind_median, caused_waits, longest_waits, stragglers
-from etplus.jobs.matching import Matched
-from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
-
-REDUCE, BARRIER = CollectiveCommType.ALL_REDUCE, CollectiveCommType.BARRIER
-
-
-def matched(start: list[list[int]], end: list[list[int]], ranks: tuple[int, ...], kind: int = REDUCE) -> Matched:
-    """One collective per row; sizes are 100, 101, …, positions 0, 2, …."""
-    count, times = len(start), [np.array(column, np.int64) for column in (start, end)]
-    kinds, nodes = np.full(count, kind), np.full((count, len(ranks)), 10)
-    position, size = 2 * np.arange(count), 100 + np.arange(count)
-    return Matched("g" if kind == REDUCE else "h", ranks, position, kinds, size, nodes, *times, np.zeros(count, bool))
-
+from test_clocks import BARRIER, matched
 
 GROUP = matched([[0, 30, 20], [110, 100, 105], [200, 200, 200]], [[50] * 3, [150] * 3, [250] * 3], (0, 2, 3))
-OTHER = matched([[1000, 1007]], [[1050, 1050]], (0, 3), BARRIER)
+OTHER = matched([[1000, 1007]], [[1050, 1050]], (0, 3), BARRIER, group="h")
 
 
 def test_a_rank_waits_for_the_last_one_and_no_longer_than_its_own_takes() -> None:

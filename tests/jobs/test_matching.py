@@ -8,7 +8,6 @@ from itertools import combinations
 import numpy as np
 import orjson
 import pytest
-from etplus.jobs.clocks import clock_offsets, synchronizing
 from etplus.jobs.job_ranks import groups_at_hand
 from etplus.jobs.job_report import Mismatch
 from etplus.jobs.matching import CollectiveSequence, _nearest, line_up, match_collectives, match_messages, paired
@@ -115,40 +114,6 @@ def test_each_group_has_its_own_order() -> None:
     assert [(one.kind, one.group, one.position, one.ranks) for one in found] == [
         ("missing", "a", 1, (0,)), ("missing", "b", 0, (2,)),
     ]  # fmt: skip
-
-
-def simulated(offsets: list[int], groups: list[Group], rounds: int, seed: int) -> dict[int, RankCommunications]:
-    """Ranks that come to the collectives of their groups at random times, and leave together up to 2 µs."""
-    random = np.random.default_rng(seed)
-    rows: dict[int, list[tuple[int, int, int, int]]] = {rank: [] for rank in range(len(offsets))}
-    now = 1_700_000_000_000_000_000
-    for _ in range(rounds):
-        for name, (_, members) in enumerate(groups):
-            come = {rank: now + int(random.integers(0, 5_000_000)) for rank in members}
-            done = max(come.values()) + 50_000
-            for rank in members:
-                end = done + int(random.integers(-1000, 1000))
-                rows[rank].append((name, REDUCE, come[rank] + offsets[rank], end + offsets[rank]))
-            now = done + 10_000
-    result = {}
-    for rank, of in rows.items():
-        calls = [(kind, 8, end) for _, kind, _, end in of]
-        result[rank] = rank_of(calls, groups, [group for group, *_ in of], start=[start for *_, start, _ in of])
-    return result
-
-
-@pytest.mark.parametrize(
-    "groups",
-    [[("w", (0, 1, 2, 3, 4, 5))], [(str(i), (i, i + 1)) for i in range(5)], [("x", (0, 2, 4)), ("y", (1, 3, 4, 5))]],
-    ids=["all together", "a chain of pairs", "two joined groups"],
-)
-def test_clock_offsets_are_found(groups: list[Group]) -> None:
-    true = [0, 3_000_000, -250_000, 40, 9_000_000_000, -7_777]
-    joint = synchronizing(match_collectives(simulated(true, groups, 60, seed=4))[0])
-    found = clock_offsets(joint)
-    assert [one.rank for one in found] == list(range(6)) and {one.reference for one in found} == {0}
-    assert np.abs(np.array([one.offset_ns for one in found]) - true).max() < 1000  # single ends differ by 2000
-    assert all(0 < one.spread_ns < 2000 for one in found)
 
 
 def test_messages_are_paired() -> None:

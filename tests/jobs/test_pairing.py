@@ -21,7 +21,7 @@ from etplus.jobs.pairing import (
     from_manifest,
     to_manifest,
 )  # fmt: skip
-from etplus.linker.naming import ET, KINETO, Kind, TraceFile, look_at
+from etplus.linker.naming import ET, KINETO, Kind, TraceFile
 from etplus.schemas.text.storage import open_folder
 from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given
@@ -64,22 +64,6 @@ def job(folder: Path, files: dict[str, bytes]) -> list[tuple[int, str, str]]:
 def test_the_usual_names(tmp_path: Path, et: str, trace: str, rank: int, inside: int | None) -> None:
     others = {"rank_99/config.json": b"{}", "rank_99.etplus.json": b"{}", "notes.txt": b"rank 1"}
     assert job(tmp_path, {et: EXECUTION, trace: kineto(inside), **others}) == [(rank, et, trace)]
-
-
-def test_the_rank_is_found_without_reading_on(tmp_path: Path) -> None:
-    """`pg_config` follows the rank; the events, here no JSON at all, are not looked at."""
-    head = kineto(4).replace(b'"world_size": 99', b'"world_size": 99, "pg_config": [{"pg_name": "0", "rank": 1}]')
-    (tmp_path / "a.json").write_bytes(head[:-2] + b'{"name": "broken' * 10**5)
-    found = look_at(open_folder(tmp_path), "a.json")
-    assert (found.kind, found.inside) == (KINETO, 4)
-    (tmp_path / "b.json").write_bytes(kineto().replace(b"{", b'{"distributedInfo": {"x": {"rank": 5}},', 1))
-    assert look_at(open_folder(tmp_path), "b.json").inside is None
-    late = kineto().replace(b"[]", b"[" + b"{}," * 10**6 + b'{}], "distributedInfo": {"rank": 6}')
-    (tmp_path / "c.json").write_bytes(late)
-    (tmp_path / "c.json.gz").write_bytes(gzip.compress(late, 1))
-    assert [look_at(open_folder(tmp_path), name).inside for name in ("c.json", "c.json.gz")] == [6, 6]
-    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(EXECUTION * 500)[:60])
-    assert look_at(open_folder(tmp_path), "cut.json.gz").kind == ET
 
 
 def test_problems_are_told_and_the_others_paired(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from etplus.jobs.rank_link import RankTask, _rank_result, link_rank
 from etplus.schemas.text.storage import open_folder
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.link_report import LinkReport
-from etplus_files import cpu, etplus
 from support import fixture_pair
 
 
@@ -98,20 +97,6 @@ def test_an_error_names_the_file_as_it_was_found(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"^(et|kineto)\.json\.gz: ") as raised:
         link_rank(task_of(tmp_path, tmp_path))
     assert str(tmp_path) not in str(raised.value) and not isinstance(raised.value, TraceFormatError)
-
-
-def test_columns_at_a_url_are_those_of_a_folder(tmp_path: Path) -> None:
-    memory = pytest.importorskip("fsspec", reason="fsspec is not installed").filesystem("memory")
-    trace = etplus([cpu(3, "a", 0, 1)], rank=3, world_size=4)
-    there = RankTask(3, "e", "k", open_folder(tmp_path), open_folder("memory://etplus-columns/job.etplus"), 0.5)
-    here = task_of(tmp_path, tmp_path / "job.etplus")
-    for task in (there, here):
-        assert task.columns and task.mark() is None
-        task.write(trace)
-    assert len(here.outputs) > 5 and here.mark() is not None is not there.mark()
-    for name in here.outputs:
-        assert memory.cat(f"/etplus-columns/job.etplus/{name}") == (tmp_path / "job.etplus" / name).read_bytes()
-    memory.rm("/etplus-columns", recursive=True)
 
 
 def test_files_about_compiled_kernels_are_the_given_ones_if_any_are(tmp_path: Path) -> None:

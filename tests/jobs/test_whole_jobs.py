@@ -10,31 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
 import pytest
-from etplus.converters.conversion import convert
-from etplus.converters.preflight import check
 from etplus.jobs.batch import Batch, find_job, link_many
 from etplus.jobs.job_report import read_job_report
 from etplus.jobs.job_text import report_text
 from etplus.linker import link
-from etplus.trace.errors import ConvertError, UsageError
 from job_files import outputs, write_job
 from support import command, read_json, shared_trace
-
-
-def dlrm(folder: Path) -> Path:
-    """The four recorded ranks of an eight-rank job, under usual names."""
-    folder.mkdir()
-    for rank in range(4):
-        for kind in ("et", "kineto"):
-            source = shared_trace(f"gpu-pairs/dlrm.rank{rank}.{kind}.json.gz")
-            shutil.copyfile(source, folder / f"rank-{rank}.{kind}.json.gz")
-    return folder
 
 
 def failures(batch: Batch) -> dict[int, str]:
@@ -43,7 +28,10 @@ def failures(batch: Batch) -> dict[int, str]:
 
 def test_a_real_job(tmp_path: Path) -> None:
     """All collectives of dlrm match; as the ends tell, the clocks of one machine agree, and rank 2 comes last."""
-    job = dlrm(tmp_path / "job")
+    job = tmp_path / "job"
+    job.mkdir()
+    for name in (f"{rank}.{kind}.json.gz" for rank in range(4) for kind in ("et", "kineto")):
+        shutil.copyfile(shared_trace(f"gpu-pairs/dlrm.rank{name}"), job / f"rank-{name}")
     batch = link_many(job, jobs=1)
     report = batch.report
     assert batch.complete and (batch.now, batch.before, report.world_size, report.not_given) == (4, 0, 8, "4-7")
@@ -65,26 +53,6 @@ def test_a_real_job(tmp_path: Path) -> None:
     alone = link(job / "rank-3.et.json.gz", job / "rank-3.kineto.json.gz", iteration="first", rank=3)
     alone.write(tmp_path / "3.json.gz")
     assert outputs(output)["rank_3.etplus.json.gz"] == (tmp_path / "3.json.gz").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_collective_removed_by_hand(tmp_path: Path) -> None:
-    """It is named with its group and place; and the converter, told so, makes traces that fit together."""
-    job = dlrm(tmp_path / "job")
-    trace = read_json(job / "rank-2.kineto.json.gz")
-    kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel" and e["name"].startswith("ncclKernel")]
-    trace["traceEvents"].remove(sorted(kernels, key=lambda event: event["ts"])[4])
-    (job / "rank-2.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(trace), 1))
-    batch = link_many(job, jobs=2)
-    (missing,) = batch.report.mismatches
-    assert (missing.kind, missing.group, missing.position, missing.ranks) == ("missing", "", 4, (2,))
-    assert (missing.collective, missing.bytes) == ("ALL_REDUCE", 1_576_964)
-    files = [str(Path(batch.output) / f"rank_{rank}.etplus.json.gz") for rank in range(4)]
-    with pytest.raises(ConvertError, match="rank 2 lacks ALL_REDUCE of 1,576,964 bytes"):
-        convert(files, tmp_path / "odd", to="astra-sim")
-    done = convert(files, tmp_path / "even", to="astra-sim", job=Path(batch.output) / "job_report.json")
-    assert check([str(tmp_path / "even")], profile="astra-sim").ok
-    assert done.counts["communications that differ between ranks, kept as computations of their measured duration"]
 
 
 def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
@@ -113,64 +81,11 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     assert only.complete and (only.now, only.before) == (0, 3)
 
 
-def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
-    job, out = write_job(tmp_path / "job", 3), tmp_path / "out"
-    first = link_many(job, out, jobs=2)
-    assert (first.now, first.before) == (3, 0)
-    whole, untouched = outputs(out), (out / "rank_0.etplus.json.gz").stat().st_mtime_ns
-    (out / "rank_1.etplus.json.gz").unlink()
-    with (out / "rank_2.etplus.json.gz").open("ab") as file:
-        file.write(b"x")
-    again = link_many(job, out, jobs=1)
-    assert (again.now, again.before) == (2, 1) and outputs(out) == whole and again.report == first.report
-    assert (out / "rank_0.etplus.json.gz").stat().st_mtime_ns == untouched
-    et = job / "rank-2.et.json.gz"
-    et.write_bytes(gzip.compress(gzip.decompress(et.read_bytes()) + b" ", 1))
-    (out / ".etplus-batch" / "rank_0.json").write_text("{}")
-    third = link_many(job, out, jobs=1)
-    assert (third.now, third.before) == (2, 1)
-    assert link_many(job, out, jobs=1, renumber=True).now == 3, "other options"
-
-
-def other_process(et: Path) -> None:
-    document = read_json(et)
-    et.write_bytes(gzip.compress(orjson.dumps(document | {"pid": 99}), 1))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda job: (job / "rank-1.kineto.json.gz").unlink(),
-        pytest.param(lambda job: other_process(job / "rank-1.et.json.gz"), marks=pytest.mark.slow),
-    ],
-    ids=["lost", "of another process"],
-)
-def test_ranks_whose_own_files_stay_are_not_linked_again(tmp_path: Path, change: Callable[[Path], object]) -> None:
-    """What proves a job whole is not needed for ranks that their own contents prove."""
-    job = tmp_path / "job"
-    shutil.copytree(shared_trace("parallel/block.ddp4"), job, copy_function=shutil.copyfile)
-    job.chmod(0o755)
-    for file in job.glob("rank*.gz"):
-        file.rename(file.with_name(file.name.replace("rank", "rank-")))
-    first = link_many(job, tmp_path / "out", jobs=1)
-    change(job)
-    again = link_many(job, tmp_path / "out", jobs=1)
-    assert first.now == 4 and again.before == 3 and again.now <= 1
-    fresh = link_many(job, tmp_path / "fresh", jobs=1)
-    assert again.report == fresh.report
-    for rank in (0, 2, 3):
-        name = f"rank_{rank}.etplus.json.gz"
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
-
-
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="finds child processes in /proc")
-
-
-@needs_proc
+@pytest.mark.skipif(sys.platform != "linux", reason="finds child processes in /proc")
 def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path: Path) -> None:
     """Ctrl-C on a terminal reaches the workers, too: those at work and those that wait for work."""
     job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
@@ -187,31 +102,6 @@ def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path
     assert 1 <= len(outputs(out)) < 10 and not list(out.glob(".*.part"))
 
 
-@pytest.mark.slow
-def test_urls(tmp_path: Path) -> None:
-    """Inputs and outputs in fsspec's file system in memory, in this process; the same bytes come out."""
-    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
-    job, memory = write_job(tmp_path / "job", 2), fsspec.filesystem("memory")
-    memory.put(str(job), "/etplus-job", recursive=True)
-    with ThreadPoolExecutor(1) as pool:
-        batch = link_many("memory://etplus-job", engine=pool)
-        assert batch.output == "memory://etplus-job/etplus" and batch.now == 2
-        link_many(job, tmp_path / "out", jobs=1)
-        for name, data in outputs(tmp_path / "out").items():
-            assert memory.cat(f"/etplus-job/etplus/{name}") == data
-        memory.rm("/etplus-job/etplus/rank_1.etplus.json.gz")
-        memory.pipe("/etplus-job/rank-0.et.json.gz", b"")
-        again = link_many("memory://etplus-job", engine=pool)
-        assert (again.now, failures(again)) == (
-            1, {0: "rank-0.et.json.gz: the file is empty; give the file that the profiler wrote"}
-        )  # fmt: skip
-    memory.rm("/etplus-job", recursive=True)
-    with pytest.raises(UsageError, match=r"nothing is there|cannot be listed"):
-        link_many("memory://etplus-nothing", engine="processes")
-    with pytest.raises(UsageError, match="URLs need more packages"):
-        link_many("nosuchscheme://bucket/job")
-
-
 @pytest.mark.parametrize(("kept", "cause"), [
     (2000, "ops are linked: rank-1.kineto.json.gz is broken: the file is cut off at byte 2,000 of the gzip stream"),
     (200, ": the file is cut off before its \"traceEvents\" array"),
@@ -222,54 +112,6 @@ def test_the_reason_of_a_failed_rank_is_the_damage_of_its_file(tmp_path: Path, k
     path.write_bytes(path.read_bytes()[:kept])
     (reason,) = failures(link_many(job, jobs=1)).values()
     assert cause in reason and "belong together" not in reason
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"iteration": "best"}, "unknown iteration"), ({"ranks": [9]}, "no pair")],
-)
-def test_wrong_usage(tmp_path: Path, options: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        link_many(write_job(tmp_path / "job", 1), **options)  # type: ignore[arg-type]
-    assert not list((tmp_path / "job").glob("etplus/*"))
-
-
-def unnamed_job(folder: Path) -> Path:
-    """The recorded ranks of block.ddp4, all of process 1 as in containers, under names that do not say their rank; the
-    ET of rank 2 does not say it either."""
-    folder.mkdir()
-    for rank in range(4):
-        et = read_json(shared_trace(f"parallel/block.ddp4/rank{rank}.et.json.gz"))
-        kineto = read_json(shared_trace(f"parallel/block.ddp4/rank{rank}.kineto.json.gz"))
-        et["pid"] = 1
-        for event in kineto["traceEvents"]:
-            if event.get("cat") in ("cpu_op", "user_annotation"):
-                event["pid"] = 1
-        if rank == 2:
-            (init,) = (node for node in et["nodes"] if node["name"] == "## process_group:init ##")
-            init["inputs"]["values"] = [orjson.dumps(orjson.loads(init["inputs"]["values"][0])[:1]).decode()]
-        (folder / f"{'dbca'[rank]}.host.json").write_bytes(orjson.dumps(et))
-        (folder / f"{'badc'[rank]}.device.json.gz").write_bytes(gzip.compress(orjson.dumps(kineto), 1))
-    return folder
-
-
-@pytest.mark.slow
-def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
-    job = unnamed_job(tmp_path / "job")
-    done = subprocess.run([*command("etplus"), "link", str(job)], capture_output=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    report = read_job_report(job / "etplus" / "job_report.json")
-    assert [(one.et, one.kineto) for one in report.ranks] == [
-        ("d.host.json", "b.device.json.gz"), ("b.host.json", "a.device.json.gz"),
-        ("c.host.json", "d.device.json.gz"), ("a.host.json", "c.device.json.gz"),
-    ]  # fmt: skip
-    assert all(one.certain == one.linked > 1000 for one in report.ranks)
-    for path in job.iterdir():
-        if path.is_file() and path.name not in ("c.host.json", "a.device.json.gz"):
-            path.unlink()
-    (one,) = link_many(job, tmp_path / "alone", jobs=1).report.ranks
-    assert (one.status, one.certain) == ("linked", 0) and one.unverified > 1000, "two files prove nothing"
-    assert any("only process id and time" in warning for warning in one.warnings)
 
 
 def containers(folder: Path, *, same_pid: bool, renamed: bool = False) -> Path:

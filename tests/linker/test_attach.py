@@ -11,9 +11,7 @@ import pytest
 from etplus.analysis.summary import analyze
 from etplus.linker import LinkReport, link
 from etplus.schemas.etplus.read_etplus import read_etplus
-from etplus.trace.conventions import NO_CPU_CALLS
 from etplus.trace.kinds import GPU, UNVERIFIED
-from etplus.trace.unattached import with_unattached
 from support import (
     GPU_CATEGORIES,
     PID,
@@ -181,16 +179,6 @@ def test_the_parent_of_gpu_work_or_the_reason_that_it_has_none(
     assert list(reasons(document)) == ([found] if isinstance(found, str) else [])
 
 
-@pytest.mark.parametrize(
-    ("call", "category"),
-    [("cudaLaunchKernelExC", "cuda_runtime"), ("cuLaunchKernelEx", "cuda_driver"), ("hipExtModuleLaunchKernel",
-     "xpu_runtime"), ("someCallOfNextYear", "mtia_runtime")],
-)  # fmt: skip
-def test_launch_calls_are_known_by_correlation_not_by_name(call: str, category: str) -> None:
-    gpu, _, _ = join(NODES, [*CPU, launch(15, 1, name=call, cat=category), work(60, 1)])
-    assert parents(gpu) == [4]
-
-
 def test_every_kind_of_gpu_work_counts_and_nothing_else() -> None:
     for category in GPU_CATEGORIES:
         gpu, report, _ = join(NODES, [*CPU, launch(15, 1), work(60, 1, category), work(90, 8, category)])
@@ -209,20 +197,6 @@ def test_a_graph_launch_or_a_batch_has_many_events_in_order_of_gpu_start(call: s
     gpu, report, document = join(NODES, [*CPU, launch(15, 1, call), *(work(ts, 1) for ts in starts)])
     assert parents(gpu) == [4] * 5 and not report.warnings and not any("link" in node for node in gpu.values())
     assert [node["ts"] for node in document["nodes"] if "cat" in node] == sorted(starts)
-
-
-def test_a_trace_without_cpu_calls_says_so_for_every_kernel() -> None:
-    trace = link(None, orjson.dumps(kineto_document([work(60, 1), work(70, None)])))
-    assert with_unattached(trace).gpu.reason.tolist() == [NO_CPU_CALLS] * 2
-    assert [row.label for row in analyze(trace).breakdown] == ["(not attached: no CPU calls were recorded)"]
-    (note,) = with_unattached(trace).notes
-    assert note == "2 GPU events (0.010 ms) not attached to an operator, but counted: no CPU calls were recorded"
-
-
-def test_the_reasons_of_a_trace_alone_are_those_of_its_pair() -> None:
-    events = [*CPU, launch(15, 5), work(60, 2), work(70, 9), work(80, None), work(90, 5)]
-    pair, alone = (link(et, orjson.dumps(kineto_document(events))) for et in (orjson.dumps(et_document(NODES)), None))
-    assert with_unattached(pair).gpu.reason.tolist() == with_unattached(alone).gpu.reason.tolist()
 
 
 def test_kernels_that_share_a_launch_of_one_are_not_certain() -> None:

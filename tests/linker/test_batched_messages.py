@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from etplus.analysis.bandwidth import communication
-from etplus.converters.conversion import convert
 from etplus.converters.open import load
-from etplus.jobs.matching import match_messages
-from etplus.jobs.rank_communications import communications
 from etplus.linker import link
-from etplus.schemas.chakra.et_def_pb2 import NodeType
-from etplus.schemas.chakra.stream import read_chakra
 from etplus.trace.trace import Trace
-from support import Document, assert_valid, et_document, kineto_document
+from support import Document, et_document, kineto_document
 
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -53,13 +47,6 @@ def messages_of(trace: Trace) -> list[list[tuple[str | None, int | None, int | N
          for one in kernel.inferred_messages or ()]
         for kernel in kernels
     ]  # fmt: skip
-
-
-def exchange(rank: int) -> Trace:
-    """Both ranks send to and receive from the other one in a kernel, 2 MB from rank 0 and 4 MB from rank 1."""
-    other, sent, got = 1 - rank, (1 + rank) << 20, (2 - rank) << 20
-    own = [registered(10, "send", other, sent), registered(20, "recv", other, got)]
-    return trace_of(*(own if rank else own[::-1]), *batch_end(40, SEND_RECV), rank=rank)
 
 
 def test_a_kernel_has_the_messages_registered_since_the_last_launch_of_its_thread() -> None:
@@ -103,29 +90,3 @@ def test_the_et_says_what_kineto_does_not() -> None:
     document = orjson.dumps(et_document(nodes, "1.1.0-chakra.0.0.4"))
     trace = link(document, orjson.dumps(kineto_document(events)))
     assert messages_of(trace) == [[("send", 1, 256)]]
-
-
-def test_messages_reach_every_format(tmp_path: Path) -> None:
-    ranks = {rank: exchange(rank) for rank in range(2)}
-    pairs = match_messages({rank: communications(trace) for rank, trace in ranks.items()})[1]
-    found = [(pair.source, pair.target, pair.matched, pair.bytes) for pair in pairs]
-    assert found == [(0, 1, 1, 2 << 20), (1, 0, 1, 4 << 20)]
-    files = []
-    for rank, trace in ranks.items():
-        assert_valid(trace.to_dict())
-        files.append(tmp_path / f"r{rank}.etplus.json")
-        trace.write(files[-1])
-        for name in (f"r{rank}.parquet", f"r{rank}.et"):
-            convert([files[-1]], tmp_path / name)
-            back = load(tmp_path / name)
-            assert back.to_dict()["nodes"] == trace.to_dict()["nodes"] and back.comm == trace.comm
-            assert back.edges.tolist() == trace.edges.tolist()
-        nodes = list(read_chakra(tmp_path / f"r{rank}.et")[1])
-        messages = [node for node in nodes if node.type in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)]
-        assert len(messages) == 2 and messages[0].data_deps == messages[1].data_deps, "neither waits for the other"
-        ids = {node.id for node in messages}
-        assert any(ids <= set(node.data_deps) for node in nodes), "one node waits for both"
-    convert(files, tmp_path / "job.goal")
-    text = (tmp_path / "job.goal").read_text()
-    assert text.count("send 2097152b to 1") == text.count("recv 2097152b from 0") == 1
-    assert text.count("send 4194304b to 0") == text.count("recv 4194304b from 1") == 1

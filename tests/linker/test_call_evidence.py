@@ -26,14 +26,8 @@ class Call(NamedTuple):
         tensors = [value if value != "" else [1, 2, 0, 1024, 4, "cpu"] for value in values]
         inputs = {"shapes": shapes, "types": [f"Tensor({one})" if one != "Scalar" else "Double" for one in types],
                   "values": tensors}  # fmt: skip
-        return {
-            "id": 3 + at,
-            "name": self.name,
-            "rf_id": self.id,
-            "seq_id": self.seq,
-            "tid": self.tid,
-            "inputs": inputs,
-        }
+        own = {"rf_id": self.id, "seq_id": self.seq, "tid": self.tid, "inputs": inputs}
+        return {"id": 3 + at, "name": self.name, **own}
 
     def event(self, at: int) -> Document:
         shapes, types, values = self.inputs

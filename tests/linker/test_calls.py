@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
-import pytest
 from etplus.linker.calls import et_calls, exclusive_durations
 from etplus.schemas.execution_trace.read_et import read_execution_trace
-from etplus.schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
+from etplus.schemas.kineto.kineto_calls import CpuCalls
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.call_tree import nesting
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Document, et_document, fixture_pair, kineto_document, read_json, truth_of
+from support import Document, et_document, kineto_document
 
 Ints = npt.NDArray[np.int64]
 Interval = tuple[int, int, int]
@@ -62,34 +61,6 @@ def test_exclusive_durations_of_long_runs_are_exact() -> None:
     assert exclusive_durations(calls).tolist() == [2, begin + 1]
 
 
-@pytest.mark.parametrize("name", ["demo/train_cpu", "pairs/two_threads"])
-def test_callers_of_recorded_calls_are_the_callers_in_the_et(name: str) -> None:
-    """Nesting of Kineto's times against the call stack that the ET wrote down, under the recorded truth."""
-    et, file = fixture_pair(name)
-    kineto, truth = read_kineto(file), truth_of(name)
-    calls = cpu_calls(kineto)
-    rows = kineto.events.index[calls.row].tolist()
-    caller = {row: rows[parent] for row, parent in zip(rows, calls.parent.tolist(), strict=True) if parent >= 0}
-    parents = {str(node["id"]): str(node["ctrl_deps"]) for node in read_json(et)["nodes"]}
-    known = [(index, parents[node]) for node, (index, _) in truth.items() if parents[node] in truth]
-    assert len(known) > 100 and all(caller[index] == truth[parent][0] for index, parent in known)
-
-
-@given(any_intervals, st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 35), st.integers(0, 3)), max_size=10))
-def test_enclosing_call(intervals: list[Interval], asked: list[Interval]) -> None:
-    """Times in whole µs, as older files have them; a call that ends as the launch begins may still be its caller."""
-    thread, ts, length = (np.array([a[k] for a in asked], np.int64) for k in range(3))
-    calls = calls_of([(t, s * 1000, e * 1000) for t, s, e in intervals])
-    found = enclosing_call(calls, thread, ts * 1000, (ts + length) * 1000)
-    for (where, start, span), at in zip(asked, found.tolist(), strict=True):
-        open_now = [
-            i
-            for i, (t, s, e) in enumerate(zip(calls.thread, calls.ts // 1000, calls.end // 1000, strict=True))
-            if t == where and s <= start and (start < e or (start == e and start + span <= e + 1))
-        ]
-        assert at == max(open_now, default=-1)
-
-
 def both(nodes: list[Document], events: list[Document], **header: Any) -> tuple[Any, Any, Any]:
     et = read_execution_trace(orjson.dumps(et_document(nodes, **header)))
     kineto = read_kineto(orjson.dumps(kineto_document(events)))
@@ -133,14 +104,3 @@ def test_names_as_kineto_spells_them() -> None:
 def test_a_literal_name_goes_before_a_spelling() -> None:
     _, kineto, calls = both([{"id": 3, "name": "naïve"}], named("unknown", "naïve"))
     assert kineto.events.names[calls.name[0]] == "naïve"
-
-
-def test_cpu_calls_are_ops_and_annotations_only() -> None:
-    events = [{"ph": "X", "cat": cat, "name": cat, "ts": 1, "dur": 9, "tid": tid} for cat in (
-        "cpu_op", "user_annotation", "cuda_runtime", "kernel", "gpu_user_annotation", "Trace", "overhead"
-    ) for tid in (2, 1)]  # fmt: skip
-    kineto = read_kineto(orjson.dumps(kineto_document(events)))
-    calls = cpu_calls(kineto)
-    assert {kineto.events.names[code] for code in calls.name} == {"cpu_op", "user_annotation"}
-    assert len(calls) == 4 and (np.diff(calls.thread) >= 0).all()
-    assert calls.parent.tolist() == [-1, 0, -1, 2], "equal times: the one that stands first is the caller"

@@ -14,9 +14,6 @@ from etplus.linker.match.candidate_alignments import (
     candidates_by_sequence,
 )
 from etplus.linker.shortest_edit import CallOrder
-from hypothesis import given
-from hypothesis import strategies as st
-from support import examples
 
 RNG = random.Random(3)
 ITERATION = [RNG.randrange(30) for _ in range(80)]
@@ -107,19 +104,6 @@ def test_windows_that_overlap_in_part() -> None:
     names = [RNG.randrange(30) for _ in range(300)]
     (place,) = candidates_by_order(thread(names[:200]), thread(names[100:]))
     assert place.alignment.at.tolist() == [*[-1] * 100, *range(100)]
-
-
-def test_too_small_an_overlap_is_chance() -> None:
-    names = [RNG.randrange(30) for _ in range(300)]
-    assert candidates_by_order(thread(names[:160]), thread(names[140:])) == []
-
-
-@examples(15)
-@given(st.integers(0, 2**32))
-def test_threads_of_unlike_programs_have_no_place(seed: int) -> None:
-    rng = random.Random(seed)
-    one, other = ([rng.randrange(12) for _ in range(rng.randrange(200, 400))] for _ in range(2))
-    assert candidates_by_order(thread(one), thread(other)) == []
 
 
 def test_an_empty_side_has_no_place() -> None:

@@ -7,7 +7,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from compiled_programs import SHARED_PROGRAMS, Kernel, files, kernels, program
 from etplus import Trace, link, load
@@ -61,18 +60,6 @@ def test_every_kernel_has_the_stacks_that_the_file_gives_for_its_handle(name: st
     known = sum(op.duration_ns for op, _ in found if op.source is not None)
     assert known >= 0.95 * sum(op.duration_ns for op, _ in found)
     assert_valid(trace.to_dict())
-
-
-@pytest.mark.parametrize("name", ["plus.json.gz", "plus.parquet"])
-def test_a_file_keeps_what_is_known_of_compiled_code(name: str, tmp_path: Path) -> None:
-    trace = link(*files(program("other") or Path()))
-    trace.save(tmp_path / name)
-    read = load(tmp_path / name)
-    assert read.generated.kernels == trace.generated.kernels
-    assert np.array_equal(read.generated.row, trace.generated.row)
-    assert np.array_equal(read.generated.kernel, trace.generated.kernel)
-    assert any(len(op.sources) > 1 for op in read.ops)
-    assert [op.sources for op in read.ops] == [op.sources for op in trace.ops]
 
 
 def gpu_trace(*kernels: tuple[str, dict[str, Any]], op: dict[str, Any] | None = None) -> bytes:
@@ -168,18 +155,6 @@ def test_annotations_of_graph_nodes_are_recorded_in_kernels_or_in_a_file() -> No
     assert [trace.stacks.evidence_of(row) for row in rows] == ["graph annotation"] * 3 + [""]
     assert trace.summary["compiled"]["annotated"] == 3
     assert_valid(trace.to_dict())
-
-
-def test_kernels_of_annotated_graphs_count_to_their_modules() -> None:
-    kernels = [("gemm", {"module_fqn": name, "graph node id": 5}) for name in ("layers.0.mlp.up", "layers.1.mlp.up")]
-    kernels += [("add", {"module_fqn": "layers.1", "graph node id": 6}), ("relu", {})]
-    rows = {row.path: row for row in load(gpu_trace(*kernels)).analyze().modules}
-    up = rows["layers[*]", "mlp", "up"]
-    assert (up.instances, up.count, up.device_self_ns, up.module) == (2, 2, 18_000, "up ×2")
-    assert rows["layers[*]", "mlp"].device_total_ns == 18_000 and rows["layers[*]", "mlp"].device_self_ns == 0
-    assert (rows["layers[*]",].device_self_ns, rows["layers[*]",].device_total_ns) == (9_000, 27_000)
-    call = rows["## Call CompiledFxGraph x ##",]
-    assert (call.device_self_ns, call.device_total_ns) == (9_000, 36_000)  # all were launched while it was open
 
 
 def test_a_bad_file_that_is_given_is_refused_and_one_beside_the_trace_left_out(

@@ -10,32 +10,12 @@ from etplus.linker import link
 from etplus.linker.comm import CommRecord
 from etplus.linker.comm_waits import _CommCall, _in_order, _numbered
 from etplus.schemas.communications import comm_rows
-from etplus.trace.kinds import GPU, RUNTIME
 from made_jobs import COMPUTE, JOBS
 from made_traces import call, edge_names, gpu, linked_events
 from support import Document, shared_pair
-from support import linked as linked_pair
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 Pair = tuple[str, str]
-
-
-def test_the_waits_of_ddp_follow_its_calls_one_by_one() -> None:
-    """The first kernel after each of the 15 calls outside any operator is what waits for the n-th all-reduce."""
-    trace = linked_pair("gpu-pairs/resnet103")
-    nodes, names = trace.nodes, np.array(trace.names, object)[trace.nodes.name]
-    calls = (nodes.kind == RUNTIME) & (names == "cudaStreamWaitEvent") & (nodes.parent_row < 0)
-    times = np.sort(nodes.ts[calls])
-    launched = {b: int(nodes.ts[a]) for a, b, _ in trace.edges_of("launch").tolist()}
-    on_compute = np.flatnonzero((nodes.kind == GPU) & (nodes.stream == 7))
-    compute = sorted((launched[row], row) for row in on_compute.tolist())
-    comms = comm_rows(trace).tolist()
-    reduces = [row for row in comms if "AllReduce" in trace.name_of(row)]
-    assert len(times) == len(reduces) == 15
-    expected = {(row, next(r for t, r in compute if t > ts)) for row, ts in zip(reduces, times.tolist(), strict=True)}
-    waits = [(a, b) for a, b, _ in trace.edges_of("event").tolist()]
-    assert expected <= set(waits)
-    assert sorted(a for a, _ in waits if a in comms) == comms, "each collective has one reader"
 
 
 def test_what_fsdp_gathers_ahead_is_waited_for_by_its_layer(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_programs import PROGRAMS, SHARED_PROGRAMS, kernels, program
 from etplus.linker.generated import _SAMPLES, CompiledCalls, _samples, match_compiled
 from etplus.schemas.inductor.compile_files import read_compile_files
 from etplus.schemas.kineto.kineto_calls import cpu_calls
@@ -26,16 +25,6 @@ def matched(kineto: Any, *sources: Any) -> tuple[CompiledCalls, dict[int, str]]:
     index = trace.events.index[calls.row[found.call]].tolist()
     of = [found.kernels[code][1] for code in found.kernel.tolist()]
     return found, {at: f"{kernel.name}:{kernel.handle}" for at, kernel in zip(index, of, strict=True)}
-
-
-@pytest.mark.parametrize("name", [*PROGRAMS, *SHARED_PROGRAMS])
-def test_every_kernel_of_a_recorded_program_has_the_handle_of_the_generated_code(name: str) -> None:
-    path = program(name)
-    if path is None:
-        pytest.skip("real traces are not at hand")
-    found, keys = matched(f"{path}.kineto.json.gz", f"{path}.kernel_information.json.gz")
-    assert keys == {kernel.event: kernel.key for kernel in kernels(path)}
-    assert keys and not found.refused
 
 
 def test_the_kernels_of_backwards_that_were_compiled_before_are_told_apart() -> None:

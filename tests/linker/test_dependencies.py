@@ -51,6 +51,13 @@ def gpu_join() -> Join:
     )  # fmt: skip
 
 
+def of_gpu(*rows: tuple[str, str, int, int, int]) -> Join:
+    """Kernels below one op from place 2 on, then runtime calls."""
+    kernels = sum(category == "kernel" for category, *_ in rows)
+    return a_join([*rows], calls=[], nodes=[(1, -1)], et_names=["root", "x"], node_of_call=[],
+                  gpu=[(at, 0, -1) for at in range(kernels)], runtime=[*range(kernels, len(rows))])  # fmt: skip
+
+
 def test_launches_lead_from_the_runtime_call_else_from_the_parent() -> None:
     edges = _Edges()
     module._add_launches(gpu_join(), edges)
@@ -76,9 +83,8 @@ def test_collectives_of_a_group_may_overlap_by_a_microsecond() -> None:
 
 @pytest.mark.parametrize(("begin", "kept"), [(2000, True), (1999, False)])
 def test_exactly_a_microsecond_is_no_contradiction(begin: int, kept: bool) -> None:
-    rows = [("kernel", "a", 100, 3000, 7), ("kernel", "b", begin, 4000, 9), ("cuda_runtime", "wait", 0, begin, 0)]
-    join = a_join(rows, calls=[], nodes=[(1, -1)], et_names=["root", "x"], node_of_call=[],
-                  gpu=[(0, 0, -1), (1, 0, -1)], runtime=[2])  # fmt: skip
+    wait = ("cuda_runtime", "wait", 0, begin, 0)
+    join = of_gpu(("kernel", "a", 100, 3000, 7), ("kernel", "b", begin, 4000, 9), wait)
     edges = _Edges()
     module._add_comm(join, {0: "g", 1: "g"}, edges)
     module._add_graph(join, GraphOrder(pairs((0, 1)), NONE, 0), edges)
@@ -90,10 +96,8 @@ def test_exactly_a_microsecond_is_no_contradiction(begin: int, kept: bool) -> No
 
 def test_waits_lead_to_what_starts_later() -> None:
     """A pair that starts at the same time is left out, whatever its ends are."""
-    rows = [("kernel", "a", 100, 200, 7), ("kernel", "b", 100, 300, 9), ("kernel", "c", 101, 300, 8),
-            ("cuda_runtime", "next", 100, 400, 0), ("cuda_runtime", "next", 101, 400, 0)]  # fmt: skip
-    join = a_join(rows, calls=[], nodes=[(1, -1)], et_names=["root", "x"], node_of_call=[],
-                  gpu=[(0, 0, -1), (1, 0, -1), (2, 0, -1)], runtime=[3, 4])  # fmt: skip
+    join = of_gpu(("kernel", "a", 100, 200, 7), ("kernel", "b", 100, 300, 9), ("kernel", "c", 101, 300, 8),
+                  ("cuda_runtime", "next", 100, 400, 0), ("cuda_runtime", "next", 101, 400, 0))  # fmt: skip
     edges = _Edges()
     module._add_graph(join, GraphOrder(pairs((0, 1)), pairs((0, 2)), 0), edges)
     both = waits(event=pairs((0, 1), (0, 2)), blocking=pairs((0, 0), (0, 1)))
@@ -111,13 +115,8 @@ def test_a_call_may_return_before_by_the_skew_of_the_clocks() -> None:
     for skew, kept in ((2399, False), (2400, True)):
         for kind in ("sync", "blocking"):
             edges = _Edges()
-            rows = [
-                ("kernel", "a", 0, 3000, 7),
-                ("cuda_runtime", "wait", 1, 600, 0),
-                ("cuda_runtime", "x", 600, 700, 0),
-            ]
-            join = a_join(rows, calls=[], nodes=[(1, -1)], et_names=["root", "x"], node_of_call=[],
-                          gpu=[(0, 0, -1)], runtime=[1, 2])  # fmt: skip
+            calls = ("cuda_runtime", "wait", 1, 600, 0), ("cuda_runtime", "x", 600, 700, 0)
+            join = of_gpu(("kernel", "a", 0, 3000, 7), *calls)
             given = waits(**{kind: pairs((0, int(kind == "blocking")))}, clock_skew_ns=skew)
             module._add_waits(join, given, edges)
             assert (edges.contradicted == {}) is kept

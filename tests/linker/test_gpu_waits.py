@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.timeline.graph_building import build_graph
-from etplus.timeline.replay_graph import SYNC
 from etplus.trace.trace import Trace
 from made_traces import call, edge_names, gpu, linked_events, sync
 from support import Document, kineto_document
@@ -63,11 +60,6 @@ def test_a_waiting_call_may_return_before_by_the_skew_of_the_clocks(name: str, e
     assert counts.get("clock_skew_ns", 0) == document.clock_skew_ns == max(round(early * 1000), 0)
 
 
-def test_calls_that_returned_long_before_did_not_wait() -> None:
-    _, document = linked_events(*waiting("cudaEventSynchronize", 85))
-    assert not edge_names(document, "sync") and document.clock_skew_ns == 0
-
-
 def test_a_call_that_found_its_event_reached_shows_no_skew() -> None:
     """It waits for a, 10–60, until 62; b, launched before it, ends at 70."""
     events = [
@@ -90,17 +82,12 @@ def test_a_call_that_found_its_event_reached_shows_no_skew() -> None:
     ],
 )
 def test_copies_that_hold_their_thread(copy: str, name: str, blocks: bool) -> None:
-    """A copy 10–60 whose call returned at 62; the replay holds the call, the ET+ the one after it."""
+    """A copy 10–60 whose call returned at 62, so that the call after it waits."""
     _, document = linked_events(
         call(name, 0, 62, 1), gpu(copy, 10, 50, 1, cat="gpu_memcpy"), call("cudaLaunchKernel", 70, 5, 2),
         gpu("k", 80, 5, 2),
     )  # fmt: skip
     assert edge_names(document, "sync") == ({(copy, "cudaLaunchKernel")} if blocks else set())
-    waits = build_graph(document)
-    edge = waits.edges.take(waits.edges.kind == SYNC)
-    held = [document.name_of(row) for row in waits.row[edge.target].tolist()]
-    assert held == ([name] if blocks else [])
-    assert np.all(waits.end[waits.row[edge.target]] == edge.target)
 
 
 def two_streams(name: str, *more: Document) -> tuple[Document, Trace]:

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 import orjson
-import pytest
 from etplus.linker import link
-from etplus.timeline.graph_building import build_graph
-from etplus.timeline.replay_graph import EVENT
 from etplus.trace.trace import Trace
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -110,43 +107,3 @@ def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -
     plain = link(None, recorded(nodes, arrows=False, launches=launches))
     assert edges(trace, "launch") == edges(plain, "launch")
     assert edges(trace, "stream") == edges(plain, "stream")
-
-
-@examples(25)
-@given(graphs(empty=False))
-def test_what_is_inferred_from_times_is_a_dependency_and_marked(nodes: list[Node]) -> None:
-    trace = link(None, recorded(nodes, arrows=False))
-    assert_valid(trace.to_dict())
-    found = edges(trace, "graph")
-    assert found <= inferred(trace)
-    assert found <= dependencies(nodes, 0)
-    times = scheduled(nodes)
-    for k, node in enumerate(nodes):  # a wait that delayed its node by more than 3 µs cannot be missed
-        before = max((times[j][1] for j in range(k) if nodes[j].stream == node.stream), default=0)
-        for w in node.waits_for:
-            if nodes[w].stream != node.stream and times[w][1] == times[k][0] > before + 3:
-                assert (f"0.{w}", f"0.{k}") in found
-
-
-def fork_and_join() -> list[Node]:
-    """a and c on stream 7, b on stream 8: b waits for a; c, which follows a on 7, waits for b, which takes longer."""
-    return [Node(7, (), 10), Node(8, (0,), 50), Node(7, (1,), 10)]
-
-
-@pytest.mark.parametrize("arrows", [True, False])
-def test_a_slower_branch_delays_the_join(arrows: bool) -> None:
-    """The replay of the recorded and of the inferred order: the branch on stream 8 takes twice its time."""
-    trace = link(None, recorded(fork_and_join(), arrows=arrows))
-    graph = build_graph(trace)
-    assert (graph.edges.kind == EVENT).sum() == 2
-    slower = trace.replay("kernel:name=0.1*2").makespan_ns - trace.replay().makespan_ns
-    assert slower == 50_000
-
-
-def test_arrows_with_lost_ends_are_counted() -> None:
-    document = orjson.loads(recorded(fork_and_join(), arrows=True))
-    for event in document["traceEvents"]:
-        if event["ph"] == "s" and event["id"] == ARROW:
-            event["ts"] += 5000
-    trace = link(None, orjson.dumps(document))
-    assert edges(trace, "graph") == {("0.1", "0.2")} and trace.report.dependencies["unresolved"] == 1

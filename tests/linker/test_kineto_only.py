@@ -8,56 +8,16 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.linker import kineto_only, link
+from etplus.linker import kineto_only
 from etplus.linker.join import Attachment, adopt_unattached
 from etplus.linker.kineto_only import host_side
-from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
-from support import GPU_CATEGORIES, PID, assert_valid, fixture_pair, kineto_document, ns, read_json
+from support import PID, kineto_document
 
 
 def event(category: str, name: str, ts: float, dur: float, tid: int | str = 7, **args: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "tid": tid, "args": args}
-
-
-def linked(events: list[dict[str, Any]]) -> dict[str, Any]:
-    document = link(None, orjson.dumps(kineto_document(events))).to_dict()
-    assert_valid(document)
-    return document
-
-
-@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "pairs/two_threads"])
-def test_every_call_is_a_node_and_every_gpu_event_has_a_parent(name: str) -> None:
-    kineto = fixture_pair(name)[1]
-    document = link(None, kineto).to_dict()
-    assert_valid(document)
-    events = read_json(kineto)["traceEvents"]
-    calls = [i for i, e in enumerate(events) if e.get("cat") in ("cpu_op", "user_annotation") and e["ph"] == "X"]
-    nodes = {node["kineto_event"]: node for node in document["nodes"] if "link" in node}
-    assert sorted(nodes) == calls
-    for i, node in nodes.items():
-        assert node["name"] == events[i]["name"] and node["link"] == "certain"
-        assert (ns(node["ts"]), ns(node["dur"])) == (ns(events[i]["ts"]), ns(events[i]["dur"]))
-    work = [i for i, e in enumerate(events) if e.get("cat") in GPU_CATEGORIES]
-    assert sorted(node["kineto_event"] for node in document["nodes"] if "cat" in node) == work
-    assert document["etplus"]["nodes_from"] == "kineto" and document["etplus"]["unattached"] == {}
-    assert document["nodes"][0]["name"] == "[pytorch|profiler|execution_trace|process]"
-
-
-def test_what_was_launched_outside_any_op_stands_below_the_process() -> None:
-    document = linked([
-        event("cpu_op", "op", 100, 10),
-        event("cuda_runtime", "cudaLaunchKernel", 10, 5, correlation=3),
-        event("kernel", "k", 20, 5, correlation=3, stream=7, device=0),
-        event("kernel", "launched before the trace", 1, 5, correlation=99, stream=7, device=0),
-    ])  # fmt: skip
-    kernels = [node for node in document["nodes"] if "cat" in node]
-    assert [node["ctrl_deps"] for node in kernels] == [1, 1]
-    launch = document["runtime"][0]["id"]
-    assert [edge for edge in document["edges"] if edge[2] == "launch"] == [[launch, kernels[1]["id"], "launch"]]
-    read = read_etplus(orjson.dumps(document))
-    assert read.nodes.thread[read.nodes.kind == 2].tolist() == [7]  # the thread of the op, though no op calls it
 
 
 def a_trace(*more: dict[str, Any]) -> KinetoTrace:

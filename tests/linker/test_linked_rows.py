@@ -145,18 +145,3 @@ def test_events_without_a_row(case: tuple[LinkedRows, Any, bool]) -> None:
     assert (every.correlation.tolist(), every.reason.tolist()) == ([3, 99], [2, 1])
     assert (last.names, last.reason.tolist(), last.stream.tolist(), last.device.tolist()) == (["stray"], [1], [7], [0])
     assert last.args == [b'{"stream":7,"device":0,"correlation":99}']
-
-
-def test_the_trace_has_the_same_columns(case: tuple[LinkedRows, Any, bool]) -> None:
-    rows, trace, anew = case
-    expected = ANEW if anew else KEPT
-    assert [trace.name_of(row) for row in range(12)] == expected["name"]
-    assert [trace.categories[code] for code in trace.nodes.category.tolist()] == expected["category"]
-    assert trace.nodes.kind.tolist() == rows.kind.tolist()
-    threads = [1, 1, 1, 1, -1, -1, 1, 2, -1] if anew else [1, 1, 1, 1, 1, 2, -1, -1, -1]
-    assert trace.nodes.thread.tolist()[:9] == threads
-    for name in ("id", "ts", "dur", "link", "exclusive", "stream", "kineto_event", "seq_id"):
-        assert getattr(trace.nodes, name).tolist() == expected[name], name
-    assert trace.sync_dep == rows.sync_dep and trace.unattached.names == ["before", "stray"]
-    ids = trace.nodes.id[trace.edges[:, :2]].tolist()
-    assert sorted(ids) == sorted(rows.edges[:, :2].tolist())

@@ -64,15 +64,6 @@ def test_the_made_node_says_what_it_was_made_of() -> None:
     assert f"gloo:all_reduce (node {was['id']})" in notes
 
 
-def test_an_et_that_ends_early_has_the_collectives_that_it_issued() -> None:
-    """Each is one of the whole trace's; those that were issued after the end are not made."""
-    et, kineto = shared_job("parallel/block.pp2")[0]
-    cut = cut_before(et, 1)
-    whole, trace = communications(link(et, kineto)), communications(link(cut, kineto))
-    ids = {node["id"] for node in json.loads(cut)["nodes"]}
-    assert trace == [one for one in whole if int(one[-1]) in ids]
-
-
 def test_without_kinetos_numbers_the_made_link_is_no_certain_one() -> None:
     et, kineto = shared_job("parallel/block.ddp4")[2]
     document = read_json(kineto)

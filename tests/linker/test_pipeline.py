@@ -9,19 +9,17 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import etplus
 import numpy as np
 import orjson
 import pytest
-from etplus.cli.main import trace_link
 from etplus.linker import join as join_module
-from etplus.linker import link, linked_rows, pipeline
+from etplus.linker import link, pipeline
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
 from made_joins import PAIR_ET, PAIR_KINETO
-from support import PID, Document, assert_valid, fixture_pair, plain, read_json
+from support import PID, assert_valid, fixture_pair, plain
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 
@@ -48,14 +46,6 @@ def test_a_link_that_is_only_written_makes_no_columns_of_the_trace(tmp_path: Pat
         getattr(linked, "nothing")  # noqa: B009 (mypy knows that there is none)
 
 
-def test_the_command_makes_no_columns_of_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[int] = []
-    monkeypatch.setattr(linked_rows, "_build", lambda *_: built.append(1))
-    files = ["--et-file", str(ET), "--kineto-file", str(KINETO), "-o", str(tmp_path / "plus.json")]
-    assert trace_link([*files, "--json", str(tmp_path / "report.json")]) == 0 and not built
-    assert len(etplus.load(tmp_path / "plus.json")) == len(link(ET, KINETO).to_dict()["nodes"])
-
-
 def test_importing_is_cheap_and_a_link_needs_nothing_of_torch_or_other_formats(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
@@ -80,30 +70,6 @@ def test_strict_refuses_broken_files_and_otherwise_they_are_recovered() -> None:
         link(ET, broken, strict=True)
     result = link(ET, broken)
     assert result.report.warnings and linked_events(result)
-
-
-def without_ids(et: Document, kineto: Document) -> tuple[bytes, bytes]:
-    for node in et["nodes"]:
-        for attr in node["attrs"]:
-            if attr["name"] == "rf_id":
-                attr["value"] = 0
-    for event in kineto["traceEvents"]:
-        for key in ("Record function id", "External id", "Ev Idx"):
-            event.get("args", {}).pop(key, None)
-    return json.dumps(et).encode(), json.dumps(kineto).encode()
-
-
-@pytest.mark.parametrize("options", [{}, {"exact_match": True}, {"match": "sequence"}, {"match": "tree"}])
-def test_without_ids_no_certain_link_is_wrong(options: Any) -> None:
-    result = link(*without_ids(read_json(ET), read_json(KINETO)), **options)
-    linked = [node for node in result.to_dict()["nodes"] if "link" in node]
-    assert len(linked) > 0.9 * len(EXPECTED)
-    assert result.report.method != "ids" and (result.report.method != "tree" or "exact_match" not in options)
-    assert all(EXPECTED[node["id"]] == node["kineto_event"] for node in linked if node["link"] == "certain")
-
-
-def test_the_choice_of_an_iteration_does_not_touch_links_by_ids() -> None:
-    assert linked_events(link(ET, KINETO, iteration="last")) == EXPECTED
 
 
 def test_an_et_plus_file_as_input_is_refused(tmp_path: Path) -> None:

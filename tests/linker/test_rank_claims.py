@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import orjson
 import pytest
 from etplus.linker.rank_claims import INIT, Claim, group_ranks, rank_of_et, rank_of_kineto
@@ -12,9 +11,7 @@ from etplus.recording.hook.observers import run_annotation
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import MAX_RANKS
-from hypothesis import given
-from hypothesis import strategies as st
-from support import Document, et_document, examples, kineto_document
+from support import Document, et_document, kineto_document
 
 
 def of_et(*nodes: Document) -> Claim:
@@ -120,25 +117,6 @@ def test_what_communicates(name: str, communicates: bool) -> None:
     assert of_kineto("aten::add", name).communicates == communicates
     if not name.startswith("ncclDev"):
         assert of_et(node(3, "aten::add", []), node(4, name, [])).communicates == communicates
-
-
-@examples(40)
-@given(st.data())
-def test_the_groups_of_a_mesh_never_exclude_their_own_rank(data: st.DataObject) -> None:
-    """Ranks in a mesh of any shape, one group a dimension: the rank is possible, and proved where groups cross."""
-    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    dimensions = data.draw(st.sets(st.integers(0, len(shape) - 1)))
-    mesh = np.arange(np.prod(shape)).reshape(shape)
-    rank = data.draw(st.integers(0, mesh.size - 1))
-    place = np.argwhere(mesh == rank)[0]
-    groups: list[Document] = [{"pg_desc": "default_pg", "ranks": [], "group_size": mesh.size}]
-    for dimension in sorted(dimensions):
-        members = np.moveaxis(mesh, dimension, 0)[(slice(None), *np.delete(place, dimension))].tolist()
-        groups.append({"pg_desc": "mesh", "ranks": members if len(members) < mesh.size else [], "group_size": 1})
-    found = group_ranks(groups)
-    assert found.world_size == mesh.size and (found.ranks is None or rank in found.ranks)
-    if len([d for d in dimensions if len(shape) > 1]) >= 2:
-        assert found.rank == rank or mesh.size in shape
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,10 @@ import numpy as np
 import orjson
 import pytest
 from etplus import Trace, link
-from etplus.analysis.operators import operator_table
-from etplus.analysis.origins import source_table
-from etplus.trace.counterparts import Counterparts
 from etplus.trace.unattached import with_unattached
 from hypothesis import given
 from hypothesis import strategies as st
-from repeated_steps import PROCESS, THREAD, Step, Work, layer, recorded, training
+from repeated_steps import Step, Work, layer, recorded, training
 from support import examples, shared_case
 
 
@@ -58,19 +55,6 @@ def test_every_kernel_of_a_periodic_program_has_its_repetition() -> None:
 def test_the_case_of_kernels_without_grid() -> None:
     report = link(None, shared_case("rocm-orphans/trace.json.gz")).report
     assert report.gpu["repetition"]["paired"] == report.gpu["repetition"]["events"] == 20
-
-
-def test_the_source_line_follows_from_the_repetition() -> None:
-    blob, _ = recorded([training()] * 4, 60)
-    document = orjson.loads(blob)
-    frame = {"ph": "X", "cat": "python_function", "name": "train.py(7): main", "pid": PROCESS, "tid": THREAD}
-    document["traceEvents"].append({**frame, "ts": 1, "dur": 10**7, "args": {"Python id": 1}})
-    trace = link(None, orjson.dumps(document))
-    kernel = trace.kernels[3]
-    assert kernel.counterpart is not None and str(kernel.source) == "main (train.py:7)" and not kernel.stack
-    rows = source_table(trace)
-    assert [str(row.source) for row in rows] == ["main (train.py:7)"] and "by repetition" in rows[0].above()
-    assert (rows[0].device_self_ns, rows[0].repeated_ns) == (trace.gpu.dur.sum(), trace.gpu.dur[:60].sum())
 
 
 def other_size(step: Step, at: int = 20) -> list[Work]:
@@ -158,17 +142,5 @@ def test_the_report_and_the_tables() -> None:
     }  # fmt: skip
     text = trace.report.to_text().replace("\n        ", " ")
     assert "60 of 60 GPU events that were launched before the trace (100.0% of their time)" in text
-    rows, without = (operator_table(of) for of in (trace, trace.with_(counterparts=Counterparts())))
-    assert sum(row.device_self_ns for row in rows) == int(trace.gpu.dur.sum())
-    assert sum(row.repeated_ns for row in rows) == time and not any(row.repeated_ns for row in without)
-    assert sum(row.device_self_ns for row in without) == int(trace.gpu.dur.sum()) - time
     attribution = trace.attribution
     assert np.count_nonzero(attribution.repetition) == len(found) and attribution.in_module.all()
-
-
-def test_no_edge_comes_of_it() -> None:
-    trace, _ = linked([training()] * 4, 60)
-    launched = set(trace.edges_of("launch")[:, 1].tolist())
-    assert not launched & set(trace.counterparts.links.event.tolist())
-    plain = trace.with_(counterparts=Counterparts())
-    assert trace.replay().makespan_ns == plain.replay().makespan_ns and trace.replay().error == plain.replay().error

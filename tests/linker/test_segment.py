@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.linker import link
 from etplus.linker.calls import EtCalls
 from etplus.linker.match.result import Match
 from etplus.linker.segment import Iterations, describe_windows, find_iterations
 from etplus.schemas.kineto.kineto_calls import CpuCalls, cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
-from support import Document, fixture_pair, kineto_document
+from support import Document, kineto_document
 
 
 def iterations_of(events: list[Document], annotation: str | None = None) -> Iterations:
@@ -84,11 +83,6 @@ def test_an_annotation_that_does_not_occur_is_told_with_those_that_do() -> None:
     (note,) = found.notes
     assert "'nonesuch'" in note and "'## forward ##'" in note and "ProfilerStep#" in note
     assert found.annotation == "ProfilerStep", "the search goes on without it"
-
-
-def test_a_wrong_annotation_never_spoils_the_linking() -> None:
-    report = link(*fixture_pair("pairs/one_of_n"), annotation="nonesuch").report
-    assert report.linked_share == 1.0 and any("nonesuch" in note for note in report.windows["notes"])
 
 
 def numbers(*values: int) -> Any:
