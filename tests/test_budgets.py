@@ -17,7 +17,7 @@ BUDGETS = {
     "recording": 1_595,  # plan: 1,400
     "jobs": 2_572,  # plan: 3,000
     "converters": 7_260,  # plan: 7,500
-    "timeline": 5_530,  # plan: 5,500
+    "timeline": 5_454,  # plan: 5,500
     "cli": 4_081,  # plan: 3,600
     "analysis": 13_689,  # plan: 14,000
     "report": 2_805,  # plan: 2,000

@@ -2,7 +2,7 @@
 
 A collective on the host (Gloo, MPI) competes with its rank's operators for the processor. The slowdown is estimated
 from operators with equal names and shapes that ran both with and without a transfer. Example: `aten::mm` of one shape
-takes 2 ms alone and 3 ms during a transfer: the slowdown is 1.5.
+takes 2 ms alone and 3 ms during a transfer, so the slowdown is 1.5.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from ..trace.index import Row
 from ..trace.intervals import Intervals, sums, union
 from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
-# An operator counts as running alone if transfers cover a smaller share of its time.
+# An operator runs alone if transfers cover a smaller share of its time.
 _HARDLY = 0.1
-# Minimum number of equal operators from which to compute how much their durations vary.
+# Minimum number of equal operators to measure how much their durations vary.
 _SEVERAL = 3
 
-# Operators with equal name and shapes, in ns: durations if they ran alone, else (duration, time covered by a transfer).
+# Durations in ns of operators with equal name and shapes: of operators that ran alone, and (duration, time during
+# transfers) of the others.
 EqualWork = tuple[list[int], list[tuple[int, int]]]
 
 
@@ -41,7 +42,10 @@ def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
 
 
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
-    """Return deciles 1 and 9 (by time) of durations relative to the median of equal operators; (1, 1) if too few."""
+    """Return the 10th and 90th percentiles (by time) of durations relative to the median of equal operators.
+
+    (1, 1) if there are too few operators.
+    """
     groups = [np.array(alone, np.float64) for alone, _ in equal_operators(graph) if len(alone) >= _SEVERAL]
     if not groups:
         return 1.0, 1.0
@@ -72,7 +76,7 @@ def equal_operators(graph: ReplayGraph) -> list[EqualWork]:
 
 
 def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
-    """Yield, for each operator with known shapes, its name and shapes, self time, and time during transfers."""
+    """Yield name and shapes, self time, and time during transfers of each operator with known shapes."""
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
@@ -88,7 +92,7 @@ def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
 
 
 def plain_work(graph: ReplayGraph) -> dict[int, float]:
-    """Map edges of host work to their duration without transfers, as a share of the measured duration."""
+    """Return the duration of host work without transfers, as a share of its measured duration, by edge."""
     assert graph.shared is not None
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0))
@@ -99,7 +103,6 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
 
 
 def undisturbed_lags(graph: ReplayGraph) -> IntColumn:
-    """Return the lags of all edges, using the duration without transfers for host work."""
     lag = graph.edges.lag.astype(np.float64)
     if graph.shared is not None and graph.shared.slowdown > 1:
         plain = plain_work(graph)
@@ -115,7 +118,7 @@ def transfer_edges(graph: ReplayGraph) -> IntColumn:
 
 
 def time_covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return, per edge of host work, the measured ns covered by transfers of its rank, and the total ns."""
+    """For edges of host work, return the measured ns covered by transfers of the same rank, and the total ns."""
     edges, measured = graph.edges, graph.measured
     rank = graph.rank_of_row[graph.row[edges.target[work]]]
     until = measured[edges.target[work]]

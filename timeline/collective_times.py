@@ -1,6 +1,6 @@
 """Time of a collective on links with given bandwidths and latencies, by algorithm and library.
 
-docs/reference/network.md has the formulas. Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md). Steps
+docs/reference/network.md has the formulas. Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md). Step counts
 follow Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. On a ring,
 all-to-all data passes through the ranks in between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc). On a tree,
 an all-reduce takes 2 (S/B + log₂N · L); a broadcast or reduce takes half as long. Other kinds use a ring.
@@ -37,7 +37,7 @@ from ..schemas.comm_types import CollectiveCommType as Type
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]
 
-# Kinds of collectives whose recorded size is one rank's part.
+# Kinds of collectives that record only one rank's part as their size.
 SHARDS: Final = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})
 _CHAINS = frozenset({Type.BROADCAST, Type.REDUCE})
 _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
@@ -47,23 +47,15 @@ _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
 
 
 class _Protocol(NamedTuple):
-    """An NCCL protocol. A pair holds values for rings and trees, or for links inside and between nodes.
+    """An NCCL protocol. A pair has a value for rings and one for trees, or for links inside and between nodes."""
 
-    Attributes:
-        base_ns: start-up time of a collective.
-        between, inside: step time divided by L, between nodes and inside a node.
-        least_ns: minimum time of a ring step inside a node if the ring spans several nodes.
-        share, on_tree: share of the bandwidth that a ring and a tree can use.
-        tree_tenths: tenths of `on_tree` that 64 bytes and each further doubling reach; larger sizes reach all ten.
-    """
-
-    base_ns: tuple[float, float]
-    between: tuple[float, float]
+    base_ns: tuple[float, float]  # start-up time of a collective
+    between: tuple[float, float]  # between, inside: step time divided by L, between nodes and inside a node
     inside: tuple[float, float]
-    least_ns: float
-    share: float
+    least_ns: float  # minimum time of a ring step inside a node if the ring spans several nodes
+    share: float  # share, on_tree: shares of the bandwidth that a ring and a tree can use
     on_tree: tuple[float, float]
-    tree_tenths: tuple[int, ...]
+    tree_tenths: tuple[int, ...]  # tenths of `on_tree` reached with 64 bytes and each further doubling, then all ten
 
 
 def _tenths(text: str) -> tuple[int, ...]:
@@ -99,31 +91,27 @@ _SIMPLE = _Protocol(
 )
 _TREE_SHARE, _PLATEAU = 0.92, 1.4
 _LL_BANDWIDTH = {1: 141.0, 2: 39.0}
-# Maximum GB/s of LL for node counts beyond those in `_LL_BANDWIDTH`.
+# Maximum GB/s of LL for node counts that `_LL_BANDWIDTH` does not list.
 _LL_BANDWIDTH_OF_MORE = 20.4
 
 
 class LevelSpan(NamedTuple):
-    """How a process group spans one level of a network.
+    """How a process group spans one level of a network."""
 
-    Attributes:
-        ranks: members on this level; on outer levels, units of the level below.
-        in_node: True if the level is inside a node; only NCCL's protocols need this.
-        hops: number of links that a step passes on a ring topology; 0 on other topologies.
-    """
-
-    ranks: int
+    ranks: int  # members on this level; on outer levels, units of the level below
     bandwidth: float
     latency_ns: float
     algorithm: Algorithm = "ring"
-    in_node: bool = False
-    hops: int = 0
+    in_node: bool = False  # True if the level is inside a node; only NCCL's protocols need this
+    hops: int = 0  # number of links that a step passes on a ring topology; 0 on other topologies
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
-    """Return the duration of a collective in ns after all ranks are ready; see the module's docstring. `size` is the
-    bytes of one rank's input (see `message_bytes`); `spans` are the levels, inner levels first. Without levels the
-    result is 0. A library overrides the algorithms of the levels."""
+    """Return the duration of a collective in ns after all ranks are ready; 0 without levels.
+
+    `size` is the bytes of one rank's input (`message_bytes`); `spans` are the levels, inner levels first. A library
+    overrides the algorithms of the levels.
+    """
     if not spans:
         return 0.0
     spans = [span._replace(latency_ns=span.latency_ns * max(span.hops, 1)) for span in spans]
@@ -219,5 +207,4 @@ def _nccl_speed(speed: float, by: _Protocol, nodes: int) -> float:
 
 
 def _depth(ranks: int) -> int:
-    """Return log2, rounded up."""
     return (ranks - 1).bit_length()

@@ -13,8 +13,8 @@ from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
-# A waiting call returns at most this long after the work that it waited for; a longer delay is an unknown wait.
-# A GPU event that starts later than this after the work that its stream waited for was delayed by something else.
+# A waiting call returns at most this long after the end of the work that it waited for; a longer delay is an unknown
+# wait. A GPU event that starts later than this after the work that its stream waited for was delayed by other causes.
 SYNC_RETURN_NS = 10_000
 # Upper limits of launch latency and gap. No device is slower, so longer delays are waits for other work.
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
@@ -43,7 +43,6 @@ class Constants:
     __repr__ = brief
 
     def caps(self) -> dict[int, int]:
-        """Map edge kinds to the limits of their capped lags, in ns."""
         return {
             LAUNCH: self.launch_latency_ns,
             STREAM: self.gap_ns,
@@ -54,7 +53,7 @@ class Constants:
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
-    """Fit the constants to GPU events of one rank (`counted` rows); 0 without GPU events or without start times.
+    """Fit the constants to the GPU events of one rank (`counted` rows). They are 0 without GPU events or start times.
 
     The launch latency is the median over events on idle streams. A stream's first event is used only if there are no
     other events, because it includes module loading. The gap is the median over events launched while their predecessor
@@ -87,12 +86,11 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
 
 
 def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...]:
-    """Return one `Constants` per rank, as a sequence even for a single rank."""
     return (constants,) if isinstance(constants, Constants) else tuple(constants)
 
 
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
-    """Return lags capped by the constants of their edges' kinds; `NEVER` for edges that are GONE."""
+    """Return lags capped by the constants of their edges' kinds; `NEVER` for removed edges (GONE)."""
     edges, ranks = graph.edges, of_ranks(constants)
     if len(ranks) != len(graph.traces):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.traces)}")
@@ -108,7 +106,7 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
-    """Return, for each point, the measured source time of its incoming edge of the given kind; −1 if it has none."""
+    """For each point, return the measured source time of its incoming edge of a kind, −1 if there is none."""
     edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
     found[edges.target] = graph.measured[edges.source]
     return found

@@ -1,4 +1,4 @@
-"""The critical path of a replay, which splits the makespan into parts, and lower bounds that no change can undercut."""
+"""The critical path of a replay, which splits the makespan into parts, and lower bounds on the makespan."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from .graph_replay import Replay, replay
 from .host_backends import pauses_during_transfers
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 
-_SHOWN = 10  # number of operators in a repr
+_SHOWN = 10  # maximum number of operators in a repr
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 
 @dataclass(frozen=True)
 class CriticalPath(Suggests):
-    """A longest path.
+    """A longest path through a replayed timeline.
 
     Attributes:
         edge: int64, edges of the path in time order.
@@ -79,8 +79,7 @@ class CriticalPath(Suggests):
 
 
 def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
-    """Return the edges of a longest path, traced back from a point (default: the last end); ties go to the lowest
-    source point."""
+    """Return the edges of a longest path to a point (default: the last end); ties go to the lowest source point."""
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)
@@ -88,7 +87,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
-    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # start of the run of points
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # first point of each run of points
     before_head, head_of = before.tolist(), head.tolist()
     point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []
@@ -101,9 +100,11 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
 
 
 def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:
-    """Return the longest path of a replay; see `binding_edges`.
-    With `between` (an annotation as in `call_between`) the path leads from the annotation's start to the last end of
-    the work that it calls and launches. An edge that crosses the start is clipped to it."""
+    """Return the longest path of a replay; ties are resolved as in `binding_edges`.
+
+    With `between` (an annotation as in `call_between`), the path leads from the annotation's start to the last end of
+    the work that the annotation calls and launches. An edge that crosses the start is clipped to it.
+    """
     edges, first, last = replay.graph.edges, 0, None
     if between is not None:
         first, last = _ends_between(replay, between)
@@ -130,7 +131,6 @@ def _by_name(graph: ReplayGraph, edge: IntColumn, kind: IntColumn, ns: IntColumn
 
 
 def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
-    """Return the start point of an annotation, and the last point of the work that it calls and launches."""
     graph = replay.graph
     if len(graph.traces) > 1:
         raise UsageError("--between accepts an annotation of one rank; give the file of one rank")
@@ -144,7 +144,6 @@ def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
 
 
 def with_origins(path: CriticalPath, replay: Replay, trace: Trace) -> CriticalPath:
-    """Return the path with its times per source line and per phase."""
     edges, origin, table = replay.graph.edges, origin_of_rows(trace), trace.source_table
     edge = path.edge[np.isin(edges.kind[path.edge], (HOST, DURATION, COMM))]
     sources, phases = Counter[str](), Counter[str]()
@@ -161,15 +160,17 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
-    """Return the time of the busiest stream's GPU work and of the busiest thread's host work, in ns.
-    No makespan is shorter. Host work has its duration without transfers; waits for collectives are excluded."""
+    """Return lower bounds on the makespan in ns: the busiest stream's GPU work, and the busiest thread's host work.
+
+    Host work has its duration without transfers; waits for collectives are excluded.
+    """
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
     rank = graph.rank_of_row[row]
     stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
-    on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # collectives on the host overlap
+    on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # host collectives may overlap
     on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & on_device
-    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # only negative gaps (overlaps)
+    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # of gaps, only overlaps count
     host = (edges.kind == HOST) & (edges.source > 0) & ~pauses_during_transfers(graph)
     return {
         "busiest stream": _largest(rank, stream, work, on_stream),
@@ -189,7 +190,7 @@ class CriticalChain:
     Attributes:
         kind: indices into `kinds`, the names of the kinds of edges.
         ns: int64, contribution to the makespan; negative if a kernel overlaps its predecessor.
-        row: int64, `Trace` row whose work the edge represents, else the row that the edge leads to; −1 if none.
+        row: int64, `Trace` row that does the edge's work, else the row that the edge leads to; −1 if there is none.
         work: bool, True if the edge represents work of its row, False for waits and latencies.
         start, end: int64, measured times in ns on the trace's clock.
     """
@@ -205,7 +206,7 @@ class CriticalChain:
 
 
 def unchanged_replay(trace: Trace) -> Replay | None:
-    """Replay a trace (if it is a selection, without the enclosing calls); None if no row has a time."""
+    """Replay a trace without changes (and a selection without its enclosing calls); None if no row has a time."""
     try:
         graph = build_graph(without_enclosing(trace))
     except ConvertError:
@@ -225,7 +226,7 @@ def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalCha
     if result is None:
         return None
     graph = result.graph
-    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # maps graph rows to trace rows
+    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # trace row of each graph row
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.nodes.ts[graph.trace.nodes.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))

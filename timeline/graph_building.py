@@ -37,43 +37,37 @@ from .replay_graph import (
 )
 from .thread_edges import handoffs, host_chains, without_backend_work, without_polling
 
-# Own time of a synchronizing call, ns; the rest of its duration is waiting.
+# Own time of a synchronizing call in ns; it spends the rest of its duration waiting.
 SYNC_COST_NS = 3_000
-# A call that takes this multiple of the median did something else first, such as loading a module or staging a copy.
+# A call that takes longer than this multiple of the median first did other work, such as loading a module.
 _SLOW = 3
-# Calls at the queue's limit take at least this multiple of the time of calls below it.
+# Calls at the queue's limit take at least this multiple of the time that calls below the limit take.
 _LONGER = 1.5
-# For a limit to be accepted: its minimum, and the minimum number and share of blocked launches.
+# Minimum launch queue limit to accept, and minimum number and share of launches that the limit must block.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
-# Own time of a waiting call, and maximum spread of the times from room in the queue to the call's return, as a share.
-# The spread is used only if every call waits.
+# If every call waits: own time of a call, and maximum spread of the delays from room in the queue to the call's return,
+# as a share of the call's duration.
 _OWN_NS, _CONSTANT = 3_000, 0.25
-# Calls return a few µs after the queue has room; this many further short kernels may start in the meantime.
+# Calls return a few µs after the queue has room; in the meantime, this many more short kernels may start.
 _NEAR_LIMIT = 8
 
 
 @dataclass(frozen=True)
 class LaunchQueue:
-    """Launch queue limit found in the trace; None if no call waits.
-
-    Attributes:
-        edges: lead from the start of GPU work to the end of the call that returns because this work left the queue.
-        blocked: rows of the calls that waited.
-        typical_ns: median duration of the calls that did not wait.
-    """
-
-    limit: int | None
-    edges: Edges
-    blocked: IntColumn
-    typical_ns: int
+    limit: int | None  # None if no call waits
+    edges: Edges  # from the start of GPU work to the end of the call that returns because this work left the queue
+    blocked: IntColumn  # rows of the calls that waited
+    typical_ns: int  # median duration of the calls that did not wait
 
 
 def find_queue(points: GraphEvents) -> LaunchQueue:
     """Find the limit: a number of outstanding launches that is never exceeded and at which many calls return late.
-    Counts launches per stream and per device and takes the sharper limit. Work leaves the queue when it starts."""
+
+    Launches are counted per stream and per device, and the sharper limit is used. Work leaves the queue when it starts.
+    """
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
-    call, first = first_places(points.launcher[launched])  # keep only the first event of a graph launch
+    call, first = first_places(points.launcher[launched])  # of a graph launch, use only the first event
     calls = trace.nodes.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
     duration = trace.nodes.dur[call]
@@ -89,7 +83,6 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
 def _limit_of(
     points: GraphEvents, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
 ) -> LaunchQueue | None:
-    """Return the limit per stream or device; None if no call waits."""
     trace = points.trace
     nodes = trace.nodes
     order = np.lexsort((nodes.ts[call], lane[work]))
@@ -113,7 +106,7 @@ def _limit_of(
     if np.count_nonzero(at_limit) < max(_LEAST_BLOCKED, _LEAST_SHARE * len(call)):
         return None
     source, target = [], []
-    for calls, before_count, leaving in queues:  # a launch waits until the work `limit` places before it starts
+    for calls, before_count, leaving in queues:  # a launch waits for the start of the `limit`-th work before it
         place = np.arange(len(calls)) + before_count - limit
         source.append(points.start[leaving[place[place >= 0]]])
         target.append(points.end[calls[place >= 0]])
@@ -122,7 +115,7 @@ def _limit_of(
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
         typical = int(median(duration[below]))
         waits = median(duration[at_limit]) > _LONGER * typical
-    else:  # all calls take similar times: they waited if they return at a constant time after the queue had room
+    else:  # all calls take similar times: they waited if they return at a constant delay after room in the queue
         typical = _OWN_NS
         early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
         waits = late_ns - early_ns <= _CONSTANT * median(duration[at_limit])
@@ -132,7 +125,7 @@ def _limit_of(
 def with_submissions(
     points: GraphEvents, chains: Edges, queue: LaunchQueue, waits: Edges
 ) -> tuple[GraphEvents, Edges, IntColumn]:
-    """Add a point to each slow launching call, at which it submits work; also return the start points of launches."""
+    """Add a point to each slow launching call when it submits its work; also return the points where launches start."""
     trace = points.trace
     nodes = trace.nodes
     submitted = points.start.copy()
@@ -142,10 +135,10 @@ def with_submissions(
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(trace), np.int64)
     early[call] = np.minimum(nodes.dur[call] - queue.typical_ns, nodes.ts[gpu] - nodes.ts[call])
-    count = len(points.measured)  # code for each pair of points: source * count + target
+    count = len(points.measured)  # a pair of points has the code source * count + target
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
-    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a copy's call ends with the copy or with its stream
+    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a blocking copy call ends with the copy
     early[call[blocking & busy]] = 0
     slow = call[(nodes.dur[call] > _SLOW * queue.typical_ns) & (nodes.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
@@ -162,8 +155,10 @@ def with_submissions(
 
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
-    """Return edges from launches to the start of their work; for a graph launch, only to its first event. A stream's
-    first event keeps its measured latency, which includes module loading and rising clocks."""
+    """Return edges from launches to the start of their work; for a graph launch, only to its first event.
+
+    A stream's first event keeps its measured latency, which includes module loading and rising clocks.
+    """
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
     edges = points.edges(LAUNCH, submitted[points.launcher[gpu]], points.start[gpu])
@@ -173,7 +168,9 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
 
 def stream_edges(points: GraphEvents) -> Edges:
     """Return edges from each GPU event to the next one on its stream.
-    An event without a launch in the trace keeps its measured gap; a stream's first such event keeps its start."""
+
+    An event without a launch in the trace keeps its measured gap; a stream's first such event keeps its start.
+    """
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
     edges = points.edges(STREAM, points.end[np.maximum(before, 0)], points.start[gpu])
@@ -183,8 +180,10 @@ def stream_edges(points: GraphEvents) -> Edges:
 
 
 def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
-    """Return edges from the end of GPU events to the calls that wait for them, except copies (see `blocking_copies`).
-    An edge leads to the end of a synchronizing call, else to the start of the call after the wait."""
+    """Return edges from the end of GPU events to the calls that wait for them, except copies (`blocking_copies`).
+
+    An edge leads to the end of a synchronizing call, else to the start of the call after the wait.
+    """
     trace = points.trace
     nodes = trace.nodes
     source, target = points.timed_edges("sync")
@@ -205,7 +204,6 @@ def _copied_by_call(points: GraphEvents, gpu: IntColumn) -> npt.NDArray[np.bool_
 
 
 def blocking_copies(points: GraphEvents) -> Edges:
-    """Return edges from the end of copies to the end of the calls that waited for them."""
     trace, gpu = points.trace, points.gpu
     copy = gpu[_copied_by_call(points, gpu)]
     call = points.launcher[copy]
@@ -216,7 +214,6 @@ def blocking_copies(points: GraphEvents) -> Edges:
 
 
 def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edges:
-    """Return the edges of kind SYNC."""
     edges = points.edges(SYNC, source, target, capped=True)
     return edges.take(edges.lag >= -MAX_SKEW_NS)
 
@@ -236,13 +233,13 @@ def event_waits(points: GraphEvents) -> Edges:
     """Return edges from GPU events to events on other streams that wait for them, including events in CUDA graphs."""
     source, target = points.timed_edges("event", "graph")
     lanes = points.trace.nodes.stream_lane
-    apart = lanes[source] != lanes[target]  # the other events depend on their predecessors on the stream
+    apart = lanes[source] != lanes[target]  # on the same stream, `stream_edges` applies
     edges = points.edges(EVENT, points.end[source[apart]], points.start[target[apart]], capped=True)
     return edges.take(edges.lag >= -ROUNDING_NS)
 
 
 def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
-    """Return which `sync` edges are guesses: unrecorded waits for work that had already ended."""
+    """Return a mask of the `sync` edges that are guesses: unrecorded waits for work that had already ended."""
     trace = points.trace
     source, target = points.timed_edges("sync")
     over = trace.nodes.end[source] <= trace.nodes.ts[target]
@@ -252,7 +249,6 @@ def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
 
 
 def has_assumed_waits(trace: Trace) -> bool:
-    """Return whether some host waits are guesses; see `assumed_waits`."""
     return bool(np.any(trace.nodes.timed)) and bool(assumed_waits(GraphEvents.of(trace)).any())
 
 
@@ -266,17 +262,19 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
-# A wait is unknown if it exceeds both 20 µs and two launch latencies.
-# Latencies vary by about this much (30 µs above a median of 16 µs on a 2080 Ti).
+# A wait is unknown if it exceeds both 20 µs and two launch latencies. Latencies vary by about this much (30 µs above a
+# median of 16 µs on a 2080 Ti).
 _LEAST_NS, _LATENCIES = 20_000, 2
 # Maximum duration of a synchronizing call with nothing to wait for (65 µs on MI250).
 _IDLE_SYNC_NS = 100_000
 
 
 def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
-    """Add an edge for each wait that the other edges, with fitted constants, do not explain. The edge starts at the
-    latest predecessor and keeps the measured lag. At an unknown wait, constants cap the latency of a stream's first
-    event and the time of a synchronizing call with nothing to wait for."""
+    """Add an edge for each wait that the other edges, with fitted constants, do not explain.
+
+    The edge starts at the latest predecessor and keeps the measured lag. At an unknown wait, constants cap the latency
+    of a stream's first event and the time of a synchronizing call with nothing to wait for.
+    """
     constants = fit_constants(graph)
     if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
         note = "no launch latency is fitted: no launch to an idle stream began its work within 1 ms"
@@ -305,7 +303,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
-    """Return the lags without waits: launches take at most the latency, and long synchronizing calls their own cost."""
+    """Return lags without waits: launches take at most the latency, long synchronizing calls only their own cost."""
     edges = graph.edges
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
@@ -316,7 +314,7 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
 
 
 def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
-    """Build the replay graph of one rank; `assumed_waits` keeps waits that only the order of calls suggests.
+    """Build the replay graph of one rank; `assumed_waits` keeps waits that are only assumed from the order of calls.
 
     Raises:
         ConvertError: no row of the trace has a time.
@@ -356,7 +354,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
 
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
-    """Return the graph with its points in order. A note reports the number of edges left out to avoid a cycle."""
+    """Return the graph with its points in topological order. A note counts the edges removed to avoid a cycle."""
     measured = points.measured
     order = topological(measured, edges)
     if order is None:
@@ -372,7 +370,6 @@ def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, no
 
 
 def _data_and_comm(points: GraphEvents) -> Edges:
-    """Return edges between collectives of the same group, and from writers of data to readers on other threads."""
     trace = points.trace
     source, target = points.timed_edges("data", "comm")
     apart = (trace.nodes.thread[source] != trace.nodes.thread[target]) | (trace.nodes.thread[source] < 0)

@@ -26,11 +26,14 @@ def scale(
     graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False, during: Span | None = None
 ) -> Change:
     """Multiply the times of the given rows: host work of calls, GPU events, and communications.
-    `gaps`: rows before which host work between calls and pauses are also scaled; True for all on the ranks of `rows`.
-    `during`: scale only host work that ends in this span, in ns as in `ReplayGraph.measured`."""
+
+    `gaps` selects rows; host work between calls and pauses before these rows are also scaled. True stands for all rows
+    on the ranks of `rows`. `during` restricts host work to a span, in ns as in `ReplayGraph.measured`, in which it must
+    end.
+    """
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU
-    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not host work
+    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # host collectives are not host work
     host = rows & ~not_host_work
     selected = np.append(host | (rows & not_host_work & ~host.any()), False)
     which = selected[edges.owner]
@@ -61,10 +64,10 @@ def remove(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
-    """Return edges of backward self time next to recomputed rows; this is the Python code of a checkpoint."""
+    """Return edges of backward self time next to recomputed rows: the Python code of a checkpoint."""
     edges, phase = graph.edges, np.append(_phases(graph), -1)
     recomputed = np.append(rows & (phase[:-1] == RECOMPUTATION), False)
-    if not recomputed.any():  # the case for most traces; a pass over the edges is slow, and there are many what-ifs
+    if not recomputed.any():  # true for most traces, and the pass over all edges below is slow
         return np.empty(0, np.int64)
     touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
     around: IntColumn = np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
@@ -102,7 +105,7 @@ def without_queue(graph: ReplayGraph, on: Rows) -> Change:
 
 
 def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
-    """Shorten GPU events to `bounds` (ns per row at the device's peaks, −1 if unknown) divided by a share."""
+    """Shorten GPU events to `bounds` (ns per row at the device's peaks, −1 if unknown) divided by `share`."""
     known = np.append(rows & (bounds >= 0), False)
     edge = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
     least = np.rint(bounds[graph.edges.owner[edge]] / share)
@@ -150,7 +153,7 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
     edge = _edges_before(graph, np.ones(len(graph.start), np.bool_), HOST, HANDOFF)
     row, when = graph.row[edges.target[edge]], graph.measured[edges.target[edge]]
     is_between = np.zeros(len(edge), np.bool_)
-    order = np.lexsort((first, lanes[1], lanes[0]))  # spans on one thread do not overlap, because steps are consecutive
+    order = np.lexsort((first, lanes[1], lanes[0]))  # a thread's spans do not overlap: steps are consecutive
     spans = {key: order[places] for key, places in grouped(lanes[0, order], lanes[1, order])}
     for key, edges_of_thread in grouped(graph.rank_of_row[row], thread[row]):
         own_spans = spans.get(key, order[:0])
@@ -175,7 +178,6 @@ def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
 
 
 def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
-    """Return the calls that launch only these events, directly or in callees."""
     edges = graph.edges
     launches = np.flatnonzero((edges.kind == LAUNCH) & (graph.row[edges.source] >= 0))
     call, event = graph.row[edges.source[launches]], graph.row[edges.target[launches]]
@@ -183,7 +185,7 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
     parent = np.concatenate([np.where(rows >= 0, rows + first, -1) for rows, first in parents])
     above_call, meant = call, events[event].astype(np.int64)
     total, some = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
-    while len(above_call):  # level by level up the call tree
+    while len(above_call):  # go up the call tree, level by level
         np.add.at(total, above_call, 1)
         np.add.at(some, above_call, meant)
         above = parent[above_call]
@@ -193,9 +195,11 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 
 
 def overlapped(rows: Rows) -> Change:
-    """Let GPU events run in parallel with all other GPU events of their step, until the optimizer. The optimizer, later
-    steps, and calls that wait for the stream still wait for these events. This is a best case, because other work may
-    need the results sooner."""
+    """Let GPU events run in parallel with all other GPU events of their step, until the optimizer.
+
+    The optimizer, later steps, and calls that wait for the stream still wait for these events. This is a best case,
+    because other work may need the results sooner.
+    """
     return partial(_overlapped, rows)
 
 
@@ -221,7 +225,7 @@ def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
 
 
 def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
-    """Return, per row of a GPU event, the last selected event on its stream up to and including the row; −1 if none."""
+    """For each GPU event, return the last selected event on its stream up to and including itself; −1 if none."""
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     lane = graph.column("stream_lane")
     gpu = gpu[np.lexsort((graph.measured[graph.start[gpu]], lane[gpu], graph.rank_of_row[gpu]))]

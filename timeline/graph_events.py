@@ -1,4 +1,4 @@
-"""Points of a trace before they are put in order, and queries about rows that several rules use."""
+"""Points of a trace before they are put in order, and queries that several rules use."""
 
 from __future__ import annotations
 
@@ -16,21 +16,14 @@ from .replay_graph import ORDER, Edges
 
 @dataclass(frozen=True)
 class GraphEvents:
-    """Points in time: the window's start (point 0), starts and ends of timed rows, and submissions of slow launches.
-
-    Attributes:
-        start, end: int64, points of each row, −1 for rows without a time.
-        row: int64, row of each point, −1 for the start of the window.
-        measured: int64 ns after the start of the window, per point.
-        launcher: int64, row that launched each row, −1 if none.
-    """
+    """Points in time: the window's start (point 0), starts and ends of timed rows, and submissions of slow launches."""
 
     trace: Trace
-    start: IntColumn
+    start: IntColumn  # start, end: points of each row, −1 for rows without a time
     end: IntColumn
-    row: IntColumn
-    measured: IntColumn
-    launcher: IntColumn
+    row: IntColumn  # row of each point, −1 for the start of the window
+    measured: IntColumn  # ns after the start of the window, per point
+    launcher: IntColumn  # row that launched each row, −1 if there is none
 
     @staticmethod
     def of(trace: Trace) -> GraphEvents:
@@ -49,7 +42,7 @@ class GraphEvents:
 
     @property
     def gpu(self) -> IntColumn:
-        """Rows of timed GPU events in order of stream and start."""
+        """Rows of timed GPU events, sorted by stream and start."""
         return self._on_streams[0]
 
     @property
@@ -59,7 +52,6 @@ class GraphEvents:
 
     @cached_property
     def host_comm(self) -> IntColumn:
-        """Timed rows of collectives that run on the host."""
         rows = comm_rows(self.trace)
         on_host: IntColumn = rows[self.trace.nodes.kind[rows] != GPU]
         return on_host
@@ -70,7 +62,6 @@ class GraphEvents:
         return self.trace.nodes.lane_order(self.trace.nodes.stream_lane, rows, nested=False)
 
     def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
-        """Return the measured time between points, in ns."""
         lag: IntColumn = self.measured[target] - self.measured[source]
         return lag
 
@@ -83,12 +74,10 @@ class GraphEvents:
         return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
 
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
-        """Return source and target rows of the trace's edges of the given kinds, if both rows have a time."""
         source, target, _ = self.trace.edges_of(*kinds).T
         known = self.trace.nodes.timed[source] & self.trace.nodes.timed[target]
         return source[known], target[known]
 
     def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:
-        """Return the points with the new points added, and the numbers of the new points."""
         more = replace(self, row=np.concatenate([self.row, row]), measured=np.concatenate([self.measured, measured]))
         return more, np.arange(len(self.row), len(more.row))

@@ -1,4 +1,4 @@
-"""Replay: compute when each call and GPU event of a graph starts and ends from the durations of work.
+"""Replay: compute when each call and GPU event of a graph starts and ends, from the durations of work.
 
 Example: `graph = build_graph(load("et_plus.json"))`, then `replay(graph, fit_constants(graph)).makespan_ns`.
 """
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Waits that nothing in the trace explains; a replay keeps the measured waits. `ns`: total time, in which
-    overlaps count once."""
+    """Waits that nothing in the trace explains; a replay keeps them as measured."""
 
     count: int
-    ns: int
+    ns: int  # total time; overlaps are counted once
     share: float
 
 
@@ -61,7 +60,7 @@ class Replay(Suggests):
 
     @cached_property
     def answer_range(self) -> AnswerRange | None:
-        """Range of the makespan if replayed on another network, else None; the first access runs further replays."""
+        """Range of the makespan on another network; None on the recorded one. The first access runs more replays."""
         return None if self._range is None else self._range()
 
     @cached_property
@@ -97,7 +96,7 @@ class Replay(Suggests):
 
     @cached_property
     def unexplained(self) -> Unexplained:
-        """Total unknown waits; a wait starts when nothing else delays its target."""
+        """Total unknown waits. A wait starts when nothing else delays its target."""
         edges = self.graph.edges
         waits = mask_at(len(self.time), edges.target[edges.kind == UNKNOWN])[edges.target]
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
@@ -109,14 +108,14 @@ class Replay(Suggests):
 
 
 def relative_error(predicted_ns: float, measured_ns: float) -> float:
-    """Predicted time over measured time, minus 1; 0 if nothing was measured."""
+    """Return predicted time / measured time − 1; 0 if nothing was measured."""
     return predicted_ns / measured_ns - 1 if measured_ns else 0.0
 
 
 def replay(
     graph: ReplayGraph, constants: Constants | Sequence[Constants], *, durations: IntColumn | None = None
 ) -> Replay:
-    """Replay a graph; `durations` (int64 ns per row) replace the graph's durations, see `ReplayGraph.with_durations`.
+    """Replay a graph. `durations` (int64 ns per row) replace the graph's durations (`ReplayGraph.with_durations`).
 
     Example:
         >>> from etplus import build_graph, fit_constants
@@ -141,6 +140,6 @@ def predicted_traces(replay: Replay) -> Iterator[Trace]:
         timed = trace.nodes.timed
         start, end = replay.start[rows], replay.end[rows]
         measured = graph.measured[graph.start[rows][timed]]
-        clock = int((trace.nodes.ts[timed] - measured).min())  # this offset is the same for all rows
+        clock = int((trace.nodes.ts[timed] - measured).min())  # the offset is the same for all rows
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.nodes.ts))
         yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.nodes.dur)))

@@ -2,7 +2,7 @@
 
 A host collective starts after the call that issued it, when a backend thread is free. The work that waits for it is the
 operator that reads its result (from ET tensors), else the operator in which it ended (`wait_tensor`), else its caller's
-next work (not for sends). A long pause is a wait until the end of the collective that ended in it.
+next work (not for sends). A long pause is a wait until the end of the collective that ended in the pause.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, ReplayGraph, Sha
 from .shared_links import Links, share_alone
 from .thread_edges import host_chains, without_backend_work
 
-# Maximum time from a caller's resumption to the recorded end of its collective.
-# The backend thread marks the collective as done, then may lose the processor to the caller for up to a time slice.
+# Maximum time from a caller's resumption to the recorded end of its collective: after the backend thread marks the
+# collective as done, it may lose the processor to the caller for up to a time slice.
 _LATE_END_NS = 5_000_000
-# A collective that ends at most this long before the end of a pause has ended the pause.
+# A collective that ends at most this long before the end of a pause caused the pause to end.
 _JUST_BEFORE_NS = 1_000_000
-# Delay from a call to its collective's start, if no recorded collective shows the delay.
+# Delay from a call to the start of its collective, used if no recorded collective shows the delay.
 _DISPATCH_NS = 250_000
-# Threads of a process group (PyTorch: `Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
+# Number of threads of a process group (`Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
-# Library operators compute, unless they belong to torch.distributed. So do the autograd nodes that PyTorch generates.
-# Names of generated nodes end in a digit ("AddmmBackward0"), unlike an `autograd.Function` ("_AllReduceBackward").
+# Names of calls that compute: library operators outside torch.distributed, and autograd nodes that PyTorch generates.
+# Names of generated nodes end in a digit ("AddmmBackward0"), names of an `autograd.Function` do not
+# ("_AllReduceBackward").
 _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGrad$", re.ASCII)
 
 
 def with_settled_ends(trace: Trace) -> Trace:
-    """Let each collective end when its caller resumed, if the caller resumed before the recorded end.
+    """If a caller resumed before the recorded end of its collective, let the collective end when the caller resumed.
+
     The wait for a collective is the longest pause that ends up to 5 ms before the collective ends. Exceptions: another
-    collective ended just before the end of the pause, or the collective ends in a longer pause."""
+    collective ended just before the end of the pause, or the collective ends in a longer pause.
+    """
     points = GraphEvents.of(trace)
     rows = points.host_comm
     if not len(rows):
@@ -90,8 +93,11 @@ def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) -> IntColumn:
     """Return chain edges with long pauses of a thread: outside operators, in `wait_tensor`, or in an operator that
-    waits for a collective of its thread. Such an operator issues collectives or does not compute (an
-    `autograd.Function`, "c10d::…"), and collectives cover most of the time between two of its callees."""
+    waits.
+
+    Such an operator issues collectives or does not compute (an `autograd.Function`, "c10d::…"), and collectives of its
+    thread cover most of the time between two of its callees.
+    """
     trace, owner = points.trace, np.maximum(chains.owner, 0)
     waits = matching(trace.nodes.name[owner], trace.names, WAIT.fullmatch)
     long = (chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS)
@@ -118,7 +124,7 @@ def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) ->
 
 
 def pauses_during_transfers(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Return long pauses that the graph models as host work; they may be waits, because transfers mostly cover them."""
+    """Return a mask of long pauses that are modeled as host work but mostly covered by transfers, so may be waits."""
     edges = graph.edges
     long = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.lag > _LATE_END_NS))
     if graph.shared is None or not len(long):

@@ -1,4 +1,4 @@
-"""Iterations of a trace: their times, outliers, and the prediction of one iteration from the others."""
+"""Iterations of a trace: their times, their outliers, and the prediction of one iteration from the others."""
 
 from __future__ import annotations
 
@@ -24,24 +24,16 @@ from .graph_replay import relative_error, replay
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 _LEAST = 3
-# Kinds of edges whose lags come from other iterations.
+# Kinds of edges that get their lags from other iterations.
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 
 
 @dataclass(frozen=True)
 class MarkedIterations:
-    """Iterations of a trace.
-
-    Attributes:
-        mark: int64, row of the annotation at which each iteration begins.
-        of_row: int64, iteration in which each row was called or launched, −1 if none.
-        steps: True if the annotations enclose their iterations (ProfilerStep).
-    """
-
     trace: Trace
-    mark: IntColumn
-    of_row: IntColumn
-    steps: bool
+    mark: IntColumn  # row of the annotation at the start of each iteration
+    of_row: IntColumn  # iteration in which each row was called or launched, −1 if there is none
+    steps: bool  # True if the annotations enclose their iterations (ProfilerStep)
     phases: tuple[str, ...] = ()
 
     __repr__ = brief
@@ -54,7 +46,6 @@ class MarkedIterations:
 
     @cached_property
     def outliers(self) -> tuple[Outlier, ...]:
-        """Iterations that differ from the others; see `find_outliers`."""
         trace = self.trace
         labels = [self.label(k) for k in range(len(self))]
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
@@ -89,20 +80,18 @@ def find_iterations(trace: Trace) -> MarkedIterations:
     source, target, _ = trace.edges_of("launch").T
     called[target] = nodes.ts[source]
     of_row = np.searchsorted(nodes.ts[mark], called, side="right") - 1
-    of_row[~nodes.timed | (called >= last)] = -1  # after the last iteration
+    of_row[~nodes.timed | (called >= last)] = -1  # work after the last iteration
     return MarkedIterations(trace, mark, of_row, marks.encloses, tuple(batch.phase for batch in marks.batches))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Prediction of one iteration from the others; `unknown` is the share of its edges without a counterpart."""
-
     label: str
     index: int
     predicted_ns: int
     measured_ns: int
     others_ns: tuple[int, ...]
-    unknown: float
+    unknown: float  # share of the iteration's edges without a counterpart
     set_apart: tuple[Outlier, ...] = ()
 
     __repr__ = brief
@@ -113,7 +102,6 @@ class HeldOut:
 
     @property
     def outlier(self) -> Outlier | None:
-        """Reason why this iteration differs from the others, None if it does not."""
         return next((outlier for outlier in self.set_apart if outlier.iteration == self.index), None)
 
     @property
@@ -126,8 +114,10 @@ class HeldOut:
 def predict_iteration(
     graph: ReplayGraph, index: int, constants: Constants | None = None, *, keep_outliers: bool = False
 ) -> HeldOut:
-    """Predict an iteration (`index`: 0 is the first, −1 the last) of a graph of one rank from the other iterations.
-    The iterations before it are replayed as measured, so streams and launch queue are as full as they were."""
+    """Predict an iteration (0 is the first, −1 the last) of a graph of one rank from the other iterations.
+
+    The iterations before it are replayed as measured, so that streams and the launch queue are as full as they were.
+    """
     iterations = find_iterations(graph.trace)
     count = len(iterations)
     if not -count <= index < count:
@@ -148,10 +138,12 @@ def predict_iteration(
 def held_out_graph(
     graph: ReplayGraph, iterations: MarkedIterations, index: int, unused: Sequence[int]
 ) -> tuple[ReplayGraph, float]:
-    """Replace an iteration's lags by medians of the same edges in the others; also return the share of unknown edges.
+    """Replace an iteration's lags by medians of the same edges in other iterations; also return the unknown share.
+
     Edges are the same if they lead to the same point of the same call: equal names from the thread down and equal
-    ordinal. An edge without a counterpart gets the median of its kind and name, else 0. A sum of medians is less
-    than the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio."""
+    ordinal. An edge without a counterpart gets the median of its kind and name, else 0. A sum of medians is less than
+    the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio.
+    """
     edges = graph.edges
     row = graph.row[edges.target]
     iteration = np.where(row >= 0, iterations.of_row[np.maximum(row, 0)], -1)
@@ -228,15 +220,13 @@ def _medians(
 
 # A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD estimates the standard deviation.
 _DEVIATIONS = 3.5 * 1.4826
-# Smaller differences from the median are not outliers, even among very regular iterations.
+# An iteration that differs less from the median is no outlier, even among very regular iterations.
 _LONGER = 0.2
-# An iteration with different work differs from the usual counts of calls by name in at least this share of calls.
+# An iteration has different work if its counts of calls by name differ from the medians by a larger share.
 _OTHER_WORK = 0.1
 
 
 class Outlier(msgspec.Struct, frozen=True):
-    """An iteration that differs from the others, and the reason."""
-
     iteration: int
     label: str
     measured_ns: int
@@ -246,7 +236,7 @@ class Outlier(msgspec.Struct, frozen=True):
 
 
 def warm_up(set_apart: Sequence[Outlier]) -> int:
-    """Return the number of iterations at the beginning that are set apart."""
+    """Return the number of outliers at the beginning."""
     numbers = {outlier.iteration for outlier in set_apart}
     return next(count for count in range(len(numbers) + 1) if count not in numbers)
 
@@ -259,8 +249,11 @@ def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
 
 
 def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
-    """Return the outliers: iterations whose counts of calls and GPU events by name differ by over 10% from the medians,
-    or whose time differs by over 20% and 3.5 standard deviations. If half of them differ, there are no outliers."""
+    """Return iterations with unusual work or time; none if half of the iterations are unusual.
+
+    Work is unusual if counts of calls and GPU events by name differ by over 10% from the medians, time if it differs by
+    over 20% and 3.5 standard deviations.
+    """
     other_work = _other_work(trace, of_row, len(times))
     is_similar = other_work <= _OTHER_WORK
     if 2 * np.count_nonzero(is_similar) <= len(times):
@@ -274,14 +267,13 @@ def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Seq
     for k in np.flatnonzero(is_apart | ~is_similar).tolist():
         ns, reason = int(times[k]), f"{other_work[k]:.0%} of its calls and GPU events differ"
         if is_similar[k]:
-            others = f"{ns / middle - 1:+.1%} against the median" if middle else f"{ns / 1000:,.3f} µs, most others 0"
-            reason = f"takes {others}"
+            reason = f"takes {ns / 1000:,.3f} µs, while most others take 0"
+            reason = f"differs from the median time by {ns / middle - 1:+.1%}" if middle else reason
         outliers.append(Outlier(k, labels[k], ns, reason))
     return tuple(outliers)
 
 
 def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:
-    """Return the difference of each iteration's counts by name from the usual counts, as a share of the usual total."""
     which = (of_row >= 0) & (trace.nodes.scope != ANNOTATION_SCOPE)
     rows = np.flatnonzero(which & np.isin(trace.nodes.kind, (CPU, GPU)))
     keys, which = distinct_rows(distinct_rows(trace.nodes.name[rows])[1], of_row[rows])
@@ -293,7 +285,7 @@ def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.f
 
 
 def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.NDArray[np.float64]:
-    """Return the median count per name over all iterations; a missing entry is 0."""
+    """Return the median count per name over all iterations; a missing count is 0."""
     order = np.lexsort((counts, name))
     first = np.flatnonzero(np.diff(name[order], prepend=-1))
     missing = iterations - np.diff(np.append(first, len(name)))
@@ -312,7 +304,6 @@ class Percentiles(msgspec.Struct, frozen=True):
     p90: float
 
     def times(self, factor: float) -> Percentiles:
-        """Return the percentiles times a factor, rounded."""
         return Percentiles(round(self.p10 * factor), round(self.p50 * factor), round(self.p90 * factor))
 
 
@@ -322,11 +313,11 @@ def percentiles(values: Sequence[float] | IntColumn) -> Percentiles:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step times of a trace in ns, without outliers (`set_apart`); `warm_up` is the number of initial outliers."""
+    """Step times of a trace in ns, without outliers."""
 
     count: int
-    warm_up: int
-    set_apart: tuple[Outlier, ...]
+    warm_up: int  # number of outliers at the beginning
+    set_apart: tuple[Outlier, ...]  # all outliers
     measured: Percentiles
     predicted: Percentiles
 
@@ -342,7 +333,6 @@ class StepTimes:
         }
 
     def to_lines(self) -> list[str]:
-        """Return two or three lines of unwrapped text."""
         begin = f"{self.warm_up} at the beginning as warm-up" if self.warm_up else ""
         others = len(self.set_apart) - self.warm_up
         later = f"{others} {'others' if begin else 'of them'}" if others else ""
@@ -356,7 +346,6 @@ class StepTimes:
 
 
 def step_times(trace: Trace, start: IntColumn, end: IntColumn) -> StepTimes | None:
-    """Return measured and predicted step times; None if no annotation marks three iterations."""
     try:
         iterations = find_iterations(trace)
     except ConvertError:

@@ -1,4 +1,4 @@
-"""Rows that a what-if selects by kind and name, and by part of the work."""
+"""Rows that a what-if selects, by kind, by name, and by part of the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Within:
-    """Part of the work that restricts a what-if: a key of `PARTS` and a whole or partial name."""
+    """Part of the work that restricts a what-if: a key from `PARTS`, and a whole or partial name."""
 
     key: str
     value: str
@@ -37,7 +37,6 @@ PARTS = ("phase", "module", "source", "op", "step", "window")
 
 
 def check_part(part: Within) -> None:
-    """Raise UsageError for an unknown phase or an invalid window."""
     if part.key == "phase" and not any(part.fits(phase) for phase in PHASES[1:]):
         raise UsageError(f"what-if: no phase {part.value[:60]!r}; there are {', '.join(PHASES[1:])}")
     if part.key == "window":
@@ -52,7 +51,6 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
         named = wanted[trace.nodes.name] if name else np.ones(len(trace), np.bool_)
         categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
         category = np.array([category in categories for category in trace.categories], np.bool_)[trace.nodes.category]
-        # communications with known metadata, and communications on the host
         rows = comm_rows(trace)
         communicates = mask_at(len(trace), [*trace.comm, *rows[trace.nodes.kind[rows] != GPU].tolist()])
         of_kind = {
@@ -78,7 +76,6 @@ def with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
 
 
 def rows_within(graph: ReplayGraph, part: Within) -> Rows:
-    """Return the rows of a part of the work: calls on a module path, in an operator or step, or in a window."""
     return np.concatenate([_within(trace, part) for trace in graph.traces])
 
 

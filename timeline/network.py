@@ -29,9 +29,11 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
     """Return the graph with communication times for the given network.
 
     A communication of coupled ranks begins when its last rank is ready. A graph of one rank assumes that the other
-    ranks are ready. Communications keep their measured time, and notes count them, if their kind, size, or group is
-    unknown, if only one rank of the group is given, or if a message's other rank is not given. Raises UsageError if
-    no communication is known, or if the timeline becomes longer than 146 years.
+    ranks are ready. A communication keeps its measured time, and a note counts it, if its kind, size, or group is
+    unknown, if only one rank of the group is given, or if a message's other rank is not given.
+
+    Raises:
+        UsageError: no communication is known, or the timeline becomes longer than 146 years.
     """
     network = as_recorded(graph, network)
     network = network if at == "times" else network.at(at)
@@ -83,10 +85,10 @@ def _notes(graph: ReplayGraph, network: Network, known: int, unknown: int, *, cu
         f"network: {network}",
     ]
     if unknown:
-        why = "kind, size or group, or with ranks not given, take" if cut else "kind, size or group take"
-        notes.append(f"{unknown:,} of unknown {why} as long as measured")
+        also = ", or without traces of all ranks" if cut else ""
+        notes.append(f"measured time kept for {unknown:,} of unknown kind, size or group{also}")
     if len(graph.traces) == 1:
-        notes.append("this trace has no other ranks: their side of communications is assumed to be ready in time")
+        notes.append("the other ranks' traces are not given: these ranks are assumed to be ready in time")
     return notes
 
 
@@ -101,14 +103,14 @@ def estimate_ns(
         rank = trace.rank if rank is None else rank
         members: Sequence[int] | int | None = 2 if rank is None or comm.peer < 0 else (rank, comm.peer)
     else:
-        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # a number N stands for N consecutive ranks
+        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # or a number of consecutive ranks
     if members is None:
         return -1
     return min(network.transfer_ns(comm.kind, size, members), MAX_NS)
 
 
 def group_size(trace: Trace, comm: FoundComm) -> int | None:
-    """Return the number of ranks according to the group, else to the communication, else to the job."""
+    """Return the number of ranks, from the group, else from the communication, else from the job."""
     listed, recorded = comm.group[1], trace.comm.get(comm.row)
     own = 0 if recorded is None or recorded.group_size is None else recorded.group_size
     world = trace.world_size if comm.group == WORLD else None

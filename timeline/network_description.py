@@ -1,4 +1,4 @@
-"""A network: levels, bandwidths, latencies, algorithms, and measured efficiencies."""
+"""A network description: levels, bandwidths, latencies, algorithms, and measured efficiencies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXAMPLE = "for example bandwidth=25,latency=5us: GB/s and latency of one rank, 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Measured over modeled time, for communications larger than `over_bytes`, up to the kind's next class."""
+    """Measured time / modeled time of one kind of communication, for sizes above `over_bytes`, up to the next class."""
 
     kind: int
     over_bytes: int
@@ -68,9 +68,8 @@ class Network:
     Attributes:
         bandwidth: GB/s (bytes per ns) per rank in one direction; with levels, between units.
         latency_ns: latency per step.
-        algorithm: algorithm of collectives if `library` is None; a library ("gloo", "nccl") chooses the algorithm
-            itself.
-        efficiency: measured time over the formula's time.
+        algorithm: algorithm of collectives if `library` is None. A library ("gloo", "nccl") chooses its own algorithm.
+        efficiency: measured time / time from the formula.
         levels: faster links inside units of ranks, smallest units first.
 
     Example:
@@ -95,7 +94,7 @@ class Network:
         Args:
             kind: a CollectiveCommType, SEND, or RECV.
             size: bytes of one rank's input, as in `message_bytes`.
-            ranks: a number stands for consecutive ranks or, for a message, two ranks in different units.
+            ranks: the ranks, or a number of consecutive ranks (for a message: two ranks in different units).
             at: which value of the efficiency's range to use.
         """
         if kind in (SEND, RECV):
@@ -143,7 +142,7 @@ class Network:
         return max(known, key=lambda entry: entry.over_bytes, default=None)
 
     def at(self, end: Literal["low", "high"]) -> Network:
-        """Return the network with each efficiency's usual value replaced by its low or high end."""
+        """Return the network with the low or high end of each efficiency's range as its usual value."""
         return replace(self, efficiency=tuple(replace(e, times=getattr(e, end)) for e in self.efficiency))
 
     def run_by(self, library: Library) -> Network:
@@ -211,7 +210,7 @@ def parse_network(text: str) -> Network:
         for library in get_args(Library):
             if given["library"] == library and "algorithm" not in given:
                 return replace(network, library=library)
-        raise UsageError(f"network {text!r}: library accepts gloo or nccl, without an algorithm")
+        raise UsageError(f"network {text!r}: library must be gloo or nccl, and cannot be combined with an algorithm")
     for algorithm in get_args(Algorithm):
         if given.get("algorithm", "ring") == algorithm:
             return replace(network, algorithm=algorithm)

@@ -30,7 +30,7 @@ from .rank_coupling import join_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
 _FORMAT: Final = "etplus-network"
-# Minimum bytes of transfers used to fit host links; smaller transfers mostly measure waits of threads for a processor.
+# Minimum bytes of a transfer to fit host links; smaller transfers mostly measure how long threads wait for a processor.
 _LEAST_BYTES = 256 << 10
 # Borders between size classes, in bytes.
 _CLASSES = (64 << 10, 1 << 20)
@@ -47,11 +47,13 @@ CommunicationKind = Literal[CollectiveKind, "message"]
 Bandwidth = Annotated[float, Meta(ge=1e-9, le=1e9, description="GB/s (10^9 bytes) per rank in one direction")]
 Latency = Annotated[float, Meta(ge=0, le=1e9, description="ns per step")]
 Ratio = Annotated[float, Meta(gt=0, le=1e9)]
-Bytes = Annotated[int, Meta(ge=0, le=2**62, description="applies above this many bytes, up to the kind's next class")]
+Bytes = Annotated[
+    int, Meta(ge=0, le=2**62, description="applies to sizes above this many bytes, up to the next entry of this kind")
+]
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measured time over the formula's time for one kind of communication; see `Efficiency`."""
+    """Measured time / time from the formula, for one kind of communication."""
 
     kind: CommunicationKind
     over_bytes: Bytes
@@ -61,7 +63,7 @@ class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Links inside units of consecutive ranks; see `NetworkLevel`."""
+    """Links inside units of consecutive ranks, such as NVLink inside nodes."""
 
     ranks: Annotated[int, Meta(ge=2, le=MAX_RANKS, description="number of consecutive ranks in a unit")]
     bandwidth: Bandwidth
@@ -72,7 +74,7 @@ class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 class DescribedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A network in a file; see `Network`. `kinds` are its efficiencies."""
+    """A network. `kinds` corrects the times from the formulas, per kind of communication."""
 
     bandwidth: Bandwidth
     latency_ns: Latency = 0.0
@@ -90,7 +92,7 @@ class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sample(NamedTuple):
-    """A measured communication: CollectiveCommType or SEND, bytes as in `message_bytes`, ns to its last end."""
+    """A measured communication: CollectiveCommType or SEND, bytes as in `message_bytes`, ns until its last end."""
 
     kind: int
     size: int
@@ -128,12 +130,12 @@ def _decoded(path: Source) -> tuple[Any, str]:
         raise _invalid(blob.name, error) from None
 
 
-# Size limit in bytes: YAML is slow to read, so longer files are cut here and fail to parse.
+# Size limit in bytes: YAML is slow to read, so longer files are cut off here and then fail to parse.
 _MOST_YAML = 1 << 20
 
 
 def _invalid(file: str, error: object) -> TraceFormatError:
-    text = " ".join(str(error).split())  # the messages of YAML errors span several lines
+    text = " ".join(str(error).split())  # YAML error messages span several lines
     return TraceFormatError(file, "", f"invalid network ({text})", "docs/reference/network.md has the fields")
 
 
@@ -153,7 +155,6 @@ def _network_of(given: DescribedNetwork, file: str) -> Network:
 
 
 def described(network: Network) -> DescribedNetwork:
-    """Return a network in the form in which files store it and `read_network` reads it."""
     algorithm = None if network.library is not None else network.algorithm
     levels = tuple(DescribedLevel(**asdict(level)) for level in network.levels)
     kinds = tuple(KindTimes(_NAMES[e.kind], e.over_bytes, e.times, e.low, e.high) for e in network.efficiency)
@@ -161,35 +162,34 @@ def described(network: Network) -> DescribedNetwork:
 
 
 def network_dict(network: Network) -> dict[str, Any]:
-    """Return the network as JSON-ready values, in the format of a single-network file."""
     plain: dict[str, Any] = msgspec.to_builtins(described(network))
     return plain
 
 
 def network_schema() -> dict[str, Any]:
-    """Return the JSON Schema of network files, `schemas/network.schema.json`."""
     (one, several), components = msgspec.json.schema_components(
         [DescribedNetwork, NetworkFile], ref_template="#/$defs/{name}"
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Networks of etplus",
-        "description": "A network, or networks by name, as --network reads and predict fit --network writes.",
+        "description": "A network, or networks by name: input of --network, output of predict fit --network.",
         "anyOf": [several, one],
         "$defs": components,
     }
 
 
 def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.PathLike[str]) -> None:
-    """Write a file that `read_network` reads."""
     text = msgspec.json.format(msgspec.json.encode(NetworkFile(dict(networks)), order="deterministic"), indent=1)
     with open_output(path) as file:
         file.write(text + b"\n")
 
 
 def read_calibration(path: Source) -> dict[str, list[Sample]] | None:
-    """Return the times of collectives by network name; None if the file is not a calibration. Its form is `{"settings":
-    {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`."""
+    """Return the times of collectives by network name; None if the file is not a calibration.
+
+    Format: `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`.
+    """
     try:
         calibration, _ = read_struct(path, _Calibration, "no calibration", "")
         return {name: list(_samples(kinds, calibration.settings["ranks"])) for name, kinds in calibration.rates.items()}
@@ -244,7 +244,7 @@ def fit_network(samples: list[Sample], library: Library | None = "gloo") -> Desc
 
 
 def _spread(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Return the median of ratios, and limits that should contain four of five further ratios."""
+    """Return the median of ratios, and limits that should contain four of five additional ratios."""
     ratios, least = (np.array(values) for values in zip(*pairs, strict=True))
     beyond = max(0.1 - 0.9 / len(pairs), 0.0)
     return float(np.median(ratios)), float(np.quantile(least, beyond)), float(np.quantile(ratios, 1 - beyond))
@@ -277,7 +277,7 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
     return Network(1 / slope, latency, library=library)
 
 
-# Step of the numeric derivative in ns; it is large because transfer times are whole numbers of ns.
+# Step of the numeric derivative in ns, large because transfer times are whole numbers of ns.
 _STEP_NS = 1e6
 Floats = npt.NDArray[np.float64]
 
@@ -291,9 +291,11 @@ def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
 
 
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
-    """Return one sample per communication of known kind, size, and group. A sample lasts until its last rank is done,
-    without waits for ranks and, on the host, without the shares of other transfers. The trace of a single rank does not
-    separate waits from transfers."""
+    """Return one sample per communication of known kind, size, and group.
+
+    A sample lasts until its last rank is done, without waits for ranks and, on the host, without the shares of other
+    transfers. With the trace of only one rank, waits cannot be separated from transfers.
+    """
     graphs = [build_graph(trace) for trace in traces]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     edges, shared = graph.edges, graph.shared
@@ -320,7 +322,7 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
 
 
 def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
-    """Map each transfer's edge to the additional time in ns that its rank takes alone after the transfer."""
+    """Return the additional ns that a rank takes alone after each transfer, by the transfer's edge."""
     edges = graph.edges
     arrival = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (edges.source > 0) & (edges.lag > 0)
     into = np.full(len(graph), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Replay graph of a trace without start times; the order of its work is computed again whenever durations change."""
+"""Replay graph of a trace without start times. The order of its work is computed again whenever durations change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .replay_graph import (
     renumbered,
 )
 
-# Maps trace edge kinds to graph edge kinds; other kinds become ORDER.
+# Graph edge kind for each trace edge kind; other kinds become ORDER.
 _KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": EVENT, "sync": SYNC}
 
 
@@ -66,7 +66,7 @@ def _at_once(kind: int, source: IntColumn, target: IntColumn) -> Edges:
 
 
 def scheduled(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with streams and threads that run ready rows in id order; unchanged if times were recorded."""
+    """Return the graph with streams and threads that run ready rows in ID order; unchanged if times were recorded."""
     lane = _lanes(graph)
     rows = np.flatnonzero(lane >= 0)
     if not len(rows):
@@ -86,7 +86,7 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
     rows = rows[np.lexsort((place[graph.start[rows]], lane[rows]))]
     follows = np.flatnonzero(~run_starts(lane[rows]))
     in_turn = _at_once(STREAM, free[rows[follows - 1]], graph.start[rows[follows]])
-    order = np.concatenate([[0], schedule.order[schedule.order != 0]])  # no edge leads to the start of the window
+    order = np.concatenate([[0], schedule.order[schedule.order != 0]])  # nothing precedes the start of the window
     return renumbered(replace(graph, edges=Edges.joined([edges, in_turn])), order)
 
 

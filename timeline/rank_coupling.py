@@ -1,4 +1,4 @@
-"""Couple ranks in one graph: a collective starts when its last rank is ready and ends on all ranks together."""
+"""Couple ranks in one graph: a collective starts when its last rank is ready, and ends on all ranks together."""
 
 from __future__ import annotations
 
@@ -23,24 +23,16 @@ from .shared_links import share_alone
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """A collective of several ranks, or a message (sender first).
+    """A collective of several ranks, or a message (sender first)."""
 
-    Attributes:
-        rank, row: index of each participating graph, and the communication's row in its trace.
-        transfer_ns: duration after all ranks are ready; see `transfers`.
-        own_ns: additional time that each rank takes alone, on the host.
-        early_ns: time from when each rank was ready to its recorded start.
-        sent_ns: sender's part of a message on the host; −1 if the sender ended before the receiver started.
-    """
-
-    rank: tuple[int, ...]
-    row: tuple[int, ...]
-    transfer_ns: int
-    own_ns: tuple[int, ...]
-    early_ns: tuple[int, ...]
+    rank: tuple[int, ...]  # index of each participating graph
+    row: tuple[int, ...]  # row of the communication in each of their traces
+    transfer_ns: int  # duration after all ranks are ready (`transfers`)
+    own_ns: tuple[int, ...]  # additional time that each rank takes alone, on the host
+    early_ns: tuple[int, ...]  # time from when each rank was ready to its recorded start
     on_host: bool = False
     message: bool = False
-    sent_ns: int = -1
+    sent_ns: int = -1  # sender's part of a message on the host; −1 if the sender ended before the receiver started
 
     @property
     def blocked(self) -> list[tuple[int, int, int, int]]:
@@ -52,10 +44,8 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class AllRendezvous:
-    """All collectives and messages between ranks; `begin_ns`: starts of the traces on a common clock."""
-
     found: tuple[Rendezvous, ...]
-    begin_ns: tuple[int, ...]
+    begin_ns: tuple[int, ...]  # starts of the traces on a common clock
     notes: tuple[str, ...]
 
 
@@ -67,7 +57,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     """
     if len(graphs) < 2:
         raise UsageError("give the files of two ranks or more")
-    graphs = [without_turns(graph) for graph in graphs]  # orders of different ranks can contradict each other
+    graphs = [without_turns(graph) for graph in graphs]  # the orders of different ranks may conflict
     traces = [graph.trace for graph in graphs]
     joined = find_rendezvous(traces)
     rendezvous, offset = joined.found, joined.begin_ns
@@ -117,7 +107,7 @@ def _shared(
         alone[places], moved[places] = part, m.transfer_ns
         for k in places:
             links[k] = all_links
-        if m.message and m.sent_ns < 0:  # the data went to a buffer, and moves when the receiver takes it
+        if m.message and m.sent_ns < 0:  # the data are in a buffer until the receiver takes them
             links[places[0]], alone[places[0]] = (), 1.0
     queue = np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)])
     workers = tuple(workers for part, _ in parts for workers in part.workers)
@@ -171,7 +161,7 @@ def _join(
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
-    """Match the communications of ranks in the same way as when linking a job, and compare the ranks' clocks."""
+    """Match the communications of ranks as in linking a job, and compare the ranks' clocks."""
     index = {rank: k for k, rank in enumerate(ranks_of(traces))}
     comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)
@@ -208,7 +198,6 @@ def _rendezvous(
     chosen: IntColumn,
     offsets: Mapping[int, int],
 ) -> list[Rendezvous]:
-    """Return the matched communications with at least two ranks."""
     ranks = tuple(index[rank] for rank in matched.ranks)
     if len(set(ranks)) < 2:
         return []
@@ -218,7 +207,7 @@ def _rendezvous(
     own = np.maximum(matched.end - ahead - arrived[:, None], 0)
     own[~moved.seen] = 0
     duration, sent = moved.duration.copy(), np.full(len(matched.kind), -1, np.int64)
-    if len(ranks) == 2:  # a host receiver has its message when the data arrives, even if the sender ended earlier
+    if len(ranks) == 2:  # a host message ends when the receiver has the data, even if the sender ended earlier
         there = matched.on_host & (matched.kind < 0)
         came = (matched.start - ahead).max(axis=1)
         done = matched.end - ahead - came[:, None]

@@ -22,7 +22,7 @@ from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .topological_order import issue_order
 
-# Values of `Edges.kind`. GONE marks removed edges, which have no effect and are never on a path.
+# Values of `Edges.kind`. GONE marks removed edges, which have no effect.
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
 # Names of edge kinds in tables.
 LINK_KINDS = (
@@ -33,20 +33,12 @@ LINK_KINDS = (
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges between points, as columns of equal length.
-
-    Attributes:
-        lag: int64 ns, minimum time from source to target, as measured.
-        owner: int64, row whose time the lag represents (HOST, DURATION); −1 if none.
-        capped: bool, the fitted constant of the edge's kind limits the lag (`Constants`).
-    """
-
     source: IntColumn
     target: IntColumn
-    lag: IntColumn
+    lag: IntColumn  # ns, minimum time from source to target, as measured
     kind: npt.NDArray[np.int8]
-    owner: IntColumn
-    capped: npt.NDArray[np.bool_]
+    owner: IntColumn  # row that the lag is time of (HOST, DURATION, COMM); −1 if there is none
+    capped: npt.NDArray[np.bool_]  # True if the fitted constant of the edge's kind limits the lag (`Constants`)
 
     __repr__ = brief
 
@@ -91,17 +83,20 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-# Lag of a removed edge: earlier than any point.
+# Lag of a removed edge, which leads to a time before every point.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
-# With fewer heads per span than this, visiting each head separately is faster.
+# If spans have fewer heads on average, visiting each head separately is faster.
 _SHORT_SPAN = 24
 
 
 class Runs:
     """The order of a graph's points, used to find longest paths for any lags. Sources have lower numbers than targets.
-    Most points only follow the previous point. Such points form a run, a sum represented by its first point, the head.
-    A head with one incoming edge follows another run; of a chain of runs, only the first head, the base, is visited."""
+
+    Most points only follow the previous point. Such points form a run, which is summed up from its first point, the
+    head. A head with one incoming edge follows another run. Of a chain of runs, only the first head, the base, is
+    visited.
+    """
 
     def __init__(self, edges: Edges, points: int) -> None:
         source, target = edges.source, edges.target
@@ -147,13 +142,15 @@ class Runs:
 
 
 class _Joins:
-    """Heads with several incoming edges. The edge from the highest head is a head's main edge. Heads connected by main
-    edges form a span if all their other edges come from heads before the span. An example is a stream's events between
-    two host waits for the stream. Relative to the sum of the main edges, the times in a span are a running maximum of
-    the other edges."""
+    """Heads with several incoming edges. The edge from the highest head is a head's main edge.
+
+    Heads connected by main edges form a span if all their other edges come from heads before the span. An example is a
+    stream's events between two host waits for the stream. Relative to the sum of the main edges, the times in a span
+    are a running maximum of the other edges.
+    """
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
-        # edges are sorted by target; heads without an edge are at 0
+        # edges are sorted by target; heads without an edge have the time 0
         self._source, self._target, self._heads = source, target, heads
         first = np.flatnonzero(run_starts(target))
         head, numbers = target[first], np.arange(len(first))
@@ -163,7 +160,7 @@ class _Joins:
         from_highest = np.flatnonzero((before == highest[join]) & (before >= 0))[::-1]
         main = scatter(len(first), join[from_highest], from_highest)
         heir = scatter(len(first) + 1, highest[::-1], numbers[::-1])
-        main[heir[highest] != numbers] = -1  # of several heads that follow one head, the first continues its span
+        main[heir[highest] != numbers] = -1  # only the first follower of a head continues its span
         beside = np.ones(len(source), np.bool_)
         beside[main[main >= 0]] = False
         side = np.flatnonzero(beside)
@@ -181,7 +178,6 @@ class _Joins:
         self._begin = np.flatnonzero(run_starts(np.array(window)[order], np.array(chain)[order]))
 
     def times(self, least: IntColumn) -> IntColumn:
-        """Return the longest path to each head, int64 ns."""
         step, ends, first_side = least[self._main], least[self._side], self._first_side
         begin = distinct(np.append(self._begin, np.flatnonzero((step < NEVER // 2) & (self._main >= 0))))
         if len(begin) * _SHORT_SPAN > len(step):
@@ -213,33 +209,23 @@ class _Joins:
         return np.array(time, np.int64)
 
 
-# Minimum ns of repeated operators that show a slowdown, and the maximum slowdown.
-# Two threads that share a processor take twice as long; a driver thread may also share the processor.
+# Minimum ns of repeated operators to estimate a slowdown, and the maximum slowdown: two threads that share a processor
+# take twice as long, and a driver thread may also share it.
 _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 
 
 @dataclass(frozen=True)
 class SharedTransfers:
-    """Communications on the host, which share the links of their ranks and the threads of their backend.
-
-    Attributes:
-        rows: int64, rows of the communications.
-        links: link directions that each row uses; see `shared_links.Links`.
-        alone: float64, time that each communication would take alone, divided by the lag of its edge.
-        queue: int64, index into `workers` (numbers of threads); −1 for messages.
-        gap_ns: int64, delay from a thread becoming free to the start of a communication that waits for a thread.
-        moved_ns: int64, recorded time of the data transfer; a sender's span can end later.
-        beside: ns of operators during a transfer of their rank, and ns that they would have taken without the transfer.
-    """
+    """Communications on the host, which share the links of their ranks and the threads of their backend."""
 
     rows: IntColumn
-    links: tuple[tuple[int, ...], ...]
-    alone: npt.NDArray[np.float64]
-    queue: IntColumn
-    workers: tuple[int, ...]
-    gap_ns: IntColumn
-    moved_ns: IntColumn
-    beside: tuple[int, int] = (0, 0)
+    links: tuple[tuple[int, ...], ...]  # link directions that each row uses (`shared_links.Links`)
+    alone: npt.NDArray[np.float64]  # time that each communication would take alone / lag of its edge
+    queue: IntColumn  # index into `workers` of each communication; −1 for messages
+    workers: tuple[int, ...]  # number of threads per process group
+    gap_ns: IntColumn  # delay of a communication that waits for a thread, from when the thread is free
+    moved_ns: IntColumn  # recorded time of the data transfer; a sender's span can end later
+    beside: tuple[int, int] = (0, 0)  # ns of operators during transfers of their rank, and ns without the transfers
 
     __repr__ = brief
 
@@ -256,7 +242,7 @@ class ReplayGraph:
 
     Attributes:
         traces: one per rank; rows are numbered across all traces.
-        row: int64, row of each point, −1 if none. A row has a start, an end, and (slow launches) a submission.
+        row: int64, row of each point, −1 if there is none. A row has a start, an end, and (slow launches) a submission.
         start, end: int64, points of each row, −1 for rows without a time.
         measured: int64 ns, recorded time of each point.
         edges: sorted by target; every edge leads to a higher point.
@@ -289,7 +275,7 @@ class ReplayGraph:
 
     @cached_property
     def ranks(self) -> list[int]:
-        """Ranks of the traces; if the ranks are unknown, the traces' positions."""
+        """Ranks of the traces. If the ranks are unknown, they are numbered from 0."""
         return [k if trace.rank is None else trace.rank for k, trace in enumerate(self.traces)]
 
     @cached_property
@@ -326,11 +312,10 @@ class ReplayGraph:
         return self._alike(replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64))))
 
     def of_trace(self, trace: Trace) -> ReplayGraph:
-        """Replace the trace with another trace that has the same rows."""
         return self._alike(replace(self, traces=(trace,)))
 
     def _alike(self, other: ReplayGraph) -> ReplayGraph:
-        """Copy the cached properties that depend on points and edges, but not on lags."""
+        """Pass the cached properties that depend on points and edges, but not on lags, to another graph."""
         derived = ("ranks", "first_row", "rank_of_row", "runs")
         other.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
         return other

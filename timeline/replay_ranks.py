@@ -31,22 +31,22 @@ from .replay_graph import HOST, ReplayGraph
 from .untraced import UntracedAnswer, untraced_answer
 from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
-# Spread of transfer times in a job relative to a calibration on free processors.
-# If ranks take turns on processors, the spread is `_TURNS`, because the backend's threads also wait.
+# Spread of transfer times in a job relative to a calibration on free processors. If ranks take turns on processors, the
+# spread is `_TURNS`, because the backend's threads also wait.
 _BANDWIDTH = 0.15
-# Spread of a step's host work from run to run: usually, if ranks take turns on processors, and with a device.
+# Spread of a step's host work from run to run: usual, if ranks take turns on processors, and with a GPU.
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
 # Ranks take turns on processors if the slowest tenth of equal operators takes this many times as long as the fastest.
 _UNEVEN = 1.8
 _PLENTY = 10**9
-# Range of Gloo's all-to-all time over the formula with all-reduce bandwidth (shared calibration gloo-2).
-# At four link speeds, messages reached up to 1.7 times the all-reduce bandwidth, all-gathers only 0.67 times.
+# Range of Gloo's all-to-all time / time from the formula with all-reduce bandwidth (shared calibration gloo-2). At four
+# link speeds, point-to-point messages reached up to 1.7 times the all-reduce bandwidth, all-gathers only 0.67 times.
 _ALL_TO_ALL = (0.6, 1.5)
 
 
 @dataclass(frozen=True)
 class AnswerRange:
-    """Range of a what-if's answer, with reasons; it held for about four of five jobs recorded on several networks."""
+    """Range of a what-if's answer, with reasons. It held for about four of five jobs recorded on several networks."""
 
     low_ns: int
     high_ns: int
@@ -70,11 +70,11 @@ def replay_ranks(
     Args:
         what_ifs: changes such as "kernel*0.5", applied in order.
         network: text such as "bandwidth=25,latency=5us", applied first; adds an `answer_range` to the result.
-        bounds: needed for changes relative to the device's peaks; see `etplus.analysis.kernel_peaks.row_bounds`.
+        bounds: needed for changes relative to the device's peaks (`etplus.analysis.kernel_peaks.row_bounds`).
 
     Raises:
         ConvertError: no row of a trace has a time.
-        UsageError: an invalid change, or no communication for the network.
+        UsageError: a change is invalid, or no communication can be estimated on the network.
 
     Example:
         >>> abs(replay_ranks([trace]).error) < 0.003
@@ -96,8 +96,10 @@ def replay_changed(
     before: Replay | None = None,
 ) -> Replay:
     """Replay a graph with changes; `before` is the replay without changes, if known.
+
     `answer_range` and `untraced` of the result are computed on first access. Untraced steps on another network are not
-    estimated, because estimates were correct for only 3 of 12 recorded jobs."""
+    estimated, because estimates were correct for only 3 of 12 recorded jobs.
+    """
 
     def changed(graph: ReplayGraph) -> ReplayGraph:
         return apply_what_ifs(graph, changes, constants, bounds)
@@ -139,19 +141,19 @@ def answer_range(
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
     """Yield, for each uncertain quantity, the answers at both ends of its range, and its name."""
     low, high = answer(graph, end="low"), answer(graph, end="high")
-    yield low, high, "measured times of communications over the formula"
+    yield low, high, "measured communication times relative to the formula"
     kinds = {comm.kind for trace in graph.traces for comm in find_communications(trace)}
     if graph.shared is not None and Type.ALL_TO_ALL in kinds - {entry.kind for entry in network.efficiency}:
         ends = [Efficiency(Type.ALL_TO_ALL, 0, by, by, by) for by in _ALL_TO_ALL]
         quick, slow = (replace(network, efficiency=(*network.efficiency, end)) for end in ends)
-        yield answer(graph, quick), answer(graph, slow), "all-to-alls 0.6 to 1.5 times the formula, not calibrated"
+        yield answer(graph, quick), answer(graph, slow), "all-to-alls take 0.6 to 1.5 times the formula (not measured)"
     spread, why = _spread(graph)
     by = _TURNS if spread == _TURNS else _BANDWIDTH
     quick, slow = (network.faster(factor) for factor in (1 + by, 1 / (1 + by)))
     yield answer(graph, quick), answer(graph, slow), f"transfers {by:.0%} faster or slower"
     host = graph.edges.kind == HOST
     less, more = (answer(graph.scaled(host, factor)) for factor in (1 - spread, 1 + spread))
-    yield less, more, f"the host's work {spread:.0%} less or more, {why}"
+    yield less, more, f"host work {spread:.0%} less or more, {why}"
     if (shared := graph.shared) is not None:
         taken, plain = shared.beside
         if shared.slowdown > 1:
@@ -165,14 +167,14 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
     if any(has_assumed_waits(trace) for trace in graph.traces):
         ranks = [build_graph(trace, assumed_waits=False) for trace in graph.traces]
         free = answer(join_ranks(ranks) if len(ranks) > 1 else ranks[0])
-        yield free, free, "the waits of some synchronizing calls are not recorded: for nothing, or for the latest work"
+        yield free, free, "unrecorded waits: some synchronizing calls waited for the latest work, or for nothing"
 
 
 def _spread(graph: ReplayGraph) -> tuple[float, str]:
-    """Return how much host work differs from run to run, as a share, and the reason."""
+    """Return by which share host work differs from run to run, and the reason."""
     if np.any(graph.column("kind") == GPU):
-        return _DEVICE_WORK, "as in another run"
+        return _DEVICE_WORK, "as between runs"
     low, high = unevenness(graph)
     if high < _UNEVEN * low:
-        return _HOST_WORK, "as in another run"
-    return _TURNS, f"because equal operators take {low:.1f} to {high:.1f} times their median: processors are shared"
+        return _HOST_WORK, "as between runs"
+    return _TURNS, f"because equal operators take {low:.1f} to {high:.1f} times their median, so ranks share processors"

@@ -1,4 +1,4 @@
-"""Summary of a replay with its error against the measurement."""
+"""Summary of a replay, with its error against the measurement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
-# Errors of the unchanged replay above which what-ifs are marked as unreliable or refused.
+# If the error of the replay without changes is larger, what-ifs are marked as unreliable, or refused.
 UNRELIABLE, REFUSED = 0.01, 0.05
 
 
@@ -58,7 +58,6 @@ class BaseError:
         return self.largest <= UNRELIABLE
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/replay.md."""
         return {
             "makespan": self.makespan,
             "kernel_starts": self.kernel_starts,
@@ -76,15 +75,15 @@ class BaseError:
 
     @property
     def doubt(self) -> str:
-        """The replay's error and what it means for predicted changes, as text; "" if the replay is reliable."""
+        """The replay's error, and what it means for predicted changes, as text; "" if the replay is reliable."""
         if self.reliable:
             return ""
         starts = "" if self.kernel_starts is None else f", its kernel starts by {self.kernel_starts:.1%}"
-        limit, verdict = (REFUSED, "means nothing") if self.largest > REFUSED else (UNRELIABLE, "is unreliable")
-        return f"the replay without changes is off by {self.makespan:+.1%}{starts}; over {limit:.0%} a change {verdict}"
+        limit, verdict = (REFUSED, "mean nothing") if self.largest > REFUSED else (UNRELIABLE, "are unreliable")
+        meaning = f"above {limit:.0%}, predicted changes {verdict}"
+        return f"the replay without changes is off by {self.makespan:+.1%}{starts}; {meaning}"
 
     def refuse(self, files: str, *, force: bool) -> None:
-        """Raise UsageError if the replay's error exceeds `REFUSED`, unless forced."""
         if self.largest > REFUSED and not force:
             raise UsageError(f"{files}: {self.doubt}; --force computes it anyway")
 
@@ -97,10 +96,8 @@ def start_error_ns(replay: Replay) -> float | None:
 
 @dataclass(frozen=True)
 class LaneTime:
-    """A stream or thread ("stream 7", "thread 1") and its busy time in ns, without annotations."""
-
-    name: str
-    busy_ns: int
+    name: str  # "stream 7" or "thread 1"
+    busy_ns: int  # without annotations
     measured_busy_ns: int
 
     __repr__ = brief
@@ -108,15 +105,7 @@ class LaneTime:
 
 @dataclass(frozen=True)
 class Summary:
-    """A replay next to the measurement; times in ns.
-
-    Attributes:
-        before_ns, path_before: makespan and critical path without the what-ifs; `base` is the error without what-ifs.
-        exposed_ns, measured_exposed_ns: time during which only communication kernels ran, summed over ranks.
-        span: range of the answer on another network.
-        untraced: step time without the recorder, if it was measured.
-        recorded: True if start times were recorded; otherwise, text and JSON omit measured values and errors.
-    """
+    """A replay next to the measurement; times in ns."""
 
     files: tuple[str, ...]
     rows: int
@@ -127,19 +116,19 @@ class Summary:
     start_error_ns: float | None
     unexplained: Unexplained
     lanes: tuple[LaneTime, ...]
-    exposed_ns: int
+    exposed_ns: int  # exposed_ns, measured_exposed_ns: time in which only communication kernels ran, summed over ranks
     measured_exposed_ns: int
-    base: BaseError
+    base: BaseError  # error without the what-ifs
     bounds: dict[str, int]
     path: CriticalPath
     what_ifs: tuple[str, ...] = ()
-    before_ns: int | None = None
+    before_ns: int | None = None  # before_ns, path_before: makespan and critical path without the what-ifs
     path_before: CriticalPath | None = None
     notes: tuple[str, ...] = field(default=())
     steps: StepTimes | None = None
-    span: AnswerRange | None = None
-    untraced: UntracedAnswer | None = None
-    recorded: bool = True
+    span: AnswerRange | None = None  # range of the answer on another network
+    untraced: UntracedAnswer | None = None  # step time without the recorder, if it was measured
+    recorded: bool = True  # True if start times were recorded; otherwise, text and JSON omit measured values and errors
 
     __repr__ = brief
 
@@ -152,7 +141,7 @@ class Summary:
         return (self.start_error_ns or 0.0) / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/replay.md."""
+        """Return a JSON-ready dict; docs/reference/replay.md describes its keys."""
         known = self.recorded
         plain: dict[str, Any] = {
             "files": list(self.files),
@@ -199,7 +188,6 @@ class Summary:
         }
 
     def to_text(self, width: int = 80) -> str:
-        """Return one screen of text."""
         from .replay_text import render
 
         return render(self, width)

@@ -13,14 +13,14 @@ from .critical import CriticalPath
 from .replay_summary import Summary
 
 _US = 1e3
-_OPERATORS = 5  # number of critical path entries on the screen
-_LEAST = 0.001  # edge kinds with a smaller share of the path are left out
+_OPERATORS = 5  # number of critical path entries on one screen
+_LEAST = 0.001  # edge kinds with a smaller share of the path are omitted
 _LANES = 8
 _NOTE = " " * 7
 
 
 def render(found: Summary, width: int = 80) -> str:
-    """Return one screen: the answer, the replay's error, the critical path, and notes."""
+    """Return one screen of text: the answer, the replay's error, the critical path, and notes."""
     lines = textwrap.wrap(_answer(found), width)
     if found.span is not None:
         lines.append(f"likely between {in_short(found.span.low_ns)} and {in_short(found.span.high_ns)}")
@@ -33,14 +33,14 @@ def render(found: Summary, width: int = 80) -> str:
     if found.exposed_ns or found.measured_exposed_ns:
         lines.append(f"exposed communication {change_text(found.measured_exposed_ns, found.exposed_ns)}")
     if found.untraced is None and found.recorded:
-        why = ": no untraced steps were timed" if found.span is None else ""  # not estimated on other networks
+        why = ": no untraced steps were timed" if found.span is None else ""  # no estimate on other networks
         lines.append(f"note   times include the profiler's overhead{why}")
     lines = [part for line in lines for part in ([line] if len(line) <= width else textwrap.wrap(line, width))]
     return "\n".join([*lines, *(line for note in found.notes for line in _note(note, width)[:2])])
 
 
 def render_full(found: Summary, width: int = 80) -> str:
-    """Return all tables: constants, busy times, both critical paths, bounds, steps, and notes."""
+    """Return all tables as text: constants, busy times, both critical paths, bounds, steps, and notes."""
     lines = [line for part in _parts(found, width) for text in part for line in text.split("\n")]
     return "\n".join(rewrap(lines, width, " " * 11))
 

@@ -31,10 +31,10 @@ from ..trace.columns import IntColumn
 from .beside_transfers import plain_work, transfer_edges
 from .replay_graph import ReplayGraph, SharedTransfers
 
-# Directions of links: 2 × rank for sending, 2 × rank + 1 for receiving.
+# Link directions that a transfer uses: 2 × rank for sending, 2 × rank + 1 for receiving.
 Links = tuple[int, ...]
-# Kinds of events; at equal times, work and transfers end before points are reached.
-# The event keys are an edge of host work, the start point of a transfer, and a point.
+# Kinds of events. At equal times, work and transfers end before points are reached. The key of an event is an edge of
+# host work, the start point of a transfer, or a point.
 _WORK, _TRANSFER, _POINT = range(3)
 
 
@@ -62,7 +62,6 @@ def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]
 
 
 def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the simulated times of points, and the simulated lags of edges."""
     return _LinkTimeline(graph, lag).run()
 
 
@@ -70,9 +69,9 @@ class _Flows:
     """Active transfers, and messages that wait for earlier messages on their connection (Gloo: tcp/pair.cc, `tx_`)."""
 
     def __init__(self) -> None:
-        self.links: dict[int, Links] = {}  # links of the transfers that move data
-        self.on_link: defaultdict[int, int] = defaultdict(int)  # number of these transfers per link
-        self.connection: dict[Links, deque[int]] = {}  # messages in order; only the first message is transferred
+        self.links: dict[int, Links] = {}  # links of each transfer that currently moves data
+        self.on_link: defaultdict[int, int] = defaultdict(int)  # number of such transfers per link
+        self.connection: dict[Links, deque[int]] = {}  # queued messages; only the first one moves
         self.waiting: dict[int, Links] = {}
 
     def begin(self, flow: int, links: Links) -> None:
@@ -105,30 +104,24 @@ class _Flows:
 
 
 def _is_message(links: Links) -> bool:
-    """Return whether data goes in one direction between two ranks: the links are directions of two different ranks."""
+    """Return whether a transfer is a message: it uses one direction of the links of two different ranks."""
     return len(links) == 2 and links[0] // 2 != links[1] // 2
 
 
 @dataclass
 class _Threads:
-    """Threads of a process group's backend; `waiting` is a heap of waiting collectives (issue time, start point)."""
-
     free: int
-    waiting: list[tuple[int, int]] = field(default_factory=list)
+    waiting: list[tuple[int, int]] = field(default_factory=list)  # heap of collectives (issue time, start point)
 
 
 @dataclass
 class _Transfer:
-    """An active transfer with one edge per participating rank; `due` is −1 while it waits for its connection."""
-
-    edges: list[int]
+    edges: list[int]  # one per participating rank
     left_ns: float
-    due: int = -1
+    due: int = -1  # −1 while the transfer waits for its connection
 
 
 class _HostWork:
-    """Current host work of one rank, and the number of the rank's active transfers."""
-
     def __init__(self, slowdown: float) -> None:
         self.transfers = 0
         self.left_ns: dict[int, float] = {}  # remaining time of each edge at full speed
@@ -147,8 +140,6 @@ class _HostWork:
 
 
 class _LinkTimeline:
-    """The simulation; see the module's docstring."""
-
     def __init__(self, graph: ReplayGraph, lag: IntColumn) -> None:
         assert graph.shared is not None
         shared: SharedTransfers = graph.shared
@@ -189,7 +180,7 @@ class _LinkTimeline:
                 self._finish_work(key, now)
         edges, time = self.graph.edges, np.array(self.time, np.int64)
         lag = np.array(self.lag, np.int64)
-        if self.held:  # the lag of the edge to the start of a queued collective becomes its wait
+        if self.held:  # the edge to the start of a queued collective includes its wait
             into = np.isin(edges.target, np.fromiter(self.held, np.int64))
             lag[into] = (time[edges.target] - time[edges.source])[into]
         return time, lag

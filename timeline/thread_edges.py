@@ -21,15 +21,15 @@ from .graph_events import GraphEvents
 from .replay_graph import HANDOFF, HOST, ORDER, Edges
 
 _QUERY = re.compile(r"Query$")
-# Calls in polling loops of PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp).
-# The watchdog changes the capture mode around each query, and destroys the events of completed work.
+# Calls in polling loops of PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp), which changes the capture mode around each
+# query, and destroys the events of completed work.
 _BESIDE_QUERY = re.compile(
     r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
 )
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
-    """Return notes, and the trace without the times of threads that only query events (`cudaEventQuery`) and sleep."""
+    """Return the trace without the times of threads that only query events (`cudaEventQuery`) and sleep; and notes."""
     nodes = trace.nodes
     rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
     lane = distinct_rows(nodes.thread[rows])[1]
@@ -49,9 +49,11 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
-    """Return HOST edges from each boundary of a thread's calls to the next boundary. The lag is host work of the
-    innermost open call, the `owner`. Calls that overlap without nesting (times rounded to µs, asynchronous work) end in
-    nesting order; the returned points have these effective ends."""
+    """Return HOST edges from each boundary of a thread's calls to the next one, and points with corrected ends.
+
+    The lag is host work of the innermost open call, the `owner`. Calls that overlap without nesting (times rounded to
+    µs, asynchronous work) end in nesting order.
+    """
     trace = points.trace
     rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)
     order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
@@ -69,7 +71,7 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
     trace, count = points.trace, len(order)
     parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
-    ends = 1 - np.diff(depth, prepend=-1, append=0)  # calls that end before each call, and after the last call
+    ends = 1 - np.diff(depth, prepend=-1, append=0)  # number of calls that end before each call; after the last
     before = np.repeat(np.arange(count + 1), ends)
     deeper = np.arange(count) - np.repeat(np.cumsum(ends) - ends, ends)
     by_depth = np.argsort(depth, kind="stable")
@@ -84,8 +86,10 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
 
 
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
-    """Return edges for waits between threads, and chains in which these waits are no longer host work. Handoffs come
-    from the trace and from bursts in long pauses; else a late thread follows another thread's last point."""
+    """Return edges for waits between threads, and chains in which these waits are no longer host work.
+
+    Handoffs come from the trace and from bursts in long pauses; else a late thread follows another thread's last point.
+    """
     pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()
     kind[pauses] = ORDER
@@ -141,7 +145,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Spans during which a thread is always in an operator, and the rows that begin and end these spans."""
+    """Spans in which a thread is always in an operator, and the rows that begin and end these spans."""
 
     thread: IntColumn
     start: IntColumn

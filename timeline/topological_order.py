@@ -1,4 +1,4 @@
-"""Issue order and cycles of a dependency graph that is given as two index columns."""
+"""Issue order and cycles of a dependency graph, given as two columns of node numbers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
-    """Return nodes in an order in which each follows all nodes it waits for (Kahn); omit nodes on or behind a cycle.
-    `source` and `target` have an entry per edge: ``target`` waits for ``source``. With `lowest_first`, the lowest ready
-    node is next, as in simulators; otherwise, the node that became ready last is next."""
-    if lowest_first and bool(np.all(source < target)):  # every dependency already leads to a higher number
+    """Return the nodes in an order in which each follows all nodes that it waits for (Kahn's algorithm).
+
+    There is an entry per edge: `target` waits for `source`. Nodes on or behind a cycle are omitted. With
+    `lowest_first`, the lowest ready node is next, as in simulators; otherwise, the node that became ready last is next.
+    """
+    if lowest_first and bool(np.all(source < target)):  # the numbering is already an order
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     after = array("q", target[by_source].astype(np.int64).tobytes())
     first = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
     missing = np.bincount(target, minlength=count).tolist()
-    ready = [node for node in range(count) if not missing[node]]  # in ascending order, so it is already a heap
+    ready = [node for node in range(count) if not missing[node]]  # ascending, so it is already a heap
     take: Callable[[list[int]], int] = heapq.heappop
     put: Callable[[list[int], int], None] = heapq.heappush
     if not lowest_first:
@@ -47,7 +49,7 @@ def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArr
     if not left.any():
         return []
     inside = left[source] & left[target]
-    # Every leftover node waits for another leftover node, so always following the lowest of these must return.
+    # Every leftover node waits for another leftover node, so a walk along the lowest of these nodes must return.
     waits_for = np.full(count, count, dtype=np.int64)
     np.minimum.at(waits_for, target[inside], source[inside])
     seen: dict[int, int] = {}

@@ -1,8 +1,9 @@
-"""Estimate the timeline without the recorder by removing the recording cost of each event.
+"""Estimate the timeline without the recorder, by removing the recording cost of each event.
 
 Recording an operator costs time in two places: before its start, in its caller's time, and at its end, in its own time.
 Operators that compute nothing show both costs in the trace. If `etplus record` timed steps before the window, the
-remaining host work is then scaled until a step takes equally long; pauses without recorded events keep their time.
+remaining host work is then scaled until a step takes as long as it did there; pauses without recorded events keep their
+time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .constants import Constants
 from .graph_replay import Replay, replay
 from .replay_graph import HOST, ReplayGraph
 
-# Operators and autograd nodes that compute nothing: their self time is a dispatch (0.4 µs) and recording.
+# Operators and autograd nodes that compute nothing: their self time consists of a dispatch (0.4 µs) and recording.
 _TRIVIAL = re.compile(
     r"aten::(?:as_strided|_?(?:unsafe_)?view|_reshape_alias|detach|alias|t|transpose|permute|resolve_conj|resolve_neg"
     r"|expand|select|slice|unsqueeze|squeeze|linear|matmul|reshape|flatten|to|item|_local_scalar_dense|lift_fresh"
@@ -35,51 +36,42 @@ _DISPATCH_NS, _CALL_NS = 400, 200
 _FEWEST = 20
 # Number of arguments of a typical operator, and of Python frames around it.
 _USUAL_ARGUMENTS, _FRAMES = 4, 3
-# A time longer than expected by this factor is not recording: the operator allocated memory or was interrupted.
+# If a time exceeds the expected recording time by this factor, the operator allocated memory or was interrupted.
 _MOST = 5.0
-# Factors for costs found in the trace's small operators, which run from a warm cache: usual, least, and most.
-# They were measured on programs that were also timed without a profiler (`benchmarks/findings.py --gains`).
+# Usual, least and most factors for costs found in the trace's small operators, which run from a warm cache. They were
+# measured on programs that were also timed without a profiler (`benchmarks/findings.py --gains`).
 _SHARES = (1.5, 1.2, 2.0)
 # The same factors if no step was timed before the window, and if no operators show the costs.
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
-# Minimum host time without recorded events that is a sleep, I/O, or Python work, which the recorder does not prolong.
+# Longer host time without recorded events is a sleep, I/O, or Python work, which the recorder does not prolong.
 PAUSE_NS = 1_000_000
-# A measurement counts as interrupted if it exceeds the median of its kind by this factor and by this many ns.
+# A measurement was interrupted if it exceeds the median of its kind by this factor and by this many ns.
 _INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
-# Recording costs below this share of the makespan are not corrected.
+# Smaller recording costs, as a share of the makespan, are not corrected.
 _LITTLE = 0.02
-# Bounds of the factor that scales the remaining host work to match the untraced step.
+# Limits of the factor that scales the remaining host work to match the untraced step.
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
 _ROUNDS = 3
-# CPU work differs by this much from run to run, as shares of a gain and of the step; device work does not.
+# Difference of CPU work from run to run, as shares of a gain and of the step. Device work does not differ.
 _UNEVEN, _UNEVEN_STEP = 0.25, 0.005
 _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}) frame_ns=(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class RecordingCosts:
-    """Costs of recording, in ns per event.
+    """Costs of recording, in ns per event."""
 
-    Attributes:
-        inside: cost at the end of an operator, in its own time. argument: additional cost per argument.
-        outside: cost before the start of an operator, in its caller's time.
-        annotation: cost before the start of an annotation, in its caller's time.
-        frames: cost before an operator called from Python, for the Python frames around the operator.
-        runtime: cost in a runtime call's self time.
-        fitted: True if the costs of operators were fitted to the trace.
-    """
-
-    inside: float
-    argument: float
-    outside: float
-    annotation: float
-    frames: float
-    runtime: float
-    fitted: bool = False
+    inside: float  # at the end of an operator, in its own time
+    argument: float  # additional cost per argument of the operator
+    outside: float  # before the start of an operator, in its caller's time
+    annotation: float  # before the start of an annotation, in its caller's time
+    frames: float  # before an operator called from Python, for the Python frames around the operator
+    runtime: float  # in a runtime call's self time
+    fitted: bool = False  # True if the costs of operators were fitted to the trace
 
     def of_rows(self, trace: Trace) -> tuple[IntColumn, IntColumn]:
-        """Return the recording cost of each row before its start, and within its own time, in ns."""
-        calls, before, within = trace.calls, np.zeros(len(trace)), np.zeros(len(trace))
+        calls = trace.calls
+        before, within = np.zeros(len(trace)), np.zeros(len(trace))  # before each row's start, and in its own time
         is_op = calls.kind == OP
         from_python = is_op & ~np.append(is_op, False)[calls.parent]
         before[calls.source] = np.where(is_op, self.outside, self.annotation) + self.frames * from_python
@@ -89,10 +81,7 @@ class RecordingCosts:
 
 
 def recording_costs(trace: Trace) -> RecordingCosts:
-    """Return the costs of recording the events of a trace.
-
-    Costs of operators are fitted to the operators that compute nothing if the trace has enough of these.
-    """
+    """Return the costs of recording a trace's events, fitted to operators that compute nothing if there are enough."""
     return trace.once(_recording_costs)
 
 
@@ -141,10 +130,9 @@ def _arguments(trace: Trace) -> IntColumn:
 def without_recording(graph: ReplayGraph, share: float = _SHARES[0], *, typical: bool = False) -> ReplayGraph:
     """Subtract the recording cost times `share` from host work, but keep at least the time of a dispatch.
 
-    All times between the same two kinds of events shrink by the same share, because single times are noisy.
-
-    Args:
-        typical: first shorten times that are far longer than usual for their kind: other programs interrupted them.
+    All times between the same two kinds of events shrink by the same share, because single times are noisy. If
+    `typical`, first shorten times that are far longer than usual for their kind, because other programs interrupted
+    them.
     """
     edges = graph.edges
     row, owner = graph.row[edges.target], np.maximum(edges.owner, 0)
@@ -188,7 +176,6 @@ def pauses(graph: ReplayGraph) -> IntColumn:
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
-    """Return the mean untraced step time over the ranks in ns; None if a rank's trace does not contain it."""
     found = [step for trace in traces if (step := untraced_step(trace.names)) is not None]
     if not found or len(found) < len(traces):
         return None
@@ -197,7 +184,7 @@ def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
 
 
 def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> tuple[Replay, ...]:
-    """Replay the timeline without recording costs: with their usual, least and most values; () if they are low."""
+    """Replay without recording costs, at their usual, least and most values; () if the costs are low."""
     graph, step = base.graph, untraced_step_of(base.graph.traces)
     rows = _step_rows(graph)
     recorded = _host_step_ns(base, rows)
@@ -224,7 +211,7 @@ def _at_pace(
         done = replay(graph.scaled(work, scale), constants)
         scales.append(scale)
         times.append(_host_step_ns(done, rows) or 0.0)
-        slope = (times[-1] - times[0]) / scale  # a step is the scaled work plus waits for devices
+        slope = (times[-1] - times[0]) / scale  # a step consists of the scaled work and waits for devices
         if slope <= 0:
             break
         scale = float(np.clip((host_ns - times[0]) / slope, _LEAST_SCALE, _MOST_SCALE))
@@ -241,7 +228,6 @@ class UntracedAnswer:
     high_ns: int
 
     def to_lines(self) -> list[str]:
-        """Return text for a terminal, with a label that is eleven columns wide."""
         times = self.measured_ns, self.usual_ns, self.low_ns, self.high_ns
         measured, usual, low, high = (f"{ns / 1e6:,.3f}" for ns in times)
         first = f"untraced   a step took {measured} ms before recording"
@@ -254,7 +240,7 @@ class UntracedAnswer:
 def untraced_answer(
     base: Replay, constants: Sequence[Constants], *changes: Callable[[ReplayGraph], ReplayGraph]
 ) -> UntracedAnswer | None:
-    """Return the untraced step time with a change of the graph (`changes`: its variants, usual first); None if unknown.
+    """Return the untraced step time with a change of the graph, given as variants, usual first; None if unknown.
 
     Example:
         >>> graph = etplus.build_graph(trace)
@@ -298,14 +284,13 @@ def gain_range(
 
 
 def recording_note(base: Replay, corrected: Replay) -> str:
-    """Return a sentence on how much recording slowed the host, and how gains account for it."""
     graph, step = base.graph, untraced_step_of(base.graph.traces)
     operators = sum(int(np.count_nonzero(trace.calls.kind == OP)) for trace in graph.traces)
     taken = sum(int(part.sum()) for trace in graph.traces for part in _cost_of_rows(trace)) * _SHARES[0]
     each = f"{taken / max(operators, 1) / 1e3:.1f} µs for each of {operators:,} operators"
     if step is None:
         ratio = base.makespan_ns / max(corrected.makespan_ns, 1)
-        return f"recording took about {each} (estimated, {ratio:.1f} times as long together); gains are without it"
+        return f"recording took about {each} (estimated: the run took {ratio:.1f} times as long); gains are without it"
     recorded = _host_step_ns(base, _step_rows(graph)) or 0.0
     return (
         f"a step on the host took {recorded / max(step.host_ns, 1):.1f} times as long while recording "

@@ -139,7 +139,7 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"unknown what-if {text!r}; for example 'kernel:name~gemm*0.5', 'cpu*0', 'remove op:aten::copy_'")
 
 
-# Returns int64 ns per graph row: a GPU event's time at the device's peaks, −1 if unknown.
+# A function that returns a GPU event's time at the device's peaks, int64 ns per graph row, −1 if unknown.
 Bounds = Callable[[], IntColumn]
 
 
@@ -163,7 +163,12 @@ def find_change(
     rows: IntColumn | None = None,
 ) -> Change:
     """Return a function that applies a change to this graph or to any graph with the same edges, whatever its lags.
-    `rows` overrides the rows that target, rank, and restrictions select. UsageError if the change affects no row."""
+
+    `rows` overrides the rows that the target, the rank and the restrictions select.
+
+    Raises:
+        UsageError: the change affects no row.
+    """
     if rows is None:
         meant = _on_rank(graph, what_if)
         for part in what_if.within:
@@ -204,7 +209,7 @@ def _change_of_rows(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bo
     if known is None or not np.any(known[meant] >= 0):
         raise UsageError(
             f"what-if {what_if.text!r}: the bound of these events is unknown; it needs a known device and "
-            "shapes of operators (record_shapes)"
+            "operator shapes (record_shapes)"
         )
     return to_bound(graph, meant, what_if.value, known)
 

@@ -171,14 +171,14 @@ def outliers(times: list[int], labels: str = "abcdefgh") -> list[tuple[int, str,
 
 def test_outliers_are_over_a_fifth_off_the_median() -> None:
     assert outliers([100, 100, 100, 100, 120]) == []
-    assert outliers([100, 100, 100, 100, 121]) == [(4, "e", 121, "takes +21.0% against the median")]
-    assert outliers([79, 100, 100, 100, 100]) == [(0, "a", 79, "takes -21.0% against the median")]
+    assert outliers([100, 100, 100, 100, 121]) == [(4, "e", 121, "differs from the median time by +21.0%")]
+    assert outliers([79, 100, 100, 100, 100]) == [(0, "a", 79, "differs from the median time by -21.0%")]
     assert outliers([130, 130, 100, 100]) == [] and outliers([100, 130, 100]) == [
-        (1, "b", 130, "takes +30.0% against the median")
+        (1, "b", 130, "differs from the median time by +30.0%")
     ]
     assert outliers([90, 95, 100, 105, 110, 130]) == [], "within 3.5 deviations"
     assert [one[0] for one in outliers([98, 99, 100, 101, 102, 130])] == [5]
-    assert outliers([0, 0, 0, 1500]) == [(3, "d", 1500, "takes 1.500 µs, most others 0")]
+    assert outliers([0, 0, 0, 1500]) == [(3, "d", 1500, "takes 1.500 µs, while most others take 0")]
 
 
 def working(counts: list[int]) -> list[tuple[int, str]]:

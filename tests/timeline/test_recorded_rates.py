@@ -130,7 +130,7 @@ def test_ranks_that_take_turns_on_processors_widen_the_range() -> None:
     assert high < 1.8 * low
     for graph, spread in ((joint, "20%"), (turns, "25%")):
         reasons = answer_range(graph, networks()["unlimited"], [], constants).reasons
-        assert any(f"the host's work {spread} less or more" in reason for reason in reasons)
+        assert any(f"host work {spread} less or more" in reason for reason in reasons)
 
 
 def test_a_network_fitted_to_a_job_is_that_of_its_recording() -> None:

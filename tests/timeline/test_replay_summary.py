@@ -117,7 +117,7 @@ def test_what_a_base_is_good_for(base: BaseError, reliable: bool, refused: bool)
     assert base.reliable is reliable and len(base.to_lines()) == 2 - reliable
     base.refuse("file", force=True)
     if refused:
-        with pytest.raises(UsageError, match="over 5% a change means nothing"):
+        with pytest.raises(UsageError, match="above 5%, predicted changes mean nothing"):
             base.refuse("file", force=False)
     else:
         base.refuse("file", force=False)
