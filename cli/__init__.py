@@ -1,1 +1,1 @@
-"""Command line: one thin module per command, with ``prepare_parser`` and ``run``."""
+"""Command line: one thin module per command, with the functions ``prepare_parser`` and ``run``."""

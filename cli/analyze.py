@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..analysis.job_summary import JobSummary
 
 COMMON = "files steps output csv full json"
-_OF_ONE = ("device_spec", "graph_capture")  # not for jobs
-_ROWS = 3  # of a job's tables on the screen
+_OF_ONE = ("device_spec", "graph_capture")  # options that are not supported for jobs
+_ROWS = 3  # number of rows that the screen shows from each table of a job
 _EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz
@@ -61,7 +61,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    csv_folder = None if arguments.csv is None else make_folder(arguments.csv)  # first: the folder may get more outputs
+    # first, because later outputs may be inside this folder
+    csv_folder = None if arguments.csv is None else make_folder(arguments.csv)
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=reads)
     if len(inputs) > MOST_IN_FULL if arguments.summary is None else arguments.summary:
@@ -112,7 +113,6 @@ def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], 
 
 
 def summary_text(summary: JobSummary, width: int, top: int = 15) -> str:
-    """Return the first rows of each table of a job."""
     numbers = [row.rank for row in summary.ranks]
     late = f", {len(summary.late)} stragglers: {ranges(summary.late)}" if summary.late else ", no straggler"
     first = f"job of {len(numbers):,} ranks{late if summary.collectives else ''}"

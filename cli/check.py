@@ -1,4 +1,4 @@
-"""`etplus check`: pre-flight check of Chakra traces."""
+"""`etplus check`: check Chakra traces before a simulator runs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..converters.astra_run import SimulatedRank
 
 COMMON = "files profile network run limit full json"
-_LISTED = 5  # examples listed per problem kind, in files and with --full
+_LISTED = 5  # maximum number of examples per problem kind, in files and with --full
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
@@ -106,7 +106,7 @@ def _is_trace(name: str) -> bool:
 
 
 def _lines(report: PreflightReport, limit: int = _LISTED) -> list[str]:
-    """Return the verdict, then each kind of problem, with at most `limit` examples."""
+    """Return the verdict, and then the problems by kind with at most `limit` examples each."""
     sizes = {noun: getattr(report, f"{noun}s") for noun in ("rank", "node", "collective", "message")}
     counts = ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for noun, count in sizes.items())
     lines = _wrap(f"{report.verdict}: {counts}, for {report.profile}", "")

@@ -25,7 +25,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import shtab  # imported here so that other commands start faster
 
-    from .parser import etplus_parser  # imports every command's module
+    from .parser import etplus_parser  # this imports the module of every command
 
     root, commands = etplus_parser()
     for parser in commands.values():

@@ -17,8 +17,9 @@ from ..trace.printable import shortened
 from ..trace.views import DeviceEvent, Op
 from .link_text import render
 
-_MEASURED = "Measured without a profiler: TF32 makes the step 76.1% shorter."  # copied from fixtures/gpu/measured.json
-_SHOWN = 2  # GPU events
+# same number as in fixtures/gpu/measured.json
+_MEASURED = "Measured without a profiler: TF32 makes the step 76.1% shorter."
+_SHOWN = 2  # maximum number of GPU events on the screen
 _WIDTH = 66
 
 
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     has_insight = installed("analysis") and installed("report")
     names = [etplus.name, f"{chakra.name} (simulators)", f"{timeline.name} (ui.perfetto.dev)"]
     if has_insight:
-        analysis = trace.with_(file=etplus.name).analyze()  # so that commands on the page name the file next to it
+        analysis = trace.with_(file=etplus.name).analyze()  # commands on the page then name the file next to the page
         title = "etplus demo: training steps on an H100"
         html, _ = outer("report.job_page").ranks_html([analysis], 1, title, shells=[etplus.name])
         with open_output(page) as out:
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
-    """Yield lines: GPU events below the calls that launched them, one tree path per caller.
+    """Yield the lines of a tree: GPU events below the calls that launched them, one path per caller.
 
     Args:
         events: in output order; events without a known launching call are dropped.

@@ -126,7 +126,7 @@ def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, h
 
 
 def _shell(arguments: argparse.Namespace, folder: PurePath) -> str:
-    """Return command-line arguments for both inputs and the compared part; paths are relative to `folder`."""
+    """Return command-line arguments for both inputs and the compared part. Paths are relative to `folder`."""
     given = [*arguments.first_files, *arguments.files]
     files = [os.path.relpath(name, folder) if folder.name else name for name in given]
     return " ".join(map(shell_word, [*files, *words_of_part(arguments), *["--total"][: arguments.total]]))

@@ -1,4 +1,4 @@
-"""Input traces: files, pairs to link, folders, patterns, standard input."""
+"""Input traces: files, pairs to link, folders, file name patterns, and standard input."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
-_KEPT = 16  # traces kept in memory for a second read; larger jobs read the files again
-_WELL_LINKED = 0.95  # above this linked share, the command prints no message about the link
-_LONG = 60  # longest rank list in a message, in characters
+_KEPT = 16  # maximum number of traces in memory for a second read; larger jobs are read again
+_WELL_LINKED = 0.95  # if at least this share is linked, the command prints no message about the link
+_LONG = 60  # maximum length of a rank list in a message, in characters
 
 TraceInput = str | InputPair | FileRank | StoredRank
-# A file ("-" is standard input), one rank of a merged file, or a pair of files.
+# A file ("-" is standard input), one rank of a merged file, or a pair of files to link.
 
 
 def add_inputs(
     parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True, gpu: bool = True, ranks: bool = True
 ) -> None:
-    """Add the arguments for input traces; `use` is help text on the use of several traces."""
+    """Add the arguments for input traces. `use` is help text about how several traces are used."""
     several = f"; {use}" if use else ""
     about = "traces: ET+, Kineto, .sqlite (Nsight Systems), .et, or a folder of these"
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"{about}; - for standard input{several}")
@@ -56,7 +56,6 @@ def add_pair(group: argparse._ArgumentGroup) -> None:
 
 
 def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
-    """Add the options that select ranks in an Nsight Systems export or merged Kineto trace."""
     group = parser.add_argument_group("ranks of a merged Kineto trace or Nsight Systems export (default: all)")
     if rank:
         about = "only this rank: its number in the file, or its position from 0; with --et-file, the rank of the pair"
@@ -71,7 +70,7 @@ def find_inputs(
     arguments: argparse.Namespace, count: int | None = None, *, outputs: Iterable[str | None] = (),
     reads: Iterable[str | None] = (), rank_of_job: bool = False,
 ) -> list[TraceInput]:  # fmt: skip
-    """Return the input traces of a command line: the pair first, then FILEs; folders are expanded.
+    """Return the input traces of a command line: the pair first, then FILEs. Folders are expanded.
 
     Args:
         count: required number; None for one or more.
@@ -140,13 +139,13 @@ def _chosen(arguments: argparse.Namespace, file: str, ranks: Sequence[FileRank])
 
 
 def _processes(arguments: argparse.Namespace, given: TraceInput) -> Sequence[TraceInput]:
-    """Return the input; for a merged Kineto trace, read the trace and return its selected ranks."""
+    """Return the input. If it is a merged Kineto trace, read the trace and return its selected ranks."""
     ranks = _merged_ranks(given) if isinstance(given, str) and given != _STDIN else []
     return _chosen(arguments, str(given), ranks) if ranks else [given]
 
 
 def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRank]]) -> Sequence[TraceInput]:
-    """Drop merged traces if the folder also has one trace per rank."""
+    """Drop merged traces if their folder also contains one trace per rank."""
     others = [given for given in inputs if given not in merged]
     if others and len(others) < len(inputs):
         names = [str(given) for given in inputs if given in merged]
@@ -155,7 +154,7 @@ def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRa
 
 
 def _of_ranks(inputs: Sequence[TraceInput], ranks: Sequence[int]) -> list[TraceInput]:
-    """Return the inputs of the given ranks; read traces only if file names lack the rank."""
+    """Return the inputs of the given ranks. A trace is read only if its file name does not show the rank."""
     from ..converters.open import open_trace
 
     found = {}
@@ -175,13 +174,13 @@ def _are(ranks: list[int]) -> str:
 
 
 def _few(ranks: list[int]) -> str:
-    """Return ranks as text such as "0-3, 7", truncated to a readable length."""
+    """Return ranks as text such as "0-3, 7", cut to a readable length."""
     text = ranges(ranks)
     return text if len(text) < _LONG else f"{text[:_LONG].rpartition(',')[0]}, …"
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
-    """Return a file, or the rank in the file that --pid and --gpu select."""
+    """Return the file, or the rank in the file that --pid and --gpu select."""
     if arguments.pid is None and arguments.gpu is None:
         return file
     ranks = find_ranks(file) if is_nsys(file) else _merged_ranks(file)
@@ -191,7 +190,7 @@ def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
 
 
 def _merged_ranks(file: str) -> Sequence[FileRank]:
-    """Return the ranks of a merged Kineto trace, [] for any other file."""
+    """Return the ranks of a merged Kineto trace; [] for any other file."""
     try:
         read_input(file)
     except SeveralRanksError as several:
@@ -200,19 +199,18 @@ def _merged_ranks(file: str) -> Sequence[FileRank]:
 
 
 def input_files(inputs: Sequence[TraceInput]) -> list[str]:
-    """Return the names of the files that the command reads."""
     files = [(given.et, given.kineto) if isinstance(given, InputPair) else (given,) for given in inputs]
     return [os.fspath(file) for pair in files for file in pair]
 
 
 def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Read or link the traces, one at a time; warn once per kind of damage."""
+    """Read or link the traces one at a time, and warn once per kind of damage."""
     known: set[str] = set()
     return (_warned_of(read_input(given), known) for given in inputs)
 
 
 def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Read the selected part of each trace, with the links of --graph-capture and the code patterns of --own."""
+    """Yield the selected part per trace, linked to the captures of --graph-capture, with own code set by --own."""
     with_captures, known = captures_linker(arguments), set[str]()
     for given in inputs:
         part = chosen_part(with_captures(read_input(given)), arguments.own, selection_of(arguments))
@@ -220,11 +218,11 @@ def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> I
 
 
 def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int = 0) -> Job:
-    """Return a job of the selected parts, on the engine for this number of traces (default: the inputs)."""
+    """Return a job of the selected parts. Its engine suits this number of traces (default: number of inputs)."""
     from ..jobs.job import Job  # slow import
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
-    if own or part:  # columns are read as stored if nothing else is asked
+    if own or part:  # without these options, columns are read as stored
         job = job.choosing(partial(chosen_part, own=own, part=part))
     engine = engine_for(arguments, traces or len(inputs))
     return job if engine is None else job.on(engine=engine)
@@ -236,7 +234,7 @@ def _warned_of(trace: Trace, known: set[str]) -> Trace:
 
 
 class ReadAnew(Sequence[Trace]):
-    """Traces in order; reads a trace again at each access if there are more than `_KEPT`.
+    """Traces in order. If there are more than `_KEPT`, each access reads its trace again.
 
     `choose` returns the part of a trace.
     """
@@ -265,7 +263,7 @@ class ReadAnew(Sequence[Trace]):
 def read_input(given: TraceInput) -> Trace:
     """Read a trace of any format, or link a pair and report its coverage."""
     if not isinstance(given, InputPair):
-        from ..converters.open import load  # slow imports, each for one kind of input
+        from ..converters.open import load  # slow imports, each needed for one kind of input
 
         return load(given, progress=True)
     from ..linker import link
@@ -279,7 +277,7 @@ def read_input(given: TraceInput) -> Trace:
 
 
 def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.PathLike[str] | None = None) -> str:
-    """Return command-line arguments for an input and its selected part; paths are relative to `folder`."""
+    """Return command-line arguments for an input and its selected part. Paths are relative to `folder`."""
 
     def name(path: str | os.PathLike[str]) -> str:
         return os.fspath(path) if folder is None or path == "-" else os.path.relpath(path, folder)
@@ -297,7 +295,7 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.
 
 
 def words_of_part(arguments: argparse.Namespace) -> list[str]:
-    """Return the options that select a part of each trace."""
+    """Return the command-line options that select parts of traces."""
     return [*part_words(*(getattr(arguments, name, None) for name in ("steps", "window", "between", "module")))]
 
 

@@ -28,10 +28,10 @@ LINK_OPTIONS = "annotation match exact_match strict iteration renumber data_depe
 _FOLDER_OPTIONS = "manifest et kineto ranks dry_run scheduler"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
-# Hidden options of the original trace_link.py and of Chakra's linker.
+# Options of the original trace_link.py and of Chakra's linker. Help texts do not show them.
 _HIDDEN: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
 _LINKED_LESS = 3
-_FACTS_VERSION = "1.0"  # of the JSON
+_FACTS_VERSION = "1.0"  # version of the JSON format
 
 _DESCRIPTION = """\
 Link a PyTorch Execution Trace with a Kineto trace into ET+: every operator with
@@ -84,7 +84,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare_trace_link(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `trace-link`: a pair or a Kineto trace, and the options of `etplus link`."""
+    """Add the arguments of `trace-link`: a pair or a single Kineto trace, and the options of `etplus link`."""
     _prepare(parser, folder=False)
     parser.description, parser.epilog = _DESCRIPTION, _TRACE_LINK_EPILOG
 
@@ -174,7 +174,7 @@ def _is_folder(name: str) -> bool:
 
 
 def _refuse(arguments: argparse.Namespace, names: str, reason: str) -> None:
-    """Raise UsageError if any of the options was given."""
+    """Raise UsageError if any option in `names` was given."""
     for name in options_of(arguments, names):
         raise UsageError(f"--{name.replace('_', '-')} {reason}")
 
@@ -223,7 +223,7 @@ def _write(linked: Trace, output: str, jobs: int) -> None:
 
 
 def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> str:
-    """Return the reason for exit status 3, or ""; `alone` means a run without an Execution Trace."""
+    """Return the reason for exit status 3, or "" for none. `alone` means that there is no Execution Trace."""
     report, graphs = linked.report, linked.captured
     if not alone and not report.ops["linked"]:
         return "nothing was linked"
@@ -238,7 +238,7 @@ def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> st
 
 
 def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
-    """Return the Execution Trace (or None) and the Kineto trace, recognized by file contents."""
+    """Return the Execution Trace (or None) and the Kineto trace. The file contents show which is which."""
     files: list[str] = arguments.files
     if not files:
         if arguments.kineto_file is None:
@@ -248,7 +248,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
         raise UsageError(f"{files[0]}: pass the traces as FILEs or with --et-file and --kineto-file, not both")
     if len(files) > 2:
         raise UsageError(f"{len(files)} FILEs given; pass one pair, or only the folder of a job")
-    from ..linker.naming import ET, KINETO, kind_inside  # slow, and not needed with --kineto-file
+    from ..linker.naming import ET, KINETO, kind_inside  # slow import, not needed with --kineto-file
 
     kinds = [kind_inside(file) for file in files]
     if len(files) == 1:
@@ -263,7 +263,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
 
 
 def _default_output(first: str, arguments: argparse.Namespace) -> str:
-    """Return the path of `NAME_plus.json`: next to --et-file, as trace_link.py does, or in the current folder."""
+    """Return the path of `NAME_plus.json`: next to --et-file (as in trace_link.py), otherwise in the current folder."""
     if first == "-":
         raise UsageError("--output is required when the trace comes from standard input")
     folder = Path(first).parent if arguments.et_file is not None else Path()
@@ -275,7 +275,7 @@ def facts_of_run(
     arguments: argparse.Namespace, status: int, ops: Iterable[Mapping[str, int]], *, outputs: Sequence[str],
     warnings: Sequence[str], started: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return JSON-ready facts about a run.
+    """Return JSON-ready facts about a run of the linker.
 
     Args:
         ops: per rank, the number of ET operators: "total", "linked" and "certain"; limits apply per rank.

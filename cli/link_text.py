@@ -1,4 +1,4 @@
-"""Link results as text: one screen, or all decisions."""
+"""Results of linking as text: one screen, or all decisions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..trace.trace import Trace
 
 _WIDTH = 79
 _HINT = "--full for how it was decided"
-_DOUBTS = 2  # reasons for unverified links shown on the screen
-_LINES = 5  # longest sentence on the screen, in lines
+_DOUBTS = 2  # maximum number of reasons for unverified links on the screen
+_LINES = 5  # maximum length of a sentence on the screen, in lines
 
 
 def render(linked: Trace, output: str) -> str:
-    """Return one screen of text: linked and certain shares, doubts, unlinked events and outputs."""
+    """Return one screen: the linked and certain shares, doubts, unlinked events and outputs."""
     report = linked.report
     lines = textwrap.wrap(f"{_linked(report)}; {attached(report)}", _WIDTH)
     lines += [line for sentence in _doubts(report) for line in _indented(sentence)]
@@ -26,12 +26,13 @@ def render(linked: Trace, output: str) -> str:
     lines += [line for sentence in sentences for line in _indented(sentence)]
     lines += [line for sentence in report.warnings for line in _indented(sentence, "warning ")]
     room = _WIDTH - len(f"wrote {output}")
-    hint = f"{_HINT:>{room}}" if room > len(_HINT) + 1 else f"\n{_HINT:>{_WIDTH}}"  # on its own line after a long name
+    # after a long name, the hint gets its own line
+    hint = f"{_HINT:>{room}}" if room > len(_HINT) + 1 else f"\n{_HINT:>{_WIDTH}}"
     return "\n".join([*lines, f"wrote {output}{hint}"])
 
 
 def render_full(linked: Trace, output: str) -> str:
-    """Return counts per category, edges, evidence and links per method."""
+    """Return counts per category, edges, evidence, and links per method."""
     return "\n".join([linked.report.to_text(), *rewrap(_further(linked), _WIDTH, "  "), f"wrote   {output}"])
 
 
@@ -52,14 +53,14 @@ def _linked(report: LinkReport) -> str:
 
 
 def attached(report: LinkReport) -> str:
-    """Return text on the number of GPU events attached to operators."""
+    """Return text about how many GPU events are attached to operators."""
     categories = report.gpu["categories"].values()
     count, whole = sum(of["attached"] for of in categories), sum(of["total"] for of in categories)
     return f"{count:,} of {whole:,} GPU events attached" if whole else "no GPU events"
 
 
 def _doubts(report: LinkReport) -> Iterator[str]:
-    """Yield reasons for unverified links, unlinked operators and unattached GPU events."""
+    """Yield reasons for unverified links, unlinked operators, and unattached GPU events."""
     doubts = [] if report.identity is None else report.identity.doubts
     if doubts and report.ops["linked"]:
         yield f"not certain: {'; '.join(doubts[:_DOUBTS])}"

@@ -1,6 +1,6 @@
 """Entry points of `etplus` and `trace-link`, with their error handling.
 
-`_reported` imports all but the lightest modules, so an interrupt at any time ends in one line.
+An interrupt must end in one line at any time. Only the lightest modules are therefore imported before `_reported`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
-_SIGPIPE = 128 + 13  # a number: Windows has no such signal
+_SIGPIPE = 128 + 13  # written as a number because Windows does not have this signal
 _STDOUT = "standard output"
 _DEBUG = "--log-level DEBUG"
 _INTERRUPTED = "interrupted; nothing was written"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `etplus`; return the exit status."""
+    """Run `etplus` and return the exit status."""
     return _reported("etplus", "parse", arguments)
 
 
 def trace_link(arguments: Sequence[str] | None = None) -> int:
-    """Run `trace-link`, an alias of `etplus link`."""
+    """Run `trace-link`, an alias of `etplus link`, and return the exit status."""
     return _reported("trace-link", "parse_link", arguments)
 
 
 def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
-    """Parse and run; report an exception as one line on standard error and an exit status.
+    """Parse and run the command. Report an exception as one line on standard error and as an exit status.
 
     Args:
         parse: name of a function in the module `parser`.
@@ -59,7 +59,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
             level = arguments.log_level
             imported()
             return _run(arguments, alone)
-        except SystemExit as end:  # --help, wrong usage, SIGTERM
+        except SystemExit as end:  # raised by --help, wrong usage and SIGTERM
             lost = _lost_output()
             if lost is None or end.code:
                 raise
@@ -80,7 +80,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
 
 
 def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
-    """Parse the command line with imported modules frozen, so the garbage collector skips them."""
+    """Parse the command line with all imported modules frozen, so that the garbage collector skips them."""
     if alone:
         gc.disable()
     with _one_blas_thread(lasting=words[:2] == ["predict", "fit"]) if alone else contextlib.nullcontext():
@@ -95,7 +95,7 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
 
 @contextlib.contextmanager
 def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
-    """Import numpy with one BLAS thread: starting more costs 0.1 s of CPU time, and small GEMMs do not need them.
+    """Import numpy with one BLAS thread. Starting more threads costs 0.1 s of CPU time, and small GEMMs do not gain.
 
     Args:
         lasting: keep one thread afterwards; `predict fit` solves many small systems.
@@ -110,7 +110,7 @@ def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
 
 
 def _run(arguments: Namespace, alone: bool) -> int:
-    """Run the command in one transaction: outputs appear only on success."""
+    """Run the command in one transaction, so that its outputs appear only on success."""
     import logging
 
     from ..schemas.text.memory_limit import capped_memory
@@ -125,20 +125,20 @@ def _run(arguments: Namespace, alone: bool) -> int:
         try:
             status = _run_with_ranks(command_named(arguments.command).run, arguments)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader closed the pipe, as `… | head` does; complete files are kept
+        except BrokenPipeError:  # the reader closed the pipe, as `… | head` does; complete output files are kept
             _lost_output()
             return _SIGPIPE
     return status
 
 
 def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> int:
-    """Run a command; run it again by rank if a file turns out to contain merged traces."""
+    """Run a command. If a file turns out to contain merged traces, run the command again with one rank per trace."""
     from ..schemas.text.file_ranks import ProcessRank, SeveralRanksError
 
     while True:
         copied = {key: [*value] if isinstance(value, list) else value for key, value in vars(arguments).items()}
         try:
-            return run(type(arguments)(**copied))  # commands may remove words from lists
+            return run(type(arguments)(**copied))  # copies, because commands may remove words from the lists
         except SeveralRanksError as several:
             known = getattr(arguments, "merged", None)
             if known is None or several.file in known or not isinstance(several.ranks[0], ProcessRank):
@@ -147,7 +147,7 @@ def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> in
 
 
 def _made_printable(record: LogRecord) -> bool:
-    """Remove control characters from a log message: names in traces are untrusted."""
+    """Remove control characters from a log message, because names in traces are untrusted."""
     record.msg, record.args = escaped(record.getMessage()), None
     return True
 
@@ -173,7 +173,7 @@ def _explained(error: Exception) -> str:
 
 
 def _lost_output() -> OSError | None:
-    """Flush standard output; on failure drop the output and return the error, so that Python exits cleanly."""
+    """Flush standard output. On failure, drop the output and return the error, so that Python still exits cleanly."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -207,7 +207,7 @@ class _StandardOutput(io.FileIO):
 
 @contextlib.contextmanager
 def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
-    """Handle signals; yield a function to call after the command's modules are imported.
+    """Handle signals. Yield a function to call after the modules of the command are imported.
 
     Before that call, a signal ends the process at once, because Python may ignore exceptions raised during an import.
     Afterwards SIGTERM raises SystemExit and SIGINT KeyboardInterrupt, so temporary files are removed.
@@ -222,7 +222,8 @@ def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
         os._exit(128 + number)
 
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
-    if signal.getsignal(signal.SIGINT) != signal.default_int_handler:  # ignored, as in `nohup` and `command &`
+    # the signal is ignored, as under `nohup` and in `command &`
+    if signal.getsignal(signal.SIGINT) != signal.default_int_handler:
         del handlers[signal.SIGINT]
     for number in handlers:
         signal.signal(number, stop)

@@ -114,7 +114,6 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def measured_lines(found: Measured, width: int) -> Sequence[str]:
-    """Return the text of a measurement."""
     rows: list[list[Cell]] = []
     for timing in found.timings[:_ROWS]:
         times = (number(ns, 1, 1000) for ns in (timing.recorded_ns, timing.ns, timing.iqr_ns))
@@ -172,7 +171,7 @@ def _write_script(arguments: argparse.Namespace, options: Options) -> int:
 
 
 def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | str]) -> CallIndex:
-    """Return the call with this node ID, or the longest callable call with this name."""
+    """Return the call with the node ID `wanted`, or the longest callable call with this name."""
     calls = trace.calls
     if wanted.isdecimal():
         at = np.flatnonzero(trace.nodes.id[calls.source] == int(wanted)) if len(wanted) < 19 else np.zeros(0, np.int64)

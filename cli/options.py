@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_MANY = 16  # minimum number of traces for which several processes pay off
+_MANY = 16  # minimum number of traces for which several processes are faster
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
 def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
-    """Return the values of options (names separated by spaces) as keywords, without options that were not given."""
+    """Return the values of the options in `names` (separated by spaces) as keyword arguments, if they were given."""
     values = ((name, getattr(arguments, name)) for name in names.split())
     return {name: value for name, value in values if value is not None}
 
@@ -38,7 +38,7 @@ def rank_list(text: str) -> list[int]:
 def add_ranks(
     parser: argparse._ActionsContainer, option: str = "--ranks", about: str = "only these ranks of a job, such as 0,3-7"
 ) -> None:
-    """Add --ranks for `find_inputs`, or an option with another name if --ranks is taken."""
+    """Add --ranks for `find_inputs`, or an option with another name if --ranks has another meaning."""
     parser.add_argument(option, dest="chosen_ranks", type=rank_list, metavar="LIST", help=about)
 
 
@@ -49,7 +49,7 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
 
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
-    """Return the engine for a number of traces; None means the current process."""
+    """Return the engine for a number of traces; None means that the current process does the work."""
     from ..jobs.engines import engine_of  # slow import that only large jobs need
 
     if arguments.scheduler is not None:
@@ -60,7 +60,7 @@ def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
 
 
 def add_network(parser: argparse._ActionsContainer, what: str, **more: Any) -> None:
-    """Add --network; its help text starts with `what`, and `more` is passed to argparse."""
+    """Add --network. Its help text starts with `what`; `more` is passed to argparse."""
     form = "a file (docs/reference/network.md), or bandwidth=GB/s,latency=us,algorithm=NAME,library=NAME (gloo or nccl)"
     parser.add_argument("--network", metavar="SPEC", help=f"{what}: {form}", **more)
 
@@ -77,7 +77,7 @@ def add_annotation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_steps(parser: argparse._ActionsContainer, what: str) -> None:
-    """Add --steps; its help text starts with `what`."""
+    """Add --steps. Its help text starts with `what`."""
     about = f"{what} these iterations, counted from 0, such as 3 or 0-19, or a phase such as decode"
     parser.add_argument("--steps", metavar="A-B", help=about)
 
@@ -89,7 +89,7 @@ def add_own(parser: argparse._ActionsContainer) -> None:
 
 
 def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Trace:
-    """Return the selected part of a trace, with --own applied; also runs in worker processes."""
+    """Return the selected part of a trace, with the own code set by --own. Also runs in worker processes."""
     trace = trace.with_(own_code=tuple(own)) if own else trace
     if not part:
         return trace
@@ -111,7 +111,7 @@ class _Between(argparse.Action):
 
 
 def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
-    """Add the options that select a part of each trace; their help starts with `what`, such as "convert only"."""
+    """Add the options that select parts of traces. Their help starts with `what`, such as "convert only"."""
     group = parser.add_argument_group("part of each trace (default: all)")
     if steps:
         add_steps(group, what)
@@ -125,17 +125,15 @@ def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = T
 
 
 def selection_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the selected part as keyword arguments of `part_of`; {} for the whole trace."""
     return options_of(arguments, "window between module" if arguments.own_steps else "steps window between module")
 
 
 def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
-    """Return the part of a trace that the options select."""
     return chosen_part(trace, (), selection_of(arguments))
 
 
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options of commands that analyze a trace; the help on selection starts with `what`."""
+    """Add the options of commands that analyze a trace. The help on selection starts with `what`."""
     add_selection(parser, what)
     add_annotation(parser)
     add_own(parser)
@@ -146,7 +144,6 @@ def add_device_spec(parser: argparse.ArgumentParser) -> None:
 
 
 def own_devices(arguments: argparse.Namespace) -> tuple[Device, ...]:
-    """Return the devices of --device-spec."""
     return outer("analysis.devices").read_devices(arguments.device_spec) if arguments.device_spec else ()
 
 
@@ -170,7 +167,7 @@ def add_provenance(parser: argparse._ActionsContainer) -> None:
 
 
 def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
-    """Read the captures of --graph-capture and return a function that links a trace to these captures."""
+    """Read the captures of --graph-capture. Return a function that links a trace to these captures."""
     if not getattr(arguments, "graph_capture", ()):
         return lambda trace: trace
     # slow import that few runs need

@@ -1,4 +1,4 @@
-"""Command outputs: one screen of text, all tables with --full or -o, JSON with --json."""
+"""Outputs of commands: one screen of text, all tables with --full or -o, JSON with --json."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .terminal import print_text
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
-SCREEN = 24  # so that the default output of every command fits a terminal
+SCREEN = 24  # maximum number of lines, so that the default output of every command fits a terminal
 
 
 def add_tables(parser: argparse.ArgumentParser, **json: Any) -> None:
-    """Add -o, --full and --json; `json` overrides arguments of --json."""
+    """Add -o, --full and --json. `json` overrides argparse settings of --json."""
     parser.add_argument("-o", "--output", metavar="FILE", help="write all tables to FILE instead of printing")
     parser.add_argument("--full", action="store_true", help="print all tables with full names")
     parser.add_argument("--json", metavar="FILE", **({"help": f"{_JSON}; - prints JSON instead of text"} | json))
@@ -61,7 +61,7 @@ def one_or_all(numbers: list[Any]) -> Any:
 def write_tables(
     arguments: argparse.Namespace, screen: str, numbers: Any, full: Callable[[], str] | None = None
 ) -> None:
-    """Print or write the screen or all tables, and the JSON-ready numbers, as the options of `add_tables` request."""
+    """Print or write the screen or all tables, and the JSON-ready numbers, following the options of `add_tables`."""
     write_json(arguments.json, numbers)
     to_file = arguments.output not in (None, _STDOUT)
     if to_file or arguments.full:
@@ -76,7 +76,7 @@ def write_tables(
 
 
 def first_screen(text: str) -> str:
-    """Return the lines that fit on one screen, followed by the number of further lines.
+    """Return the lines that fit on one screen, and a last line with the number of further lines.
 
     Example:
         >>> first_screen("\\n".join("abc"))
@@ -92,7 +92,7 @@ def first_screen(text: str) -> str:
 def write_csv(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, columns: Mapping[str, Sequence[str]]
 ) -> None:
-    """Write each table to FOLDER/NAME.csv; `columns` contains the headers of empty tables."""
+    """Write each table to FOLDER/NAME.csv. `columns` provides the headers of empty tables."""
     for name, found in tables.items():
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(found[0]) if found else columns.get(name, []), lineterminator="\n")
@@ -105,7 +105,7 @@ def write_csv(
 
 
 def write_json(file: str | None, numbers: Any) -> None:
-    """Write JSON-ready values to a file, or to standard output for "-"; skip None."""
+    """Write JSON-ready values to a file, or to standard output for "-". Do nothing if the file is None."""
     if file is not None:
         with open_output(file) as out:
             out.write(orjson.dumps(numbers, option=orjson.OPT_INDENT_2) + b"\n")

@@ -1,4 +1,4 @@
-"""Command lines: table of commands, parsers, and suggestions for misspelled words."""
+"""Parsing of command lines: table of commands, parsers, and suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ GROUPS = {
         "mcp": "answer an agent's questions about traces (needs the extra mcp)",
     },
 }
-# Each command is a module of the same name in this package.
+# A command named X is the module X in this package.
 
 TASKS = {
     "predict fit": "fit a cost model to linked traces",
@@ -55,35 +55,35 @@ TASKS = {
     "predict train": "train a neural network that predicts graph run times (needs the extra learn)",
     "predict evaluate": "compare neural networks with simple baselines on held-out graphs",
 }
-# The module of `predict fit` is predict_fit.
+# A task of `predict` is the module `predict_TASK`, such as predict_fit.
 
 COMMANDS = {
     **{name: summary for group in GROUPS.values() for name, summary in group.items()},
     "completion": "print a shell script that completes commands and options",
 }
 
-GROUP = "etplus.commands"  # entry points of other packages: a command name with a `Command` object or class
+GROUP = "etplus.commands"  # entry points of other packages; name: the command, value: a `Command` object or class
 
 _OTHER_NAMES = {"--device": "--gpu", "--gpu": "--device", "--fail-over": "--max-regression"}
 _HELP, _TITLE = "help", 19
-_EXAMPLES = 3  # keeps --help within one screen
+_EXAMPLES = 3  # maximum number of examples, so that --help fits on one screen
 _USAGE = "usage: etplus COMMAND [options]"
 _NEXT = "etplus COMMAND --help explains a command. Start with: etplus demo"
 _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
 class Command(Protocol):
-    """A command: a module or an object."""
+    """A command: either a module or an object."""
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the description, epilog and options."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run the command; return the exit status."""
+        """Run the command and return the exit status."""
 
 
 class _Help(argparse.HelpFormatter):
-    """Wraps paragraphs; keeps indented lines and headings."""
+    """Wraps paragraphs, but keeps indented lines and headings as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         filled: list[str] = []
@@ -94,9 +94,9 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with one-line errors that suggest corrections, and help text that fits on one screen."""
+    """A parser with help that fits on one screen, and with one-line errors that suggest corrections."""
 
-    # Options (`dest`) that --help shows; if empty, --help shows all options, as --help-all does.
+    # Options (`dest`) that --help shows. If empty, --help shows all options, as --help-all does.
     common: Sequence[str] = ()
 
     def __init__(self, **options: Any) -> None:
@@ -131,7 +131,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {line}\n")
 
     def parse_all(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse the command line and refuse unknown words; files and a query may stand between options."""
+        """Parse the command line and refuse unknown words. Files and a query may stand between options."""
         arguments, unknown = self.parse_known_args(words)
         between = unknown and not any(word.startswith("-") for word in unknown)
         if between and not any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
@@ -145,7 +145,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _invocation(action: argparse.Action) -> str:
-    """Return the spellings of an option, with the value after the last spelling only."""
+    """Return the spellings of an option; only the last spelling is followed by the value."""
     if not action.option_strings:
         return str(action.metavar)
     name = ", ".join(action.option_strings)
@@ -163,9 +163,9 @@ class _HelpAll(argparse.Action):
 
 
 class _Root(_Parser):
-    """The parser of `etplus` itself; its help groups the commands."""
+    """The parser of `etplus` itself. Its help lists the commands in groups."""
 
-    others: Mapping[str, str]  # summaries of other packages' commands
+    others: Mapping[str, str]  # summaries of the commands of other packages
 
     def format_help(self) -> str:
         groups = {**GROUPS, "Other packages": self.others} if self.others else GROUPS
@@ -180,7 +180,7 @@ class _Root(_Parser):
 
 
 def command_list() -> str:
-    """Return the names of all commands in groups, which `etplus` without a command prints."""
+    """Return the grouped names of all commands. `etplus` prints them if no command is given."""
     groups: dict[str, Collection[str]] = {**GROUPS}
     if _others():
         groups["Other packages"] = _others()
@@ -189,7 +189,7 @@ def command_list() -> str:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words after `etplus`; import only the module of the command."""
+    """Parse the words after `etplus`. Import only the module of the command."""
     if words[:1] == [_HELP]:
         words = [*words[1:], "--help"]
     task = " ".join(words[:2])
@@ -208,7 +208,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def parse_link(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words after `trace-link`."""
     from .link import COMMON, prepare_trace_link
 
     parser = _Parser(prog="trace-link")
@@ -222,13 +221,13 @@ def parse_link(words: Sequence[str]) -> argparse.Namespace:
 
 
 def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[str, _Parser]]:
-    """Return the parser of `etplus` and the parsers of its commands and tasks.
+    """Return the parser of `etplus`, and the parsers of its commands and tasks.
 
     Args:
         prepared: commands that are imported to add their options; None for all commands.
     """
     known = {*COMMANDS, *TASKS}
-    is_known = prepared is not None and known >= {*prepared}  # searching for plugins takes longer than parsing
+    is_known = prepared is not None and known >= {*prepared}  # then skip plugins: a search takes longer than parsing
     root = _Root(prog="etplus", description="Link PyTorch Execution Traces with Kineto traces and analyze the result.")
     root.others = {} if is_known else {name: _summary(plugin) for name, plugin in _others().items()}
     _add_version(root)
@@ -286,7 +285,7 @@ def _summary(plugin: Plugin) -> str:
 
 
 def add_log_level(parser: argparse.ArgumentParser, default: str = "WARNING") -> None:
-    """Add the options of every command: -q, --log-level and --help-all."""
+    """Add the options that every command has: -q, --log-level and --help-all."""
     add = parser.add_argument
     add("-q", "--quiet", action="store_true", help="print errors only")
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -300,7 +299,7 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def _suggestion(word: str, known: Collection[str]) -> str:
-    from difflib import get_close_matches  # slow import that only mistakes need
+    from difflib import get_close_matches  # slow import that only typing errors need
 
     other = _OTHER_NAMES.get(word, "")
     meant = [other] if other in known else get_close_matches(word, sorted(known), 1)

@@ -22,8 +22,8 @@ from .options import add_selection, add_steps, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
 
-_ON_SCREEN = 8  # operators listed on the screen
-_UNCERTAIN = 3  # exit status of a prediction that was made but flagged; --force returns 0
+_ON_SCREEN = 8  # maximum number of operators on the screen
+_UNCERTAIN = 3  # exit status of a prediction that is flagged as uncertain; with --force, the status is 0
 _LEAST_UNLIKE = 0.005
 _FILE = 40
 COMMON = "files model changes gpu_model steps rank_couple full json"
@@ -45,7 +45,7 @@ Exit status: 0 predicted; 2 bad input, or an interval wider than a factor of 2;
 
 
 class _Gpu(argparse.Action):
-    """Parses the name of a GPU to predict for, or the number of a GPU in the input."""
+    """Parses the name of the GPU to predict for, or the number of a GPU in the input."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
         setattr(namespace, "gpu" if values.isdecimal() else self.dest, int(values) if values.isdecimal() else values)

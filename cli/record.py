@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _link(folder: Path, ranks: tuple[int, ...]) -> None:
-    """Link the ranks and print a summary; print a failure as one line, since the program sets the exit status."""
+    """Link the ranks and print a summary. A failure is one line: the program decides the exit status."""
     try:
         batch = link_many(folder, et="rank-*.et.json.gz", kineto="rank-*.kineto.json.gz", ranks=ranks)
     except EtplusError as error:

@@ -1,4 +1,4 @@
-"""`etplus replay`: predict the timelines of ET+ graphs, of what-if changes, and of held-out iterations."""
+"""`etplus replay`: replay traces as recorded, with what-if changes, or predict held-out iterations."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
         texts.append(render_summary(summary, terminal_width()))
         full.append(render_full(summary, terminal_width()))
-        if arguments.chrome is not None:  # other traces are dropped after use, to bound the memory
+        if arguments.chrome is not None:  # all other traces are dropped after use to save memory
             timelines.append(done)
     if arguments.chrome is not None:
         traces, titles = _timelines(timelines)
@@ -128,13 +128,13 @@ def _replayed(
 
 
 def _bounds(traces: Sequence[Trace]) -> IntColumn:
-    """Return the times of GPU events at the peak rates of the device, for what-ifs relative to the peaks."""
+    """Return the minimum times of GPU events at the device peaks, for what-ifs relative to the peaks."""
     found: IntColumn = outer("analysis.kernel_peaks").row_bounds(traces)
     return found
 
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:
-    """Yield the chosen part of each trace, named after its file."""
+    """Yield the selected parts of the traces, named after their files."""
     traces = read_each(inputs)
     if arguments.groups is not None:
         groups = read_groups(arguments.groups)
@@ -145,7 +145,7 @@ def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Itera
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """Predicted iterations of a file, and the error of its unchanged replay."""
+    """Predicted iterations of a file, and the error of replaying the file without changes."""
 
     file: str
     damage: tuple[str, ...]
@@ -155,7 +155,7 @@ class _HeldOut:
 
 
 def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
-    """Predict one iteration, or all similar iterations."""
+    """Predict the iterations that `which` selects, each from all other iterations."""
     if not graph.times_recorded:
         problem = "no start times, so no step was measured; leave out --cross-validate"
         raise UsageError(f"{graph.trace.file}: {problem}")
@@ -205,7 +205,7 @@ def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None
 
 
 def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, str]]:
-    """Return pairs of documents and titles: the measured and the predicted timeline of each rank."""
+    """Return the measured and the predicted timeline per rank as traces, and their titles."""
     traces: dict[int, Trace] = {}
     titles: dict[int, str] = {}
     pairs = (pair for result in results for pair in zip(result.graph.traces, predicted_traces(result), strict=True))

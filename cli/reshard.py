@@ -28,8 +28,8 @@ from .terminal import print_text, say
 
 _REPORT = "reshard.json"
 _MOST = 64  # maximum number of ranks written without --ranks or --representative
-_NAMED = 4  # limits the text only; the JSON report contains all entries
-_DOUBTFUL = 3  # exit status if something important was not derived
+_NAMED = 4  # maximum number of entries in the text; the JSON report contains all entries
+_DOUBTFUL = 3  # exit status if something important could not be derived
 COMMON = "files output tp dp pp zero batch network memory explain to"
 _EPILOG = """\
 examples:

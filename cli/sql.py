@@ -33,7 +33,7 @@ examples:
 Tables: calls, device, runtime, edges, communications, memory, steps, ranks; times are ns. `describe device` lists the
 columns of the table. Only SELECT is allowed, and only on these tables. Needs the extra `frames`.
 """
-_SHOWN = 20  # rows on the screen
+_SHOWN = 20  # maximum number of rows on the screen
 _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "text"}
 
 
@@ -83,7 +83,7 @@ def _form(arguments: argparse.Namespace) -> str:
 
 
 def _pieces(found: QueryResult, form: str) -> Iterator[bytes]:
-    """Yield the output in parts, since all rows together may not fit in memory."""
+    """Yield the output in parts, because all rows together may not fit in memory."""
     if form == "parquet":
         packed = io.BytesIO()
         library("pyarrow.parquet").write_table(found.arrow, packed, compression="zstd")
@@ -110,7 +110,7 @@ def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-_ROWS = 10_000  # rows in each part of the output
+_ROWS = 10_000  # number of rows per part of the output
 
 
 def _parts(found: QueryResult) -> Iterator[list[tuple[Any, ...]]]:

@@ -1,4 +1,4 @@
-"""Terminal text: warnings and notes on standard error, color if the terminal supports it."""
+"""Text on the terminal: warnings and notes on standard error, and color if the terminal supports it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _is_quiet = ContextVar("_is_quiet", default=False)
 
 @contextlib.contextmanager
 def quieted(is_quiet: bool) -> Iterator[None]:
-    """Print only errors and data if -q was given."""
+    """If -q was given, print nothing but errors and data."""
     token = _is_quiet.set(is_quiet)
     try:
         yield
@@ -25,17 +25,15 @@ def quieted(is_quiet: bool) -> Iterator[None]:
 
 
 def red(text: str, stream: TextIO) -> str:
-    """Return the text in bold red if the stream supports color."""
     return _styled(text, "\033[1;31m", stream)
 
 
 def bold(text: str, stream: TextIO) -> str:
-    """Return the text in bold if the stream supports color."""
     return _styled(text, "\033[1m", stream)
 
 
 def print_text(text: str) -> None:
-    """Print paragraphs with bold headings and without control characters."""
+    """Print paragraphs with their headings in bold, without control characters."""
     if _is_quiet.get():
         return
     paragraphs = (paragraph.partition("\n") for paragraph in escaped(text).split("\n\n"))
@@ -49,12 +47,12 @@ def say(text: str) -> None:
 
 
 def say_error(text: str) -> None:
-    """Print the reason for a nonzero exit status after the output was written, even with -q."""
+    """Print, even with -q, why the exit status is not 0 although the output was written."""
     print(f"{red('error:', sys.stderr)} {printable(text)}", file=sys.stderr)
 
 
 def _styled(text: str, style: str, stream: TextIO) -> str:
-    """Style text with escape sequences, unless NO_COLOR is set (https://no-color.org)."""
+    """Style text with escape sequences unless NO_COLOR is set (https://no-color.org)."""
     knows = os.environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
     return f"{style}{text}\033[0m" if knows and not os.environ.get("NO_COLOR") else text
 
@@ -65,7 +63,7 @@ class _Damaged(Protocol):
 
 
 def warn_of_damage(read: Iterable[_Damaged], known: set[str] | None = None) -> None:
-    """Print one warning per kind of damage, and add the printed sentences to `known`."""
+    """Print one warning per kind of damage. Add the printed sentences to `known`."""
     known = set() if known is None else known
     found = [sentence for sentence in all_damage(read) if sentence not in known]
     print_warnings(found)
@@ -78,6 +76,5 @@ def all_damage(read: Iterable[_Damaged]) -> list[str]:
 
 
 def print_warnings(sentences: Iterable[str]) -> None:
-    """Print one warning per line."""
     for sentence in sentences:
         say(f"warning: {printable(sentence)}")

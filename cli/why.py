@@ -85,7 +85,7 @@ def _screen(found: Findings, traces: list[Trace], shells: list[str], number: int
 
 
 def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
-    """Group the traces: ranks of one job together, every other trace alone."""
+    """Group the traces: the ranks of a job together, every other trace by itself."""
     ranks = {trace.rank for trace, _ in named}
     worlds = {trace.world_size for trace, _ in named}
     if len(named) > 1 and None not in ranks and len(ranks) == len(named) and len(worlds) == 1:

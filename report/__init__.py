@@ -1,1 +1,1 @@
-"""Renders analysis tables as text, HTML page and plots."""
+"""Render analysis tables as text, HTML pages and plots."""

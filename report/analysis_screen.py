@@ -14,14 +14,13 @@ from ..trace.text_tables import render as table
 from .findings_text import gain_in_short, is_note, recorded_text
 from .top_text import graph_hint, serving_lines, short_label
 
-_SHOWN = 5  # number of kernels and of lines on the screen
+_SHOWN = 5  # maximum number of kernels, and of lines, on the screen
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
-_RANKS = 18  # number of traces on a screen about several traces
+_RANKS = 18  # maximum number of traces on a screen that compares traces
 _FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, memory"
 
 
 def render(analysis: Analysis, findings: Findings | None, width: int = 80) -> str:
-    """Return one screen about one trace."""
     trace = analysis.trace
     lines = [_first(analysis), *_idle(analysis, width), *serving_lines([analysis], width)]
     for by in ("kernel", "line") if len(trace.gpu) else ("operator", "line"):
@@ -33,7 +32,7 @@ def render(analysis: Analysis, findings: Findings | None, width: int = 80) -> st
 
 
 def row_of(analysis: Analysis, findings: Findings) -> list[Cell]:
-    """Return the row of a trace for `table_of_rows`."""
+    """Return the row of one trace for `table_of_rows`."""
     use = analysis.device_use
     busy, window = sum(row.busy_ns for row in use), sum(row.window_ns for row in use)
     trace = analysis.trace
@@ -47,7 +46,7 @@ def row_of(analysis: Analysis, findings: Findings) -> list[Cell]:
 
 
 def table_of_rows(rows: Sequence[Sequence[Cell]], width: int) -> str:
-    """Return the table of several traces, cut to one screen."""
+    """Return a table with one row per trace, cut to one screen."""
     heads = [f"{len(rows)} traces", "step ms", "GPU busy", "idle ms", "exposed ms", "first problem"]
     more = [f"and {len(rows) - _RANKS} more with --full"] if len(rows) > _RANKS else []
     known = [at for at in range(len(heads)) if any(row[at] is not None for row in rows)]
@@ -68,7 +67,7 @@ def _idle(analysis: Analysis, width: int) -> list[str]:
     causes = analysis.idle_causes
     if not causes:
         return []
-    first = min(causes, key=lambda row: row.idle_ns)  # the busiest stream
+    first = min(causes, key=lambda row: row.idle_ns)  # the busiest stream has the least idle time
     times = {
         "before the first event": first.before_first_ns,
         "host late": first.host_wait_ns,

@@ -25,17 +25,17 @@ from .top_text import short_label
 
 _MS = 1e6
 _US = 1e3
-_MORE = re.compile(r": [\d,.]+ ms more$")  # the screen shows this number in front
-_SHOWN = 5  # changes per table on the screen
-_WORTH = 0.001  # the screen omits changes below this share of the time of A
+_MORE = re.compile(r": [\d,.]+ ms more$")  # the screen shows this number at the start of the line
+_SHOWN = 5  # maximum number of changes per table on the screen
+_WORTH = 0.001  # the screen omits changes below this share of A's time
 _JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops": "CPU time of topmost operators"}
 
 
 def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
-    """Return one screen: both times, causes, and the lines and operators that changed most.
+    """Return one screen: the times of A and B, the causes, and the lines and operators that changed most.
 
     Args:
-        shell: names of both traces in a command line.
+        shell: names of both traces on a command line.
     """
     causes = [finding for finding in found.findings.all if not is_note(finding)]
     lines = [*_times(found, width), *_about(found, width)]
@@ -57,7 +57,7 @@ def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
 
 
 def render_job(found: JobDifference, width: int = 80, *, shell: str = "") -> str:
-    """Return one screen about two jobs: the slowest rank, the ranks, operators and kernels that changed most."""
+    """Return one screen about two jobs: their slowest ranks, and the ranks, operators and kernels that changed most."""
     lines = [*_times(found, width), *_about(found, width), *_left_out(found)]
     lines += table_text(found.ranks, width, _SHOWN).split("\n")
     on_gpu = bool(found.total_a or found.total_b)
@@ -70,7 +70,7 @@ def render_job(found: JobDifference, width: int = 80, *, shell: str = "") -> str
 
 
 def render_full(found: Difference, width: int = 80, top: int = 15) -> str:
-    """Return the causes with their evidence, and all tables of `top` rows each."""
+    """Return the causes with their evidence, and all tables with `top` rows each."""
     parts = ["\n".join([*_times(found, width), *_about(found, width), *_compared(found, width)])]
     if isinstance(found, JobDifference):
         parts += ["\n".join(_left_out(found)), table_text(found.ranks, width, top)]
@@ -224,13 +224,13 @@ def _sides(
     change: str,
     extra: Mapping[str, Sequence[Cell]] = MappingProxyType({}),
 ) -> str:
-    """Return a table with the values of both sides.
+    """Return a table with the values of both sides, A and B.
 
     Args:
         rows: names and rows.
-        values: by heading, an attribute of a side and its unit.
-        change: attribute of a row, in ns; "" for phases, which have no change and show their names as a column.
-        extra: cells of further columns, by heading.
+        values: for each heading, an attribute of a side, and the unit.
+        change: attribute of a row, in ns; "" for phases: they have no change, and their names are a column.
+        extra: cells of additional columns, by heading.
     """
     cells: list[list[Cell]] = []
     for at, (name, row) in enumerate(rows[:top]):

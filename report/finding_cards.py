@@ -13,8 +13,8 @@ from ..timeline.whatif import apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 
-_EXACT = 0.01  # largest relative difference of a command's gain from the finding's
-MOST_RANKS = 16  # with more ranks, the page has no findings, which need all traces in one replay
+_EXACT = 0.01  # maximum relative difference between the gain that a command prints and the gain of the finding
+MOST_RANKS = 16  # maximum number of ranks on a page with findings, because one replay needs all traces in memory
 
 
 def cards_of(
@@ -31,7 +31,7 @@ def cards_of(
 
     Returns:
         `Findings.to_dict()` with `none_reason` and, per finding, `command`: the shell command that prints its gain, ""
-        if no command does. Times in `where` count from the start of the page's timeline.
+        if no command does. Times in `where` are relative to the start of the page's timeline.
     """
     traces = [analysis.trace for analysis in analyses]
     case = Case(traces, analyses=analyses, devices=devices, replays=replays, shells=shells)
@@ -47,9 +47,7 @@ def cards_of(
 
 
 def _command(case: Case, finding: Finding) -> str:
-    """Return the replay command of a finding, "" if the command would show a different gain. The grammar of changes can
-    select more events than the finding changes.
-    """
+    """Return the command that replays a finding; "" if its gain differs, because its changes may select more events."""
     if finding.gain is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Findings as text: one screen with a line per problem, or all evidence."""
+"""Findings as text: one screen with one line per problem, or all evidence."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ..trace.trace import Trace
 
 _FOLDERS = re.compile(r"[^\s(]*[/\\]")
 _LABEL = " " * 8
-_MOST, _DETAILED = 7, 3  # problems on the screen, and problems with title and advice: 24 lines in total
+_MOST, _DETAILED = 7, 3  # number of problems on the screen, and of problems with title and advice: 24 lines in total
 _SCALED = {
     "ns": (1e6, 3, " ms"),
     "bytes": (1e6, 3, " MB"),
     "share": (0.01, 1, "%"),
     "bytes/s": (1e9, 1, " GB/s"),
     "FLOP/s": (1e12, 1, " TFLOP/s"),
-}  # divisor, decimals, unit as printed
+}  # divisor, number of decimals and printed unit, by unit
 
 
 def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str = "", noun: str = "problem") -> str:
-    """Return one screen: the count, a line per finding, title and advice of the first findings, how to see the rest.
+    """Return one screen: count, one line per finding, title and advice of the first findings, and how to see the rest.
 
     Args:
-        shell: names of the traces in a command line; without it no command is suggested.
+        shell: names of the traces on a command line; "" suggests no commands.
         recorded: the examined span, such as "step 130.2 ms, GPU busy 41%".
-        noun: word for a finding, used with the count.
+        noun: word for one finding, printed after the count.
     """
     head = f"{recorded}: " if recorded else ""
     if not found.all:
@@ -52,7 +52,6 @@ def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str =
 
 
 def render_full(found: Findings, width: int = 80) -> str:
-    """Return one paragraph per finding, with its evidence."""
     base = "" if found.base is None else f"; replay error on the recording {found.base.makespan:+.2%}"
     title = _counted(found.all, "problem") if found.all else found.none_reason
     head = [*textwrap.wrap(f"{title} in {in_ms(found.makespan_ns)}{base}", width), *_notes(found.notes, width)]
@@ -61,17 +60,17 @@ def render_full(found: Findings, width: int = 80) -> str:
 
 
 def render_one(finding: Finding, width: int = 80, number: int = 1, makespan_ns: int = 0) -> str:
-    """Return one finding with its evidence."""
     labeled = _parts(number, finding, makespan_ns)
     return "\n".join(line for label, text in labeled for line in _wrapped(label, text, width))
 
 
 def recorded_text(traces: Sequence[Trace]) -> str:
-    """Return the duration of all steps or of the trace, and the busy share of the GPUs."""
+    """Return the duration of all steps, or of the trace, and the busy share of the GPUs."""
     trace = traces[0]
     steps, span = trace.steps, max(one.span.length for one in traces)
     if len(traces) == 1 and len(steps):
-        total = float((steps.end - steps.start).sum())  # steps first: gains and table rows are sums over all steps
+        # steps first, because gains and table rows are sums over all steps
+        total = float((steps.end - steps.start).sum())
         each = in_short(total / len(steps))
         text = f"{len(steps)} steps, {in_short(total)} ({each} each)" if len(steps) > 1 else f"step {each}"
     else:
@@ -124,7 +123,7 @@ def gain_in_short(gain: Gain) -> str:
 
 
 def _short_place(where: Where, room: int) -> str:
-    """Return the most precise known place: without folders, then without the function, then cut from the front."""
+    """Return the most precise known place. To fit, it loses its folders, then its function, then its front."""
     rank = "" if where.rank is None else f"rank {where.rank}"
     line = where.place or where.source or ""
     lines = (line, _FOLDERS.sub("", line), _FOLDERS.sub("", where.source or "")) if line else ()
@@ -165,7 +164,7 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    if label == "show":  # a command must run when it is pasted
+    if label == "show":  # join wrapped lines with backslashes, so that the command can be pasted
         lines = textwrap.wrap(printable(text, " "), width - 10, break_on_hyphens=False, break_long_words=False)
         return [f"{label:<8}" + f" \\\n{_LABEL}".join(lines)]
     return textwrap.wrap(printable(text, " "), width, initial_indent=f"{label:<8}", subsequent_indent=_LABEL)

@@ -1,4 +1,4 @@
-"""CPU time as a flame graph: merges calls with the same name and caller, and keeps the largest."""
+"""CPU time as a flame graph: merges calls with the same name and caller, and keeps the longest."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ..trace.tables import MODULE, OP
 from ..trace.trace import Trace
 
 _LONGEST_NAME = 400
-# Replaces the names of the profiler's iterations.
+# Name code that replaces the names of the profiler's iterations.
 STEP = 2**31
-# Values of `kind`; `THREAD` nodes hold the outermost calls of a thread.
+# Values of `kind`. A `THREAD` node contains the outermost calls of a thread.
 OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
 
 
 def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
-    """Return a call tree per thread; calls with equal call paths share one node.
+    """Return one call tree per thread. Calls with the same call path share one node.
 
     Frames of recorded stacks enclose the calls made in them and last as long as these calls. The profiler's iterations
-    (`ProfilerStep#…`) are one node. A call that another thread caused is below its own thread. The total of a thread
-    sums its outermost calls; the total of other nodes is at least the total of their callees.
+    (`ProfilerStep#…`) are one node. A call stays below its own thread if another thread caused it. The total of a
+    thread is the sum of its outermost calls; the total of other nodes is at least the total of their callees.
 
     Args:
-        most: number of nodes to keep, the longest first.
+        most: maximum number of nodes; the longest are kept.
 
     Returns:
-        `FlameColumns` of `page/src/types.d.ts`: callers before callees, siblings in order of decreasing time.
+        `FlameColumns` of `page/src/types.d.ts`: callers before callees, siblings by decreasing time.
 
     Example:
         >>> tree = flame_graph(trace)
@@ -59,12 +59,12 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
     kinds[node_of] = kind
     by_depth = levels(above)
-    for rows in reversed(by_depth[1:]):  # for threads, use the sum, because overlapping calls can exceed their caller
+    for rows in reversed(by_depth[1:]):  # for threads, use the sum: overlapping calls can exceed their caller
         callers, caller = np.unique(above[rows], return_inverse=True)
         total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
     for level, rows in enumerate(by_depth):
         depth[rows] = level
-    kept = np.lexsort((key, depth, -total))[:most]  # callers first: no caller takes less time than its callees
+    kept = np.lexsort((key, depth, -total))[:most]  # callers first, since no caller takes less time than its callees
     order = kept[np.lexsort((key[kept], -total[kept], depth[kept]))]
     place = np.append(np.zeros(len(key), np.int64), -1)
     place[order] = np.arange(len(order))
@@ -88,9 +88,7 @@ def _labels(keys: list[int], names: list[str], threads: list[int]) -> list[str]:
 
 
 def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Return, for all calls and then all runtime calls: the caller on the same thread (−1 for none), thread, name code,
-    kind, duration in ns.
-    """
+    """Return caller on the same thread (−1 for none), thread, name code, kind and ns of calls, then runtime calls."""
     calls, runtime = trace.calls, trace.runtime
     first = len(calls)
     order = np.lexsort((-runtime.end, runtime.ts, runtime.thread))
@@ -108,15 +106,15 @@ def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, In
 def _with_stacks(
     trace: Trace, parent: IntColumn, thread: IntColumn, name: IntColumn, kind: IntColumn, dur: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Append the frames around calls to the columns of `_calls`, and count the calls per row."""
+    """Append the frames around calls to the columns of `_calls`; the last column has the number of calls per row."""
     stacks = trace.stacks
     entry = stacks.first_entry(np.concatenate([trace.calls.source, trace.runtime.source]))
-    modules = np.any(trace.calls.kind == MODULE)  # these are the calls
+    modules = np.any(trace.calls.kind == MODULE)  # then module frames of stacks would repeat these calls
     wanted = ~(matching(stacks.name, stacks.names, is_module) & modules)
     parent, added, calls = frames_between(stacks, entry, parent, wanted)
     of_frame = np.full(len(parent), -1, np.int64)
     of_frame[: len(thread)] = thread
-    pending = np.flatnonzero(parent >= len(thread))  # a frame has the thread of the calls in it
+    pending = np.flatnonzero(parent >= len(thread))  # a frame runs on the thread of the calls inside it
     while len(pending):
         of_frame[parent[pending]] = of_frame[pending]
         pending = parent[pending]

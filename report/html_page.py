@@ -1,4 +1,4 @@
-"""The HTML report: one file with data, chart library and script; it loads nothing else."""
+"""The HTML report: one file that contains data, chart library and script, and loads nothing else."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LIBRARY = "echarts.min.js.gz"
 _SUFFIXES = ("", ".html", ".htm")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-# Bytes of data: V8's String::kMaxLength, the longest text that a browser can hold.
+# Maximum bytes of data: V8's String::kMaxLength, the longest text that browsers accept.
 _LARGEST = 1 << 29
-# Peak memory per byte of data until the page is written.
+# Peak memory while the page is built, as a multiple of the size of its data.
 _COPIES = 3
 
 
 def page(report: dict[str, Any], title: str) -> bytes:
-    """Return the page of a report; the same report gives the same bytes.
+    """Return the page of a report. Equal reports give identical bytes.
 
     Names in traces are untrusted: the content security policy allows only the page's own two scripts, by hash, and no
     downloads.
@@ -65,7 +65,7 @@ def page(report: dict[str, Any], title: str) -> bytes:
 
 
 def check_page_name(path: str | os.PathLike[str]) -> None:
-    """Refuse a name with the suffix of another format; "-" and names without a suffix pass.
+    """Raise an error for a name with the suffix of another format. "-" and names without a suffix are accepted.
 
     Raises:
         UsageError: the suffix belongs to another format.
@@ -79,7 +79,7 @@ def check_page_name(path: str | os.PathLike[str]) -> None:
 
 
 def embedded(value: Any) -> bytes:
-    """Escape JSON, so that no text in it can end or change the script element."""
+    """Return a value as JSON, escaped so that no text in it can end or change the script element."""
     data = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     for text, escape in _UNSAFE.items():
         data = data.replace(text.encode(), escape.encode())

@@ -1,4 +1,4 @@
-"""Page of a trace or job; for a large job, details of some ranks and numbers for all ranks."""
+"""Page of a trace or job. For a large job: details of some ranks, and key figures of all ranks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .finding_cards import MOST_RANKS, cards_of, cards_of_many
 from .part_report import table_of_columns
 from .report_html import RankReport, rank_report, report_html
 
-# Number of ranks of a large job that are shown in detail.
+# Number of ranks that the page of a large job shows in detail.
 SHOWN = 12
 _ROWS = {"ranks": 20_000, "stragglers": 20_000}
-# Number of rows in each of the other tables of a large job.
+# Number of rows in each table about a large job's other ranks.
 _OTHER_ROWS = 300
 
 
@@ -36,10 +36,10 @@ def ranks_html(
     shells: Sequence[str] = (),
     output: str | os.PathLike[str] = "",
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return a page that shows some ranks in detail with their findings, and the failed checks of the job.
+    """Return a page that shows some ranks in detail, with their findings, and the checks that the job failed.
 
     Args:
-        analyses: one per rank; read one at a time, and kept only for findings.
+        analyses: one per rank; they are read one by one, and kept only to find problems.
         count: number of ranks.
         devices: user-defined devices, see `Case`.
         shells: name of each trace for commands run from the page's folder; by default the relative path of its file.
@@ -82,11 +82,11 @@ class RanksOfJob(Protocol):
 def large_job_html(
     job: RanksOfJob, title: str = "", *, devices: Sequence[Device] = (), **options: Any
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return the page of a job of many ranks, and the failed checks.
+    """Return the page of a job with many ranks, and the checks that the job failed.
 
     Args:
-        title: default: the number of ranks.
-        devices, options: of `analyze`, for the ranks in detail.
+        title: heading; by default the number of ranks.
+        devices, options: arguments of `analyze` for the ranks in detail.
     """
     summary = job.summary(options.get("annotation"))
     detailed = job.select(ranks_to_show(summary, SHOWN)).map(partial(_in_detail, devices=devices, options=options))
@@ -101,7 +101,7 @@ def _in_detail(trace: Trace, devices: Sequence[Device], options: Mapping[str, An
 
 
 def _many_ranks(summary: JobSummary) -> dict[str, Any]:
-    """Return all ranks of a job in the page's form `ManyRanks`; values are in ns."""
+    """Return data about all ranks of a job in the page's format `ManyRanks`; values are in ns."""
     far: dict[str, list[int]] = {}
     for row in summary.outliers:
         far.setdefault(row.quantity, []).append(row.rank)

@@ -1,4 +1,4 @@
-"""Timeline of a job: the streams of all ranks on one clock, their collectives and waits."""
+"""Timeline of a job: streams, collectives and waits of all ranks on one clock."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ COMPUTE, COPY, COMMUNICATION, HOST = range(4)
 
 @dataclass(frozen=True)
 class RankLanes:
-    """A rank's blocks for the timeline of a job.
+    """Blocks of one rank in the timeline of a job.
 
-    `base_ns` is the wall-clock time of time 0 of `ts`, on the rank's clock; `begin` and `end` are the trace's span in
+    `base_ns` is the wall-clock time at which `ts` is 0, on the rank's clock; `begin` and `end` are the trace's span in
     ns. `lanes` are names of streams, or of threads for a trace without GPU events. `kind` and `name` describe the
     longest event of each block; `ts` and `dur` are in ns.
     """
@@ -48,7 +48,7 @@ class RankLanes:
 
 
 def rank_lanes(trace: Trace, budget: int) -> RankLanes:
-    """Return the busiest streams of a trace with short events merged, or its outermost calls if it has no GPU events.
+    """Return a trace's busiest streams, with short events merged; without GPU events, its outermost calls.
 
     Args:
         budget: maximum number of blocks.
@@ -79,14 +79,14 @@ def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, 
 
 
 def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any]:
-    """Return all ranks on the clock of the lowest rank: `JobTimeline` of `page/src/types.d.ts`.
+    """Return all ranks on the clock of the lowest rank, as `JobTimeline` of `page/src/types.d.ts`.
 
     Two corrections align the clocks: `clock_offset_ns` in the file, and collectives. No rank can leave a synchronizing
-    collective before all have arrived, so its ends are simultaneous. If there are too many collectives, only those
-    with the longest waits are kept.
+    collective before all ranks have arrived, so it ends at the same time on all ranks. If there are too many
+    collectives, only those with the longest waits are kept.
 
     Args:
-        ranks: in drawing order; collectives are matched if all ranks are known and differ.
+        ranks: in drawing order; collectives are matched only if all ranks are known and distinct.
     """
     known = [rank for rank, _ in ranks if rank is not None]
     matched: list[Matched] = []

@@ -1,4 +1,4 @@
-"""Number columns as compressed text blocks; the page decodes a block on demand.
+"""Columns of numbers as compressed text blocks. The page decodes a block when it needs it.
 
 A block stores column after column. Each column begins with the least significant bytes of all values, then the next
 bytes: similar bytes are adjacent, so zlib finds more repeats.
@@ -23,7 +23,7 @@ _LEVEL = 6
 
 @dataclass(frozen=True)
 class Field:
-    """A column's form: bytes per value (signed, little-endian); `delta` stores differences of neighbors."""
+    """Storage format of a column: bytes per value (signed, little-endian); `delta` stores differences of neighbors."""
 
     name: str
     size: int
@@ -31,10 +31,10 @@ class Field:
 
 
 def fields_of(columns: Mapping[str, npt.NDArray[np.integer]], delta: Collection[str] = ()) -> list[Field]:
-    """Return the narrowest form per column.
+    """Return the smallest storage format for each column.
 
     Args:
-        delta: names of columns with similar neighbors.
+        delta: names of columns in which neighboring values are similar.
 
     Example:
         >>> fields_of({"kind": np.array([3, 1]), "ts": np.array([0, 20_000])}, ["ts"])
@@ -50,10 +50,10 @@ def _width(values: npt.NDArray[np.integer], factor: int) -> int:
 
 
 def pack(fields: list[Field], columns: Mapping[str, npt.NDArray[np.integer]]) -> str:
-    """Return a block: base64 of zlib of the columns.
+    """Return the columns as one block: compressed with zlib, then encoded as base64.
 
     Args:
-        columns: by name, equally long, integers; |values| and differences below 2**63.
+        columns: integers by column name, all of the same length; |values| and differences are below 2**63.
     """
     planes = []
     for field in fields:
@@ -65,7 +65,6 @@ def pack(fields: list[Field], columns: Mapping[str, npt.NDArray[np.integer]]) ->
 
 
 def pack_json(value: Any) -> str:
-    """Return a JSON document as a block."""
     return _text(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
 
 

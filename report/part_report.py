@@ -1,4 +1,4 @@
-"""Tables and maps of the page, for a whole trace and for each step."""
+"""Tables and charts of the page, for a whole trace and for each step."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _LONG_TABLES = (
     *("breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences"),
     *("memory_holders", "serving_steps"),
 )
-# Number of steps that the page keeps, the longest first; for a job, at least `_LEAST_STEPS` per rank.
+# Number of steps that the page keeps, longest first; for a job, each rank keeps at least `_LEAST_STEPS`.
 _STEPS = 20
 _STEPS_OF_A_JOB = 60
 _LEAST_STEPS = 4
-# Rows per table, divided among all steps; a step gets at least `_LEAST_ROWS_OF_A_STEP`.
+# Rows per table, divided among all steps; every step gets at least `_LEAST_ROWS_OF_A_STEP`.
 _ROWS_OF_STEPS = 1_000
 _LEAST_ROWS_OF_A_STEP = 40
 _BOXES_OF_A_STEP = 200
 
 
 def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> dict[str, Any]:
-    """Return the tables of an analysis, the map of its GPU time and its longest gaps.
+    """Return the tables of an analysis, the tree of its GPU time, and its longest gaps.
 
     Args:
-        files: number of traces on the page; more traces get shorter tables.
-        most: rows per table, overrides `files`.
+        files: number of traces on the page; more traces mean shorter tables.
+        most: maximum number of rows per table; overrides `files`.
     """
     trace = analysis.trace
     plain = json_of(analysis)
-    plain.pop("memory_curve")  # drawn as a counter
+    plain.pop("memory_curve")  # the page draws it as a counter
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     rows = most or min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
     others = [table_of_columns(name, table, rows) for name, table in analysis.others.items()]
@@ -89,7 +89,7 @@ def step_reports(analysis: Analysis, files: int = 1, path: PathTable | None = No
 def _part_of_step(
     analysis: Analysis, number: int, most: int, path: PathTable | None
 ) -> tuple[dict[str, int], str] | None:
-    """Return the span of a step with its GPU work, and its block; None if the step is empty."""
+    """Return the time span and GPU work of a step, and its block; None if the step is empty."""
     trace = analysis.trace
     try:
         part = part_of(trace, steps=str(number))
@@ -98,7 +98,7 @@ def _part_of_step(
     own = analyze(part, tuple(analysis.devices.values()))
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
-    report["analysis"].pop("kernel_labels")  # the page shows the table of the whole trace
+    report["analysis"].pop("kernel_labels")  # the page uses the labels of the whole trace
     for gap in report["gaps"]:
         gap["start"] += shift
     report["path_rows"] = path.rows(number, most) if path is not None else []
@@ -107,7 +107,7 @@ def _part_of_step(
 
 
 def table_of_columns(name: str, table: Table[Any], most: int) -> dict[str, Any]:
-    """Return the first rows of a table that the page does not know, with column descriptions for the page's script."""
+    """Return the first rows of a plugin's table, with descriptions of its columns for the page."""
     columns = table.kind.text_columns()
     rows = [[_plain(column.value(row)) for column in columns] for row in table[:most]]
     heads = [{"key": str(at), "title": column.title, "unit": column.unit} for at, column in enumerate(columns)]

@@ -1,4 +1,4 @@
-"""Critical path as a table: by kind, kernel, operator, module and source line."""
+"""Critical path as a table by kind, kernel, operator, module and source line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..trace.intervals import sums
 from ..trace.origin import origin_of_rows
 from ..trace.trace import Trace
 
-# The last row sums everything beyond this number of rows.
+# Maximum number of rows. The last row is the sum of all further rows.
 _MOST = 1_000
 
 
 class PathPart(Row):
-    """Critical path elements with equal kind, kernel, operator, module and line."""
+    """Elements of the critical path with the same kind, kernel, operator, module and line."""
 
     kind: str = column("text", "Kind of time: CPU work, GPU work, a collective or a wait.")
     kernel: str = column("name", "Kernel or runtime call.", "kernel or runtime call")
@@ -36,7 +36,7 @@ class PathPart(Row):
 
 
 class PathTable:
-    """Rows of the critical path; looks up each element once for the tables of all steps.
+    """Rows of the critical path. Looks up each element once, for the tables of all steps.
 
     Args:
         trace: the trace that the chain refers to.
@@ -71,10 +71,10 @@ class PathTable:
         self._lines = [source.file_line for source in trace.source_table.lines]
 
     def rows(self, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
-        """Return plain `PathPart` rows, the largest first; `ns` sums to the makespan, or to the step's share of it.
+        """Return `PathPart` rows as plain values, largest first. `ns` adds up to the makespan or the step's part of it.
 
         Args:
-            step: only elements of the step with this number.
+            step: number of the step to which the rows are limited.
         """
         chosen = np.arange(len(self._ns)) if step is None else np.flatnonzero(self._step == step)
         if not len(chosen):
@@ -109,7 +109,7 @@ def _classes(path: Sequence[str]) -> str:
 
 
 def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) -> IntColumn:
-    """Spread values over trace rows, int64; −1 for rows without a value, and for one extra row at the end."""
+    """Return the values by trace row, int64; −1 for rows without a value, and one extra −1 at the end."""
     found = np.full(len(trace) + 1, -1, np.int64)
     found[trace.calls.source], found[trace.runtime.source] = calls, runtime
     has_row = trace.gpu.source >= 0

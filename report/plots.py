@@ -1,4 +1,4 @@
-"""Matplotlib axes for notebooks: the use of devices."""
+"""Charts of device use for notebooks, as matplotlib axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..trace.errors import UsageError
 
 
 def device_use_axes(uses: Mapping[str, DeviceUse]) -> Any:
-    """Return axes of a new figure, for a notebook: a bar for each device.
+    """Return the axes of a new figure with one bar per device.
 
     Raises:
         UsageError: matplotlib cannot be imported, or there is no device.

@@ -1,4 +1,4 @@
-"""HTML report of a trace or of the ranks of a job: an `Analysis` with a timeline."""
+"""HTML report of a trace, or of the ranks of a job: analysis tables with a timeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .part_report import part_report, step_reports
 from .path_table import PathTable
 from .timeline_lanes import KIND_COLORS, timeline_of
 
-# Page data of a trace: plain values and numpy columns.
+# The page's data about one trace: plain values and numpy columns.
 RankReport = dict[str, Any]
 
 _BLOCKS = 60_000
@@ -33,16 +33,16 @@ _LEAST_BLOCKS = 2_000
 _BOXES = 4_000
 _BOXES_OF_A_JOB = 12_000
 _LEAST_BOXES = 200
-# Number of points in a counter's chart; a job's page uses fewer.
+# Number of points in the chart of a counter; the page of a job uses fewer.
 _SPANS = 600
 _LEAST_SPANS = 60
 
 
 def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> RankReport:
-    """Return the page's data of one trace.
+    """Return the page's data about one trace.
 
     Args:
-        files: number of traces on the page; more traces get coarser timelines and shorter tables.
+        files: number of traces on the page; more traces mean coarser timelines and shorter tables.
         chain: critical path for the timeline.
     """
     trace = analysis.trace
@@ -70,14 +70,14 @@ def report_html(
     findings: dict[str, Any] | None = None,
     many: dict[str, Any] | None = None,
 ) -> bytes:
-    """Return the page; equal traces give equal bytes.
+    """Return the page. Equal traces give identical bytes.
 
     Args:
-        ranks: from `rank_report`; sorted by rank if all traces record it.
-        title: default: the file's name.
-        warnings: of the job, shown first.
-        findings: of the trace or the job, see `cards_of`.
-        many: all ranks of a large job, see `many_ranks`.
+        ranks: results of `rank_report`; sorted by rank if all traces record their rank.
+        title: heading; by default the file's name.
+        warnings: warnings about the job, shown first.
+        findings: result of `cards_of` for the trace or job.
+        many: data about all ranks of a large job.
     """
     found = [dict(rank) for rank in ranks]
     numbers = [rank["rank"] for rank in found]
@@ -104,7 +104,7 @@ def report_html(
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the linker's report for the page, after checking its values; None for a Kineto trace."""
+    """Return the link report for the page after checking its values; None for a Kineto trace."""
     ops, gpu = report.get("ops"), report.get("gpu")
     counts = [ops.get(key) for key in ("total", "linked", "certain", "unverified")] if isinstance(ops, dict) else []
     times = [gpu.get(key) for key in ("time_ns", "attached_time_ns")] if isinstance(gpu, dict) else []
@@ -122,16 +122,16 @@ def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 _DIFF_ROWS = 2_000
 _OF_LINES = ("calls", "host_ns", "device_ns")
-# The page's tree omits call paths with at most this share of the GPU time (or CPU time if there is none).
+# The page's call tree omits paths with at most this share of the GPU time (or of the CPU time without GPU events).
 _LEAST_SHARE = 0.0002
 
 
 def diff_html(changed: TraceChanges, a: Analysis, b: Analysis, shell: str = "") -> bytes:
-    """Return the page of a comparison; the same traces give the same bytes.
+    """Return the page that compares two traces. The same traces give identical bytes.
 
     Args:
-        a, b: the compared traces, for the list of iterations.
-        shell: names of both traces for commands that are run from the page's folder.
+        a, b: the compared traces; they provide the list of iterations.
+        shell: names of both traces, for commands that run in the page's folder.
     """
     difference = json_of_difference(changed)
     key, whole = "device_ns", max(changed.total_a, changed.total_b)
@@ -156,17 +156,17 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis, shell: str = "") 
 
 
 def job_diff_html(found: JobDifference) -> bytes:
-    """Return the page of two jobs; the same traces give the same bytes."""
+    """Return the page that compares two jobs. The same traces give identical bytes."""
     return _diff_page(found, found.to_dict(), {"iteration_list": {"a": [], "b": []}, "paths_left_out": 0}, None)
 
 
 def _diff_page(
     found: Difference, difference: dict[str, Any], more: dict[str, Any], cards: dict[str, Any] | None
 ) -> bytes:
-    """Return the page of two traces or jobs, with long tables cut.
+    """Return the page that compares two traces or jobs. Long tables are cut.
 
     Args:
-        more: keys that extend or replace the difference's own.
+        more: keys to add to `difference`, or to replace in it.
         cards: the findings; None if there are none.
     """
     name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"

@@ -15,7 +15,7 @@ from ..trace.text_tables import Cell, number, render, share, titled
 _MS = 1e6
 _US = 1e3
 _MB = 1e6
-# Devices whose memory peak is below this share of the largest peak get no table of memory holders.
+# Devices with a memory peak below this share of the largest peak get no table of memory holders.
 _WORTH_A_TABLE = 0.01
 
 
@@ -31,7 +31,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
         parts += [table_text(table, width, top) for table in (analysis.gemms, analysis.communication, often)]
     served = [step.start_ns for step in analysis.serving_steps]
     parts += [table_text(analysis.serving_phases, width), table_text(analysis.serving_steps, width, top)]
-    if served != [iteration.start for iteration in analysis.iterations]:  # else reported above
+    if served != [iteration.start for iteration in analysis.iterations]:  # else the serving table shows them
         mean = number((analysis.mean_latency_ns or 0) / _MS, 3)
         parts.append(f"{table_text(analysis.iterations, width, top)}\nmean    {mean} ms")
     by_place = (analysis.operators, analysis.modules, analysis.sources)
@@ -43,10 +43,10 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
 
 
 def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
-    """Return rows of one kind as a table; "" if there are no rows.
+    """Return rows of one class as a table; "" if there are no rows.
 
     Args:
-        top: print the first rows only, and note this in the title.
+        top: maximum number of rows; the title states if rows are missing.
     """
     if not rows:
         return ""

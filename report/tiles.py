@@ -24,7 +24,7 @@ _TILE = 8192
 class LaneLayout:
     """Positions of events on the page.
 
-    `lane` and `depth` are the lane of each event and its row in the lane. `order` sorts events by lane, depth and
+    `lane` and `depth` are the lane per event and the row in this lane. `order` sorts events by lane, depth and
     start. `starts` has the first event number per tile. All are int64.
     """
 
@@ -43,16 +43,16 @@ class LaneLayout:
 
     @cached_property
     def number(self) -> IntColumn:
-        """Return event numbers, int64."""
+        """Number on the page per event, int64."""
         number = np.empty(len(self.order), np.int64)
         number[self.order] = np.arange(len(self.order))
         return number
 
     def numbers_among(self, events: IntColumn, count: int) -> IntColumn:
-        """Return the numbers of `count` events, int64; −1 if not laid out, and for one extra event at the end.
+        """Return the page numbers of `count` events, int64; −1 for events without a position, and one −1 at the end.
 
         Args:
-            events: int64, the laid-out events.
+            events: int64, the events that have a position.
         """
         number = np.full(count + 1, -1, np.int64)
         number[events] = self.number
@@ -60,11 +60,9 @@ class LaneLayout:
 
     @property
     def counts(self) -> IntColumn:
-        """Return the number of events in each tile, int64."""
         return np.diff(np.append(self.starts, len(self.order)))
 
     def parts(self) -> Iterator[IntColumn]:
-        """Yield the events per tile."""
         for start, count in zip(self.starts.tolist(), self.counts.tolist(), strict=True):
             yield self.order[start : start + count]
 

@@ -1,4 +1,4 @@
-"""Timeline layout: nested calls in lanes, short calls merged to fit a page, and the critical path."""
+"""Layout of the timeline: nested calls in lanes, short calls merged to fit a page, and the critical path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
 from .tiles import LaneLayout, tiles_of
 
-# Merging stops at buckets of this fraction of the span: no page can show more detail.
+# Merging stops when buckets reach 1/`_COARSEST` of the span, because no page can show more detail.
 _COARSEST = 1 << 12
 # Width of a bucket of merged calls, as a multiple of the resolution.
 _BUCKET = 4
@@ -27,11 +27,11 @@ _BUCKET = 4
 
 @dataclass(frozen=True)
 class DrawnBlocks:
-    """Single calls, and blocks of merged neighbors in a row of a lane.
+    """Single calls, and blocks of merged neighboring calls in a row of a lane.
 
     `depth` is the row in the lane, 0 for the outermost calls. `ts` and `dur` (ns) span the first to the last call of a
     block; `busy` sums the call durations. `first` is the position of the longest call, `count` the number of calls.
-    Calls shorter than `resolution` (ns) may be merged; 0: no call is.
+    Calls shorter than `resolution` (ns) may be merged; 0 means that none are.
     """
 
     lane: IntColumn
@@ -48,7 +48,7 @@ class DrawnBlocks:
 
 
 def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
-    """Return the row of every call in its lane: 0, or one more than the innermost call open at its start.
+    """Return the row of every call in its lane: 0, or one row below the innermost call that is open at its start.
 
     Calls that overlap without nesting get separate rows.
     """
@@ -59,10 +59,10 @@ def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
 
 
 def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, budget: int) -> DrawnBlocks:
-    """Merge the shortest calls until at most `budget` blocks are left, or until merging would hide visible detail.
+    """Merge the shortest calls until at most `budget` blocks remain, or until merging would hide visible detail.
 
-    Merges calls below the resolution with neighbors in their row, into blocks of at most `_BUCKET` resolutions, never
-    across a longer call, so blocks do not overlap. The resolution doubles until the budget is met.
+    Calls below the resolution are merged with neighbors in their row, into blocks of at most `_BUCKET` resolutions.
+    Blocks never overlap, because they end at longer calls. The resolution doubles until the budget is met.
     """
     order = np.lexsort((ts, depth, lane))
     lane, depth, ts, dur = lane[order], depth[order], ts[order], dur[order]
@@ -90,14 +90,14 @@ def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, re
     return starts
 
 
-# Parts below this share of all GPU time are merged.
+# Parts below this share of the total GPU time are merged.
 _LEAST_SHARE = 0.0004
 _LEVELS_SHOWN = 24
 
 
 @dataclass
 class _Branch:
-    """Module, operator or kernel; `kind` is −1 except for kernels."""
+    """A module, operator or kernel in the tree. `kind` is −1 except for kernels."""
 
     name: str
     level: str
@@ -108,7 +108,7 @@ class _Branch:
 
 
 def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> dict[str, Any]:
-    """Return the tree of all rows of `breakdown`: `Branch` of `page/src/types.d.ts`, the longest child first.
+    """Return all rows of `breakdown` as a tree, longest child first: `Branch` of `page/src/types.d.ts`.
 
     Joins a module with its only child module ("outer / inner"). Merges the small parts of a level.
     """
@@ -145,19 +145,19 @@ def _plain_branch(branch: _Branch, least: float) -> dict[str, Any]:
 
 
 def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: IntColumn) -> dict[str, Any]:
-    """Return the path elements in the trace's span: `PathData` of `page/src/types.d.ts`.
+    """Return the elements of the critical path within the trace's span: `PathData` of `page/src/types.d.ts`.
 
     An element is CPU time in one topmost operator (or one annotation, outside operators), a kernel, or a wait.
 
     Args:
-        events: int64, the laid-out events, see `details_of`.
+        events: int64, the events on the page, see `details_of`.
     """
     unit = _units(trace, chain.row)
     starts = np.flatnonzero(run_starts(unit, chain.kind))
     if not len(starts):
         return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "tiles": None}
     ns = np.add.reduceat(chain.ns, starts)
-    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # in path order
+    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # in the order of the path
     end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
     kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
     number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))
@@ -177,7 +177,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: Int
 
 
 def _units(trace: Trace, row: IntColumn) -> IntColumn:
-    """Return the event that draws each row: the topmost operator of a call; −1 for none."""
+    """Return the event that shows each row: the topmost operator for a call; −1 for none."""
     calls, first = trace.calls, len(trace.gpu)
     top = np.where(trace.hierarchy.top >= 0, trace.hierarchy.top, np.arange(len(calls)))
     around = trace.runtime.call
@@ -192,7 +192,7 @@ _PLACES_LISTED = 3000
 
 
 def places_of(trace: Trace) -> list[dict[str, Any]]:
-    """Return rows of source lines and modules: number, total and longest of their GPU events (else of their calls)."""
+    """Return source lines and modules with the number, total and longest of their GPU events (or of their calls)."""
     origin, table = trace.origin, trace.source_table
     on_gpu = len(trace.gpu) > 0
     events = trace.gpu if on_gpu else trace.calls
@@ -215,7 +215,7 @@ def places_of(trace: Trace) -> list[dict[str, Any]]:
 
 
 def load_of(trace: Trace) -> list[list[float]]:
-    """Return start (ns) and busy share of equal slices of the trace; CPU load if no GPU event ran."""
+    """Return the start (ns) and busy share of equal slices of the trace: GPU load, or CPU load without GPU events."""
     events = trace.gpu if len(trace.gpu) else trace.calls
     busy = union(events.ts - trace.span.start, events.end - trace.span.start)
     edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)

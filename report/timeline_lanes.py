@@ -1,4 +1,4 @@
-"""Timeline of a trace: streams and threads as lanes of blocks."""
+"""Timeline of a trace: streams and threads as lanes with blocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .tiles import LaneLayout, tiles_of
 from .timeline import chain_of, condense, load_of, nest, places_of
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
-# Palette color by kind; host and device differ by lane.
+# Palette color by kind. Device and host kinds may share a color, because they never share a lane.
 KIND_COLORS = {
     "GEMM": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
     "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
@@ -42,7 +42,7 @@ _KINDS = (*GPU_KINDS, *_HOST_KINDS)
 _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
-# A page with more events (over 75 MB) gets no tiles and no details.
+# Maximum number of events (about 75 MB) on a page with tiles and details.
 _MOST_IN_TILES = 6_000_000
 
 
@@ -68,13 +68,13 @@ class _EventRows:
 def timeline_of(
     trace: Trace, work: Work, budget: int, chain: CriticalChain | None = None, files: int = 1
 ) -> dict[str, Any]:
-    """Return the timeline of a trace: `TimelineData` of `page/src/types.d.ts`.
+    """Return the timeline of a trace as `TimelineData` of `page/src/types.d.ts`.
 
     Events are numbered by lane, depth and start. Tiles, details and the critical path are None if the page would exceed
     its event limit.
 
     Args:
-        work: of the trace's GPU events.
+        work: result of `work_of_events`.
         budget: maximum number of blocks; short calls are merged to meet it.
         chain: the critical path.
         files: number of traces on the page.
@@ -115,7 +115,7 @@ def timeline_of(
 
 
 def _busiest(rows: _EventRows, labels: list[dict[str, Any]]) -> tuple[_EventRows, list[dict[str, Any]], IntColumn]:
-    """Return the rows of the busiest lanes, renumbered as drawn, their labels, and the row numbers."""
+    """Return the rows in the busiest lanes, renumbered in drawing order, with the lane labels and the row numbers."""
     streams = sum(label["gpu"] for label in labels)
     load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
     busiest = np.argsort(-load, kind="stable")[:_LANES]
@@ -181,11 +181,11 @@ Columns = dict[str, npt.NDArray[np.integer]]
 def details_of(
     trace: Trace, work: Work, layout: LaneLayout, events: IntColumn, names: Sequence[str], gpu_lanes: int
 ) -> dict[str, Any]:
-    """Return the details of all laid-out events: `PackedDetails` of `page/src/types.d.ts`.
+    """Return the details of all events on the page as `PackedDetails` of `page/src/types.d.ts`.
 
     Args:
-        events: int64, the laid-out events among the GPU events, calls and runtime calls, in this order.
-        names: the page's full names.
+        events: int64, the events on the page among the GPU events, calls and runtime calls, in this order.
+        names: full names, by name code of the page.
         gpu_lanes: lanes below this number are streams.
     """
     (gpu, texts), cpu = _gpu_columns(trace, work), _cpu_columns(trace)
@@ -261,7 +261,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
 
 
 def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
-    """Return, for operators that only repetition identifies, their codes (−1 for none) and names."""
+    """Return, for operators that only repetition identifies, their name codes (−1 for none) and their names."""
     owner, labels = trace.attribution, StringTable()
     code = np.full(len(trace.gpu), -1, np.int64)
     for event in np.flatnonzero(owner.repetition > 0).tolist():

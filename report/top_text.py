@@ -1,4 +1,4 @@
-"""Names with the most time as one screen, with latency and throughput of serving steps."""
+"""Names with the most time on one screen, with latency and throughput of serving steps."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from ..trace.trace import Trace
 
 _MOE = re.compile(r"moe|expert|topk_?gating|grouped_gemm|matmul_ogs|_combined_routing", re.IGNORECASE)
 _KINDS = {"Attention": "attention", "GEMM": "GEMM", "Communication": "communication"}
-_FULL_WIDTH = 4000  # fits any kernel name
-_MANY_GRAPHS = 0.5  # share of GPU time that triggers the hint to --graph-capture
+_FULL_WIDTH = 4000  # wide enough for any kernel name
+_MANY_GRAPHS = 0.5  # minimum share of GPU time in graphs that triggers the hint about --graph-capture
 
 
 def render(
     rows: Sequence[TopRow], analyses: Sequence[Analysis], by: str, width: int = 80, top: int = 15, *, full: bool = False
 ) -> str:
-    """Return the busy share of the GPUs, the first rows, and further commands.
+    """Return the busy share of the GPUs, the first rows, and commands to run next.
 
     Args:
         rows: all rows, longest first.
-        by: the kind of row, one of `TOP_BY`.
-        top: number of rows.
-        full: full names.
+        by: grouping of the rows, one of `TOP_BY`.
+        top: maximum number of rows.
+        full: print full names.
     """
     on_gpu = any(row.device_ns for row in rows)
     rows = [row for row in rows if (row.device_ns if on_gpu else row.host_ns)]
     others = [other for other in TOP_BY if other != by]
     lines = [_busy(analyses), *serving_lines(analyses, width)]
-    for count in range(len(others), 0, -1):  # other values of --by up to the line width; the hint always stays
+    for count in range(len(others), 0, -1):  # list the values of --by that fit on the line, at least one
         hint = f"--by {', '.join(others[:count])}"
         if len(lines[0]) + 2 + len(hint) <= width:
             lines[0] += f"{hint:>{width - len(lines[0])}}"
@@ -56,7 +56,7 @@ def render(
 
 
 def graph_hint(traces: Sequence[Trace]) -> list[str]:
-    """Return the hint to --graph-capture if graphs without linked operators launched most GPU time."""
+    """Return a hint about --graph-capture if graphs without linked operators launched most of the GPU time."""
     launched = whole = 0
     for trace in traces:
         if trace.captured is not None or not len(trace.gpu):
@@ -77,7 +77,7 @@ def _busy(analyses: Sequence[Analysis]) -> str:
 
 
 def serving_lines(analyses: Sequence[Analysis], width: int) -> Iterator[str]:
-    """Yield latency and throughput of each phase of serving steps, and the split of GPU time."""
+    """Yield latency and throughput per phase of serving steps, and the distribution of GPU time."""
     phases = [row for analysis in analyses for row in analysis.serving_phases if row.phase != "all"]
     if not phases:
         return
@@ -102,7 +102,6 @@ def serving_lines(analyses: Sequence[Analysis], width: int) -> Iterator[str]:
 
 
 def short_label(label: str, by: str, room: int) -> str:
-    """Shorten a label of `TOP_BY`."""
     if by in ("line", "module") and len(label) > room:
-        return f"…{label[1 - room :]}"  # cut from the front: the end tells lines and modules apart
+        return f"…{label[1 - room :]}"  # keep the end: it tells lines and modules apart
     return shorten(label, room)
