@@ -1,4 +1,4 @@
-"""Derive kind, size, process group and peer of a communication from metadata, names and inputs."""
+"""Derive the kind, size, process group and peer of a communication from metadata, names and inputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
-_FROM_RANK = " from rank "  # Part of a group's name if only the first rank of the group is known.
+_FROM_RANK = " from rank "  # added to a group's name if only its first rank is known
 _NAMED = 3
 
 
 class CollectiveCommType:
-    """Values of Chakra's enumeration in et_def.proto, redefined because importing protobuf is slow."""
+    """Values of Chakra's enumeration in et_def.proto, redefined here because importing protobuf is slow."""
 
     ALL_REDUCE: Final = 0
     REDUCE: Final = 1
@@ -37,13 +37,13 @@ COLLECTIVES: Final[dict[str, int]] = {name: kind for name, kind in vars(Collecti
 SEND: Final = -1
 RECV: Final = -2
 
-Group = tuple[str, tuple[int, ...]]  # Name and ranks of a process group; () if the ranks are not recorded.
-WORLD: Final[Group] = ("", ())  # All ranks of the job.
+Group = tuple[str, tuple[int, ...]]  # Name and ranks of a process group; ranks are () if not recorded.
+WORLD: Final[Group] = ("", ())  # The group of all ranks of the job.
 
-# Host nodes that communicate themselves; "nccl:" nodes only launch a kernel.
+# Matches host nodes that communicate themselves; "nccl:" nodes only launch a kernel.
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
 
-# Parts of names, longer names first.
+# Substrings of names and their kinds, longer names first.
 _LONGER_FIRST = "ALL_REDUCE REDUCE_SCATTER ALL_GATHER ALL_TO_ALL BROADCAST BARRIER REDUCE GATHER SCATTER".split()
 _PARTS = {name.replace("_", "").lower(): COLLECTIVES[name] for name in _LONGER_FIRST}
 _POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
@@ -51,7 +51,7 @@ _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
 
 def collective_type(comm: Comm, name: str) -> int | None:
-    """Return the CollectiveCommType, SEND or RECV in the name of a kernel or host node; None if unknown.
+    """Return the CollectiveCommType, SEND or RECV that a kernel or host node is named after; None if unknown.
 
     RCCL runs any collective in `ncclDevKernel_Generic`. A kernel `SendRecv` without metadata may be an all-to-all.
     """
@@ -66,7 +66,7 @@ def collective_type(comm: Comm, name: str) -> int | None:
 
 
 def message_bytes(comm: Comm, kind: int) -> int | None:
-    """Return the size for simulators in bytes: the input of a rank, or the output if only some ranks have input."""
+    """Return the size for simulators, in bytes: the input of a rank, or the output if only some ranks have an input."""
     size = itemsize(comm.dtype)
     inputs, outputs = comm.in_nelems, comm.out_nelems
     if kind == CollectiveCommType.ALL_GATHER and not inputs and outputs and comm.group_size:
@@ -98,7 +98,6 @@ def bus_factor(collective: str, ranks: int | None) -> float | None:
 
 
 def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None) -> Group:
-    """Return the process group of a communication; `world` is the number of ranks in the job."""
     name = comm.pg_name or ""
     ranks = set(comm.pg_ranks or groups.get(name) or ())
     if 0 < (comm.group_size or 0) < len(ranks):
@@ -117,14 +116,14 @@ def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
         return ()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        f"the profiler truncated the rank lists of the groups {', '.join(map(repr, names[:_NAMED]))}{more}: their"
-        " members are those given ranks that list the same first rank, and any further members are not known; link"
-        " with the Execution Traces, which list all ranks",
+        f"the profiler truncated the rank lists of the groups {', '.join(map(repr, names[:_NAMED]))}{more}: only the"
+        " input ranks that list the same first rank are known to be members; link with the Execution Traces, which list"
+        " all ranks",
     )
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    """Complete a communication from the inputs of its node and of its caller, a `c10d::` call."""
+    """Complete a communication from the inputs of its node and of the `c10d::` call that issued it."""
     tensors = list(_tensors(values))
     if comm.bytes is None and tensors:
         comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))
@@ -135,7 +134,7 @@ def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm
 
 
 def _tensors(value: Any) -> Iterator[list[Any]]:
-    """Yield all tensors in a value, as [tensor, storage, offset, numel, itemsize, device]."""
+    """Yield all tensors in a value, each as [tensor, storage, offset, numel, itemsize, device]."""
     if not isinstance(value, list):
         return
     if len(value) == 6 and all(type(part) is int for part in value[:5]) and isinstance(value[5], str):

@@ -31,7 +31,7 @@ from .comm_types import (
 from .execution_trace.arguments import PROCESS_GROUPS, call_records, recorded_groups
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
-UNKNOWN: Final = 1000  # A collective of unknown kind.
+UNKNOWN: Final = 1000  # Kind of a collective whose kind is unknown.
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 _KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -57,7 +57,7 @@ class FoundComm:
 
 
 def find_communications(trace: Trace) -> Iterator[FoundComm]:
-    """Yield all communications of a rank in program order: the order of launches, or of calls on the host."""
+    """Yield all communications of a rank in program order: in order of launches, or of calls on the host."""
     return iter(trace.once(_communications))
 
 
@@ -85,7 +85,7 @@ def _communications(trace: Trace) -> list[FoundComm]:
 
 
 def known_groups(trace: Trace) -> dict[str, list[int]]:
-    """Return the ranks of the process groups by name, from the ET or Kineto's `distributedInfo`."""
+    """Return the ranks of each process group by name, from the ET or Kineto's `distributedInfo`."""
     return trace.once(_known_groups)
 
 
@@ -101,8 +101,8 @@ def _known_groups(trace: Trace) -> dict[str, list[int]]:
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:
     """Return a rank's process groups, and its communications as int64 (`COMMUNICATION_COLUMNS`, n) in program order.
 
-    Times are wall-clock ns; `group` is a position in the groups. Messages without a peer are left out. Set `unknown` to
-    include communications of unknown kind.
+    Times are wall-clock ns; `group` is a position in the groups. Messages without a peer are left out, and so are
+    communications of unknown kind unless `unknown` is set.
     """
     groups: dict[Group, int] = {}
     rows = []
@@ -120,7 +120,6 @@ def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple
 
 
 def kind_name(kind: int) -> str:
-    """Return the name of a kind, such as "ALL_REDUCE", "SEND" or "RECV"."""
     return _NAMES[kind]
 
 
@@ -137,8 +136,8 @@ def comm_rows(trace: Trace) -> IntColumn:
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Return when the host issued each row, in ns: the launch of a GPU event, else the start of the caller or row.
 
-    Host collectives run later on backend threads; they get the time of the last op with a smaller id, as on all other
-    ranks. Without recorded times, rows that the host did not issue are ordered by id.
+    Host collectives run later on backend threads, so they get the time of the last operator with a smaller id, as on
+    all other ranks. Without recorded times, rows that the host did not issue are ordered by id.
     """
     issued: IntColumn = trace.nodes.ts.copy() if trace.times_recorded else np.zeros_like(trace.nodes.ts)
     parent = trace.nodes.parent_row
@@ -157,7 +156,7 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return pairs of a host collective and the `wait_tensor` call in which it ended, as int64 rows (n, 2)."""
+    """Return pairs of a host collective and the `wait_tensor` call during which it ended, as int64 (n, 2)."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     waits = np.flatnonzero(
         (trace.nodes.kind == CPU) & trace.nodes.timed & matching(trace.nodes.name, trace.names, WAIT.fullmatch)
@@ -170,7 +169,7 @@ def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return operators on host backend threads, such as Gloo's copies; collectives include the time of their copies."""
+    """Return operators on backend threads, such as Gloo's copies; collectives include the time of their copies."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     rows = without(np.flatnonzero((trace.nodes.kind == CPU) & trace.nodes.timed), runs)
     runs = runs[np.argsort(trace.nodes.ts[runs], kind="stable")]
@@ -184,7 +183,7 @@ def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
-    """Map each host collective to the `c10d::` call that issued the collective; see `pair_with_calls`."""
+    """Map each host collective to the `c10d::` call that issued it; see `pair_with_calls`."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     if not len(runs):
         return {}
@@ -226,7 +225,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
 
 def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Iterator[Comm]:
-    """Yield the metadata of communications, inferred from tensors of the row or its operator if not recorded.
+    """Yield the metadata of communications; if not recorded, it is inferred from tensors of the row or its operator.
 
     The peer of a host node ("gloo:send") comes from its `c10d::` call.
     """

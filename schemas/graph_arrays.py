@@ -1,4 +1,4 @@
-"""Read and write graphs as arrays in TpuGraphs format (layout and tile): one .npz per graph, versioned vocabulary.
+"""Read and write graphs as arrays in the TpuGraphs format (layout and tile): one .npz per graph, and a vocabulary.
 
 etplus adds `node_runtime`. See docs/reference/predict.md.
 """
@@ -25,7 +25,7 @@ from ..trace.errors import TraceFormatError, UsageError
 from .text.files import Source, load, open_output
 from .text.memory_limit import Expansion, require_memory
 
-NODE_FEATURES, CONFIG_FEATURES = 140, 18  # Columns of `node_feat` and `node_config_feat`.
+NODE_FEATURES, CONFIG_FEATURES = 140, 18  # numbers of columns of `node_feat` and `node_config_feat`
 SPLITS = ("train", "valid", "test")
 VOCABULARY = "vocabulary.json"
 _TILE_FEATURES = 24
@@ -42,16 +42,16 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """A graph of n nodes, m edges, and c configurations with measured times."""
+    """A graph with n nodes, m edges, and c configurations with measured times."""
 
     name: str  # file name without folder or suffix
     node_feat: Floats  # (n, 140)
     node_opcode: Ints  # (n,), 0 if unknown
-    edge_index: Ints  # (m, 2), rows [u, v]: u consumes the output of v
+    edge_index: Ints  # (m, 2), each row [u, v]: u consumes the output of v
     node_config_ids: Ints  # (k,), indices of the configurable nodes
     node_config_feat: Floats  # (c, k, 18)
     config_runtime: npt.NDArray[np.int64]  # (c,), ns in files from etplus
-    node_splits: Ints  # (1, 2), boundaries of the graph's parts; [[0, n]] for a single part
+    node_splits: Ints  # (1, 2), boundaries of the graph's parts; [[0, n]] if it has one part
     node_runtime: npt.NDArray[np.int64] | None = None  # (n,), ns; None in files from other writers
     config_feat: Floats | None = field(default=None)  # (c, 24), only in tile files
 
@@ -60,7 +60,7 @@ class GraphArrays:
 
     @property
     def model(self) -> str:
-        """Name of the model that the graph is a variant of: the part before "__"."""
+        """Name of the model from which the graph is derived: the part of `name` before "__"."""
         return self.name.partition("__")[0]
 
 
@@ -72,12 +72,12 @@ def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None
             if values is not None:
                 held = io.BytesIO()
                 np.save(held, values, allow_pickle=False)
-                # ZipInfo has a fixed time; with only a name, zipfile would write the current time
+                # ZipInfo has a fixed time; given only a name, zipfile would write the current time
                 packed.writestr(zipfile.ZipInfo(f"{column.name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
 
 
 def read_graph(source: Source) -> GraphArrays:
-    """Read a graph written by etplus, or a layout or tile file of TpuGraphs, with any integer and float types."""
+    """Read a graph from etplus, or a layout or tile file of TpuGraphs, with any integer and float types."""
     blob = load(source, trace=False)
     try:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
@@ -124,7 +124,7 @@ def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
 
 @cache
 def opcodes() -> dict[str, int]:
-    """Return the opcodes by name, numbered from 1; 0 is reserved for unknown names."""
+    """Return the opcodes by name, numbered from 1; 0 means an unknown name."""
     return {name: i + 1 for i, name in enumerate(_listed()["opcodes"])}
 
 
@@ -135,7 +135,6 @@ def _listed() -> dict[str, Any]:
 
 
 def vocabulary(node_features: tuple[str, ...], config_features: tuple[str, ...]) -> dict[str, Any]:
-    """Return a description of the numbers in graphs of this version."""
     return {
         "version": _listed()["version"],
         "opcodes": opcodes(),

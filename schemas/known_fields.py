@@ -1,4 +1,4 @@
-"""Allowlist of the fields that etplus keeps; all other arguments, header keys and environment values are dropped.
+"""Allowlist of the fields that etplus keeps; it drops all other arguments, header keys and environment values.
 
 Programs write secrets into traces, and a list of known secrets is never complete. A known field keeps its value,
 except unknown members of objects: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
@@ -19,12 +19,12 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
 
 _Raws = dict[str, msgspec.Raw]
-# Known members of an object, each with the known members of nested objects, or None.
+# Maps each known member of an object to the known members of its value if this is an object, else to None.
 Fields = Mapping[str, "Fields | None"]
 
 
 def _known(names: str, **objects: Fields | None) -> dict[str, Fields | None]:
-    """Return a table of known members: plain members, then members with nested objects."""
+    """Return a table of known members: plain members, then members that contain objects."""
     return {**dict.fromkeys(names.split()), **objects}
 
 
@@ -43,7 +43,7 @@ KINETO_HEADER = _known(
     distributedInfo=_DISTRIBUTED,
 )
 ET_HEADER = _known("schema pid time start_ts finish_ts")
-# Arguments of Kineto events: those from PyTorch's profiler, then those from etplus.
+# Arguments of Kineto events, from PyTorch's profiler and, in the last line, from etplus.
 ARGUMENTS = frozenset(
     (
         "External id,Ev Idx,Record function id,Sequence number,Fwd thread id,finished,correlation,cbid,stream,device,"
@@ -64,7 +64,7 @@ ARGUMENTS = frozenset(
     ).split(",")
 )
 _EVENT = frozenset("ph cat name pid tid ts dur id bp s args".split())
-# Attributes of ET nodes that PyTorch's observer writes.
+# Attributes that PyTorch's observer writes into ET nodes.
 ATTRIBUTES = frozenset(
     (
         "rf_id fw_parent seq_id scope tid fw_tid op_schema kernel_backend kernel_file tensor_range collective_name "
@@ -88,7 +88,7 @@ _NODE = _known(
     captured_by=_known("op link replay"),
     counterpart=_known("node same_module"),
 )
-_COUNTS: Fields = {}  # Counts by category or reason; names are kept if they look like words from etplus or Kineto.
+_COUNTS: Fields = {}  # Counts by category or reason; keys are kept if they look like words from etplus or Kineto.
 _FOUND = _known("by says")
 _CATEGORY = _known("total attached unverified", by_method=_COUNTS, unattached=_COUNTS)
 _LINK = _known(
@@ -146,20 +146,20 @@ _SECTIONS = _known(
         ops=_known("name kind parent graph", inputs=_SIDE, outputs=_SIDE, comm=_COMM),
     ),
 )
-# The largest fields of a file, which contain no free text.
+# The largest fields of a file; they contain no free text.
 _NUMERIC = frozenset(("edges", "memory", "ts", "dur", "id", "ctrl_deps", "sync_dep"))
-_LISTS = ("runtime", "unattached")  # Lists of records in an ET+ file other than `nodes`.
+_LISTS = ("runtime", "unattached")  # Lists of records in an ET+ file, besides `nodes`.
 
 _WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
 _COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")
-# Fields with free text from a person or program.
+# Fields that contain free text from a person or program.
 _FREE = frozenset(
     (
         "traceName host_name file_name file files says warnings considered notes damage iteration_annotation "
         "linked_iterations pg_desc region nodes kernel_file kernel_kwargs names labels CallFrom"
     ).split()
 ) | {"Process Group Description", "Module Hierarchy", "Call stack", "stack", "module_fqn"}
-# Keys with values of arguments; in schema 1.0.1, these are `inputs` and `outputs`.
+# Keys that contain values of arguments; in schema 1.0.1, `inputs` and `outputs` do.
 _VALUES = frozenset(("values", "inputs", "outputs"))
 _ANNOTATIONS = frozenset(("user_annotation", "gpu_user_annotation", "python_function"))
 _KNOWN_NAME = re.compile(
@@ -174,7 +174,6 @@ _decode_attrs = msgspec.json.Decoder(list[_Raws]).decode
 
 
 def known_head(before: bytes, after: bytes) -> tuple[bytes, bytes]:
-    """Remove unknown keys from the text around the nodes of an Execution Trace."""
     head = _decode(before + after)
     kept = FieldFilter().members(head, {**ET_HEADER, "nodes": None})
     if _same(kept, head):
@@ -195,7 +194,7 @@ def known_args(texts: Iterable[bytes]) -> list[bytes]:
 
 
 class FieldFilter:
-    """Filter records and headers; with `names`, also replace free text with stable hashes (see `hashed_name`)."""
+    """Filters records and headers; with `names`, also replaces free text by stable hashes (see `hashed_name`)."""
 
     def __init__(self, *, names: bool = False) -> None:
         self._names = names
@@ -240,7 +239,6 @@ class FieldFilter:
         return text if _same(kept, given) else _encode(kept)
 
     def node(self, text: bytes) -> bytes:
-        """Remove unknown members, attributes and arguments from an ET node or from any record of an ET+ file."""
         node = _decode(text)
         kept = self.members(node, _NODE)
         scope = _text(node.get("scope"))
@@ -314,7 +312,7 @@ def _hashed_values(value: Any) -> Any:
         return list(map(_hashed_values, value))
     if not isinstance(value, str) or _NUMBERS.fullmatch(value):
         return value
-    if value.startswith('[{"pg_name"'):  # keep the process groups of a job: they are used to match ranks
+    if value.startswith('[{"pg_name"'):  # keep a job's process groups to match its ranks
         with contextlib.suppress(ValueError):
             groups = [{key: group[key] for key in group if key in _GROUP} for group in json.loads(value)]
             return json.dumps([group | {"pg_desc": hashed_names(group.get("pg_desc"))} for group in groups])

@@ -1,4 +1,4 @@
-"""Write redacted copies of Kineto traces, Execution Traces and ET+ files with known fields only (`known_fields`)."""
+"""Write redacted copies of Kineto traces, Execution Traces and ET+ files: only known fields remain (`known_fields`)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .text.text import Text
 from .text.transaction import transaction
 
 _Raws = dict[str, msgspec.Raw]
-_Keep = Callable[[bytes], bytes]  # Removes unknown fields from the text of a record.
+_Keep = Callable[[bytes], bytes]  # Function that removes unknown fields from a record.
 _RECORDS = 4096
-_SMALL = 1 << 16  # Header members up to this size come first, where readers look for them; longer members come last.
+_SMALL = 1 << 16  # Header members up to this size come first, where readers expect them; longer ones come last.
 _TRACES = "give a Kineto trace, an Execution Trace or ET+ (JSON)"
 
 
@@ -30,9 +30,9 @@ def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False,
     """Write a copy of a trace with known fields only; return the number of changed records and header keys.
 
     Args:
-        source: Kineto trace, Execution Trace or ET+, gzipped or not. It is copied unchanged if all fields are known.
-        path: path of the copy, which is gzipped if the path ends in ".gz".
-        names: also replace annotations, paths, host names, thread names and other free text with hashes.
+        source: Kineto trace, Execution Trace or ET+, gzipped or not; copied unchanged if all fields are known.
+        path: path of the copy, gzipped if it ends in ".gz".
+        names: also replace annotations, paths, host names, thread names and other free text by hashes.
 
     Example:
         >>> redact("kineto.json.gz", "shared.json.gz")
@@ -45,7 +45,7 @@ def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False,
     keep = FieldFilter(names=names)
     try:
         return _Copy(blob.data, keep).write(path)
-    except UNREADABLE:  # a different layout, or damaged
+    except UNREADABLE:  # another layout, or damaged
         data = blob.data[:]
     try:
         return _Copy(data, keep, parsed=True).write(path)
@@ -70,7 +70,7 @@ def known_header(blob: Blob[bytes]) -> Blob[bytes]:
 
 
 class _Copy:
-    """A copy of a text; `changed` counts changed records and header keys."""
+    """A redacted copy of a text; `changed` counts changed records and header keys."""
 
     def __init__(self, text: Text, keep: FieldFilter, *, parsed: bool = False, records: bool = True) -> None:
         self._text, self._keep, self._by_parser, self.changed = text, keep, parsed, 0

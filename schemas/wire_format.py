@@ -13,19 +13,19 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, joined_ranges
 
-_BITS = 14  # Number of bits to write at once: two bytes of a varint.
+_BITS = 14  # number of bits written at once: two bytes of a varint
 _MASK, _MORE = (1 << _BITS) - 1, 1 << _BITS
 _UINT64 = (1 << 64) - 1
-VARINT, FIXED64, DELIMITED = 0, 1, 2  # Wire types
-_LEAST_TAG = 1 << 3  # Smallest tag: the lowest three bits are the wire type, and field numbers start at 1.
-# Bytes after the tag by wire type, −1 if unsupported, 0 if variable (varints and strings).
+VARINT, FIXED64, DELIMITED = 0, 1, 2  # wire types
+_LEAST_TAG = 1 << 3  # smallest tag: the low three bits are the wire type, and field numbers start at 1
+# Bytes after the tag, by wire type; 0 if variable (varints and strings), −1 if unsupported.
 _SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 _VARINT_BITS = 7
-_CONTINUED = 0x80  # Bit that is set in all bytes of a varint except the last.
+_CONTINUED = 0x80  # bit that is set in all bytes of a varint except the last
 
 
 class _Groups(dict[int, bytes]):
-    """Cache of fourteen bits of a number as two bytes; `_MORE` marks that further bits follow."""
+    """Caches fourteen bits of a number as two bytes; `_MORE` marks that more bits follow."""
 
     def __missing__(self, bits: int) -> bytes:
         low, high, more = bits & 0x7F, bits >> 7 & 0x7F, bits >> _BITS
@@ -53,11 +53,10 @@ def delimited_field(tag: bytes, content: bytes) -> bytes:
 
 class Cells(NamedTuple):
     content: npt.NDArray[np.uint8]  # (n, width), the bytes of the field, left-aligned or with gaps
-    used: npt.NDArray[np.bool_]  # (n, width), mask of the bytes that are part of the message
+    used: npt.NDArray[np.bool_]  # (n, width), True for bytes that belong to the message
 
 
 def varints(values: IntColumn) -> Cells:
-    """Encode int64 values as varints; negative numbers take ten bytes."""
     bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
     width = max(-(-int(bits.max(initial=0)).bit_length() // _VARINT_BITS), 1)
     rest = bits[:, None] >> (_VARINT_BITS * np.arange(width, dtype=np.uint64))
@@ -69,7 +68,7 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """Encode a number after `head` if present; the byte at `length_at` (if not 0) becomes the length after the byte."""
+    """Encode a number after `head` if present; the byte at `length_at`, if not 0, becomes the length of the rest."""
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)
@@ -85,7 +84,6 @@ def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_],
 
 
 def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
-    """Return the bytes of each message from the cells of its fields."""
     if not any(cell.content.size for cell in cells):
         return [b""] * len(cells[0].content)
     used = np.concatenate([cell.used for cell in cells], axis=1)
@@ -103,7 +101,7 @@ class Fields(NamedTuple):
     number: IntColumn  # field number
     wire: IntColumn  # wire type
     value: npt.NDArray[np.uint64]  # value of a varint
-    begin: IntColumn  # begin, end: span of the content
+    begin: IntColumn  # span of the content
     end: IntColumn
 
 
@@ -140,7 +138,7 @@ def packed_varints(
 
 
 def read_varints(data: npt.NDArray[np.uint8], at: IntColumn) -> tuple[npt.NDArray[np.uint64], IntColumn]:
-    """Return the varints at the given offsets (at most ten bytes each) and the offsets after them."""
+    """Return the varints at these offsets (at most ten bytes each), and the offsets after them."""
     byte, ends = data[at], at + 1
     values = (byte & (_CONTINUED - 1)).astype(np.uint64)
     more, shift = np.flatnonzero(byte >= _CONTINUED), _VARINT_BITS

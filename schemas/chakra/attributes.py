@@ -1,4 +1,4 @@
-"""Attributes of Chakra nodes, with their oneof members: standard attributes and attributes of etplus."""
+"""Attributes of Chakra nodes and the oneof members of their values: standard attributes, and attributes of etplus."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
-# On a kernel that sends several messages: their number (its last `data_deps`). On each message: the kernel's id.
+# MESSAGES on a kernel: how many messages it sends (its last `data_deps`). MESSAGE_OF on a message: the kernel's id.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
-# The feeder of mlcommons/chakra reads only this member of each attribute, even if a different member is set.
+# The feeder of mlcommons/chakra reads only this member of each attribute, even if another member is set.
 # The feeder of ASTRA-sim accepts any integer member and throws for other members.
 MEMBERS = {
     "is_cpu_op": "bool_val",
@@ -29,7 +29,7 @@ MEMBERS = {
     "comm_dst": "int32_val",
     "comm_tag": "int32_val",
     "comm_priority": "int32_val",
-    "pg_name": "string_val",  # a decimal integer of 1 or more; "" and "0" mean all ranks
+    "pg_name": "string_val",  # a decimal integer from 1 on; "" and "0" mean all ranks
     "involved_dim": "bool_list",
     "stream": "int64_val",
     "tid": "int64_val",
@@ -39,12 +39,12 @@ MEMBERS = {
     "fw_parent": "int64_val",
     "fw_tid": "int64_val",
     "op_schema": "string_val",
-    "duration_ns": "int64_val",  # exact, while Node.duration_micros is rounded
-    "inputs": "string_list",  # names and sizes of the tensors that are read, for ASTRA-sim's memory tracker
-    "outputs": "string_list",  # like `inputs`, for written tensors
+    "duration_ns": "int64_val",  # exact; Node.duration_micros is rounded
+    "inputs": "string_list",  # names and sizes of tensors that the node reads, for ASTRA-sim's memory tracker
+    "outputs": "string_list",  # like `inputs`, for tensors that the node writes
 }
 
-# Members that ASTRA-sim reads as integers.
+# Members of an attribute that ASTRA-sim reads as integers.
 INTEGERS = frozenset(
     (
         "int32_val int64_val uint32_val uint64_val sint32_val sint64_val fixed32_val fixed64_val sfixed32_val "
@@ -52,16 +52,16 @@ INTEGERS = frozenset(
     ).split()
 )
 
-# Collectives that ASTRA-sim simulates (`Workload::issue_coll_comm`). It replays broadcasts and aborts on others.
+# Collectives that ASTRA-sim simulates (`Workload::issue_coll_comm`). It replays broadcasts and aborts on all others.
 _SIMULATED = ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER")
 SIMULATED_COLLECTIVES = frozenset(map(CollectiveCommType.Value, _SIMULATED))
 
-# Attributes that only etplus reads, to convert the file back.
+# Attributes that only etplus reads, to convert a file back to ET+.
 OWN_MEMBERS = {
-    "start_ns": "int64_val",  # exact, while Node.start_time_micros is rounded
+    "start_ns": "int64_val",  # exact; Node.start_time_micros is rounded
     "inclusive_ns": "int64_val",  # as measured; omitted if equal to duration_ns
     "exclusive_ns": "int64_val",  # like `inclusive_ns`
-    "data_dep_kinds": "int32_list",  # one entry per data_deps entry, with a bit per kind of edge
+    "data_dep_kinds": "int32_list",  # one number per entry of data_deps, with a bit per kind of edge
     "call_parent": "int64_val",  # id of the caller if ctrl_deps cannot contain it
     "cat": "string_val",  # Kineto's category of a GPU event; "runtime" for a runtime or driver call
     "device": "int64_val",
@@ -72,11 +72,11 @@ OWN_MEMBERS = {
     "inter_thread_dep": "int64_val",
     "sync_dep": "int64_list",
     "kineto_tid": "string_val",  # thread of a runtime call, as JSON
-    "args": "string_val",  # arguments in Kineto, as JSON
+    "args": "string_val",  # the arguments in Kineto, as JSON
     "comm": "string_val",  # the whole `comm` object of ET+, as JSON
-    "captured_by": "string_val",  # as in ET+, JSON; `captured_graphs` is in the header
-    "counterpart": "string_val",  # as in ET+, JSON
-    "captured_op": "string_val",  # name of the operator that launched the kernel of a replayed graph during the capture
+    "captured_by": "string_val",  # as in ET+, as JSON; `captured_graphs` is in the header
+    "counterpart": "string_val",  # as in ET+, as JSON
+    "captured_op": "string_val",  # name of the operator that launched the kernel when its graph was captured
     "captured_shapes": "string_val",  # shapes of that operator's inputs, as JSON
     "captured_types": "string_val",  # dtypes of that operator's inputs, as JSON
     "input_strides": "string_val",
@@ -85,12 +85,12 @@ OWN_MEMBERS = {
     "et_fields": "string_val",  # further fields of the ET+ node, as JSON
     MESSAGES: "int64_val",
     MESSAGE_OF: "int64_val",
-    "node_id": "int64_val",  # the ET+ id, if the file has different ids
+    "node_id": "int64_val",  # the id in ET+, if the file numbers nodes differently
 }
 
-# Bit for each EDGE_KINDS entry in `data_dep_kinds`. ORDER uses the ninth bit, so that older files stay valid.
+# Bit of each entry of EDGE_KINDS in `data_dep_kinds`. ORDER uses the ninth bit, so that older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
-ORDER = 1 << 8  # Bit of a dependency that is not in `edges` of ET+: the order on a thread or stream.
+ORDER = 1 << 8  # bit of a dependency that ET+ has no edge for: the order on a thread or stream
 
 _MESSAGE_TYPES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _LISTS: dict[str, Any] = {
@@ -108,7 +108,7 @@ def attribute(name: str, value: Any) -> AttributeProto:
 
 
 def is_message(node: Node) -> bool:
-    """Return True if the node is one of several messages of a kernel; the kernel has a separate node."""
+    """Return True if the node is one of several messages that a kernel sends; the kernel has a separate node."""
     return node.type in _MESSAGE_TYPES and any(attr.name == MESSAGE_OF for attr in node.attr)
 
 

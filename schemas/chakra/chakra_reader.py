@@ -31,10 +31,10 @@ from .node_records import EVENT_NUMBERS
 from .stream import read_encoded
 
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
-# Attributes of operators that are columns of a `Trace`; for GPU events, see EVENT_NUMBERS.
+# Attributes of operators that become columns of a `Trace`; EVENT_NUMBERS lists those of GPU events.
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
-_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # An extra attribute that repeats a column.
-# Attributes that contain JSON objects.
+_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # Matches an extra attribute that repeats a column.
+# Attributes that contain JSON objects, with their types.
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None, "counterpart": Counterpart | None}
 
 _encode = msgspec.json.Encoder().encode
@@ -93,7 +93,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
 
 
 class _ReadNode(NamedTuple):
-    """A node without times, the times (`ts`, `dur` and `exclusive`, in ns), and the message."""
+    """A node without times, its times (`ts`, `dur` and `exclusive` in ns), and the encoded message."""
 
     node: EtPlusNode
     times: tuple[int, int, int]
@@ -311,7 +311,7 @@ class _Needs:
         self.kinds.extend(kinds)
 
     def edges(self) -> IntColumn:
-        """Return the distinct edges between ids, int64 (m, 3), with an index into EDGE_KINDS, sorted."""
+        """Return the distinct edges as (source id, target id, index into EDGE_KINDS), int64 (m, 3), sorted."""
         ids, source, target, kinds = (
             np.frombuffer(a, np.int64) for a in (self.ids, self.source, self.target, self.kinds)
         )

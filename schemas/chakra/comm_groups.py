@@ -1,4 +1,4 @@
-"""Process group files next to Chakra traces, in ASTRA-sim's format: `{"<number>": [<rank>, ...], ...}`."""
+"""Process-group files next to Chakra traces, in ASTRA-sim's format: `{"<number>": [<rank>, ...], ...}`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...trace.trace import Trace
 from ..text.files import open_output, read_struct
 from ..text.sniff import head_of
 
-Groups = Mapping[int, Sequence[int]]  # Ranks by group number.
+Groups = Mapping[int, Sequence[int]]  # Maps a group number to the ranks of the group.
 GROUPS_SUFFIX = ".comm_groups.json"
 _NAMES_SUFFIX = ".comm_group_names.json"
 _BEGIN = re.compile(rb'\s*\{\s*"[0-9]{1,10}"\s*:\s*\[\s*[0-9]')
@@ -33,15 +33,15 @@ def read_groups(path: str) -> dict[int, list[int]]:
 
 
 def prefix_of(path: str) -> str:
-    """Return the common prefix of a job's files: "out/job" for "out/job.3.et.gz"."""
+    """Return the common prefix of a job's file names: "out/job" for "out/job.3.et.gz"."""
     return _RANK_AND_SUFFIX.sub("", path)
 
 
 def find_groups(prefix: str) -> str | None:
-    """Return the group file next to the files `<prefix>.<rank>.et`, None if there is none.
+    """Return the group file next to the files `<prefix>.<rank>.et`, or None.
 
-    etplus writes `<prefix>.comm_groups.json`, and the symbolic generator `<prefix>.json`; ASTRA-sim's examples have a
-    single `comm_group.json` per folder.
+    etplus writes `<prefix>.comm_groups.json`, and the symbolic generator `<prefix>.json`; ASTRA-sim's examples have one
+    `comm_group.json` per folder.
     """
     own = Path(f"{prefix}{GROUPS_SUFFIX}")
     if own.is_file():
@@ -51,12 +51,12 @@ def find_groups(prefix: str) -> str | None:
 
 
 def group_name(value: Any) -> str:
-    """Return the group name as written in `pg_name` of nodes: "" for all ranks."""
+    """Return the name that `pg_name` of nodes contains for a group: "" for all ranks."""
     return "" if value in (None, "", "0", 0) else str(value)
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Return the ranks per group, from the group file or else from the ranks that use it (`used`: names by rank)."""
+    """Return the ranks of each group: from the group file, else the ranks that use it (`used` maps ranks to names)."""
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
         for name in names:
@@ -77,7 +77,6 @@ def with_groups(trace: Trace, groups: Groups) -> Trace:
 
 
 def write_groups(prefix: str, groups: Groups, names: Mapping[int, str]) -> list[str]:
-    """Write the group file and `<prefix>.comm_group_names.json`; return the names of the written files."""
     tables: dict[str, Mapping[int, object]] = {GROUPS_SUFFIX: groups}
     if groups:
         tables[_NAMES_SUFFIX] = {number: names[number] for number in groups}

@@ -1,4 +1,4 @@
-"""Encode Chakra nodes in protobuf's wire format, column by column: one array operation per field for many nodes.
+"""Encode Chakra nodes in protobuf's wire format, column by column: one array operation encodes a field of many nodes.
 
 The bytes equal `Node.SerializeToString`: fields are in order of their numbers, and zeros outside a oneof are omitted.
 """
@@ -17,43 +17,43 @@ from ...trace.errors import ConvertError
 from ..wire_format import Cells, cut, number_cells, varint_bytes, varints
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
-# Maximum size of a message. A parsed message takes about 40 times its size; larger messages are treated as damaged.
+# Maximum size of a message; readers refuse larger messages as damaged. A parsed message takes 40 times its size.
 MAX_MESSAGE_BYTES = 16 << 20
 
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
-START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)  # Examples for `field_cells`.
+START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)  # examples for `field_cells`
 _EXAMPLES: tuple[dict[str, Any], ...] = ({"name": "x"}, {"inputs": IOInfo()}, {"outputs": IOInfo()})
 _ATTRIBUTE = Node(attr=[AttributeProto()]).SerializeToString()
 _DATA_DEPS = Node(data_deps=[1]).SerializeToString()[:1]
-NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)  # Tags of fields of `Node`.
+NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)  # tags of fields of `Node`
 _VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for field in ("values", "shapes", "types"))
 
 
 class Block(NamedTuple):
-    """Encoded nodes, each preceded by its length, and the number of nodes."""
+    """Number of nodes, and the encoded nodes, each preceded by its length."""
 
     nodes: int
     data: bytes
 
 
 def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Encode a numeric field of `Node`, or a list field with one element; `example` has only this field, with value 1.
+    """Encode a numeric field of `Node`, or a list field with one element; the field is 1 in `example`.
 
-    By default, nodes with the value 0 do not have the field.
+    By default, nodes whose value is 0 omit the field.
     """
     head = example.SerializeToString()[:-1]
     return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)
 
 
 def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Encode a numeric attribute for the nodes in the mask `present`; `example` is the attribute with value 0."""
+    """Encode a numeric attribute for the nodes in the mask `present`; `example` is the attribute with the value 0."""
     head = _ATTRIBUTE + example.SerializeToString()[:-1]
     everywhere = np.ones(len(values), np.bool_)
     return number_cells(head, values, everywhere if present is None else present, len(_ATTRIBUTE) - 1)
 
 
 def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
-    """Encode `data_deps`: `values` concatenates the lists of all nodes, `counts` contains their lengths."""
+    """Encode `data_deps`; `values` concatenates the lists of all nodes, and `counts` contains their lengths."""
     number = varints(values)
     before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
     ends = np.cumsum(counts)
@@ -70,7 +70,7 @@ _LENGTHS = _Lengths()
 
 
 def text_field(tag: bytes, text: bytes) -> bytes:
-    """Encode a UTF-8 text or a list of varints; an empty value is encoded as no bytes."""
+    """Encode a UTF-8 text or a list of varints as a field; empty values are omitted."""
     return tag + _LENGTHS[len(text)] + text if text else b""
 
 
@@ -85,7 +85,6 @@ def _shapes_and_types(shapes: bytes, types: bytes) -> bytes:
 
 
 def delimited(message: bytes) -> bytes:
-    """Prefix a message with its length. Raise ConvertError if it is longer than `MAX_MESSAGE_BYTES`."""
     if len(message) > MAX_MESSAGE_BYTES:
         raise ConvertError(f"a message has {len(message)} bytes; at most {MAX_MESSAGE_BYTES} can be written")
     return _LENGTHS[len(message)] + message

@@ -1,9 +1,9 @@
 """Read Chakra traces from other producers: kernels, host operators and communications.
 
-Chakra's own converter, text converters and generators write no start times. Their nodes get predicted times, and
-`Trace.times_recorded` is False. As in simulators, a node starts on its stream or thread when all its dependencies
-have ended, lowest id first. The first node in `ctrl_deps` is the caller. A caller's own time precedes its callees,
-and its duration includes them.
+Chakra's own converter, text converters and generators write no start times. `list_schedule` then predicts the times of
+nodes, and `Trace.times_recorded` is False. As in simulators, a node starts on its stream or thread when all its
+dependencies have ended, lowest id first. The first node in `ctrl_deps` is the caller. A caller's own time precedes its
+callees, and its duration includes them.
 """
 
 from __future__ import annotations
@@ -40,19 +40,18 @@ from .list_schedule import list_schedule
 
 _encode = msgspec.json.Encoder().encode
 _HEADER = {"schema": msgspec.Raw(_encode("1.1.0-chakra.0.0.4"))}
-# `<prefix>.<rank>.et`: the rank of a Chakra trace is only in the file name.
+# Matches the rank in `<prefix>.<rank>.et`; Chakra traces record their rank only in the file name.
 _RANK = re.compile(r"\.([0-9]{1,7})\.et(?:\.gz)?$")
 _COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
-_CLASS = 1 << 40  # A lane is class · _CLASS + stream or thread.
-_HOST, _GPU, _COMM, _NOTHING = range(4)  # Classes of nodes; metadata does not run.
-_COMM_STREAM = _CLASS - 1  # Lane of communications without a stream: they can overlap kernels without a stream.
+_CLASS = 1 << 40  # A lane is numbered class · _CLASS + stream or thread.
+_HOST, _GPU, _COMM, _NOTHING = range(4)  # classes of nodes; _NOTHING is metadata that does not run
+_COMM_STREAM = _CLASS - 1  # Stream number for communications that have none: they may overlap kernels.
 
 
 def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:
-    """Read a file from another producer; `path` contains the rank, and group files may be next to it."""
     rows, needs, bodies = NodeRows(file), _Waits(file), list[bytes]()
     for block in reading.blocks_of(messages):
         reading.check_ids(file, block)
@@ -66,7 +65,7 @@ def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> T
         rows.add(nodes, times, runtime=False)
     trace = rows.trace(_HEADER, msgspec.Raw(_encode(_summary(path))), NO_RECORDS, needs.edges)
     caller = np.where(trace.nodes.kind[trace.nodes.parent_row] == CPU, trace.nodes.parent_row, -1)
-    named = as_column(np.where(caller >= 0, trace.nodes.parent, trace.nodes.id))  # without a caller: its own parent
+    named = as_column(np.where(caller >= 0, trace.nodes.parent, trace.nodes.id))  # nodes without a caller: own parent
     trace = trace.with_(parent=named, parent_row=as_positions(caller))
     if not np.any(trace.nodes.ts > 0):
         trace = _laid_out(trace, needs)
@@ -163,7 +162,7 @@ class _Waits:
             self.called.append(node.id)
 
     def edges(self) -> IntColumn:
-        """Return the distinct edges as in `_Needs`; the first of `ctrl_deps` is an edge unless it is a host caller."""
+        """Return the distinct edges between ids; the first of `ctrl_deps` is an edge unless it is a host caller."""
         ids = np.frombuffer(self.ids, np.int64)
         source, target = self.pairs(callers_on_host=False)
         found = np.column_stack([ids[source], ids[target], _kinds(np.frombuffer(self.lanes, np.int64), source, target)])
@@ -184,7 +183,7 @@ class _Waits:
         return np.concatenate([needed, above[known]]), waiting
 
     def resources(self) -> IntColumn:
-        """Return the stream or thread of each row, −1 for metadata and receives, which do not block other work."""
+        """Return the stream or thread of each row; −1 for metadata and receives, which do not block other work."""
         lanes, receives = np.frombuffer(self.lanes, np.int64), np.frombuffer(self.receives, np.int8)
         runs = lanes // _CLASS
         number = distinct_rows(runs == _HOST, lanes % _CLASS)[1]
@@ -204,7 +203,7 @@ def _columns(node: Node, values: dict[str, Any]) -> EtPlusNode:
 
 
 def _times(node: Node) -> tuple[int, int, int]:
-    """Return `ts` (0 if not recorded), `dur` and `exclusive` in ns; −1 for nodes that do not run."""
+    """Return `ts` (0 if not recorded), `dur` and `exclusive` in ns; `ts` is −1 for nodes that do not run."""
     if node.type in _METADATA_TYPES:
         return -1, 0, 0
     ts, dur = (1000 * min(micros, _MAX_MICROS) for micros in (node.start_time_micros, node.duration_micros))

@@ -1,6 +1,7 @@
 """Read Chakra's JSON format: `{"workload_graph": [{"Id": …, "Name": …, "NodeType": …, "data_deps": […], …}, …]}`.
 
-The keys are those of `JSONNode` in Chakra's feeder; `runtime` is the duration in µs. Other scalars become attributes.
+The keys are those that `JSONNode` in Chakra's feeder reads; `runtime` is the duration in µs. Other scalars become
+attributes.
 """
 
 from __future__ import annotations

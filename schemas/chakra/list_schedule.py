@@ -1,4 +1,4 @@
-"""Schedule work that waits for dependencies and for a free resource, like simulators of Chakra traces do."""
+"""Schedule work that waits for dependencies and for a free resource, as simulators of Chakra traces do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...trace.columns import IntColumn
 
 
 class Schedule(NamedTuple):
-    """Time of each point in ns, −1 on or after a cycle; and the scheduled points, in order of their dependencies."""
+    """Time of each point in ns (−1 on or after a cycle), and the scheduled points in order of dependencies."""
 
     time: IntColumn
     order: IntColumn
@@ -25,8 +25,9 @@ def list_schedule(
     An item lasts from its begin point to its end point, on a lane. A free lane runs the first item that is ready.
 
     Args:
-        source, target, lag: one entry per edge; lags are in ns, not negative.
+        source, target, lag: one entry per edge; lags are in ns and not negative.
         begin, end, lane: one entry per item; items do not share points; lane −1 means that the item needs no lane.
+
     Example:
         >>> begin, end = np.array([0, 2, 4]), np.array([1, 3, 5])
         >>> list_schedule(6, begin, end, np.full(3, 5), begin, end, np.array([-1, 0, 0])).time.tolist()
@@ -50,7 +51,7 @@ def list_schedule(
             while settled:
                 point = settled.pop()
                 item = item_of[point]
-                if item >= 0:  # ready; scheduled again when the lane is free
+                if item >= 0:  # the item is ready and runs when its lane is free
                     item_of[point] = -1
                     heapq.heappush(waiting[lanes[item]], item)
                     changed.add(lanes[item])

@@ -18,10 +18,10 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
-# Fields of `EtAttributes` after ET_ATTRIBUTES; PyTorch 2.8 writes three further attributes.
+# Fields of `EtAttributes` for attributes after ET_ATTRIBUTES; PyTorch 2.8 writes three more, 16 leave room.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 
-ABSENT = -(2**63)  # Placeholder for a number that a record lacks.
+ABSENT = -(2**63)  # Stands for a number that the record does not contain.
 
 _Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -50,8 +50,6 @@ class RuntimeCall(_Timed):
 
 
 class TensorTexts(Struct, gc=False, forbid_unknown_fields=True):
-    """Inputs or outputs, as JSON."""
-
     values: Raw
     shapes: Raw
     types: Raw
@@ -63,7 +61,7 @@ def _attribute(name: str, kind: str) -> type[Struct]:
     return msgspec.defstruct(name, fields, tag_field="name", tag=name, gc=False, forbid_unknown_fields=True)
 
 
-# `attrs` as PyTorch writes them: ET_ATTRIBUTES in this order, then further attributes.
+# `attrs` in PyTorch's order: ET_ATTRIBUTES, then further attributes.
 EtAttributes: Any = msgspec.defstruct(
     "EtAttributes",
     [
@@ -84,7 +82,7 @@ class AttrsRecord(_Timed):
 
 
 class FlatRecord(_Timed):
-    """A node of schema 1.0.1."""
+    """A node in the layout of schema 1.0.1."""
 
     parent: _Text = UNSET
     inputs: _Text = UNSET
@@ -126,7 +124,7 @@ def form_of(kind: int, *, flat: bool) -> type[Any]:
 
 
 def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
-    """Read JSON objects as records; also return undecoded fields that the class lacks, by position of the record."""
+    """Read JSON objects as records; also map the position of a record to the undecoded fields that `form` lacks."""
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
     except UNREADABLE:
@@ -150,14 +148,14 @@ def _utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
-LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # Schema 1.1.1 as written in the header of an ET.
+LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # `schema` in the header of an ET of schema 1.1.1.
 
 _NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
 _decode = msgspec.json.decode
 
 
 def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Upgrade messages to ET+ schema 1.1.1; strides, which older schemas lack, become empty lists."""
+    """Upgrade messages to ET+ schema 1.1.1; strides become empty lists, because older schemas lack them."""
     texts: dict[str, Any] = {attr.name: attr.string_val for attr in metadata.attr}
     header = _decode(texts["header"], type=dict[str, msgspec.Raw])
     header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))

@@ -14,11 +14,11 @@ from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import TraceFormatError
 from .et_def_pb2 import Node
 
-Encoded = tuple[Node, bytes]  # A node and its encoded message.
+Encoded = tuple[Node, bytes]  # A node, and the message that encodes it.
 AGAIN = "convert the ET+ file again"
 CHECK = "run `etplus check`"
 SEPARATOR = b",\n    "
-_BLOCK = 4096  # Number of nodes in memory as objects at once.
+_BLOCK = 4096  # Maximum number of nodes held in memory as objects at once.
 _encode = msgspec.json.Encoder().encode
 
 
@@ -33,7 +33,7 @@ def check_range(file: str, node: Node) -> None:
 
 
 def check_ids(file: str, block: Sequence[Encoded]) -> None:
-    """Refuse duplicate ids, block by block, because a file that repeats itself may be endless."""
+    """Refuse duplicate ids. Each block is checked on its own, because a file that repeats itself may be endless."""
     if len({node.id for node, _ in block}) < len(block):
         number, count = Counter(node.id for node, _ in block).most_common(1)[0]
         raise TraceFormatError(file, f"node {number}", f"{count} nodes have this id", CHECK)
@@ -49,7 +49,6 @@ def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, 
 
 
 def rows_of_dependencies(file: str, ids: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
-    """Return, for each edge, the row of its dependency."""
     at = positions(ids, source)
     if np.any(at < 0):
         a, b = int(source[at < 0][0]), int(target[at < 0][0])

@@ -1,4 +1,4 @@
-"""Read and write .et files: a GlobalMetadata and Nodes, each preceded by its length, gzipped or not; or as JSON."""
+"""Read and write .et files, gzipped or not: a GlobalMetadata and Nodes, each preceded by its length; or write JSON."""
 
 from __future__ import annotations
 
@@ -36,19 +36,18 @@ _READ_ERRORS = (EOFError, OSError, cast("type[Exception]", isal_zlib.error))
 
 
 def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Open an .et or .et.gz file; return the metadata and an iterator that reads the nodes in file order."""
+    """Open an .et or .et.gz file; return the metadata, and an iterator that reads the nodes in file order."""
     metadata, nodes = read_encoded(path)
     return metadata, (node for node, _ in nodes)
 
 
 def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[tuple[Node, bytes]]]:
-    """Like `read_chakra`, but also return the encoded bytes of each node."""
     metadata, blocks = read_messages(path)
     return metadata, (node for messages in blocks for node in messages.nodes())
 
 
 def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[Messages]]:
-    """Like `read_chakra`, but return blocks of a few megabytes that are not parsed yet."""
+    """Open a file like `read_chakra`, but return blocks of a few megabytes that are not parsed yet."""
     name = os.fspath(path)
     head = head_of(path)
     if begins_like_workload(head):
@@ -104,21 +103,19 @@ class Messages(NamedTuple):
 
 
 class NodeHeads(NamedTuple):
-    """Columns of nodes without names, tensors and attributes."""
-
     ids: npt.NDArray[np.uint64]
     kinds: IntColumn  # NodeType
     micros: npt.NDArray[np.uint64]  # durations
     degrees: IntColumn  # number of dependencies per node
-    depends_on: npt.NDArray[np.uint64]  # concatenated dependencies of all nodes
+    depends_on: npt.NDArray[np.uint64]  # the dependencies of all nodes, concatenated
 
 
 def node_heads(messages: Messages) -> NodeHeads | None:
-    """Return the heads of nodes; None if a node is malformed or repeats a dependency: then all must be parsed."""
+    """Return the heads of nodes; None if all nodes must be parsed, because one is malformed or repeats a dependency."""
     starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
     data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
     numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}
-    dependencies = [np.zeros((3, 0), np.int64)]  # node, field and id
+    dependencies = [np.zeros((3, 0), np.int64)]  # rows: node, field, id
     try:
         for fields in fields_of(data, starts, ends):
             for field, values in numbers.items():
@@ -154,7 +151,7 @@ def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:
 def _parse(message: Message, body: bytes) -> bool:
     try:
         message.ParseFromString(body)
-    except (DecodeError, UnicodeDecodeError):  # UnicodeDecodeError comes from protobuf's pure Python back end
+    except (DecodeError, UnicodeDecodeError):  # protobuf's pure Python back end raises UnicodeDecodeError
         return False
     return True
 
@@ -168,7 +165,7 @@ def _blocks(name: str) -> Iterator[Messages]:
     except OSError as error:
         raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
     with file:
-        packed = file.peek(2).startswith(GZIP_MAGIC)  # an .et file cannot: 0x8b is not a field of GlobalMetadata
+        packed = file.peek(2).startswith(GZIP_MAGIC)  # an .et file cannot start so: 0x8b is no field of GlobalMetadata
         stream = cast("IO[bytes]", _Watched(_open_gzip(file, "rb"), file, name)) if packed else file
         yield from _split(stream, name, " of the decompressed data" if packed else "")
 
@@ -185,7 +182,7 @@ class _Watched:
 
 
 def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
-    data, base = b"", 0  # data[0] is byte `base` of the stream, at the start of a message
+    data, base = b"", 0  # data[0] is byte `base` of the stream and starts a message
     while True:
         starts, ends, at = list[int](), list[int](), 0
         start, length = _length(data, at)
@@ -211,7 +208,7 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Return the offset after the varint, and its value; the value is −1 if the data end inside the varint."""
+    """Read a varint; return the offset after it, and its value, −1 if the data end inside the varint."""
     value = 0
     for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
@@ -233,7 +230,6 @@ def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: 
 
 
 def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks: Iterable[Block]) -> int:
-    """Write encoded nodes to an .et file atomically, gzipped if the name ends in ".gz"; return the number of nodes."""
     if not metadata.version:
         raise ConvertError(f"{os.fspath(path)}: a Chakra trace needs a version in its metadata")
     count = 0

@@ -19,7 +19,7 @@ from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords, decode_record, offset_in
 from .sections import decode_section
 
-CAPTURED_VERSION = "1.2"  # `etplus.version` of files with captured graphs; readers of version 1.1 ignore the graphs.
+CAPTURED_VERSION = "1.2"  # `etplus.version` of files with captured graphs; readers of 1.1 ignore the graphs.
 _KEY = "captured_graphs"
 _REMEDY = "create the file again with trace-link"
 
@@ -27,7 +27,7 @@ Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class CapturedBy(msgspec.Struct, gc=False, frozen=True):
-    """`captured_by` of a GPU event: positions in `ops` and `replays` of `captured_graphs`."""
+    """`captured_by` of a GPU event: a position in `ops` and a position in `replays` of `captured_graphs`."""
 
     op: Position
     link: Literal["certain", "unverified"]
@@ -73,7 +73,7 @@ def section_of(captured: CapturedGraphs) -> bytes:
 
 
 def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
-    """Return the JSON member `captured_by` for each linked event, with a leading comma."""
+    """Return the JSON member `captured_by` of each linked event, with a leading comma."""
     columns = (column.tolist() for column in (links.event, links.op, links.link, links.replay))
     return {
         event: b', "captured_by": {"op": %d, "link": "%b", "replay": %d}' % (op, LINK_NAMES[link].encode(), replay)
@@ -82,7 +82,7 @@ def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
 
 
 def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int, CapturedBy]) -> CapturedGraphs | None:
-    """Read the captured graphs of an ET+ file, None if it has none; `found` maps rows to `captured_by`."""
+    """Read the captured graphs of an ET+ file; None if it contains none. `found` maps rows to `captured_by`."""
     if _KEY not in header:
         if found:
             raise TraceFormatError(file, f'"{_KEY}"', "is missing, but device events refer to it", _REMEDY)
@@ -133,7 +133,7 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """Add captured graphs to a trace, whose `comm` must be final, and to its ET+ file in memory."""
+    """Add captured graphs to a trace and to its ET+ file in memory; the trace's `comm` must be final."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = decode_record(data)
     for row, text in captured_by_texts(captured.links).items():

@@ -33,7 +33,7 @@ from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offs
 from .sections import Counterpart, decode_section
 
 _BLOCK = 4 << 20
-_CUTS_TRIED = 64  # limits the time spent on wrong cuts, which are inside strings or nested arrays
+_CUTS_TRIED = 64  # limits the time spent on wrong cuts, inside strings or nested arrays
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link), or convert it to .et with --without-times"
@@ -53,7 +53,7 @@ class _Times(msgspec.Struct, gc=False):
 
 
 class _ExactTimes(msgspec.Struct, gc=False):
-    """Times with all decimals: a double is too imprecise for fractional µs since the epoch."""
+    """Times with all decimals; a double is too imprecise for fractional µs since the epoch."""
 
     ts: Decimal | None = None
     dur: Decimal | None = None
@@ -91,7 +91,7 @@ class Node(_Times, kw_only=True, gc=False):
 
 _FURTHER = tuple(f"further_{k}" for k in range(16))
 _TYPES = {name: attribute_type(name) for name in (*ATTRIBUTES, "op_schema")}
-# `attrs` as PyTorch writes them, then further attributes; decodes twice as fast as a list of `Attr`.
+# `attrs` in PyTorch's order, then further attributes; decodes twice as fast as a list of `Attr`.
 _UsualAttrs: Any = msgspec.defstruct(
     "_UsualAttrs",
     [*_TYPES.items(), *((name, Attr | None, None) for name in _FURTHER)],
@@ -103,8 +103,8 @@ _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None,
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
-_LINKS["equivalent"] = _LINKS["unverified"]  # the name in files of earlier versions
-# Columns that are fields of `Node` with the same name.
+_LINKS["equivalent"] = _LINKS["unverified"]  # what earlier versions wrote
+# Columns of a trace that have the same names as fields of `Node`.
 _SAME_NAME = ("id", "name", "inter_thread_dep", *(key.name for key in EVENT_NUMBERS))
 
 _TIMES = tuple(attrgetter(key.name) for key in TIMES)
@@ -152,7 +152,7 @@ class _Reader:
         raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
         edges: Callable[[], IntColumn] | None = None if raw_edges is None else partial(self._edges, raw_edges)
-        if not timed:  # missing edges are inferred from times
+        if not timed:  # without times, no edges can be inferred
             edges = np.zeros((0, 3), np.int64).copy
         return self.rows.trace(header, summary, texts, edges)
 
@@ -199,7 +199,7 @@ class _Reader:
         yield _ArrayBlock(at, text, decode_section(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """Return the separator of an array's elements; objects begin with "id" or the first key of the first object."""
+        """Return the pattern between two elements of an array; objects begin with "id" or the first element's key."""
         first = _FIRST_KEY.match(self.data, at)
         keys = b'"id"|' + re.escape(first[1]) if first else b""
         return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")
@@ -213,7 +213,7 @@ class _Reader:
                 raise self._first_bad(key, part, self.rows.builder.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
             starts, at = list[int](), part.at
-            for length in lengths.tolist():  # only white space and a comma separate two elements
+            for length in lengths.tolist():  # skip the white space and comma between two elements
                 starts.append(at := self.data.find(b"{", at))
                 at += length
             start = np.array(starts, np.int64)
@@ -254,7 +254,7 @@ class _Reader:
 
 
 class NodeRows:
-    """Fill a `TraceBuilder` with records block by block; `usual` is True while all `attrs` fit `_UsualAttrs`."""
+    """Fills a `TraceBuilder` with records, block by block; `usual` is True while all `attrs` fit `_UsualAttrs`."""
 
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
@@ -263,7 +263,7 @@ class NodeRows:
         self.flat = self.usual = True
 
     def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
-        """Add rows, first all nodes and then runtime calls; `times` has the columns `ts`, `dur` and `exclusive`."""
+        """Add rows, first all nodes, then runtime calls; `times` has the columns `ts`, `dur` and `exclusive`."""
         builder = self.builder
         for row, node in enumerate(nodes, builder.count):
             if node.sync_dep:
@@ -274,12 +274,12 @@ class NodeRows:
                 self.counterpart[row] = node.counterpart
             if node.comm is not None:
                 builder.comm[row] = node.comm
-            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes only this field
+            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no other field of `comm`
                 builder.comm[row] = Comm(pg_name=str(node.pg_name))
         self.flat &= all(node.ctrl_deps is None for node in nodes)
         columns: dict[str, Values] = {name: list(map(attrgetter(name), nodes)) for name in _SAME_NAME}
         attributes = self._attribute_columns(nodes)
-        for i in (i for i, node in enumerate(nodes) if node.cat is not None):  # GPU nodes repeat fields of their op
+        for i in (i for i, node in enumerate(nodes) if node.cat is not None):  # GPU nodes repeat their op's fields
             for name, none in ATTRIBUTES.items():
                 attributes[name][i] = none
         columns |= attributes
@@ -294,7 +294,7 @@ class NodeRows:
     def trace(
         self, header: Record, summary: msgspec.Raw, texts: RecordStore, edges: Callable[[], IntColumn] | None
     ) -> Trace:
-        """Build the trace from the rows; `edges` returns the edges between ids; with None, edges are inferred."""
+        """Build the trace; `edges` returns the edges between ids, and None means that edges are inferred."""
         builder = self.builder
         file = builder.file
         builder.check()
@@ -327,7 +327,7 @@ class NodeRows:
 
 
 def _repeats(attrs: Any) -> bool:
-    """Return True if an attribute with a column is repeated after the usual attributes; its last value is valid."""
+    """Return True if an attribute that is a column is repeated after the usual attributes; its last value is valid."""
     if attrs is None or attrs.further_0 is None:
         return False
     return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))
@@ -350,12 +350,12 @@ def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
     }
 
 
-# Note of a trace with inferred edges.
+# Note on traces with inferred edges.
 NO_EDGES = "the file has no edges (written by another linker); they were inferred from times and parents"
 
 
 def infer_edges(trace: Trace) -> Trace:
-    """Return the trace with inferred edges to rows that start later; the number of dropped edges is in `notes`."""
+    """Add inferred edges to rows that start later; the number of dropped edges is in `notes`."""
     parent, events = trace.nodes.parent_row, np.flatnonzero(trace.nodes.kind == GPU)
     on_top = trace.nodes.timed & (trace.nodes.kind == CPU) & ((parent < 0) | trace.nodes.structural[parent])
     launched = events[parent[events] >= 0]
@@ -386,14 +386,14 @@ def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> I
 
 
 def _sync(trace: Trace) -> IntColumn:
-    """Return edges from GPU events to the CPU operators that wait for them, without copies in GPU nodes."""
+    """Return edges from GPU events to the CPU operators that wait for them; ignores the copies in GPU nodes."""
     row_of = dict(zip(trace.nodes.id.tolist(), range(len(trace)), strict=True))
     waits = [(row, ids) for row, ids in trace.sync_dep.items() if trace.nodes.kind[row] == CPU]
     return _pairs([(row_of[i], row) for row, ids in waits for i in ids if i in row_of])
 
 
 def _handoffs(trace: Trace) -> IntColumn:
-    """Return edges to operators that wait for an operator on a different thread; consecutive waiters only once."""
+    """Return edges to operators that wait for an operator on another thread; only the first of consecutive waiters."""
     rows = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind == CPU))
     order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     waits_for = trace.nodes.inter_thread_dep[order]

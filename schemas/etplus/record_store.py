@@ -24,8 +24,8 @@ from ..execution_trace.tensors import Signatures, tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 
-_RECORDS = 4096  # Number of texts to fetch per call.
-_LAUNCHES = 65_536  # Number of GPU events per block, in order of time, so that each block reads few pieces of a text.
+_RECORDS = 4096  # Number of texts fetched per call.
+_LAUNCHES = 65_536  # Number of GPU events per block; sorted by time, a block reads few pieces of a file.
 decode_record = msgspec.json.Decoder(Record).decode
 
 
@@ -34,14 +34,14 @@ def offset_in(data: bytes, raw: msgspec.Raw) -> int:
 
 
 class Key(NamedTuple):
-    """A JSON key of a record, and its column in `GIVEN_COLUMNS`."""
+    """A JSON key of a record, and the column in `GIVEN_COLUMNS` that contains its values."""
 
     name: str
     column: str
 
     @property
     def is_time(self) -> bool:
-        """True if the JSON value is in µs with three decimals; the column is in ns."""
+        """True if the JSON value is in µs with three decimals, while the column is in ns."""
         return GIVEN_COLUMNS[self.column].unit == "ns"
 
 
@@ -50,7 +50,7 @@ def _same(*names: str) -> tuple[Key, ...]:
 
 
 TIMES = (Key("ts", "ts"), Key("dur", "dur"), Key("inclusive_dur", "dur"), Key("exclusive_dur", "exclusive"))
-# Keys of a linked ET node; `inter_thread_dep` and `sync_dep` follow.
+# Keys that linking adds to an ET node; `inter_thread_dep` and `sync_dep` follow.
 NODE_KEYS = (*TIMES, *_same("kineto_event", "link"))
 # Keys of a GPU event, after its category and times.
 EVENT_NUMBERS = _same("stream", "device", "correlation", "kineto_event")
@@ -60,8 +60,7 @@ RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "
 
 class RowSource(Protocol):
     """The rows of a linked trace, created in blocks on demand. Members are as in `Trace`, except `edges` (between ids),
-    `tids` (JSON texts of Kineto's threads) and `unattached` (indices in Kineto's `traceEvents`).
-    """
+    `tids` (JSON texts of Kineto's threads) and `unattached` (indices in Kineto's `traceEvents`)."""
 
     @property
     def kind(self) -> npt.NDArray[np.int8]: ...
@@ -86,14 +85,11 @@ class RowSource(Protocol):
     @property
     def unattached(self) -> IntColumn: ...
 
-    def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
-        """Return a column of `GIVEN_COLUMNS` for the given rows."""
-
+    def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]: ...
     def node_of(self, rows: IntColumn) -> IntColumn:
-        """Return the positions of nodes in the ET file; for GPU events, return the position of the parent."""
+        """Return the positions of nodes in the ET file; a GPU event has the position of its parent."""
 
-    def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
-        """Return the unattached events from `begin` to `end`, in order of start."""
+    def unattached_events(self, begin: int, end: int) -> UnattachedEvents: ...
 
 
 class TextRecords(RecordStore):
@@ -139,7 +135,7 @@ class TextRecords(RecordStore):
 
 @dataclass(frozen=True)
 class FileRecords(TextRecords):
-    """Records of a file in memory: the text of row i is `data[start[i]:end[i]]`."""
+    """Records of a file in memory: row i is `data[start[i]:end[i]]`."""
 
     data: bytes
     start: IntColumn

@@ -101,7 +101,7 @@ def read_generated(file: str, text: bytes, ids: IntColumn) -> GeneratedKernels:
 
 
 class Counterpart(msgspec.Struct, gc=False, frozen=True):
-    """`counterpart` of a GPU event: id of the GPU node that repeats it."""
+    """`counterpart` of a GPU event: `node` is the id of the GPU node that repeats the event."""
 
     node: _Id
     same_module: bool = False
@@ -116,7 +116,7 @@ _decode_repeated = msgspec.json.Decoder(list[_RepeatedEvent]).decode
 
 
 def counterpart_texts(links: CounterpartLinks, ids: Sequence[int]) -> dict[int, bytes]:
-    """Return the JSON member `counterpart` by event, with a leading comma; `ids` lists the id of each counterpart."""
+    """Return the JSON member `counterpart` of each event, with a leading comma; `ids` lists the counterparts' ids."""
     same = (b"true" if known else b"false" for known in links.same_module.tolist())
     columns = zip(links.event.tolist(), ids, same, strict=True)
     return {event: b', "counterpart": {"node": %d, "same_module": %b}' % (of, known) for event, of, known in columns}
@@ -179,7 +179,7 @@ class _UnattachedEvent(msgspec.Struct, gc=False):
 
 _decode_unattached = msgspec.json.Decoder(list[_UnattachedEvent]).decode
 
-# `ts`, `bytes`, `address`, `allocated`, `reserved`, `device_type`, `device`, `parent`, `kineto_event`.
+# (ts, bytes, address, allocated, reserved, device_type, device, parent, kineto_event)
 _MemoryRecord = tuple[Decimal, int, int, int, int, int, int, int | None, int]
 _decode_memory = msgspec.json.Decoder(list[_MemoryRecord]).decode
 

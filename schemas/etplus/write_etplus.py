@@ -48,17 +48,17 @@ from .sections import counterpart_texts, generated_section, stacks_section
 
 FORMAT_VERSION = "1.1"  # `etplus.version` in files without captured graphs.
 
-_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece of a few megabytes.
-_WORTH_A_PROCESS = 8  # With fewer pieces, starting a process costs more time than it saves.
+_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece: a few megabytes
+_WORTH_A_PROCESS = 8  # Pieces per process; with fewer, starting a process costs more time than it saves.
 _SEPARATOR = b",\n    "
 _LINKS = (b'"unverified"', b'"certain"')
 _DOUBTFUL = b', "link": "unverified"'
 _DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
 _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
-# Sequences with one text per node; joined, the texts of a node are its JSON and the separator.
+# Sequences with one text per node; the joined texts of a node are its JSON and the separator.
 _Pieces = tuple[Sequence[bytes], ...]
-_Piece = Callable[[], bytes]  # Returns a part of the output.
+_Piece = Callable[[], bytes]  # Function that returns a part of the output.
 
 
 _encode = msgspec.json.encode
@@ -66,25 +66,24 @@ _encode = msgspec.json.encode
 
 @dataclass(frozen=True)
 class LinkedRecords(TextRecords):
-    """The undecoded records of a linked trace, and its ET+ file, which is generated from the records and columns."""
+    """The undecoded records of a linked trace, and its ET+ file, generated from the records and columns."""
 
     rows: RowSource
-    summary: dict[str, Any]  # `etplus` in the root
+    summary: dict[str, Any]  # the object `etplus` in the root
     comm: dict[int, Comm]
     nodes: NodeTexts  # nodes of the ET, whose bytes are copied
     before: bytes  # the text around the nodes of the ET, with known keys only
     after: bytes
-    et_id: IntColumn | None  # ids of `nodes` before renumbering; None if they were not renumbered
+    et_id: IntColumn | None  # ids of `nodes` before renumbering; None if not renumbered
     events: EventRecords
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
-    whole_us: bool = False  # True to write times as integers, like the Kineto trace
+    whole_us: bool = False  # True to write whole µs, like the Kineto trace
 
     __repr__ = brief
 
     @gc_disabled()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file with `jobs` processes; the bytes do not depend on their number."""
         pieces = self._pieces()
         with (
             open_output(path) as file,
@@ -210,7 +209,7 @@ class LinkedRecords(TextRecords):
         trace, columns = self.rows, self._columns((*TIMES, *EVENT_NUMBERS), gpu)
         id_, parent, name, category = (trace.column(key, gpu) for key in ("id", "parent", "name", "category"))
         caller = b', "parent": ' if trace.flat else b', "ctrl_deps": '
-        # like Kineto and the original trace_link.py
+        # Kineto and the original trace_link.py also write these
         process: list[Part] = [b', "pid": ', integers(columns["device"]), b', "tid": ', integers(columns["stream"])]
         return (
             texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
@@ -324,7 +323,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
         records = replace(records, summary=summary, comm=trace.comm, captured=captured)
         return trace.with_(texts=records, header=records.header, captured=captured, summary=summary)
     if not isinstance(records, FileRecords):  # read from a Chakra trace
-        from .read_etplus import read_etplus  # late import: only needed here by the linker
+        from .read_etplus import read_etplus  # imported late: only the linker needs it, only here
 
         records = read_etplus(b"".join(records.chunks())).texts
         assert isinstance(records, FileRecords)

@@ -13,23 +13,23 @@ from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 from ...trace.trace import Trace
 
-_RECORDS = 4096  # Number of texts to fetch per call.
-# Name of the node that lists the process groups.
+_RECORDS = 4096  # Number of texts fetched per call.
+# Name of the node that lists the process groups in its input.
 PROCESS_GROUPS = "## process_group:init ##"
-ABSENT = msgspec.Raw(b"")  # A value that is not recorded; encoding omits exactly this object.
+ABSENT = msgspec.Raw(b"")  # Stands for an unrecorded value; encoding omits this very object.
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
 TENSOR_KEYS = ("values", "shapes", "types")  # Keys of `inputs` and `outputs` since schema 1.0.2.
-# Names of the same keys in schema 1.0.1.
+# Names of these keys in schema 1.0.1.
 FLAT_TENSORS = {
     "inputs": ("inputs", "input_shapes", "input_types"),
     "outputs": ("outputs", "output_shapes", "output_types"),
 }
-# Attributes of all nodes in PyTorch's order, with their types and null values.
+# Attributes that every node has, in PyTorch's order, with their types and null values.
 ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
     **{"rf_id": ("uint64", 0), "fw_parent": ("uint64", 0), "seq_id": ("int64", -1), "scope": ("uint64", 0)},
     **{"tid": ("uint64", 0), "fw_tid": ("uint64", 0), "op_schema": ("string", "")},
 }
-# Numeric attributes, which become columns, with their null values.
+# Numeric attributes with their null values; they become columns.
 ATTRIBUTES: dict[str, int] = {name: none for name, (kind, none) in ET_ATTRIBUTES.items() if kind != "string"}
 
 
@@ -45,7 +45,7 @@ def attribute_type(name: str, number: Any = int) -> Any:
 
 
 class UndecodedSide(msgspec.Struct, gc=False):
-    """Inputs or outputs of a call: undecoded lists with one entry per argument, b"" if not recorded."""
+    """Inputs or outputs of a call: undecoded lists with one entry per argument; b"" if not recorded."""
 
     values: msgspec.Raw = ABSENT
     shapes: msgspec.Raw = ABSENT
@@ -62,8 +62,6 @@ class UndecodedSide(msgspec.Struct, gc=False):
 
 
 class DecodedSide(NamedTuple):
-    """Inputs or outputs of a call, one entry per argument."""
-
     values: list[Any]
     shapes: list[Any]
     types: list[str]
@@ -75,7 +73,7 @@ class DecodedSide(NamedTuple):
         return found if self.strides is None else {**found, "strides": self.strides}
 
     def rows(self) -> list[tuple[Any, Any, str, Any]]:
-        """Return value, shape, type and strides (None if unknown) of each argument. Raise ValueError if not `whole`."""
+        """Return (value, shape, type, strides or None) of each argument. Raise ValueError if not `whole`."""
         if not self.whole:
             raise ValueError("the lists of arguments have different lengths")
         count = len(self.values)
@@ -89,7 +87,7 @@ class Arguments(msgspec.Struct, gc=False):
 
 
 class _LaterNode(Arguments, gc=False):
-    input_shapes: msgspec.Raw = ABSENT  # Only in nodes of schema 1.0.1.
+    input_shapes: msgspec.Raw = ABSENT  # Only nodes of schema 1.0.1 have this key.
 
 
 _NODE_KEYS = (
@@ -127,7 +125,7 @@ class _UsualCall(msgspec.Struct, gc=False):
 
 
 class CallRecord(NamedTuple):
-    """The decoded call of a node; in schema 1.0.1, `op_schema` is its only attribute."""
+    """The decoded call of a node; in schema 1.0.1, its only attribute is `op_schema`."""
 
     inputs: DecodedSide
     outputs: DecodedSide
@@ -149,7 +147,7 @@ class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
 _decode_usual = msgspec.json.Decoder(_UsualCall).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
-# By layout (True for schema 1.0.1): getter of inputs and outputs, template of their text, and the missing value.
+# Layout (True for schema 1.0.1) → getter of inputs and outputs, template of their text, and value if missing.
 _MEMBERS = {
     flat: (attrgetter(*keys), b", ".join(b'"%b": %%b' % key.encode() for key in keys), none)
     for flat, keys, none in ((True, sum(FLAT_TENSORS.values(), ()), _EMPTY), (False, tuple(FLAT_TENSORS), _NO_OBJECT))
@@ -163,7 +161,7 @@ def undecoded_arguments(text: bytes) -> Arguments | None:
     try:
         found = _decode_later(text)
         return _arguments_of(_decode_any(text)) if found.input_shapes else found
-    except UNREADABLE:  # a different layout or writer
+    except UNREADABLE:  # another layout or writer
         with contextlib.suppress(*UNREADABLE):
             return _arguments_of(_decode_any(text))
     return None
@@ -178,7 +176,7 @@ def _side(values: msgspec.Raw, shapes: msgspec.Raw, types: msgspec.Raw, strides:
 
 
 def decode_call(text: bytes) -> CallRecord:
-    """Decode the call of a node; return an empty call if unreadable."""
+    """Decode the call of a node; an unreadable call becomes empty."""
     with contextlib.suppress(*UNREADABLE):
         usual = _decode_usual(text)
         attributes = {attr.name: attr.value for attr in usual.attrs}
@@ -218,7 +216,7 @@ def recorded_groups(inputs: DecodedSide) -> list[Any]:
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
-    """Return the process groups listed in a node input, None if there are none; `quoted` if `text` is a JSON string."""
+    """Return the process groups that an input of a node lists, or None; `quoted` if `text` is a JSON string."""
     with contextlib.suppress(*UNREADABLE):
         groups = msgspec.json.decode(msgspec.json.decode(text, type=str) if quoted else text)
         return groups if isinstance(groups, list) else None
@@ -234,7 +232,7 @@ def whole_sides(text: bytes) -> WholeSides:
 
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
-    """Return the JSON text of a node's inputs and outputs, to be copied to a node of the same layout."""
+    """Return the JSON members of a node's inputs and outputs, to be copied into a node of the same layout."""
     return _tensor_members(_decode_any(text), flat)
 
 
@@ -254,7 +252,7 @@ def launched_members(text: bytes, *, flat: bool) -> bytes:
 
 
 def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return `attrs` of a node, restricted to ET_ATTRIBUTES; missing attributes get their null value."""
+    """Return `attrs` of a node with only ET_ATTRIBUTES; missing attributes get their null value."""
     return [
         {"name": name, "type": kind, "value": given.get(name, none)} for name, (kind, none) in ET_ATTRIBUTES.items()
     ]
@@ -263,7 +261,6 @@ def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 def made_node(
     name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool, **texts: str
 ) -> bytes:
-    """Create a node in PyTorch's layout from its numbers, inputs (value, shape, type) and text attributes."""
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
     if flat:

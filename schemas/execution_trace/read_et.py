@@ -57,7 +57,7 @@ _PlainAttrs: Any = msgspec.defstruct(
 
 
 class _PlainNode(msgspec.Struct, gc=False):
-    """A node with exactly PyTorch's attributes and with numbers that are exact as doubles, for `NumberRows`."""
+    """A node with only PyTorch's attributes, all exact as doubles, so that `NumberRows` can read it."""
 
     id: int
     name: str
@@ -66,8 +66,6 @@ class _PlainNode(msgspec.Struct, gc=False):
 
 
 class NodeTexts(Protocol):
-    """Texts of nodes; see `RecordTexts`."""
-
     @property
     def first(self) -> IntColumn: ...
     @property
@@ -84,12 +82,12 @@ class ExecutionTrace:
 
     file: str
     schema: str  # "1.0.1" to "1.1.1-chakra.1.0.0"
-    flat: bool  # True for the layout of 1.0.1, False for `ctrl_deps` and `attrs`
+    flat: bool  # True for the layout of 1.0.1, False if nodes have `ctrl_deps` and `attrs`
     pid: int  # −1 if unknown
-    started_s: int  # start in local time, converted to seconds since the epoch as if it were UTC; −1 if unknown
+    started_s: int  # local start time, read as if it were UTC, in seconds since the epoch; −1 if unknown
     duration_s: float  # 0 if unknown
-    before: bytes  # the document up to and including the "[" of `nodes`
-    after: bytes  # the document from the "]" of `nodes` to its end
+    before: bytes  # the document up to the "[" of `nodes`, included
+    after: bytes  # the document from the "]" of `nodes` on
     texts: NodeTexts
     id: IntColumn
     parent: IntColumn
@@ -99,7 +97,7 @@ class ExecutionTrace:
     scope: IntColumn
     tid: IntColumn
     fw_tid: IntColumn
-    name: npt.NDArray[np.int32]  # code into `names`
+    name: npt.NDArray[np.int32]  # index into `names`
     names: list[str]
     structural: npt.NDArray[np.bool_]  # True for process and thread nodes
     losses: tuple[Loss, ...] = ()
@@ -122,7 +120,7 @@ def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: b
 def _read(document: Document) -> ExecutionTrace:
     array = None if document.lenient else locate(document.text, "nodes")
     if array is not None and "schema" in array.header:
-        with contextlib.suppress(*UNREADABLE):  # a broken node or an unusual layout: the parser reports the error
+        with contextlib.suppress(*UNREADABLE):  # broken node or unusual layout: the slower parser decides
             flat = _is_flat(array.first)
             parts = list(document.parts(array, partial(_read_nodes, flat=flat)))
             texts = array.texts([span for part in parts for span in part.spans])
@@ -170,14 +168,14 @@ def _build(
 def _without_circles(
     ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Break caller cycles: move their nodes below the thread or first node. Return the moved nodes, and all callers."""
+    """Break caller cycles by moving their nodes below the thread or first node; return moved nodes and all callers."""
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch numbers callers first
         return rows[:0], parent
     circling = on_circles(rows)
     outermost = nearest(np.arange(len(ids)), rows, circling | (rows < 0))
-    moved = circling | (circling[outermost] & structural)  # a thread node below a cycle would close the cycle again
+    moved = circling | (circling[outermost] & structural)  # a thread node below a cycle would close it again
     process, threads = np.flatnonzero(structural)[:1], np.flatnonzero(structural)[1:]
     root = int(ids[process[0]]) if len(process) else -1
     thread = positions(tid[threads], tid)
@@ -198,7 +196,7 @@ def _with_callers(texts: RecordTexts, before: IntColumn, parent: IntColumn, flat
 
 
 def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
-    """Return start and duration; `time` is local time, `start_ts` and `finish_ts` are ms on a different clock."""
+    """Return start and duration in s; `time` is local time, `start_ts` and `finish_ts` are ms on another clock."""
     try:
         begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
         start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))
@@ -238,7 +236,7 @@ _decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
 _decode_one = msgspec.json.Decoder(_NodeOfAttributes).decode
 
 
-_SHOWN = 5  # Maximum number of ids in a message.
+_SHOWN = 5  # maximum number of ids in an error message
 
 
 def _is_flat(first: bytes) -> bool:

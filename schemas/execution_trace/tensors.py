@@ -1,4 +1,4 @@
-"""Read tensors and values in the arguments of ET nodes: storage uses as columns, and signatures.
+"""Read tensors and values in the arguments of ET nodes: uses of storages as columns, and signatures.
 
 In all schemas, a tensor is `[tensor id, storage id, offset, numel, itemsize, device]`; offsets count elements.
 """
@@ -24,7 +24,7 @@ from ...trace.tensors import MAX_STORAGE, Argument, Signature, SignatureTable, T
 from .arguments import Arguments, undecoded_arguments
 
 _MAX_ITEMSIZE = 999
-_RECORDS = 1 << 15  # Number of records to search together.
+_RECORDS = 1 << 15  # Number of records searched together.
 _PACKED = 7
 _MAX_DIGITS = 15
 
@@ -37,7 +37,7 @@ _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 
 
 def tensor_uses(records: Sequence[bytes]) -> TensorUses:
-    """In the inputs and outputs of nodes, find all tensors that have a storage and are not empty."""
+    """Find all tensors in the inputs and outputs of nodes that have a storage and are not empty."""
     codes = dict[str, int]()
     parts = [_uses_in([], codes)]
     for at in range(0, len(records), _RECORDS):
@@ -120,11 +120,11 @@ def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> 
     return np.where(good, value, -1)
 
 
-# A leaf of an argument's type: a tensor with its element type, or any other type.
+# Matches a leaf of an argument's type: a tensor with its dtype, or any other type.
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 _NO_TENSOR = "nullptr"
-_EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")  # A stride of 0.
-_NOTHING = b"[]"  # Shapes of a node that was created from a CPU op without recorded inputs.
+_EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")  # Matches a stride of 0.
+_NOTHING = b"[]"  # Shapes of a node made from a CPU operator without recorded inputs.
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 _Key = tuple[bytes, ...]
@@ -158,7 +158,7 @@ class Signatures(SignatureTable):
         if code is None:
             signature = None
             if key[0]:
-                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # other writers may write anything
+                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # other programs may write anything
                     signature = _signature(key, self._argument)
             code = self._codes[key] = -1 if signature is None else len(self.values)
             if signature is not None:
@@ -193,7 +193,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
         values = [None] * len(shapes)
     inputs = tuple(argument(*given) for given in zip(shapes, types, values, strict=True))
     if key[5]:
-        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers omit the strides of numbers
+        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some programs omit the strides of numbers
         inputs = tuple(
             given._replace(expanded=_expanded(given, step)) for given, step in zip(inputs, steps, strict=False)
         )

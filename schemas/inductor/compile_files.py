@@ -1,4 +1,4 @@
-"""Read files about compiled or captured kernels, which are given or found next to a Kineto trace."""
+"""Read files about compiled or captured kernels; the user passes them, or they lie next to a Kineto trace."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _REMEDY = (
 @dataclass(frozen=True)
 class CompileFiles:
     graphs: tuple[CompiledGraph, ...] = ()
-    annotations: dict[int, NodeAnnotation] = field(default_factory=dict)  # by node id of a CUDA graph
+    annotations: dict[int, NodeAnnotation] = field(default_factory=dict)  # node id in a CUDA graph → annotation
     files: tuple[str, ...] = ()  # file names without folders
 
     __repr__ = brief
@@ -53,7 +53,6 @@ class CompileFiles:
 
 
 def read_compile_files(sources: Iterable[Source]) -> CompileFiles:
-    """Read files of any kind; the kind is recognized from the content."""
     graphs, annotations, names = list[CompiledGraph](), dict[int, NodeAnnotation](), list[str]()
     for source in sources:
         name = shown_name(source) if isinstance(source, (str, os.PathLike)) else "<bytes>"
@@ -72,7 +71,7 @@ def _kind_of(source: Source, name: str) -> str:
     if not isinstance(source, (str, os.PathLike, bytes)):
         return "information"
     if not isinstance(source, bytes) and not Path(source).is_file():
-        return "information"  # the reader of this kind reports the error
+        return "information"  # the reader for this kind reports the error
     head = head_of(source)
     found = next((kind for form, kind in _KINDS if form.match(head)), None)
     if found is None:
@@ -84,7 +83,7 @@ def _kind_of(source: Source, name: str) -> str:
 def find_compile_files(kineto: object) -> list[str]:
     """Return the files next to `NAME.kineto.json.gz` that belong to it, such as `NAME.kernel_information.json`.
 
-    NAME may lack the rank, or be omitted if the folder has only one Kineto trace. Graph annotations
+    NAME may omit the rank, and is optional if the folder contains only one Kineto trace. Graph annotations
     (`kernel_annotations_rank0*.json`) are next to the trace or one folder above, where PyTorch writes them.
     """
     if not isinstance(kineto, (str, os.PathLike)) or not Path(kineto).is_file():
@@ -142,10 +141,10 @@ class CompiledKernel:
     """A call in generated code: a kernel that Inductor generated, or an operator that the code calls."""
 
     name: str  # "triton_poi_fused_gelu_1", "extern_kernels.addmm", "torch.ops.aten.sort.default"
-    handle: int  # number that ascends in call order
-    stacks: tuple[Frames, ...] = ()  # distinct stacks of the kernel's source nodes, in order
+    handle: int  # numbers the calls in order
+    stacks: tuple[Frames, ...] = ()  # distinct stacks of the kernel's source nodes, in graph order
     nodes: tuple[str, ...] = ()  # names of the kernel's source nodes in the graph before autograd
-    # Shapes of an operator's tensor inputs; None if not recorded, or not all are numbers.
+    # Shapes of an operator's tensor inputs; None if they are not recorded or not all numbers.
     shapes: tuple[tuple[int, ...], ...] | None = None
 
 
@@ -191,7 +190,7 @@ def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
 
 
 def read_node_mappings(source: Source) -> CompiledGraph:
-    """Read the node mappings of a graph, gzipped or not; its direction is known only from the file or folder name."""
+    """Read the node mappings of a graph; only the file or folder name tells its direction."""
     blob = load(source, trace=False)
     try:
         given = msgspec.json.decode(blob.data, type=_Mappings)

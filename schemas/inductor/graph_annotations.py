@@ -1,4 +1,4 @@
-"""Read annotations of CUDA graph nodes by `graph node id`, from a file or a kernel's arguments.
+"""Read annotations of CUDA graph nodes by `graph node id`, from a file or from a kernel's arguments.
 
 `torch.cuda.graph_annotations.get_kernel_annotations()` returns the annotations. Pickles are refused as unsafe.
 """
@@ -21,8 +21,8 @@ _MARKS = b'"graph node id"', b'"module_fqn"', b'"stack"'
 
 @dataclass(frozen=True)
 class NodeAnnotation:
-    module: str = ""  # qualified module name ("layers.0.attention.wq")
-    stacks: tuple[Frames, ...] = ()  # stacks of the kernel's launch during the capture
+    module: str = ""  # qualified name of the module ("layers.0.attention.wq")
+    stacks: tuple[Frames, ...] = ()  # stacks at the kernel's launch during the capture
 
 
 def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
@@ -41,7 +41,7 @@ def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
 
 
 def annotation_of(value: Any) -> NodeAnnotation:
-    """Read an annotation: an object, or a list whose last object is used; a string contains no module."""
+    """Read an annotation: an object, or a list whose last object counts; a string contains no module."""
     known: dict[str, Any] = {}
     for part in value if isinstance(value, list) else [value]:
         known |= part if isinstance(part, dict) else {}
@@ -60,7 +60,7 @@ _decode = msgspec.json.Decoder(_NodeArgs).decode
 
 
 def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
-    """Return possible node ids of a GPU event, and the annotation in its arguments, None if there is none.
+    """Return possible node ids of a GPU event, and the annotation in its arguments or None.
 
     Kineto writes the whole id; PyTorch's own exporter (2.14) writes its lower half, and the graph id separately.
     """
@@ -81,15 +81,14 @@ def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
 # Frames of a stack, outermost first, in Kineto's notation: "train.py(12): step".
 Frames = tuple[str, ...]
 
-# A frame in a Python traceback, as in `stack_traces` of kernel information and `stack_trace` of FX nodes.
+# Matches a frame in a Python traceback: `stack_traces` of kernel information, `stack_trace` of FX nodes.
 _TRACEBACK = re.compile(r'^[ \t]*File "(.*)", line (\d{1,9}), in (.*)$', re.MULTILINE)
-# A frame in the notation of `torch.cuda.graph_annotations`: "train.py:12:step".
+# Matches a frame in the notation of `torch.cuda.graph_annotations`: "train.py:12:step".
 _COLON_LINE = re.compile(r"(.+?):(\d{1,9})(?:: ?| in )(\S.*)")
 _KINETO_LINE = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 
 
 def frames_of_traceback(text: str) -> Frames:
-    """Return the frames of a traceback, outermost first, in the form "net.py(3): forward"."""
     return tuple(f"{file}({line}): {function}" for file, line, function in _TRACEBACK.findall(text))
 
 
@@ -105,8 +104,7 @@ def frames_of_lines(text: str) -> Frames:
 
 
 def stacks_in(value: Any) -> tuple[Frames, ...]:
-    """Return the stacks from `stack` of a kernel's arguments or annotation: a string or a list; () for other
-    values."""
+    """Return the stacks in `stack`, a string or list in a kernel's arguments or annotation; () for other values."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return ()

@@ -1,9 +1,9 @@
 """Correct event tables: launch ids in unusual places, and the output of PyTorch's Cuspy exporter.
 
-Cuspy (torch/profiler/_cuspy): copies have generic names, and their kinds are arguments; dependencies between nodes of a
-CUDA graph are "ac2g" flows with ids from 2**40. A graph node may be on a different lane than `original_stream`.
-ROCm files without `correlation`: `External id` of a launch and its GPU work is the id of the "ac2g" flow; device and
-stream are the process and thread of the event.
+Cuspy (torch/profiler/_cuspy) gives copies generic names, with their kinds in arguments. Dependencies between nodes of a
+CUDA graph are "ac2g" flows with ids from 2**40 on. A graph node may be on another lane than `original_stream`.
+ROCm files may lack `correlation`: `External id` of a launch and of its GPU work is then the id of the "ac2g" flow, and
+the process and thread of an event are its device and stream.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ...trace.errors import UNREADABLE
 if TYPE_CHECKING:
     from .read_kineto import EventTable, FlowTable
 
-LAUNCH_FLOW = "ac2g"  # Category of flows from a launching call to its GPU work.
-GRAPH_ARROW = 2**40  # LAUNCH_FLOW flows with at least this id are dependencies between nodes of a CUDA graph.
+LAUNCH_FLOW = "ac2g"  # Category of the flow from a launching call to its GPU work.
+GRAPH_ARROW = 2**40  # LAUNCH_FLOW ids from here on mean dependencies between nodes of a CUDA graph.
 _BARE = frozenset({"Memcpy", "Memset"})
-# Names of CUpti_ActivityMemoryKind by code.
+# Names of the CUpti_ActivityMemoryKind values 0, 1, ….
 _MEMORY_KINDS = "unknown pageable pinned device array managed device_static managed_static".split()
 
 
@@ -46,7 +46,7 @@ def whole_us(ts: IntColumn) -> IntColumn:
 
 
 def with_copy_names(events: EventTable) -> EventTable:
-    """Name copies and memsets after their kinds, like Kineto: "Memcpy HtoD (Pageable -> Device)"."""
+    """Name copies and memsets by their kinds, like Kineto: "Memcpy HtoD (Pageable -> Device)"."""
     bare = np.array([name in _BARE for name in events.names], np.bool_)
     rows = np.flatnonzero(events.mask(COPY_CATEGORIES))
     rows = rows[bare[events.name[rows]]] if len(rows) else rows
@@ -77,11 +77,11 @@ def _memory(kind: Any) -> str:
     return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"
 
 
-_MOST_DEVICES = 4096  # In a GPU event, a larger process id belongs to a program, not a device.
+_MOST_DEVICES = 4096  # A larger process id of a GPU event identifies a program, not a device.
 
 
 def with_launch_numbers(events: EventTable, flows: FlowTable, *, modern: bool) -> EventTable:
-    """Fill in missing correlations, devices and streams. In `modern` files, `External id` is the id of the operator."""
+    """Fill in missing correlations, devices and streams. In `modern` files, `External id` is the operator's id."""
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     if (events.correlation[rows] <= 0).any():
         events = _with_correlations(events, flows, rows, modern)
@@ -105,7 +105,7 @@ def _with_correlations(events: EventTable, flows: FlowTable, gpu: IntColumn, mod
 
 
 def _keys(thread: npt.NDArray[np.int32], number: IntColumn) -> IntColumn:
-    """Combine thread and flow id (or −1) into one number, because ids are only unique per process."""
+    """Combine thread and flow id (or −1) into one number, because flow ids are unique only per process."""
     return thread.astype(np.int64) * GRAPH_ARROW + np.where(number < GRAPH_ARROW, number, -1)
 
 

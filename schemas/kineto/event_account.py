@@ -1,4 +1,4 @@
-"""Count the events of a Kineto trace as read, not used, or dropped with a reason; drop duplicates."""
+"""Count the events of a Kineto trace as read, not used, or dropped (by reason); remove duplicates."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..text.records import RecordTexts
 from .kineto_decode import KNOWN_PHASES
 from .kineto_events import EventPart, is_runtime
 
-Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Columns of the tables in `EventPart`.
+Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Table in `EventPart` → column → values.
 
 _READ = (
     CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *"cuda_sync graph_event_node graph_host_node".split()}
 )
 # Categories of duration events without CPU or GPU work, from Kineto (libkineto/include/ActivityType.h);
-# some of them span the recording.
+# some events span the whole recording.
 _NOT_USED = frozenset(
     (
         "Trace Net overhead external_correlation cpu_instant_event cuda_event cuda_profiler_range collective_comm "
@@ -34,21 +34,21 @@ _NOT_USED = frozenset(
     ).split()
 )
 _UNREADABLE = "a record that is not an event"
-_NAMED = 5  # Maximum number of reasons in a sentence.
+_NAMED = 5  # maximum number of reasons listed in a sentence
 _LONGEST = 40
 _PLACE = ("ts", "dur", "thread", "name", "correlation")
 _ALIKE = (*_PLACE, "category", "stream", "device")
 _OWN_IDS = ("external_id", "rf_id", "seq")
-# Arguments that may differ between duplicate records of an event.
+# Arguments that may differ between duplicates of an event.
 _IDS = frozenset({"External id", "Record function id", "Ev Idx"})
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Odd, so multiplication is lossless; spreads small differences over all bits.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Odd, so multiplying loses nothing; spreads differences over all bits.
 
 
 @dataclass(frozen=True)
 class EventAccount:
-    read: dict[str, int] = field(default_factory=dict)  # counts by category, or by "flow", "memory", "end of a pair"
-    not_used: dict[str, int] = field(default_factory=dict)  # counts by category, or by phase if without duration
-    dropped: dict[str, int] = field(default_factory=dict)  # counts by reason
+    read: dict[str, int] = field(default_factory=dict)  # category, "flow", "memory" or "end of a pair" → count
+    not_used: dict[str, int] = field(default_factory=dict)  # category, or phase if without duration → count
+    dropped: dict[str, int] = field(default_factory=dict)  # reason → count
 
     __repr__ = brief
 
@@ -62,7 +62,7 @@ class EventAccount:
         return _listed(Counter(self.not_used) + Counter(self.dropped))
 
     def warning(self, already_reported: int) -> str:
-        """Return a sentence about dropped events, "" if none; a different warning covers `already_reported` events."""
+        """Return a sentence about dropped events, "" if none; another warning covers `already_reported` of them."""
         dropped = +(Counter(self.dropped) - Counter({_UNREADABLE: already_reported}))
         if not dropped:
             return ""
@@ -77,7 +77,7 @@ def _listed(counts: Counter[str]) -> str:
 def account_for(
     parts: Sequence[EventPart], tables: Tables, categories: list[str], *, pairs: int, repeated: int
 ) -> EventAccount:
-    """Count all events by outcome, based on the kept events, the closed pairs, and the removed duplicates."""
+    """Count all events by outcome, from the kept events, the closed pairs and the removed duplicates."""
     phases = sum((part.phases for part in parts), Counter[str]())
     read, not_used, dropped = Counter[str](), Counter[str](), Counter[str]()
     of_category = np.bincount(tables["events"]["category"], minlength=len(categories)).tolist()
@@ -86,7 +86,7 @@ def account_for(
             read[category] += count
         elif category in _NOT_USED:
             not_used[category] += count
-        elif category != PYTHON_CATEGORY:  # module calls are included in the Python calls
+        elif category != PYTHON_CATEGORY:  # module calls are among the Python calls
             dropped[f"category {shortened(category, _LONGEST)!r}" if category else "no category"] += count
     read[PYTHON_CATEGORY] += len(tables["frames"]["ts"])
     read.update(flow=len(tables["flows"]["ts"]), memory=len(tables["memory"]["ts"]))
@@ -108,7 +108,7 @@ def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> 
     """Remove duplicate events from the tables, and return the number of removed events.
 
     Duplicates agree in everything except recorder ids. Only these ids distinguish a recursive call of less than 1 µs
-    from its caller, so calls without correlation must also agree in their ids. Other events must match in all bytes.
+    from its caller, so calls without correlation must also have equal ids. Other events must agree in all bytes.
     """
     rows = _suspects(tables["events"], _PLACE)
     events, count = {key: column[rows] for key, column in tables["events"].items()}, 0

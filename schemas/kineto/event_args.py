@@ -20,8 +20,8 @@ from ...trace.trace import Trace
 
 _T = TypeVar("_T")
 
-# Fields of `comm`, with the Kineto argument and its type (lists may be written as strings).
-# NCCL and RCCL have them since PyTorch 2.3.
+# Field of `comm` → name and type of the Kineto argument (a list may be written as a string).
+# Kernels of NCCL and RCCL have these arguments since PyTorch 2.3.
 _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "collective": ("Collective name", str),
     "dtype": ("dtype", str),
@@ -37,10 +37,10 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "in_split": ("In split size", list),
     "out_split": ("Out split size", list),
 }
-# PyTorch truncates lists of ranks after 30 entries (`kTruncatLength` in its profiler): "[0, 2, ..., 58, ...]".
+# Matches a list of ranks that PyTorch truncated after 30 entries (`kTruncatLength`): "[0, 2, ..., 58, ...]".
 _CUT_OFF = re.compile(r"\s*\[\s*(\d{1,9})\s*,[^\]]*\.\.\.\s*\]\s*", re.ASCII)
 _Grid = tuple[int, int, int]
-_WAVEFRONT = 64  # Work items per wavefront on AMD's data-center devices, `warpSize` in their properties.
+_WAVEFRONT = 64  # `warpSize` of AMD's data-center devices: work items per wavefront.
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
@@ -88,7 +88,6 @@ def sync_args(text: bytes) -> SyncArgs | None:
 
 
 def launch_args(text: bytes) -> LaunchArgs:
-    """Return kernel, grid and block from the `args` of a launch call or GPU event; None or −1 if not recorded."""
     return _read(text, LaunchArgs) or LaunchArgs()
 
 
@@ -114,7 +113,7 @@ def launch_sizes(trace: Trace) -> IntColumn:
     """Return the number of blocks and of threads per block of each GPU event, int64 (n, 2), 0 if not recorded.
 
     `hipExtModuleLaunchKernel` (MIOpen, Tensile) specifies the grid in work items, other launches in blocks. If the
-    launch is unknown, the grid is in work items for kernels without parameters, except Triton kernels.
+    launch is unknown, a kernel without parameters has its grid in work items, unless Triton compiled it.
     """
     gpu = trace.gpu
     known = np.flatnonzero(gpu.source >= 0)
@@ -131,7 +130,7 @@ def launch_sizes(trace: Trace) -> IntColumn:
 
 
 def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
-    """Return the number of blocks for a grid in blocks and in work items, and the threads per block; 0 if unknown."""
+    """Return the number of blocks if the grid counts blocks, if it counts work items, and threads per block; else 0."""
     blocks, threads = (math.prod(max(size, 0) for size in of) for of in (grid, block))
     if not threads or not 0 < blocks * threads < 2**62:
         return 0, 0, 0
@@ -148,7 +147,6 @@ def _in_work_items(trace: Trace, event: int) -> bool:
 
 
 def kernel_comm(args: bytes) -> dict[str, Any]:
-    """Return the fields of `comm` from a kernel's `args`; missing fields are None."""
     given: dict[str, Any] = msgspec.json.decode(args) or {}
     comm: dict[str, Any] = {}
     for field, (name, kind) in _KERNEL_ARGS.items():
@@ -158,14 +156,14 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
         comm[field] = int_list(value) if kind is list else value if type(value) is kind else None
     ranks, listed = comm["pg_ranks"], given.get(_KERNEL_ARGS["pg_ranks"][0])
     if ranks is not None and 0 < (comm["group_size"] or 0) < len(ranks):
-        comm["pg_ranks"] = None  # belongs to a different group, or is damaged: the list is longer than the group's size
+        comm["pg_ranks"] = None  # longer than the group: from another group, or damaged
     cut_off = _CUT_OFF.fullmatch(listed) if isinstance(listed, str) else None
     comm["pg_first_rank"] = int(cut_off[1]) if cut_off else None
     return comm
 
 
 def int_list(value: Any) -> list[int] | None:
-    """Return a list of integers, which may be a string ("[0, 1]"); None for other values and truncated lists."""
+    """Return a list of integers, also from a string ("[0, 1]"); None for other values and truncated lists."""
     if isinstance(value, str):
         with contextlib.suppress(msgspec.MsgspecError):
             value = msgspec.json.decode(value)
@@ -173,7 +171,7 @@ def int_list(value: Any) -> list[int] | None:
 
 
 def size_of_copy(args: bytes) -> int:
-    """Return the size of a copy or memset in bytes, −1 if not recorded."""
+    """Return the bytes of a copy or memset, −1 if not recorded."""
     try:
         size = (msgspec.json.decode(args) or {}).get("bytes")
     except UNREADABLE:
@@ -191,7 +189,7 @@ def comm_of(args: bytes, kernel: str) -> Comm:
     return Comm(**known, bytes=size * elements if size and elements is not None else None)
 
 
-# Launch arguments of GPU events in Kineto; "shared memory" is per block.
+# Launch arguments of GPU events in Kineto; "shared memory" is in bytes per block.
 LAUNCH_ARGS = (
     *("grid", "block", "context", "registers per thread", "shared memory", "blocks per SM", "warps per SM"),
     "est. achieved occupancy %",
@@ -222,7 +220,7 @@ def launch_of(record: bytes) -> bytes:
 
 
 def launch_values(text: bytes) -> dict[str, Any]:
-    """Return all LAUNCH_ARGS from JSON arguments; None for missing values and for numbers beyond float64."""
+    """Return all LAUNCH_ARGS from JSON arguments; None for missing values and numbers beyond float64."""
     values: dict[str, Any] = dict.fromkeys(LAUNCH_ARGS)
     for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
         with contextlib.suppress(orjson.JSONDecodeError):

@@ -34,11 +34,11 @@ _NAMES = {
     "distributed_info": "distributedInfo",
 }
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_ROWS = 4096  # Number of rows to convert at once.
+_ROWS = 4096  # number of rows converted at once
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """Return the top-level keys of a Kineto trace for ET+ data; `zero` is the wall-clock ns of time 0 in the file."""
+    """Return the top-level keys of a Kineto trace for an ET+; `zero` is the wall-clock ns of the file's time 0."""
     _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
     known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
@@ -52,7 +52,7 @@ def _integer(digits: str) -> int | float:
 
 
 def category(trace: Trace, row: Row) -> str:
-    """Return Kineto's category of a row. For runtime calls, derive it from the name, because ET+ does not store it."""
+    """Return Kineto's category of a row; for runtime calls it follows from the name, because ET+ does not store it."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.nodes.category[row]]
@@ -67,7 +67,7 @@ def category(trace: Trace, row: Row) -> str:
 
 
 def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
-    """Yield `args` of rows in Kineto's form. "External id" is the operator that called or launched the row."""
+    """Yield `args` of rows in Kineto's form; "External id" is the operator that called or launched the row."""
     for at in range(0, len(rows), _ROWS):
         part = rows[at : at + _ROWS]
         numbers = (by_row(columns, len(part)) for columns in number_columns(trace, part))
@@ -79,12 +79,12 @@ def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
                 yield {**before, **given_args(trace, row, arguments_in(record).inputs), **after}
 
 
-# Values (int64) and a mask of the rows with the argument, by argument name.
+# Argument name → values (int64), and a mask of the rows that have the argument.
 Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
 
 
 def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
-    """Return the numeric arguments of rows that are written before and after the recorded arguments."""
+    """Return the numeric arguments that Kineto writes before the recorded arguments, and those it writes after them."""
     kind, own, caller = trace.nodes.kind[rows], trace.nodes.id[rows], trace.nodes.parent_row[rows]
     every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
     op = ~(gpu | runtime)
@@ -111,7 +111,7 @@ def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
 
 
 def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
-    """Return the Kineto arguments that describe a call's inputs, {} if not recorded."""
+    """Return the Kineto arguments that describe a call's inputs; {} if not recorded."""
     if trace.nodes.kind[row] == RUNTIME:
         return {}
     found = input_args(inputs.decoded(), from_et=trace.outputs_recorded)
@@ -119,7 +119,6 @@ def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
 
 
 def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
-    """Return the arguments of a GPU event as JSON texts, except those in `without`; {} if unreadable."""
     try:
         given = _decode(record["args"])
     except (KeyError, *UNREADABLE):
@@ -152,7 +151,7 @@ def counter_name(text: bytes) -> str | None:
 
 
 def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[str]) -> bytes:
-    """Replace the arguments `names` of an event with `values`; return the same text if nothing changes."""
+    """Replace the arguments `names` of an event by `values`; return the same text if nothing changes."""
     event = _decode(text)
     args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
     before = {key: bytes(args[key]) for key in names if key in args}
@@ -165,23 +164,23 @@ def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[s
     return msgspec.json.encode(event | {"args": args})
 
 
-# Usual members of an event; other members are kept unchanged.
+# Usual members of an event; any other members are kept unchanged.
 _MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
 
 
 @dataclass(frozen=True)
 class OtherEvent:
     index: int  # position in `traceEvents`
-    on_gpu: bool  # True for a GPU annotation, whose `pid` and `tid` are device and stream; False for a call on a thread
+    on_gpu: bool  # True for a GPU annotation (`pid` and `tid` are device and stream), False for a call on a thread
     pid: Any
     tid: Any
     ts: int  # ns on the trace's clock
     dur: int
-    written: dict[str, Any]  # category, name and arguments as in the file
+    written: dict[str, Any]  # category, name and arguments, as in the file
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:
-    """Return all other events in order of start, outer events first; for linked traces only in the ET's window."""
+    """Return all other events in order of start, outer events first; for linked traces only those in the ET's time."""
     found = (_event(index, text) for index, text in trace.texts.other_events())
     timed = [event for event in found if event is not None]
     if trace.outputs_recorded:

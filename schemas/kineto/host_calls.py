@@ -1,4 +1,4 @@
-"""Match collectives of host backends (Gloo, MPI) by order with the `c10d::` calls that issued them."""
+"""Match collectives of host backends (Gloo, MPI), by order, with the `c10d::` calls that issued them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, matching
 
 _ISSUING_CALL: Final = re.compile(r"c10d::\w+", re.ASCII)
-# The operator in which the host waits for a functional collective.
+# Matches the operator in which the host waits for a functional collective.
 WAIT: Final = re.compile(r"_?c10d_functional::wait_tensor", re.ASCII)
 
 _MESSAGES = ("send", "recv")
-_SHARDED = ("_allgather_base_", "_reduce_scatter_base_")  # Calls whose tensors are a full tensor and a shard.
+_SHARDED = ("_allgather_base_", "_reduce_scatter_base_")  # Calls that take a full tensor and a shard.
 
 
 def outermost_calls(
@@ -39,8 +39,8 @@ def pair_with_calls(
 ) -> IntColumn:
     """Return ascending pairs of a host collective and its call, int64 (n, 2), from positions in call order.
 
-    The n-th collective belongs to the n-th call. If the counts differ, or if collectives were `numbered` when issued, a
-    collective belongs to the last call before it.
+    The n-th collective belongs to the n-th call. If the counts differ, or if collectives were `numbered` when issued,
+    a collective belongs to the last call before it.
     """
     pairs = []
     for kind in (*_MESSAGES, ""):
@@ -59,13 +59,13 @@ def _kind(name: str) -> str:
 
 
 def named_group(values: Sequence[Any], groups: Collection[str]) -> str | None:
-    """Return the process group in the last input of a `_c10d_functional::` call, None if it is not in `groups`."""
+    """Return the process group named by the last input of a `_c10d_functional::` call, if it is in `groups`."""
     last = values[-1] if values else None
     return last if isinstance(last, str) and last in groups else None
 
 
 def group_size_of(call: str, values: Sequence[Any]) -> int | None:
-    """Return the group size: the ratio of the element counts (entry 3 of a tensor) of full tensor and shard."""
+    """Return the group size: the ratio of elements in full tensor and shard (entry 3 of a tensor)."""
     if not call.endswith(_SHARDED):
         return None
     elements = [value[3] for value in values[:2] if isinstance(value, list) and len(value) == 6]
@@ -76,7 +76,7 @@ def group_size_of(call: str, values: Sequence[Any]) -> int | None:
 
 
 def remaining_group(size: int | None, groups: Mapping[str, Sequence[int]], named: Collection[str]) -> str | None:
-    """Return the group with `size` ranks that is not in `named`, None unless there is exactly one such group."""
+    """Return the only group with `size` ranks, or the only such group outside `named`; else None."""
     fitting = [name for name, ranks in groups.items() if len(ranks) == size]
     if len(fitting) > 1:
         fitting = [name for name in fitting if name not in named]

@@ -14,20 +14,20 @@ from ...trace.dtypes import UNKNOWN_DTYPE, standard_dtype
 from ...trace.errors import UNREADABLE
 from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide, UndecodedSide
 
-# `Input type` of inputs that are not tensors; "" means None, or a value that Kineto does not record.
+# Values of `Input type` for inputs other than tensors; "" means None, or a value that Kineto does not record.
 _NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
-# `Input type` of tensor lists; Kineto does not record their element types.
+# Values of `Input type` for tensor lists; Kineto does not record their dtypes.
 _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
-# `inputs` or `outputs` of an ET node without inputs or outputs.
+# `inputs` of an ET node without inputs, or `outputs` of a node without outputs.
 NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 _NUMBERS = {"Int", "Double", "Bool"}
-_KINETO_KINDS = {"Scalar", "ScalarList"}  # Types that occur only in nodes created from Kineto events.
-_WHOLE = 1e10  # Kineto writes whole doubles below this as digits with a trailing point.
-_UNCUT = 30  # Kineto and ETs truncate lists at different lengths, but never below this length.
-_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # Tolerances: ETs have six digits after the point.
+_KINETO_KINDS = {"Scalar", "ScalarList"}  # types that only nodes created from Kineto events contain
+_WHOLE = 1e10  # below this, Kineto writes a whole double as digits and a point
+_UNCUT = 30  # Kineto and ETs truncate lists at different lengths, but never below this
+_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # tolerances, because ETs have six digits after the point
 _NOTHING = msgspec.Raw(b"[]")
-# JSON texts of a call's values, shapes, types and strides in a Kineto trace.
+# Values, shapes, types and strides of a call in a Kineto trace, as JSON texts.
 RecordedInputs = tuple[bytes, bytes, bytes, bytes]
 
 
@@ -56,7 +56,6 @@ def input_shapes(event: bytes) -> list[Any]:
 
 
 def recorded_inputs(event: bytes) -> RecordedInputs | None:
-    """Return the JSON texts of values, shapes, types and strides from an event, None if unreadable."""
     try:
         given = _decode_event(event).args
     except UNREADABLE:
@@ -69,7 +68,7 @@ def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs 
     for key in dict.fromkeys(recorded):
         if key is not None and key not in known:
             known[key] = NO_TENSORS
-            with contextlib.suppress(*UNREADABLE):  # lists can be nested too deeply
+            with contextlib.suppress(*UNREADABLE):  # lists may be nested too deeply
                 known[key] = msgspec.json.encode(_in_terms_of_ets(*map(msgspec.json.decode, key)))
     return [known[key] for key in recorded]
 
@@ -94,7 +93,7 @@ def _et_value(text: Any, kind: str) -> Any:
 
 
 def _concrete_value(text: str) -> Any:
-    """Parse a value from `Concrete Inputs`; return None if it is neither a number nor a list of numbers."""
+    """Parse a value from `Concrete Inputs`; None if it is neither a number nor a list of numbers."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         return [_concrete_value(part) for part in text[1:-1].split(",") if part.strip()]
@@ -133,7 +132,7 @@ def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
 
 
 def inputs_key(given: UndecodedSide) -> tuple[bytes | int, ...]:
-    """Return a key that is equal for inputs with equal `input_args`, regardless of tensor ids."""
+    """Return a key that is equal for inputs with equal `input_args`, whatever their tensor ids."""
     shapes, types, strides = bytes(given.shapes), bytes(given.types), bytes(given.strides)
     try:
         values = _decode_values(given.values)

@@ -17,14 +17,14 @@ _ROUNDING_NS = 1000
 
 @dataclass(frozen=True)
 class CpuCalls:
-    """CPU ops and user annotations of a Kineto trace, ordered by thread and start."""
+    """CPU operators and user annotations of a Kineto trace, ordered by thread and start."""
 
     row: IntColumn  # row in the `EventTable`
-    parent: IntColumn  # position of the innermost call open at the start on the same thread, −1 for none
-    thread: IntColumn  # code into `EventTable.threads`, ascending
+    parent: IntColumn  # position of the call that is innermost on the thread at the start, −1 for none
+    thread: IntColumn  # index into `EventTable.threads`, ascending
     ts: IntColumn  # ns
     end: IntColumn
-    name: IntColumn  # code into `EventTable.names`
+    name: IntColumn  # index into `EventTable.names`
     seq: IntColumn  # sequence number, −1 for none
 
     def __len__(self) -> int:
@@ -32,7 +32,6 @@ class CpuCalls:
 
 
 def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) -> CpuCalls:
-    """Order Kineto's CPU events in these categories, and derive the callers from nested times."""
     events = kineto.events
     rows = np.flatnonzero(events.mask(categories))
     thread, ts, end = events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows]
@@ -46,7 +45,7 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
 def enclosing_call(
     calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the innermost `wanted` call, which started last, that is open at the start of an interval; −1 for none.
+    """Return the innermost `wanted` call that is open at the start of each interval; −1 for none.
 
     A call that ends exactly at the start is open if the interval also ends there: older files truncate times to µs, so
     the last launch in a call may seem to begin when the call ends.
@@ -62,7 +61,7 @@ def enclosing_call(
 def open_caller(
     calls: CpuCalls, start: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the innermost open call among `start` (−1 for none) and its callers; see `enclosing_call`."""
+    """Return the innermost open call among each call in `start` (−1 for none) and its callers; see `enclosing_call`."""
     at = start.copy() if wanted is None else nearest(start, calls.parent, wanted)
     active = np.flatnonzero(at >= 0)
     while len(active):

@@ -12,34 +12,34 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, StringTable, joined_columns
 from ...trace.conventions import CPU_CATEGORIES, MAX_DURATION_NS
 
-# Numeric arguments that linking needs, −1 if not recorded.
+# Numeric arguments that linking needs; −1 if not recorded.
 NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
-# Integer arguments of memory events, −1 if not recorded.
+# Integer arguments of memory events; −1 if not recorded.
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
-# Columns of codes. Python calls have separate codes, so that they do not change the codes of other events.
+# Columns that store texts as codes. Python calls have separate codes, so that they change no other event's code.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
-RANKS = "ranks"  # Header key in merged files from etplus: the header for each rank by process id, which is the rank.
-# Categories that Kineto defines as runtime calls ("HPU host side runtime event") despite their names.
+RANKS = "ranks"  # header key in merged files from etplus: process id (the rank) → header
+# Categories that Kineto defines as runtime calls ("HPU host side runtime event"), whatever their names.
 _HOST_SIDE = frozenset({"hpu_op"})
-# Arguments that only CPU ops and annotations have, and arguments that only other events have.
+# Arguments that only CPU operators and annotations have, and arguments that only other events have.
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")
 
 Codes = npt.NDArray[np.int32]
-# Values per event: a list with one value per event, or a column of positions and the list that they index.
+# One value per event: a list of values, or a column of positions and the list into which they point.
 Values = list[Any] | tuple[IntColumn, list[Any]]
 _Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class EventPart:
-    spans: list[tuple[int, int, int]]  # begin, end and number of events for each block
-    events: _Columns  # columns of `EventTable`; `index` is relative to the first event of the part
+    spans: list[tuple[int, int, int]]  # (begin, end, number of events) of each block
+    events: _Columns  # columns of `EventTable`; `index` counts from the part's first event
     flows: _Columns
     memory: _Columns
     frames: _Columns
-    values: dict[str, list[Any]]  # strings by code, for the columns in INTERNED
-    phases: Counter[str]  # number of events that are in none of the tables, by phase (`ph`)
-    impossible_frames: int  # number of Python calls with impossible times, which are not in `frames`
+    values: dict[str, list[Any]]  # column in INTERNED → string of each code
+    phases: Counter[str]  # phase (`ph`) → number of events that are in no table
+    impossible_frames: int  # Python calls with impossible times; not in `frames`
 
 
 class EventColumns:
@@ -54,7 +54,7 @@ class EventColumns:
         self._memory: list[_Columns] = []
         self._frames: list[_Columns] = []
         self._spans: list[tuple[int, int, int]] = []
-        none = np.zeros(0, np.int64)  # creates all columns
+        none = np.zeros(0, np.int64)  # makes sure that all columns exist
         self.add([], [], [], none, none)
         self.add_flows(none.astype(np.bool_), [], [], none, none)
         self.add_memory(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))
@@ -84,7 +84,6 @@ class EventColumns:
         self._memory.append({"index": at + self.count, "ts": ts, "thread": self._codes("thread", thread), **numbers})
 
     def add_frames(self, at: IntColumn, name: list[str], thread: Values, ts: IntColumn, dur: IntColumn) -> None:
-        """Append calls of Python functions; drop and count calls with impossible times."""
         columns: _Columns = {
             "index": at + self.count,
             "ts": ts,
@@ -113,7 +112,7 @@ class EventColumns:
         return events | {"stream": np.where(original >= 0, original, events["stream"])}
 
     def part(self) -> EventPart:
-        """Return all blocks as an `EventPart`; events keep only arguments that Kineto writes for their category."""
+        """Return all blocks; events keep only the arguments that Kineto writes for their category."""
         values, events = self.values, self.events()
         on_cpu = np.array([name in CPU_CATEGORIES for name in values["category"]], np.bool_)[events["category"]]
         for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
@@ -129,5 +128,4 @@ class EventColumns:
 
 
 def is_runtime(category: str) -> bool:
-    """Return True for calls into a device runtime or driver (launches, copies, synchronization)."""
     return category.endswith(("_runtime", "_driver")) or category.startswith("hip") or category in _HOST_SIDE

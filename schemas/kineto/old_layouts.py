@@ -24,7 +24,7 @@ from .kineto_events import EventPart
 
 Fields = dict[str, msgspec.Raw]
 
-# Current names of old categories of duration events (in lower case).
+# Maps old categories of duration events, in lower case, to the current names.
 _CATEGORIES = {
     "operator": "cpu_op",
     "runtime": "cuda_runtime",
@@ -36,7 +36,7 @@ _CATEGORIES = {
 }
 _FLOWS = {"async": LAUNCH_FLOW, "async_npu": LAUNCH_FLOW, "forward_backward": "fwdbwd"}
 _NPU = "ascend hardware"
-# Category of all events in a process, by process name in lower case.
+# Maps the name of a process, in lower case, to the category of all its events.
 _PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel"}
 _ARGUMENTS = {"external id": "External id", "Input dims": "Input Dims", "inDevice": "device", "Stream Id": "stream"}
 _PROPERTIES = {
@@ -45,9 +45,9 @@ _PROPERTIES = {
     "multiProcessorCount": "numSms",
     "maxThreadsPerMultiProcessor": "maxThreadsPerMultiprocessor",
 }
-# Prefixes of PyTorch's own annotations. A user annotation cannot be distinguished from an operator.
+# Prefixes of PyTorch's own annotations. In old files, nothing distinguishes user annotations from operators.
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(DataLoader\)#")
-# Tasks of Ascend devices that do not do any work.
+# Tasks of Ascend devices that do no work.
 _NPU_WAITS = frozenset({"EVENT_WAIT", "EVENT_RECORD", "NOTIFY_WAIT", "NOTIFY_RECORD"})
 _RENAMED = _CATEGORIES.keys() - _CATEGORIES.values()
 _OLD = re.compile(
@@ -62,7 +62,7 @@ _decode = msgspec.json.Decoder(Fields).decode
 
 
 def may_be_old(parts: Iterable[EventPart]) -> bool:
-    """Return True if events may have an old layout. `is_old` gives the final answer, but reads the whole text."""
+    """Return True if events may have an old layout. Only `is_old` is certain, but it reads the whole text."""
     for part in parts:
         categories = set(part.values["category"])
         if part.phases["B"] or part.phases["E"] or "" in categories:
@@ -87,7 +87,7 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """Return the events in the current format at their old positions, and the number of closed begin events."""
+    """Return the events in the current format, in the same order, and the number of begin events that were closed."""
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
         phase = _phase(text)
@@ -102,7 +102,7 @@ def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
 
 
 class _Edge(NamedTuple):
-    """A begin or end event with its time in µs; `args` of the end are added to the converted event."""
+    """A begin or end event, with its time in µs; `args` of the end are added to the converted event."""
 
     ts: Decimal
     event: int
@@ -132,9 +132,9 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 
 class _DeviceTasks:
     def __init__(self) -> None:
-        self.processes: dict[bytes, str] = {}  # process names by undecoded id
-        self.flows: dict[bytes, int] = {}  # small numbers, starting at 1, by undecoded id (a time in ns)
-        self.launches: dict[tuple[bytes, ...], int] = {}  # number of the flow, by process, thread and time of its end
+        self.processes: dict[bytes, str] = {}  # undecoded id → name of the process
+        self.flows: dict[bytes, int] = {}  # undecoded id (a time in ns) → number from 1
+        self.launches: dict[tuple[bytes, ...], int] = {}  # (process, thread, time) of a flow's end → its number
 
     def look_at(self, phase: Any, event: Fields) -> None:
         if phase == "M" and _value(event, "name") == "process_name":
@@ -150,7 +150,7 @@ class _DeviceTasks:
         name = process if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
         if name.lower() != _NPU:
             return _PROCESSES.get(name.lower())
-        args.setdefault("device", _raw(0))  # such files have one device and do not record its number
+        args.setdefault("device", _raw(0))  # these files have one device, without a number
         if launch := self.launches.get((*_place(event), bytes(event.get("ts", b"")))):
             args["correlation"] = _raw(launch)
         task = str(_value(args, "Task Type"))

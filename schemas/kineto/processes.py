@@ -1,6 +1,6 @@
 """Split Kineto traces that contain several processes, because launch ids and flow ids are only unique per process.
 
-SGLang prefixes process ids with a label ("[TP00] 100"), TraceLens adds a multiple of a power of ten, files of etplus
+SGLang prefixes process ids with a label ("[TP00] 100"), TraceLens adds a multiple of a power of ten, files from etplus
 use the rank as the process id, and other tools keep the ids.
 """
 
@@ -24,14 +24,14 @@ from .corrections import with_launch_numbers
 from .kineto_events import RANKS
 from .read_kineto import KinetoTrace
 
-# Keys in `distributedInfo` that describe a single process; merging tools keep the values of the first process.
+# Keys in `distributedInfo` that describe one process only; merging tools keep the first process's values.
 _OF_ONE_RANK = ("rank", "pg_config")
 _NUMBERED = re.compile(r"([A-Za-z]*)[ _-]?(\d{1,9})")
 _Table = TypeVar("_Table")
 
 
 def processes_of(kineto: KinetoTrace) -> list[ProcessRank]:
-    """Return the processes of a merged trace by rank, [] if the trace has a single process; see `ProcessOwners`."""
+    """Return the processes of a merged trace by rank; [] if the trace has a single process. See `ProcessOwners`."""
     if len({process for process, _ in kineto.events.threads}) < 2:
         return []
     owners = ProcessOwners(kineto)
@@ -70,7 +70,7 @@ def one_process(
 
 
 def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[int]]) -> list[int]:
-    """Return the rank of each process: from the header of etplus, or labels, else in order of device and process id."""
+    """Return the rank of each process: from etplus's header or from labels, else in order of device and process id."""
     stated, pids = kineto.header_value(RANKS), [label.number for label in labels]
     if isinstance(stated, dict) and all(str(pid) in stated for pid in pids):
         return pids
@@ -118,7 +118,7 @@ def _numbered(thread: tuple[int | str, int | str]) -> tuple[int | str, int | str
 
 
 def _header(kineto: KinetoTrace, pid: int) -> dict[str, msgspec.Raw]:
-    """Return a process's header: in files from etplus its own part, else the header without keys of one process."""
+    """Return the header of a process: its own part in files from etplus, else the header without `_OF_ONE_RANK`."""
     stated = kineto.header_value(RANKS)
     own = stated.get(str(pid)) if isinstance(stated, dict) else None
     info = {key: value for key, value in kineto.distributed_info.items() if key not in _OF_ONE_RANK}
@@ -134,11 +134,11 @@ def _taken(table: _Table, rows: IntColumn) -> _Table:
 
 
 _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
-# Names of calls that only the main process of a rank makes, not its child processes.
+# Matches calls that only the main process of a rank makes, not its child processes.
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
-_SKEW_NS = 20_000  # Maximum clock difference of host and device: a kernel may seem to start before its launch.
-# Minimum share of GPU events with a matching launch: if place or device confirm the process, and if only launches do.
-# Some events were launched before the recording, so not all events can match.
+_SKEW_NS = 20_000  # maximum clock offset of host and device: a kernel may seem to start before its launch
+# Minimum shares of GPU events with a matching launch: if their place or device also indicates the process, and if only
+# the launches do. Events that were launched before the recording cannot match.
 _MOST, _NEARLY_ALL = 0.75, 0.95
 
 
@@ -163,7 +163,7 @@ class ProcessOwners:
         events = self._events = kineto.events
         self._file = kineto.file
         self.code = {process: k for k, process in enumerate(dict.fromkeys(process for process, _ in events.threads))}
-        self.labels = list(map(Label.of, self.code))  # parsed distinct process ids
+        self.labels = list(map(Label.of, self.code))  # the distinct process ids, parsed
         self.of_thread = np.array([self.code[process] for process, _ in events.threads], np.int64)
         self._runtime = events.runtime_mask()
         self._on_host = events.mask(CPU_CATEGORIES) | self._runtime
@@ -185,10 +185,10 @@ class ProcessOwners:
         calls = self._on_host & matching(events.name, events.names, _OF_A_RANK.match)
         operators = distinct(self._process[self._runtime | events.mask(frozenset({"cpu_op"}))])
         found = distinct(self._process[launches | calls])
-        found = found[np.isin(found, operators)]  # drops processes with annotations only
+        found = found[np.isin(found, operators)]  # drops processes that only have annotations
         labels = [(self.labels[code], code) for code in self._hosts.tolist()]
         labeled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
-        if len(labeled) > 1:  # labels identify ranks, even ranks without launches or steps
+        if len(labeled) > 1:  # labels also identify ranks without launches or steps
             known = {self.labels[code].prefix for code in found.tolist()}
             more = [code for prefix, code in labeled.items() if prefix not in known]
             found = distinct(np.append(found, np.array(more, np.int64)))
@@ -248,7 +248,7 @@ class ProcessOwners:
         parts = [gpu[of[gpu] == rank] for rank in range(len(self.ranks))]
         fitting = sum(np.count_nonzero(self._fits(owner, part, rank)) for rank, part in enumerate(parts))
         known = np.count_nonzero(np.isin(events.correlation[gpu], events.correlation[self._runtime]))
-        whole = not len(gpu) or all(map(len, parts))  # False if the GPU events of all ranks are together
+        whole = not len(gpu) or all(map(len, parts))  # False if the GPU events of all ranks are mixed
         return of[rows] if whole and fitting >= _MOST * known else None
 
     def _lanes(self, owner: IntColumn, gpu: IntColumn) -> list[IntColumn]:
@@ -257,11 +257,11 @@ class ProcessOwners:
         return [lost[self._process[lost] == code] for code in codes]
 
     def _by_launches(self, owner: IntColumn, gpu: IntColumn) -> None:
-        """Assign the events of a device to the rank that launched nearly all; on shared devices, to the only match."""
+        """Assign a device's events to the rank that launched nearly all; on shared devices, to the only match."""
         lanes = self._lanes(owner, gpu)
         for rows in lanes:
             fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])
-            if len(lanes) < len(self.ranks):  # several ranks share a device
+            if len(lanes) < len(self.ranks):  # several ranks share one device
                 owner[rows] = np.argmax(fits, axis=0) if np.all(fits.sum(axis=0) == 1) else -1
                 continue
             shares = fits.mean(axis=1)

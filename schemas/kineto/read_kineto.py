@@ -35,14 +35,14 @@ from .kineto_decode import read_events
 from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
-_WORTH_A_PROCESS = 1000  # Number of events per piece of parallel work.
+_WORTH_A_PROCESS = 1000  # number of events per piece of parallel work
 
 T = TypeVar("T")
 
 
 class EventTexts(Protocol):
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the JSON objects of events by index; they have at least `args`."""
+        """Return the JSON objects of events by index; each contains at least `args`."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class EventRecords:
             return list(chain.from_iterable(results))
 
     def args(self, index: IntColumn) -> list[bytes]:
-        """Return the undecoded `args` of events; neighbors in the file cost least."""
+        """Return the undecoded `args` of events; neighbors in the file are read fastest."""
         return self.read(index, lambda text: bytes(_decode_only_args(text).args))
 
     def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
@@ -80,15 +80,15 @@ class EventTable:
 
     index: IntColumn  # position in `traceEvents`
     ts: IntColumn  # ns, relative to `KinetoTrace.base_time_ns`
-    dur: IntColumn  # ns, negative for an unfinished call
-    category: Codes  # code into `categories`
-    name: Codes  # code into `names`
-    thread: Codes  # code into `threads`
+    dur: IntColumn  # ns; negative for an unfinished call
+    category: Codes  # index into `categories`
+    name: Codes  # index into `names`
+    thread: Codes  # index into `threads`
     correlation: IntColumn
     external_id: IntColumn
     rf_id: IntColumn  # `Record function id`; 0 if the ET observer was off
     seq: IntColumn
-    stream: IntColumn  # for CUDA graphs, the stream that executed the event
+    stream: IntColumn  # in CUDA graphs, the stream that ran the event
     device: IntColumn
     categories: list[str]
     names: list[str]
@@ -107,11 +107,9 @@ class EventTable:
         return end
 
     def args_of(self, rows: IntColumn) -> list[bytes]:
-        """Return the undecoded `args` of events; neighbors in the file cost least."""
         return self.records.args(self.index[rows])
 
     def read(self, rows: IntColumn, of: Callable[[bytes], T]) -> list[T]:
-        """Apply a function to the JSON objects of events, which have at least `args`."""
         return self.records.read(self.index[rows], of)
 
     @property
@@ -131,24 +129,22 @@ class EventTable:
 
 @dataclass(frozen=True)
 class FlowTable:
-    """Flow events (ph "s" and "f") in file order."""
-
     start: npt.NDArray[np.bool_]  # True for "s"
-    category: Codes  # code into `EventTable.categories` ("ac2g", "fwdbwd", …)
-    id: IntColumn  # −1 for none; "ac2g" ids below `GRAPH_ARROW` equal the correlation
+    category: Codes  # index into `EventTable.categories` ("ac2g", "fwdbwd", …)
+    id: IntColumn  # −1 for none; an "ac2g" id below `GRAPH_ARROW` is a correlation
     ts: IntColumn  # ns
     thread: Codes  # code into `EventTable.threads`
 
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Calls of Python functions and module forwards (recorded with_stack=True) in file order."""
+    """Calls of Python functions and forwards of modules (recorded with_stack=True), in file order."""
 
-    index: IntColumn  # position in `traceEvents`, negative for a call without a text in the file
+    index: IntColumn  # position in `traceEvents`; negative if the file has no text for the call
     ts: IntColumn  # ns
     end: IntColumn  # ns
-    name: Codes  # code into `names` of this table
-    thread: Codes  # code into `threads` of this table
+    name: Codes  # index into `names` of this table
+    thread: Codes  # index into `threads` of this table
     names: list[str]  # "train.py(12): step", "nn.Module: Linear_0"
     threads: list[tuple[int | str, int | str]]
 
@@ -165,14 +161,14 @@ class FrameTable:
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """Allocator events ("[memory]", recorded with profile_memory=True) in file order."""
+    """Allocator events ("[memory]", recorded with profile_memory=True), in file order."""
 
     index: IntColumn  # position in `traceEvents`
     ts: IntColumn  # ns
     thread: Codes  # code into `EventTable.threads`
-    bytes: IntColumn  # allocated, or freed if negative
+    bytes: IntColumn  # allocated; negative: freed
     address: IntColumn  # −1 if not recorded
-    allocated: IntColumn  # total of the device's allocator after the event in bytes, −1 if not recorded
+    allocated: IntColumn  # bytes that the device's allocator then holds in total, −1 if not recorded
     reserved: IntColumn  # like `allocated`, for reserved memory
     device_type: IntColumn  # value of c10::DeviceType
     device: IntColumn  # −1 for the CPU
@@ -191,29 +187,28 @@ class MemoryTable:
 @dataclass(frozen=True)
 class KinetoTrace:
     file: str
-    header: dict[str, msgspec.Raw]  # all top-level keys except `traceEvents`, undecoded
-    base_time_ns: int  # 0 if times are since the epoch
+    header: dict[str, msgspec.Raw]  # undecoded values of all top-level keys except `traceEvents`
+    base_time_ns: int  # 0 if times count from the epoch
     event_count: int  # length of `traceEvents`
     events: EventTable
     flows: FlowTable
-    losses: tuple[Loss, ...] = ()  # repairs and losses from tolerant reading
+    losses: tuple[Loss, ...] = ()  # what tolerant reading repaired or lost
     account: EventAccount = field(default_factory=EventAccount)
-    # (m, 2), pairs of an operator's row and the row of an operator that reads its output, if recorded
+    # (row of an operator, row of an operator that reads its output) pairs, if recorded
     data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
-    machine_pids: tuple[int, ...] = ()  # process ids of all ranks recorded together
+    machine_pids: tuple[int, ...] = ()  # process ids of all ranks that were recorded together
     memory: MemoryTable = field(default_factory=MemoryTable.none)
     frames: FrameTable = field(default_factory=FrameTable.none)
 
     def header_value(self, key: str) -> Any:
-        """Return a decoded header field, None if missing or unreadable; integers beyond 64 bits become floats."""
+        """Return a decoded header field; None if missing or unreadable. Integers beyond 64 bits become floats."""
         with contextlib.suppress(KeyError, *UNREADABLE):
             return _of_64_bits(msgspec.json.decode(self.header[key]))
         return None
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """Sentences about repairs, losses and dropped events."""
         unreadable = sum(loss.count for loss in self.losses if loss.kind == "dropped_record")
         left_out = self.account.warning(unreadable)
         return (*damage_of(self), *([f"{PurePath(self.file).name}: {left_out}"] if left_out else []))
@@ -243,7 +238,7 @@ def parse_kineto(
     if is_event_array(blob.data[:HEAD]):
         blob = _as_object(blob)
     if is_pftrace(blob.data[:HEAD]):
-        from ..perfetto.read_perfetto import read_events as read_packets  # protobuf takes long to import
+        from ..perfetto.read_perfetto import read_events as read_packets  # importing protobuf takes long
 
         losses, header, texts, part = read_packets(blob, modules=modules, progress=progress)
         return _build(blob.name, losses, header, texts, [part])
@@ -252,7 +247,7 @@ def parse_kineto(
 
 
 def _as_object(blob: Blob[Text]) -> Blob[Text]:
-    """Wrap a trace in Chrome's array format into an object; the closing bracket may be missing."""
+    """Wrap a trace in Chrome's array format in an object; the closing bracket may be missing."""
     array = blob.data[:].strip()
     if not array.endswith(b"]"):
         array = array.rstrip(b",") + b"]" if array.rstrip(b",").endswith(b"}") else array
@@ -262,7 +257,7 @@ def _as_object(blob: Blob[Text]) -> Blob[Text]:
 def _read(document: Document, modules: bool) -> KinetoTrace:
     array = None if document.lenient else locate(document.text, "traceEvents")
     if array is not None:
-        with contextlib.suppress(*UNREADABLE):  # a broken event or an unusual layout: the parser reports the error
+        with contextlib.suppress(*UNREADABLE):  # broken event or unusual layout: the slower parser decides
             check_utf8(document.text[: array.body])
             check_utf8(document.text[array.end :])
             parts = list(document.parts(array, partial(read_events, modules=modules)))
@@ -335,11 +330,11 @@ def _build(
     )  # fmt: skip
 
 
-_DEEPEST = 50  # Deeper values are dropped: real files do not have them, and orjson refuses 254 levels.
+_DEEPEST = 50  # Deeper values become None: real files have none, and orjson refuses 254 levels.
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:
-    """Return a value that can be encoded again: large integers become floats, infinite and too deep values None."""
+    """Return a value that can be encoded again: large integers become floats; infinite and too deep values None."""
     if level > _DEEPEST:
         return None
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Open exports of Nsight Systems as read-only SQLite databases, and read rows in blocks as numpy columns.
 
-A missing table is treated as empty. Columns differ between versions, so columns that readers do not need are
-optional. Source: "SQLite Schema Reference" of the Nsight Systems User Guide,
+A missing table counts as empty. Columns differ between versions, so columns that readers do not need are optional.
+Source: "SQLite Schema Reference" of the Nsight Systems User Guide,
 https://docs.nvidia.com/nsight-systems/UserGuide/index.html.
 """
 
@@ -45,10 +45,10 @@ _OPTIONAL = frozenset(
 )
 _BLOCK = 1 << 14  # Maximum number of rows held as Python objects at once.
 _COPIED = 1 << 20
-# Limits of SQLite instructions: minimum, per byte of the file, and between two checks.
-# Real exports take 0.3 per byte; a malicious file with cyclic pages has endless rows.
+# Limits on SQLite instructions: minimum, per byte of the file, and between two checks.
+# Real exports take 0.3 instructions per byte; a malicious file with cyclic pages has endless rows.
 _STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
-_LONGEST = 1 << 24  # Maximum size of a value, such as a name, in bytes.
+_LONGEST = 1 << 24  # maximum size of a value, such as a name, in bytes
 _ROCPD = "give its trace: rocpd convert -i FILE --output-format pftrace, or record with --output-format pftrace"
 _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
@@ -75,7 +75,7 @@ class Database:
         return table in self._columns
 
     def numbers(self, table: str, columns: Sequence[str], where: str = "1", *values: int) -> dict[str, IntColumn]:
-        """Return integer columns in row order, with −1 for NULL and for missing optional columns; `where` is SQL."""
+        """Return integer columns in row order; −1 for NULL and missing optional columns. `where` is SQL."""
         parts = [self.integers(rows, columns) for rows in self.rows(table, columns, where, *values)]
         parts = parts or [np.zeros((0, len(columns)), np.int64)]
         return {name: np.concatenate([part[:, k] for part in parts]) for k, name in enumerate(columns)}
@@ -143,7 +143,7 @@ class Database:
 
 
 def is_nsys(source: Source | Blob[Text]) -> bool:
-    """Return True for a SQLite database, gzipped or not; False if it cannot be opened, which its reader reports."""
+    """Return True for a SQLite database, gzipped or not; False if it cannot be opened (its reader reports that)."""
     if isinstance(source, Blob):
         return is_sqlite(source.data[:_BLOCK])
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -159,7 +159,7 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
 @contextlib.contextmanager
 def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
     """Open an export for reading; gzipped files and bytes are first written to a temporary file."""
-    import sqlite3  # late import: most links do not open a database
+    import sqlite3  # imported late: few links open a database
 
     with contextlib.ExitStack() as stack:
         name, path = _file_of(source, stack, progress)
@@ -188,7 +188,7 @@ def _bound(connection: sqlite3.Connection, size: int) -> None:
     connection.set_progress_handler(count, _STEPS_COUNTED)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute(f"PRAGMA hard_heap_limit = {max(available_memory() // 2, 1 << 26)}")
-    if hasattr(connection, "setlimit"):  # new in Python 3.11
+    if hasattr(connection, "setlimit"):  # only since Python 3.11
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
 
 
@@ -220,8 +220,8 @@ def _copy(name: str, text: Text, target: Path) -> None:
 
 
 GPU_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
-# Divisor of `globalPid` and `globalTid`: the quotient identifies the process and its machine,
-# and the remainder is the process or thread id.
+# Divisor of `globalPid` and `globalTid`: the quotient identifies the process and its machine, and the
+# remainder of `globalTid` is the thread id.
 PROCESS = 0x1000000
 _CPU_TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
 
@@ -236,7 +236,7 @@ def find_ranks(source: Source) -> list[NsysRank]:
 
 
 def ranks_of(database: Database, path: str) -> list[NsysRank]:
-    """Return the ranks of an open export; processes without GPU work are only included if none has GPU work."""
+    """Return the ranks of an open export; processes without GPU work count only if no process has GPU work."""
     found = {pair for table in GPU_TABLES for pair in database.pairs(table, f"globalPid / {PROCESS}", "deviceId")}
     if not found:
         found = {pair for table in _CPU_TABLES for pair in database.pairs(table, f"globalTid / {PROCESS}", "-1")}

@@ -1,7 +1,7 @@
 """Read one process and GPU from an export of Nsight Systems into the event table of a Kineto trace.
 
 NVTX ranges become operators, annotations and modules; CUDA calls become runtime and driver calls; GPU events get
-Kineto's names. The index of an event follows this order: ranges, calls, kernels, copies, memsets, whole graphs,
+Kineto's names. Events are indexed in this order: ranges, calls, kernels, copies, memsets, whole graphs,
 synchronization records, each in order of rows.
 """
 
@@ -31,7 +31,7 @@ from .ranges import RangeDetails, add_ranges
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _LONGEST_NAME = 60
-# Environment variables of torchrun, Open MPI and Slurm with the number of ranks.
+# Environment variables in which torchrun, Open MPI and Slurm pass the number of ranks.
 _WORLD_SIZE = re.compile(r'(?:WORLD_SIZE|OMPI_COMM_WORLD_SIZE|SLURM_NTASKS)="?([1-9]\d{0,6})"?\Z', re.ASCII)
 
 
@@ -96,7 +96,7 @@ def _strange_time(events: EventTable) -> str:
 
 
 def _base_time(database: Database) -> int:
-    """Return the offset from times in the file to ns since the epoch, from the recorded start; 0 if unknown."""
+    """Return the ns to add to times in the file to get ns since the epoch; 0 if the start was not recorded."""
     started = database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     zero = database.numbers("ANALYSIS_DETAILS", ("startTime",))["startTime"]
     if not len(started):
@@ -135,7 +135,7 @@ def _data_edges(ranges: RangeDetails) -> IntColumn:
 
 
 class _EventArguments:
-    """Create the JSON texts of events, which have only `args` (see `EventTexts`); ranges come first."""
+    """Creates the JSON texts of events, which only contain `args` (see `EventTexts`); ranges come first."""
 
     def __init__(self, ranges: RangeDetails, gpu: Sequence[GpuArguments]) -> None:
         self._ranges, self._gpu = ranges, [part for part in gpu if len(part)]
@@ -154,21 +154,21 @@ class _EventArguments:
         return {}
 
     def _of_range(self, event: int) -> dict[str, Any]:
-        """Return a range's arguments: handle, sequence number and shapes; inputs other than tensors have shape []."""
+        """Return a range's id, sequence number and shapes; inputs that are not tensors have the shape []."""
         ranges = self._ranges
         op_id, seq = int(ranges.op_id[event]), int(ranges.seq[event])
         args: dict[str, Any] = {"Record function id": op_id} if op_id else {}
         args |= {"Sequence number": seq} if seq >= 0 else {}
         if ranges.sizes[event]:
-            shapes: list[list[int]] = []  # in case the text was truncated
+            shapes: list[list[int]] = []  # if the text was truncated
             with contextlib.suppress(*UNREADABLE):
                 shapes = msgspec.json.decode(ranges.shapes[ranges.sizes[event]], type=list[list[int]])
             args |= {"Input Dims": shapes, "Input type": [UNKNOWN_DTYPE if shape else "" for shape in shapes]}
         return args
 
 
-_DRIVER = 1  # `eventClass` of CUDA driver calls; runtime calls have 0.
-_VERSION = re.compile(r"_v\d{4,5}$")  # CUPTI appends a version to names of runtime calls: cudaLaunchKernel_v7000.
+_DRIVER = 1  # `eventClass` of CUDA driver calls; runtime calls have class 0
+_VERSION = re.compile(r"_v\d{4,5}$")  # Version that CUPTI appends to runtime calls: cudaLaunchKernel_v7000.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("Unified HtoD", "Unified DtoH", "Unified DtoD"),
@@ -184,7 +184,7 @@ _KERNEL = (
 
 
 class GpuArguments:
-    """Columns of arguments of consecutive events ("kernel", "copy", "memset", "graph", "synchronization")."""
+    """Argument columns of consecutive events of one kind ("kernel", "copy", "memset", "graph", "synchronization")."""
 
     def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
         self.first, self._kind = first, kind
@@ -235,7 +235,6 @@ def add_calls(database: Database, rank: NsysRank, events: EventColumns) -> None:
 
 
 def add_gpu_work(database: Database, rank: NsysRank, events: EventColumns) -> list[GpuArguments]:
-    """Add the kernels, copies, memsets and graphs (if recorded as a whole) on the rank's GPU."""
     done = []
     for table, kind, more in (
         ("KERNEL", "kernel", ("demangledName", *_KERNEL)),
@@ -321,12 +320,12 @@ def _of(labels: tuple[str, ...], number: int) -> str:
 
 
 def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> IntColumn:
-    """Return, for each wait, the last preceding record of its event, ordered by correlation; −1 for none."""
+    """Return, for each wait, the last record of its event with a smaller correlation; −1 for none."""
     keys = [np.stack([columns["contextId"], columns["eventId"]], axis=1) for columns in (records, waits)]
     code = distinct_rows(*np.concatenate(keys).T)[1]
     ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]
     order = np.lexsort((records["correlationId"], ours))
-    # merged order: a wait follows the records of its event with smaller correlations
+    # sort records and waits together, so that a wait follows its event's records with smaller correlations
     both = np.concatenate([ours, theirs])
     correlation = np.concatenate([records["correlationId"], waits["correlationId"]])
     is_wait = np.arange(len(both)) >= len(ours)

@@ -15,10 +15,10 @@ from ...trace.conventions import PYTHON_CATEGORY
 from ..kineto.kineto_events import EventColumns
 from .database import PROCESS, Database
 
-# Category of ranges that partly overlap other ranges; they are not calls, and are only kept as events.
+# Category of ranges that partly overlap other ranges; they cannot be calls and are only kept as events.
 CROSSING = "nvtx_range"
-# Event types of push/pop ranges (nested on their thread) and start/end ranges (may overlap), ENUM_NSYS_EVENT_TYPE:
-# NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange.
+# Event types (ENUM_NSYS_EVENT_TYPE) of ranges that nest on their thread (NvtxPushPopRange, NvtxtPushPopRange), and of
+# ranges that may overlap (NvtxStartEndRange, NvtxtStartEndRange).
 _NESTED, _LOOSE = (59, 70), (60, 71)
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")
 
@@ -29,10 +29,10 @@ class RangeDetails:
 
     op_id: IntColumn  # 0 for none
     seq: IntColumn  # −1 for none
-    sizes: npt.NDArray[np.int32]  # code into `shapes`, 0 for none
+    sizes: npt.NDArray[np.int32]  # index into `shapes`, 0 for none
     shapes: list[str]  # distinct JSON texts of shapes; the first is ""
-    consumer: IntColumn  # range that reads the input; one entry per input with a known producer
-    producer: IntColumn  # op id of the producer, per input with a known producer
+    consumer: IntColumn  # range that reads an input; one entry per input with a known producer
+    producer: IntColumn  # op id of the producer of the same input
 
 
 def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
@@ -69,7 +69,7 @@ def add_ranges(database: Database, process: int, events: EventColumns) -> RangeD
 
 
 def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the start/end ranges that are unfinished, change threads or partly overlap push/pop ranges."""
+    """Return a mask of the start/end ranges that are unfinished, change threads, or partly overlap push/pop ranges."""
     of_process = f"globalTid / {PROCESS} = ? AND eventType IN "
     if not database.count("NVTX_EVENTS", f"{of_process} {_LOOSE}", process):
         return np.zeros(database.count("NVTX_EVENTS", f"{of_process} {_NESTED + _LOOSE}", process), np.bool_)
@@ -89,7 +89,7 @@ def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
 def _innermost(
     thread: IntColumn, start: IntColumn, end: IntColumn, nested: IntColumn, probed: IntColumn, at: IntColumn
 ) -> IntColumn:
-    """Return the innermost nested range that is open at `at` on the thread of each probed range, −1 for none."""
+    """Return the innermost nested range that is open at time `at` on the thread of each probed range, −1 for none."""
     threads = np.concatenate([thread[nested], thread[probed]])
     begin, until = np.concatenate([start[nested], at[probed]]), np.concatenate([end[nested], at[probed]])
     row = np.concatenate([nested, np.full(len(probed), -1)])
@@ -108,7 +108,7 @@ _OPERATOR_NAME = re.compile(
     r"autograd::engine::evaluate_function: |(?:[a-z_][\w.]*(?:::\w+)+(?:\.\w+)?|record_param_comms|triton_\w+|detach_?|"
     r"\w+Backward\d*)$"
 )
-# Module names from the profiler, from Apex's PyProf, and from NVTX hooks of vLLM, SGLang and TensorRT-LLM.
+# Matches module names from the profiler, from Apex's PyProf, and from NVTX hooks of vLLM, SGLang and TensorRT-LLM.
 _MODULE = re.compile(r"nn\.Module: |\{'Module': '([^']+)'|layer:(.+)", re.DOTALL)
 
 
@@ -118,7 +118,7 @@ class Range(NamedTuple):
     seq: int = -1  # autograd's sequence number, −1 for none
     op_id: int = 0  # 0 for none
     sizes: str = ""  # JSON text of the shapes, "" if not recorded
-    producers: tuple[int, ...] = ()  # op ids of the producers of the inputs
+    producers: tuple[int, ...] = ()  # op ids of the calls that produced the inputs
 
 
 def read_range(text: str) -> Range:

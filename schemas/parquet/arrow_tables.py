@@ -25,7 +25,7 @@ from ..execution_trace.arguments import tensor_members
 from . import stored_tables as layout
 from .stored_tables import described, nulls, stored_name
 
-_MOST_BYTES = 2**31 - 1  # Maximum total size of the strings in an Arrow array.
+_MOST_BYTES = 2**31 - 1  # maximum total bytes of strings in an Arrow array
 
 
 def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
@@ -59,7 +59,7 @@ def _ends(values: Sequence[Any]) -> npt.NDArray[np.int64]:
     return np.append(0, np.cumsum(np.fromiter(map(len, values), np.int64, len(values))))
 
 
-VERSION = {"etplus_columns": str(layout.FORMAT)}  # Metadata of every table.
+VERSION = {"etplus_columns": str(layout.FORMAT)}  # metadata of every table
 
 
 class ArrowTables:
@@ -70,7 +70,7 @@ class ArrowTables:
         self._arrow = library("pyarrow")
 
     def table(self, name: str) -> Any:
-        """Return a table of `TABLES` as a `pyarrow.Table`; not for the records."""
+        """Return a table of `TABLES`, except the records, as a `pyarrow.Table`."""
         kinds = {table: kind for kind, table in layout.ROW_TABLES.items()}
         columns: dict[str, Any] = self._rows(kinds[name]) if name in kinds else getattr(self, f"_{name}")()
         own = layout.MEMORY if name == "memory" else {}
@@ -259,5 +259,5 @@ class ArrowTables:
 
 
 def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:
-    """Return the values of a column at the given positions, −1 for missing positions."""
+    """Return the values of a column at these positions, −1 at negative positions."""
     return scatter(len(at), at >= 0, column[at[at >= 0]].astype(np.int64))

@@ -1,4 +1,4 @@
-"""Read traces stored as Parquet files: columns are read immediately, texts of rows on demand."""
+"""Read traces stored as Parquet files: columns are read at once, texts of rows on demand."""
 
 from __future__ import annotations
 
@@ -70,11 +70,10 @@ def read_meta(place: Place, name: str) -> layout.Meta:
 
 
 def check_table(place: Place, table: str) -> None:
-    """Raise TraceFormatError if the file of a table has changed since it was written."""
     path, found = place.of(table), hashlib.blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):  # queries do not need the whole table in memory
+            while block := file.read(1 << 20):  # a query needs no whole table in memory
                 found.update(block)
     except OSError as error:
         raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
@@ -100,7 +99,7 @@ class _FolderReader:
 
     def _trace(self) -> Trace:
         meta = self.meta
-        self._content(layout.EXCHANGES)  # only checked: the trace has the data
+        self._content(layout.EXCHANGES)  # only checked, because the trace has the same data
         builder = TraceBuilder(self.name)
         builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
         tables = {kind: self._table(table) for kind, table in layout.ROW_TABLES.items()}
@@ -143,7 +142,7 @@ class _FolderReader:
         )  # fmt: skip
 
     def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]]:
-        """Return, for each row, the code of its launch arguments (−1 for none), and the arguments."""
+        """Return, for each row, the code of its launch arguments (−1 for none), and the arguments by code."""
         table = StringTable()
         which = _codes(device.column("launch_args"), table)
         return scatter(self.meta.rows, _numbers(device, "row"), which), list(map(str.encode, table.values))
@@ -245,7 +244,7 @@ class _Text:
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
         begin, end = begin - self._begin[first], end - self._begin[first]
         found = [b""] * len(first)
-        for (piece, until), at in grouped(first, last):  # rows in order of time may alternate between pieces
+        for (piece, until), at in grouped(first, last):  # rows sorted by time may alternate between pieces
             text = b"".join(map(self._piece, range(piece, until + 1)))
             for row, b, e in zip(at.tolist(), begin[at].tolist(), end[at].tolist(), strict=True):
                 found[row] = text[b:e]
@@ -266,7 +265,7 @@ class _Text:
 
 @lru_cache(maxsize=_PIECES_KEPT)
 def _piece_of(path: Path, number: int, digest: str) -> bytes:
-    """Read a piece of a text. The file is closed afterwards, because a job may have 10,000 files."""
+    """Read a piece of a text. Close the file afterwards, because a job may have 10,000 files."""
     with library("pyarrow.parquet").ParquetFile(path) as file:
         text: bytes = file.read_row_group(number).column("text")[0].as_py()
     if hashlib.blake2b(text, digest_size=16).hexdigest() != digest:
@@ -298,11 +297,11 @@ class _Stored:
     text: _Text
     start: IntColumn
     end: IntColumn
-    code: IntColumn  # signature code by row, −1 for none
-    signatures: Sequence[bytes]  # signature texts by code
-    sizes: IntColumn  # size in bytes by row, −1 if the row is not a copy
-    launch: IntColumn  # code of the launch arguments by row, −1 for none
-    launches: Sequence[bytes]  # launch argument texts by code
+    code: IntColumn  # code of each row's signature, −1 for none
+    signatures: Sequence[bytes]  # texts of the signatures, by code
+    sizes: IntColumn  # bytes of each row, −1 if it is not a copy
+    launch: IntColumn  # code of each row's launch arguments, −1 for none
+    launches: Sequence[bytes]  # texts of the launch arguments, by code
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.text.parts(self.start[rows], self.end[rows])
@@ -313,7 +312,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors of each signature, then those of a node without one; shared with parts of the trace."""
+        """The tensors of each signature, and last those of a node without signature; parts of the trace share them."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
@@ -342,7 +341,7 @@ def _bytes(column: Any, binary: Any) -> list[bytes]:
 
 
 def _codes(column: Any, values: Sequence[str] | StringTable) -> npt.NDArray[np.int64]:
-    """Translate a column of strings to codes into a list, which must contain all of them, or into a table."""
+    """Translate a column of strings to codes: positions in a list that contains all strings, or codes of a table."""
     known = {} if isinstance(values, StringTable) else {value: code for code, value in enumerate(values)}
     parts = [np.zeros(0, np.int64)]
     for part in column.chunks:

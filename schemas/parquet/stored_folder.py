@@ -1,4 +1,4 @@
-"""Recognize folders with traces stored as columns, and their ranks, without reading the tables."""
+"""Recognize folders that store traces as columns, and their ranks, without reading the tables."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-META = "trace.json"  # File of a rank with the data that are not in tables.
-SUFFIXES = (".parquet", ".etplus")  # Suffixes of such folders.
+META = "trace.json"  # name of the file with a rank's data that are in no table
+SUFFIXES = (".parquet", ".etplus")  # suffixes of folders that store traces
 _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 
 
@@ -38,7 +38,6 @@ def rank_folder(table: str, rank: int) -> str:
 
 
 def is_stored(path: str | os.PathLike[str]) -> bool:
-    """Return True for a folder that `write_parquet` wrote."""
     try:
         return (Path(path) / META).is_file() or next(_ranks_in(Path(path)), None) is not None
     except (OSError, ValueError):

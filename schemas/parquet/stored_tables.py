@@ -1,4 +1,4 @@
-"""The Parquet files of a trace and their columns, used by writer and reader."""
+"""The Parquet files of a trace and their columns, shared by writer and reader."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from ..communications import COMMUNICATION_COLUMNS, kind_of_name
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, rank_folder
 
-FORMAT = 2  # Version of the stored format; readers refuse all other versions.
-# Tables with the text of the ET+ file in pieces, and with the distinct inputs and outputs of operators.
+FORMAT = 2  # version of the stored format; readers refuse all other versions
+# Tables that contain the text of the ET+ file in pieces, and the distinct inputs and outputs of operators.
 RECORDS, SIGNATURES = "records", "signatures"
 
-# Table with a rank's communications, for the tables of its job; metadata key of `StoredFacts`.
+# Table of a rank's communications, for queries on its job, and the table's metadata key for `StoredFacts`.
 EXCHANGES, FACTS = "exchanges", "etplus_rank"
 
-ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # Tables with the rows of a trace, by kind of row.
+ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # tables of a trace's rows, by kind of row
 TABLES = (*ROW_TABLES.values(), "edges", "communications", EXCHANGES, "memory", "steps", SIGNATURES, RECORDS)
-VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # Tables that are visible to queries.
+VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # tables visible to queries
 
-# Columns that a table always has; other `NODE_COLUMNS` are stored if any row has a value.
+# Columns that a table always contains; it contains other `NODE_COLUMNS` if any row has a value.
 COLUMNS = {
     "calls": (
         "id parent name ts dur exclusive thread link rf_id fw_parent seq_id scope fw_tid kineto_event inter_thread_dep"
@@ -44,13 +44,13 @@ COLUMNS = {
     "device": "id parent name category ts dur stream device correlation kineto_event".split(),
     "runtime": "id parent name ts dur thread correlation kineto_event".split(),
 }
-# Row columns that are stored; the remaining columns are derived.
+# Columns of rows that are stored; readers derive the remaining columns.
 STORED = tuple(name for name in (*GIVEN_COLUMNS, "thread") if name not in ("kind", "tid"))
 
 MEMORY: dict[str, RowColumn] = {
     name: RowColumn(np.int64, none, unit, about)
     for name, none, unit, about in (
-        ("ts", None, "ns", "when"),
+        ("ts", None, "ns", "time of the event"),
         ("bytes", None, "bytes", "bytes allocated, or freed if negative"),
         ("address", -1, "", "address of the block"),
         ("allocated", -1, "bytes", "allocated by the device's allocator after the event"),
@@ -108,19 +108,19 @@ assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """The part of a trace that is not in tables."""
+    """The data of a trace that are in no table."""
 
-    etplus_columns: int  # format version, see FORMAT
+    etplus_columns: int  # version of the format, see FORMAT
     rows: int
-    size: int  # size of the ET+ file's text in bytes
-    names: list[str]  # names by code
+    size: int  # bytes of the ET+ file's text
+    names: list[str]  # each name, by code
     categories: list[str]
     flat: bool
     notes: list[str]
-    summary: dict[str, Any]  # the root's `etplus`
-    header: dict[str, tuple[int, int]]  # begin and end of other values of the root in the text
-    digests: dict[str, str]  # hexadecimal blake2b digests by file, except for the records
-    chunks: list[tuple[int, str]]  # start and blake2b digest for each piece of the text
+    summary: dict[str, Any]  # `etplus` in the root of the ET+ file
+    header: dict[str, tuple[int, int]]  # other key in the root → (begin, end) of its value in the text
+    digests: dict[str, str]  # file → hexadecimal blake2b digest, except the records
+    chunks: list[tuple[int, str]]  # (start, blake2b digest) of each piece of the text
 
 
 class StoredDigests(msgspec.Struct):
@@ -130,16 +130,16 @@ class StoredDigests(msgspec.Struct):
 class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Facts about a rank, stored in the metadata of its table of exchanges."""
 
-    groups: list[Group]  # process groups of the rank, by number
+    groups: list[Group]  # the rank's process groups, by number
     info: dict[str, Any]  # backend, rank and world_size from `distributedInfo`
     rank: int | None
-    begin_ns: int | None  # wall-clock ns of its first call
+    begin_ns: int | None  # wall-clock time of its first call, in ns
     digest: bytes
     times_recorded: bool = True
 
 
 class Place(NamedTuple):
-    """Location of a rank's files: the folder, or a folder per table and rank (`device/rank=3/part-0.parquet`)."""
+    """Location of a rank's files: the folder, or one folder per table and rank (`device/rank=3/part-0.parquet`)."""
 
     folder: Path
     rank: int | None = None
@@ -160,13 +160,13 @@ def files_of(rank: int) -> list[str]:
     return [*(place.of(table).as_posix() for table in TABLES), place.meta.as_posix()]
 
 
-# Columns that are renamed in data frames and stored tables.
+# Maps columns to their different names in data frames and stored tables.
 _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequence", "op": "op_name"}
 
 
 def stored_name(name: str, table: str = "") -> str:
     """Return the stored name of a column; names of times end with the unit ("duration_ns")."""
-    if table == "memory":  # memory events have no duration: `ts_ns`
+    if table == "memory":  # not "start_ns", because memory events have no duration
         return f"{name}_ns" if MEMORY[name].unit == "ns" else name
     column = NODE_COLUMNS.get(name)
     is_time = name in _TIMES or (column is not None and column.unit == "ns")
@@ -174,14 +174,13 @@ def stored_name(name: str, table: str = "") -> str:
 
 
 def described(name: str, column: RowColumn | None = None) -> dict[str, str]:
-    """Return the metadata of a stored column: unit and meaning."""
     found = column or NODE_COLUMNS.get(name)
     unit, about = (_UNITS.get(name, ""), ABOUT.get(name, "")) if found is None else (found.unit, found.about)
     return {key: value for key, value in (("unit", unit), ("about", about)) if value}
 
 
 def nulls(values: npt.NDArray[Any], column: RowColumn | None) -> npt.NDArray[np.bool_] | None:
-    """Return a mask of the nulls in a column; None if the column cannot have nulls."""
+    """Return a mask of the nulls in a column; None if the column cannot contain nulls."""
     if column is None or column.none is None or column.none >= 0:
         return None
     return np.asarray(values == column.none)
@@ -191,7 +190,6 @@ SPOILT = "write it again with etplus"
 
 
 def checked_content(path: Path, digest: str | None) -> bytes:
-    """Return the content of a table's file. Raise TraceFormatError if it has changed since it was written."""
     try:
         protect(path)
         content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Read the packets of a Perfetto trace, and convert render stages to Kineto's GPU events."""
+"""Read the packets of a Perfetto trace, and convert its render stages to Kineto's GPU events."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from ..text.sniff import varint
 from ..text.text import Text
 from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
-_PACKET = 0x0A  # Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto).
+_PACKET = 0x0A  # tag of field 1 of the message Trace (protos/perfetto/trace/trace.proto)
 _WINDOW = 1 << 20
-_LARGEST = 1 << 28  # Maximum size of a packet in bytes; real packets have a few kB.
+_LARGEST = 1 << 28  # maximum size of a packet in bytes; real packets have a few kB
 _AGAIN = "record it again"
 
 
 @cache
 def protos() -> Any:
-    """Import the module with Perfetto's messages from the package `perfetto`."""
     try:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ImportError:
@@ -57,7 +56,7 @@ def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
         at = begin + size
 
 
-# Kineto's category by name of the render stage.
+# Maps the name of a render stage to Kineto's category.
 CATEGORIES = {
     "Kernel": "kernel",
     "Memcpy": "gpu_memcpy",
@@ -66,10 +65,10 @@ CATEGORIES = {
     "EventRecord": "graph_event_node",
     "HostNode": "graph_host_node",
 }
-COMPUTE = 2  # InternedGpuRenderStageSpecification.RenderStageCategory in files from other writers.
+COMPUTE = 2  # value of RenderStageCategory (InternedGpuRenderStageSpecification) in files from others
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
-# Extra data that stay strings even if they look like numbers; the format stores all values as strings.
+# Extra data that stay strings even if they look like numbers; the format stores every value as a string.
 _TEXTS = frozenset(
     (
         "Collective name,Process Group Description,Process Group Name,Process Group Ranks,annotation,arch,dtype,"

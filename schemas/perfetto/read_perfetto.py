@@ -27,12 +27,12 @@ from ..text.text import Text
 from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 
 _BEGIN, _END = 1, 2  # TrackEvent.Type
-# Kineto's base times are multiples of this (libkineto/src/output_json.cpp); the same base gives the same times.
+# Kineto's base times are multiples of this (libkineto/src/output_json.cpp); an equal base yields equal times.
 _TRIMONTH_NS = 7_889_238 * 10**9
-_DOUBLE_NS = 256  # Resolution of current times in ns since the epoch, stored as doubles.
-# Kineto's category for rocprofv3 categories with different names.
+_DOUBLE_NS = 256  # resolution of today's ns since the epoch in a double
+# Maps categories of rocprofv3 to Kineto's, if their names differ.
 _CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
-# Names of arguments by column: in PyTorch, then in rocprofv3.
+# Maps a column to the argument's names: in PyTorch, then in rocprofv3.
 _ARGUMENTS = {
     "correlation": ("correlation", "corr_id", "correlation_id"),
     "stream": ("stream", "stream_ID", "stream_id", "queue"),
@@ -40,15 +40,15 @@ _ARGUMENTS = {
 }
 _WRITTEN = {"external_id": "External id", "rf_id": "Record function id", "seq": "Sequence number"}
 _NAMES = [_ARGUMENTS.get(key, (_WRITTEN.get(key, key),)) for key in NUMBERS]
-# The JSON record of an event, `{"args": …}`, and the undecoded values of NUMBERS.
+# The JSON record of an event, `{"args": …}`, and the undecoded values of its NUMBERS.
 _Arguments = tuple[bytes, tuple[Any, ...]]
 _TOO_LONG = "events with a duration of over 104 days"
 _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
-_NO_TEXT = -(2**60)  # index of a Python call whose arguments are not kept
-# Losses; the known part of a Kineto header; `{"args": …}` of each event; columns of events and flows.
+_NO_TEXT = -(2**60)  # index of Python calls: their arguments are not kept
+# Losses, the known part of a Kineto header, `{"args": …}` of each event, and columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
 
@@ -98,7 +98,7 @@ class _Stage(NamedTuple):
 
 
 class _PacketReader:
-    """Collect packets; `finished` combines them. `written` counts the bytes of arguments so far."""
+    """Collects packets, which `finished` combines; `written` counts the bytes of arguments so far."""
 
     def __init__(self, modules: bool) -> None:
         self.modules = modules
@@ -149,7 +149,7 @@ class _PacketReader:
 
     def _stage(self, stage: Any, sequence: PacketSequence, ts: int, number: int) -> None:
         specs = sequence.names["gpu_specifications"]
-        if not stage.stage_iid:  # a stage with an inline description, or only a description
+        if not stage.stage_iid:  # described inline, or only a description
             self.left_out["GPU events without a stage"] += stage.duration > 0
             return
         if stage.duration >= MAX_DURATION_NS:
@@ -220,7 +220,7 @@ class _PacketReader:
         return {number: of.pop() for number, of in found.items() if len(of) == 1} if several else {}
 
     def _ranks(self) -> list[int]:
-        """Return the process ids that are ranks: in files of several ranks from etplus, process names contain them."""
+        """Return the process ids that are ranks: process names contain the rank in etplus's files of several ranks."""
         named = [track.process for track in self.tracks.values() if track.HasField("process")]
         ranks = [process.pid for process in named if process.process_name == f"rank {process.pid}"]
         return ranks if len(ranks) == len(named) > 1 else []
@@ -271,7 +271,8 @@ def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColum
     if rounded times overlap.
 
     Args:
-        begins: mask of the begins, in file order. track, ts: track and time (ns) of each begin and end.
+        begins: mask of the begins, in file order.
+        track, ts: track and time (ns) of each begin and end.
     """
     by_place = _by_place(begins, track, ts)
     return _by_nesting(begins, track, ts) if by_place is None else by_place
@@ -281,7 +282,7 @@ def _by_place(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) ->
     order = np.argsort(track, kind="stable")
     same = track[order][1:] == track[order][:-1]
     if np.all(ts[order][1:][same] >= ts[order][:-1][same]):
-        return None  # the recorder writes tracks in order of time
+        return None  # such a writer sorts tracks by time
     bounds = np.flatnonzero(np.diff(begins.astype(np.int8), prepend=0, append=0))
     if len(bounds) % 2 or not len(bounds) or bounds[0] != 0:
         return None
@@ -312,9 +313,9 @@ def _by_nesting(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) 
 
 
 _CLEARED = 1  # TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-_REALTIME, _BOOTTIME = 1, 6  # values of BuiltinClock; packets without a clock use BOOTTIME
+_REALTIME, _BOOTTIME = 1, 6  # values of BuiltinClock; BOOTTIME if a packet has no clock
 _OF_SEQUENCE = range(64, 128)
-_ARGUMENT_NAMES = 1001  # Extension field of InternedData with the names of launch arguments.
+_ARGUMENT_NAMES = 1001  # extension field of InternedData: names of launch arguments
 _NAMED = ("event_categories", "event_names", "debug_annotation_names", "gpu_specifications")
 
 
@@ -327,7 +328,7 @@ class PacketSequence:
         self._clear()
 
     def _take_clocks(self, snapshot: Any) -> None:
-        """Read clock offsets from a snapshot; for clocks of the whole trace, the first snapshot is used."""
+        """Read clock offsets from a snapshot; for clocks of the whole trace, only the first snapshot counts."""
         for clock in snapshot.clocks:
             if clock.clock_id in _OF_SEQUENCE:
                 self._own[clock.clock_id] = clock.timestamp
@@ -341,7 +342,7 @@ class PacketSequence:
                 self._shared.setdefault(clock.clock_id, clock.timestamp)
 
     def ns(self, packet: Any) -> int:
-        """Return a packet's wall-clock time. Call this once per packet, in order, because incremental times add up."""
+        """Return a packet's wall-clock time. Call this once per packet, in order: incremental times add up."""
         clock: int = packet.timestamp_clock_id or self.clock
         value: int = packet.timestamp
         if clock in self._own:
@@ -354,11 +355,11 @@ class PacketSequence:
         return value + (self._shared[_REALTIME] - self._shared[clock] if known else 0)
 
     def _clear(self) -> None:
-        # Interned strings by field of InternedData and iid (`gpu_specifications`: name and category).
+        # Field of InternedData → iid → interned string (`gpu_specifications`: name and category).
         self.names: dict[str, dict[int, Any]] = {kind: {} for kind in _NAMED}
         self.texts: dict[int, str] = {}
-        self.arguments: dict[int, str] = {}  # names of launch arguments by iid
-        self.track, self.clock = 0, 0  # defaults for packets
+        self.arguments: dict[int, str] = {}  # iid → name of the launch argument
+        self.track, self.clock = 0, 0  # defaults for packets without them
 
     def take(self, packet: Any) -> None:
         """Apply the state that a packet sets for itself and for later packets."""
@@ -399,7 +400,7 @@ class PacketSequence:
 
 
 def _extension(data: Any) -> Iterator[tuple[int, str]]:
-    from google.protobuf.unknown_fields import UnknownFieldSet  # missing in the oldest supported protobuf
+    from google.protobuf.unknown_fields import UnknownFieldSet  # the oldest supported protobuf lacks it
 
     for unknown in UnknownFieldSet(data):  # type: ignore[attr-defined]
         if unknown.field_number == _ARGUMENT_NAMES and isinstance(unknown.data, bytes):

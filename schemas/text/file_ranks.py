@@ -1,4 +1,4 @@
-"""Ranks in files with several ranks, and how to choose a rank by number, process or GPU."""
+"""Ranks in files that contain several ranks, and how to choose a rank by number, process or GPU."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class FileRank:
     """A rank in a file; readers accept it instead of a path."""
 
     path: str
-    rank: int  # rank in the job if recorded, else ordinal in the file
+    rank: int  # rank in the job if recorded, else position in the file
     pid: int
-    device: int  # number of the GPU, −1 for a process that uses no GPU or several
-    process: int = -1  # id of machine and process as in the file, −1 if unknown
-    alone: bool = False  # True if the file has no other rank
+    device: int  # number of the GPU; −1 if the process uses no GPU or several
+    process: int = -1  # the file's id for machine and process, −1 if unknown
+    alone: bool = False  # True if the file contains no other rank
 
     def __fspath__(self) -> str:
         return self.path
@@ -37,7 +37,7 @@ class FileRank:
 
 @dataclass(frozen=True)
 class ProcessRank(FileRank):
-    """A process in a merged Kineto trace; `timeline` is None until it has been read."""
+    """A process in a merged Kineto trace; `timeline` is None until the process has been read."""
 
     timeline: KinetoTrace | None = field(default=None, repr=False, compare=False)
 
@@ -48,7 +48,6 @@ class ProcessRank(FileRank):
 def choose(
     ranks: Sequence[AnyRank], name: str, *, rank: int | None = None, pid: int | None = None, device: int | None = None
 ) -> list[AnyRank]:
-    """Return the matching ranks. Raise UsageError if there are none."""
     wanted = {"rank": rank, "pid": pid, "device": device}
     given = {key: value for key, value in wanted.items() if value is not None}
     found = [option for option in ranks if all(getattr(option, key) == value for key, value in given.items())]
@@ -67,7 +66,6 @@ def nearest_to_et(ranks: Sequence[AnyRank], pid: int | None, rank: int | None) -
 
 
 def only(ranks: Sequence[AnyRank], name: str) -> AnyRank:
-    """Return the only rank. Raise SeveralRanksError if there are several."""
     if len(ranks) > 1:
         raise SeveralRanksError(name, ranks)
     return ranks[0]
@@ -79,7 +77,7 @@ def listed(ranks: Sequence[FileRank]) -> str:
 
 
 class SeveralRanksError(UsageError):
-    """The file contains several ranks (`ranks`), but a single trace is needed."""
+    """A file contains several ranks (`ranks`), but a single trace is needed."""
 
     def __init__(self, file: str, ranks: Sequence[FileRank]) -> None:
         self.file, self.ranks = file, ranks

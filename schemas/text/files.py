@@ -39,7 +39,7 @@ _EMPTY = b" \t\r\n\x00"
 _BLOCK = 1 << 20
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
-_WITH_COLUMNS = 2  # Memory needed for a text and its columns, as a multiple of the text's size.
+_WITH_COLUMNS = 2  # memory for a text and its columns, as a multiple of the text's size
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Blob(Generic[D]):
 
 
 def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
-    """Read an input into memory and gunzip it. With `trace`, refuse other file formats with a specific message."""
+    """Read an input into memory and decompress it. With `trace`, refuse other file formats with a specific message."""
     blob = _open(source, sys.maxsize, progress)
     if trace:
         refuse_foreign(blob.name, blob.data[:HEAD])
@@ -63,7 +63,7 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
-    """Read a JSON file of etplus; return content and name. `problem` and `remedy` are for error messages."""
+    """Read a JSON file from etplus; return content and name. `problem` and `remedy` are for error messages."""
     blob = load(source, trace=False)
     try:
         return msgspec.json.decode(blob.data, type=kind), blob.name
@@ -110,7 +110,7 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
         return name, _gathered(source, name, sys.maxsize if isinstance(source, io.BytesIO) else kept)
     if source == "-":
         return "<stdin>", _gathered(_standard_input(), "<stdin>", kept)
-    protect(source)  # refuses URLs before `Path` merges their slashes
+    protect(source)  # must refuse URLs before `Path` merges their slashes
     path = Path(source)
     try:
         if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY and hasattr(os, "pread"):
@@ -131,14 +131,14 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
 def _refuse_holes(path: Path) -> None:
     """Refuse a sparse file whose content is far larger than its size on disk."""
     status = path.stat()
-    if written := 512 * getattr(status, "st_blocks", 0):  # 0 if the file system does not report blocks
+    if written := 512 * getattr(status, "st_blocks", 0):  # 0 if the file system reports no blocks
         Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
 
 
 def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise TraceFormatError("<stdin>", "", "standard input is closed", "give the name of a file")
-    with contextlib.suppress(OSError, ValueError):  # a stream without a file
+    with contextlib.suppress(OSError, ValueError):  # the stream has no file
         protect(sys.stdin.fileno())
     return sys.stdin.buffer
 
@@ -153,7 +153,7 @@ def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
 
 
 class Bar:
-    """A progress bar that shows nothing; avoids importing tqdm, which is as slow as reading a small trace."""
+    """A progress bar that shows nothing; avoids importing tqdm, which takes as long as reading a small trace."""
 
     def __enter__(self) -> Bar:
         return self
@@ -164,7 +164,7 @@ class Bar:
 
 
 def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
-    """Return a progress bar on standard error, which appears after two seconds and only on a terminal."""
+    """Return a progress bar on standard error; it appears after two seconds, and only on a terminal."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty():
         return Bar()
     from tqdm import tqdm
@@ -179,8 +179,8 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
 
 
 def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
-    """Write (and compress) each chunk in a thread while the next chunk is being produced."""
-    from concurrent.futures import ThreadPoolExecutor  # late import: commands that only read do not need it
+    """Write (and compress) each chunk in a thread while the caller produces the next chunk."""
+    from concurrent.futures import ThreadPoolExecutor  # imported late: commands that only read do not need it
 
     with ThreadPoolExecutor(1) as pool:
         written: Future[int] | None = None
@@ -214,7 +214,7 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             out = cast("IO[bytes]", _Terminal(plain)) if sys.stdout.isatty() else plain
             yield out
             out.flush()
-        elif target.exists() and not target.is_file():  # devices and pipes are written in place, never replaced
+        elif target.exists() and not target.is_file():  # devices and pipes are written in place
             with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
         else:
@@ -277,13 +277,13 @@ def _failing_as(target: Path, opened: Path) -> Iterator[None]:
         raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error
 
 
-_PACKED_BLOCK = 1 << 16  # Deflate expands a block up to 1000 times, so a block takes at most 64 MB of memory.
+_PACKED_BLOCK = 1 << 16  # A block expands up to 1000 times, so it takes at most 64 MB of memory.
 _STEP = 1 << 14
-_DISK_USED = 0.9  # Maximum share of the free disk space for a temporary file.
+_DISK_USED = 0.9  # maximum share of the free disk space that a temporary file may use
 
 
 class Spool:
-    """Collect a text of unknown length: in memory up to `kept` bytes, then in an unnamed temporary file.
+    """Collects a text of unknown length: in memory up to `kept` bytes, then in an unnamed temporary file.
 
     `packed` is the size of the compressed input, None for uncompressed input.
     """
@@ -295,7 +295,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._size = 0
         memory = available_memory()
-        # Joining the pieces doubles the memory. Columns of a text in a file take about half of its size.
+        # Joining the pieces takes twice their memory. The columns of a text in a file take about half its size.
         self._limit = memory // 2 if self._kept >= memory else memory
         self._scarce = "memory"
 
@@ -346,7 +346,7 @@ class Spool:
 def gunzip(
     packed: Text, name: str = "<bytes>", *, kept: int = sys.maxsize, done: Callable[[int], object] | None = None
 ) -> tuple[Text, int | None]:
-    """Gunzip all members up to the first damage; return the text, and the offset of the damage in `packed` or None.
+    """Decompress all gzip members up to the first damage; return the text, and the damage's offset in `packed` or None.
 
     For `kept`, see `Spool`; `done` is called with the number of bytes read.
     """
@@ -375,7 +375,7 @@ def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
             if not block:
                 raise EOFError
             piece = inflate.decompress(block)
-            used = len(block) - len(inflate.unused_data)  # a block may contain several members
+            used = len(block) - len(inflate.unused_data)  # a block may contain several gzip members
             at += used
             yield piece, used
 

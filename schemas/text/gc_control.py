@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Pause garbage collection, because searching hundreds of thousands of new objects for cycles doubles the time."""
+    """Pause garbage collection: searching hundreds of thousands of new objects for cycles would double the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

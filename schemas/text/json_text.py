@@ -16,16 +16,15 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 
 _Matrix = npt.NDArray[np.uint8]
-Part = bytes | _Matrix  # A constant text, or a matrix with a text per row.
+Part = bytes | _Matrix  # A constant text, or a matrix that contains one text per row.
 
 _SPACE, _POINT, _MINUS = b" .-"
-# The four digits of all numbers below 10,000; the digits of a number are one uint32.
+# The four digits of each number below 10,000, stored as one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # The number of powers up to n is the number of digits.
+_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # as many powers are ≤ n as n has digits
 
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
-    """Concatenate the parts for each row; all rows have the same length."""
     if not count:
         return []
     text = _matrix(count, parts)
@@ -71,7 +70,6 @@ def _with_signs(values: IntColumn, least: int) -> _Matrix:
 
 
 def microseconds(ns: IntColumn) -> _Matrix:
-    """Format times in ns as µs with three decimals."""
     digits = _digits(ns, 4) if ns.min(initial=0) >= 0 else _with_signs(ns, 4)
     point = np.full((len(ns), 1), _POINT, np.uint8)
     return np.concatenate([digits[:, :-3], point, digits[:, -3:]], axis=1)
@@ -101,14 +99,14 @@ def _digits(values: IntColumn, least: int) -> _Matrix:
     return digits
 
 
-_EXACT_INTEGER = 2.0**53  # above this, not all integers are exact as doubles
+_EXACT_INTEGER = 2.0**53  # from here on, doubles cannot represent all integers
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class NumberRows:
-    """Read the numbers of similar objects together: as MessagePack, objects with doubles have the same length.
+    """Reads the numbers of similar objects together: as MessagePack, objects that contain doubles have the same length.
 
-    All numbers in `example` are doubles; `before` lists, per column, the bytes before its number without the type byte.
+    All numbers in `example` are doubles; `before` maps each column to the bytes that precede its number and type byte.
     """
 
     def __init__(self, example: msgspec.Struct, before: Mapping[str, bytes]) -> None:
@@ -119,7 +117,7 @@ class NumberRows:
         )
 
     def columns(self, objects: list[Any]) -> dict[str, IntColumn] | None:
-        """Return the columns; None if any number is not an integer, or is too large for a double."""
+        """Return the columns; None if any number is not an integer or is too large for a double."""
         text = _encode(objects)
         rows = np.frombuffer(text, self._row, offset=len(text) - len(objects) * self._row.itemsize)
         columns: dict[str, IntColumn] = {}

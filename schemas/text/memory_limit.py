@@ -12,16 +12,16 @@ from pathlib import Path
 from ...trace.errors import TraceFormatError, UsageError
 
 LIMIT = "ETPLUS_MEMORY_LIMIT"
-"""Environment variable that limits the memory of a process, such as 512MB or 8 GB."""
+"""Environment variable with the memory that a process may use, such as 512MB or 8 GB."""
 _UNITS = {f"{unit}{i}": (1024 if i else 1000) ** k for k, unit in enumerate(("", *"kmgt")) for i in ("", "i")}
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
-# Traces expand 10- to 40-fold, and gzip allows 1000-fold. Inputs that expand more than this factor are suspicious.
+# Traces expand 10- to 40-fold; gzip allows 1000-fold. Inputs that expand by more than this factor are suspicious.
 _GROWTH = 200
-_STRETCH = 1 << 16  # Bytes of gzip that are checked together; writers start new deflate blocks at least this often.
-_GROWN = 1 << 25  # Number of suspicious bytes that are tolerated; reading them takes seconds.
+_STRETCH = 1 << 16  # bytes of gzip checked together; writers start deflate blocks at least this often
+_GROWN = 1 << 25  # number of suspicious bytes tolerated; reading them takes seconds
 _INTERVAL_S = 0.1
 _SLACK = 1 << 28
-_WORTH_ASKING = 1 << 26  # With fewer bytes, determining the available memory is not worth the time.
+_WORTH_ASKING = 1 << 26  # for fewer bytes, determining the available memory is not worth the time
 _UNLIMITED = 1 << 62
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -41,7 +41,7 @@ def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy:
 
 
 class Expansion:
-    """Watch how an input expands, and refuse inputs that are designed to fill the memory."""
+    """Watches how an input expands, and refuses inputs that are designed to fill the memory."""
 
     def __init__(self, name: str, verb: str = "unpacks to") -> None:
         self._name, self._verb = name, verb
@@ -67,7 +67,7 @@ class Expansion:
 
 @contextlib.contextmanager
 def capped_memory() -> Iterator[None]:
-    """Raise `MemoryError` in the block if it exceeds `LIMIT`; checked ten times per second of CPU time."""
+    """Raise `MemoryError` in the block if it exceeds `LIMIT`, checked ten times per second of CPU time."""
     allowed = _limit()
     _refuse_beyond_machine()
     if allowed >= _UNLIMITED or not hasattr(signal, "setitimer"):
@@ -93,18 +93,17 @@ def _refuse_beyond_machine() -> None:
         return
     most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve more memory than they use
     if soft == resource.RLIM_INFINITY or most < soft:
-        with contextlib.suppress(OSError, ValueError):  # beyond the hard limit
+        with contextlib.suppress(OSError, ValueError):  # the hard limit is lower
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _check_held(allowed: int) -> None:
     if _held() > allowed:
-        signal.setitimer(signal.ITIMER_PROF, 0)  # only once, because handling the error takes memory
+        signal.setitimer(signal.ITIMER_PROF, 0)  # raise only once, because handling the error takes memory
         raise MemoryError
 
 
 def size_text(count: int) -> str:
-    """Format a number of bytes: "6.4 GB"."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -123,7 +122,6 @@ def _limit() -> int:
 
 
 def or_raise_limit() -> str:
-    """Return the suggestion to raise the limit if the user has set a limit, else ""."""
     return f", or raise {LIMIT}" if os.environ.get(LIMIT) else ""
 
 
@@ -149,13 +147,13 @@ def _limits() -> Iterator[int]:
 
 
 def _control_groups() -> Iterator[tuple[int, int]]:
-    # version 2, then version 1: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory
+    # cgroup version 2, then version 1: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory
     for folder, limit, used in (
         (_CGROUPS, "memory.max", "memory.current"),
         (_CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         most, now = _number(folder / limit), _number(folder / used)
-        if most is not None and now is not None:  # the kernel frees the page cache on demand
+        if most is not None and now is not None:  # unused page cache does not count: the kernel frees it on demand
             yield most, now - _fields(folder / "memory.stat").get("inactive_file", 0)
 
 

@@ -1,4 +1,4 @@
-"""Run independent pieces of work on several processes; results are in order, regardless of the number of processes."""
+"""Run independent pieces of work on several processes; results are in order, whatever the number of processes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
-_AHEAD = 2  # Number of pieces that each worker may work ahead.
-_LOOK_S = 2  # How long to wait for a result before looking for workers that were killed.
+_AHEAD = 2  # number of pieces that each worker may work ahead
+_LOOK_S = 2  # seconds to wait for a result before looking for killed workers
 _SAFE_PATH = "PYTHONSAFEPATH"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def processes(count: int) -> Iterator[None]:
-    """Let `parallel_map` use this many processes inside the block; outside it uses a single process."""
+    """Let `parallel_map` use this many processes inside the block; outside, it uses a single process."""
     before = _PROCESSES.set(count)
     try:
         yield
@@ -45,14 +45,14 @@ def parallel_map(
 ) -> AbstractContextManager[Iterator[T]]:
     """Yield an iterator over `work(0)` to `work(count − 1)`; the results do not depend on the number of processes.
 
-    This process does every n-th piece and forked workers the others; if it cannot fork, it does all pieces. If a worker
-    is killed, this process does its piece. Results and errors are pickled, `work` is not. Workers end with the block.
+    This process does every n-th piece and forked workers do the other pieces; if it cannot fork, it does all pieces. If
+    a worker is killed, this process does its piece. Results and errors are pickled, `work` is not. Workers end with the
+    block.
     """
     return closing(_results(work, count, min(_PROCESSES.get(), most, count)))
 
 
 def may_fork() -> bool:
-    """Return True if forking is safe: on Linux, if no other thread runs."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
@@ -71,13 +71,13 @@ def local_pool(
     context.Process = lambda *, target, args: start(target=_without_traceback, args=(target, args))
     ended, alive = context.Pipe(duplex=False)
     with ended, alive:
-        with _safe_path():  # this may start Python's resource tracker process
+        with _safe_path():  # may start Python's resource tracker process
             pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
         try:
             with _signals_held_back():
                 pool.submit(int)  # forks all processes before the pool's thread starts
-            if forks:  # else the pool waits forever for the rest of a result whose worker ended in the middle of it
-                with suppress(AttributeError):  # not part of the public interface
+            if forks:  # else the pool waits forever if a worker ends in the middle of a result
+                with suppress(AttributeError):  # not part of Python's public interface
                     pool._result_queue._writer.close()  # type: ignore[attr-defined]
             yield pool
         except BaseException:
@@ -130,7 +130,7 @@ def _signals_held_back() -> Iterator[None]:
 def _set_up(
     ended: Connection, alive: Connection, setup: Callable[..., None] | None, arguments: tuple[Any, ...]
 ) -> None:
-    """Set up a worker, which ends when the parent closes its end of the pipe or ends."""
+    """Set up a worker that ends when the parent ends or closes its end of the pipe."""
 
     def watch() -> None:
         wait([ended])
@@ -140,7 +140,7 @@ def _set_up(
     if setup is not None:
         setup(*arguments)
     try:
-        for number in _ENDING:  # Ctrl-C reaches all processes in a terminal, and the parent reports it
+        for number in _ENDING:  # Ctrl-C reaches all processes in a terminal; the parent reports it
             signal.signal(number, _end)
         threading.Thread(target=watch, daemon=True).start()  # a signal would disturb the start of the thread
         if hasattr(signal, "SIGALRM"):
@@ -151,7 +151,7 @@ def _set_up(
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End the task and remove its files. The pool treats this as a result, so the worker itself ends a second later."""
+    """End the task, which removes its files. The pool treats this as a result, so the worker ends a second later."""
     if hasattr(signal, "alarm"):
         signal.alarm(1)
     raise SystemExit(128 + signal.SIGTERM)
@@ -161,7 +161,7 @@ def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, N
     results: Iterator[T] = map(partial(_do_here, work), range(count))
     with ExitStack() as stack:
         if share > 1 and may_fork():
-            with suppress(OSError, NotImplementedError):  # no process can be started: this process does all pieces
+            with suppress(OSError, NotImplementedError):  # without workers, this process does all pieces
                 pool = stack.enter_context(local_pool(share - 1, _assign, work))
                 results = _shared_results(pool, work, count, share)
         yield from results
@@ -200,11 +200,11 @@ def _failure(task: Future[bytes], pool: ProcessPoolExecutor) -> BaseException | 
 
 
 def _do_here(work: Callable[[int], T], i: int) -> T:
-    with processes(1):  # no nested processes
+    with processes(1):  # avoids nested processes
         return work(i)
 
 
-# The work of this worker, inherited by forking because `work` cannot be pickled.
+# The function that this worker runs; it is inherited by forking, because it cannot be pickled.
 _in_worker: Callable[[int], Any]
 
 

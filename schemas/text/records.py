@@ -25,26 +25,26 @@ from .text import Text, copy_into, find, require_room, rfind
 
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
-# Maximum distance in bytes to the array, and to its second record. Beyond this, the whole document is parsed.
+# Maximum offset in bytes of the array and of its second record. Beyond this, the whole document is parsed.
 _FAR = 1 << 28
 _CLOSERS_TRIED = 64
-_BLOCKS_KEPT = 2  # Number of blocks with cached record positions: copying a trace reads each block twice.
+_BLOCKS_KEPT = 2  # number of blocks with cached positions: copying a trace reads each block twice
 _BLANK = b" \t\r\n"
-_BLANKS = 1 << 16  # Maximum length of white space that is stripped after the last record.
+_BLANKS = 1 << 16  # maximum white space stripped after the last record
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
-"""Split a JSON array into its undecoded elements."""
+"""Splits a JSON array into its undecoded elements."""
 _RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
-# Start of the separator in files with one key per line.
+# Matches the start of the separator in files with one key per line.
 _INDENTED = re.compile(rb"\n[ \t]+\}")
-# A JSON string, complete or cut off at the end of the text.
+# Matches a JSON string, complete or cut off at the end of the text.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Places = npt.NDArray[np.unsignedinteger[Any]]
 Span = tuple[int, int]
-# Begin and end of consecutive records, and their JSON array, which is only valid until the next block is read.
+# Begin and end of consecutive records, and their JSON array, valid only until the next block is read.
 Block = tuple[int, int, memoryview]
 
 
@@ -58,15 +58,13 @@ class RecordSpans(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordArray:
-    """Positions of the records of a document."""
-
     text: Text
     body: int  # offset after the array's "["
     start: int  # offset of the first record's "{", or of the closing "]" of an empty array
     end: int  # offset of the closing "]"
     separator: bytes  # from the space before "}" to the next record's first key; b"" for a single record
     opener: int  # length of the separator's part in the next record ("{" and the first key)
-    header: dict[str, msgspec.Raw]  # undecoded other keys of the document
+    header: dict[str, msgspec.Raw]  # other keys of the document, with undecoded values
 
     def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
         """Yield spans of whole records, each slightly longer than `size`; `within` is a larger span to split."""
@@ -120,14 +118,14 @@ class RecordTexts:
 
     @property
     def block_count(self) -> int:
-        """Number of blocks; block i contains the records from `first[i]` to `first[i + 1]`."""
+        """Number of blocks; block i contains the records from `first[i]` up to `first[i + 1]`."""
         return len(self._spans)
 
     def arrays(self) -> Iterator[Block]:
         return _arrays(self._text, self._spans)
 
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
-        """Return the common prefix of a block's records, and each record without the prefix and the closing brace."""
+        """Return the common prefix of a block's records, and each record without this prefix and the closing brace."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
         pieces = text.split(self._separator) if self._separator else []
@@ -180,7 +178,7 @@ class RecordTexts:
 
 @dataclass(frozen=True)
 class SomeRecordTexts:
-    """A subset of the records in a document: those at the positions `index` (int64, ascending)."""
+    """A subset of the records in a document; `index` lists their positions (int64, ascending)."""
 
     texts: RecordTexts
     index: IntColumn
@@ -203,7 +201,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
         return np.zeros(0, np.int64)
     values = np.frombuffer(text, np.uint8)
     at = np.flatnonzero(values[brace : brace + last + 1] == separator[brace])
-    for k in (*range(brace + 1, len(separator)), *range(brace)):  # characters after the brace are most specific
+    for k in (*range(brace + 1, len(separator)), *range(brace)):  # bytes after the brace are most specific
         at = at[values[at + k] == separator[k]]
     return at
 
@@ -211,7 +209,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
 def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
     """Return the spans of an array's records, which are separated by white space and a comma."""
     length = np.fromiter(map(len, records), np.int64, len(records))
-    if int(length.sum()) + len(records) - 1 == len(text) - at:  # only a comma between records, and no white space
+    if int(length.sum()) + len(records) - 1 == len(text) - at:  # only commas separate the records
         start = at + np.cumsum(length + 1) - (length + 1)
         return start, start + length
     start = np.empty(len(records), np.int64)

@@ -29,17 +29,17 @@ from .text import Text
 
 T = TypeVar("T")
 
-# Kinds of `Loss`. The last four lose data; the other kinds only change text.
+# Kinds of `Loss`, with their meaning. The last four lose data; the other kinds only change text.
 LOSS_KINDS: Mapping[str, str] = {
     "unescaped_quote": "a quote inside a string, now escaped",
     "control_character": "a raw control character inside a string, now escaped",
-    "backslash": "a backslash inside a string that began no escape, now escaped",
+    "backslash": "a backslash that begins no escape sequence in a string, now escaped",
     "not_utf8": "bytes that are not UTF-8, now U+FFFD",
     "bare_number": "inf, nan or another bare word where a value belongs, now null",
     "missing_value": "a key without a value, now null",
     "missing_comma": "no comma between two values or records, now inserted",
-    "extra_comma": "a comma with no value after or before it, now removed",
-    "unbalanced_bracket": "a bracket closed too often or not at all, now balanced",
+    "extra_comma": "a comma without a value before or after it, now removed",
+    "unbalanced_bracket": "a bracket that is closed twice or not at all, now balanced",
     "caller_circle": "a node that is its own caller, directly or through others, now below its thread",
     "garbage": "text between records that is not a record, left out",
     "trailing_data": "text after the end of the document, as a second document, left out",
@@ -67,7 +67,7 @@ _SIMPLE_FIELD = re.compile(
 class Loss:
     kind: str  # a key of `LOSS_KINDS`
     count: int
-    first_offset: int  # offset of the first loss, −1 if unknown
+    first_offset: int  # byte offset of the first loss, −1 if unknown
     example: str
 
     def __str__(self) -> str:
@@ -80,12 +80,12 @@ class Loss:
 
 
 class Recovered(NamedTuple):
-    data: bytes  # JSON; a lost record becomes "{}" in `traceEvents`, to keep positions, and is removed from `nodes`
-    losses: tuple[Loss, ...]  # one entry per kind of loss; () for a valid file
+    data: bytes  # JSON; a lost record becomes "{}" in `traceEvents` (to keep positions), and is removed from `nodes`
+    losses: tuple[Loss, ...]  # one entry per kind of loss; () if the file is valid
 
 
 def damage_of(*traces: Any) -> tuple[str, ...]:
-    """Return sentences about losses in traces, with the name of each file; ET+ files keep these sentences."""
+    """Return sentences about losses in traces, each with its file's name; ET+ files store these sentences."""
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
 
@@ -147,7 +147,7 @@ class _Salvage:
             if stop is not None and self._take(at, stop):
                 at = stop
                 continue
-            while at is not None and (stop is None or at < stop):  # repair the records of the block one by one
+            while at is not None and (stop is None or at < stop):  # repair the block's records one by one
                 after = self._next_start(at + 1)
                 at = after if after is not None and self._take(at, after) else self._broken(at, after)
 
@@ -176,7 +176,7 @@ class _Salvage:
             self._head = b'{%b"%b":[' % (_simple_fields(head), self.key.encode())
 
     def _learn_layout(self, opening: int) -> None:
-        # exclude values (objects after a colon) and attributes of nodes (objects with a "type")
+        # exclude values (objects after a colon) and attributes of nodes (objects that contain "type")
         form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
         for keys in self.layout.any_key, FREE.any_key:
             any_start = re.compile(form % (rb"[^:\s]", rb"\s*", keys))
@@ -184,7 +184,7 @@ class _Salvage:
             if not spaces:
                 continue
             space = Counter(spaces).most_common(1)[0][0]
-            # without a line break, require a comma or bracket: JSON in an unescaped string may look like a record
+            # without a line break, require a comma or bracket: unescaped JSON in a string may look like a record
             before = rb"[^:\s]" if b"\n" in space else rb"[}\],\[]"
             self._start = re.compile(form % (before, re.escape(space), keys))
             return
@@ -281,7 +281,7 @@ class _Salvage:
     def _records_in(self, at: int, after: int) -> int:
         text = self.data[at:after].rstrip(_WHITE).removesuffix(b",")
         try:
-            return len(orjson.loads(b"[" + text + b"]"))  # values that are not objects
+            return len(orjson.loads(b"[" + text + b"]"))  # the values are not objects
         except orjson.JSONDecodeError:
             if re.compile(rb'"%b"\s*:|\x00{4}' % self.layout.any_key).search(text):
                 return 1
@@ -289,7 +289,7 @@ class _Salvage:
         return 0
 
     def _closing_bracket(self, at: int) -> int | None:
-        """Return the first "]" from `at` on after which the rest of the document is valid."""
+        """Return the first "]" at or after `at` that is followed by a valid rest of the document."""
         return next((closer for closer in self._closers if closer >= at), None)
 
     @cached_property
@@ -327,9 +327,9 @@ def _simple_fields(text: bytes) -> bytes:
     return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))
 
 
-# Maximum and minimum bytes per part; the preferred minimum number of parts.
+# Maximum and minimum bytes per part, and the preferred minimum number of parts.
 _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
-_WORTH_A_PROCESS = 4 << 20  # With fewer bytes, starting a process costs more time than it saves.
+_WORTH_A_PROCESS = 4 << 20  # with fewer bytes, starting a process costs more time than it saves
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
 _AS_TIMELINE = "give it as --kineto-file"
 _BINARY = (
@@ -344,13 +344,12 @@ _OFFSET = re.compile(r" ?\(byte (\d+)\)")
 class Document:
     name: str
     text: Text
-    lenient: bool = False  # True to collect errors of invalid records in `dropped` instead of raising the first error
-    losses: tuple[Loss, ...] = ()  # losses so far
+    lenient: bool = False  # True: collect errors of invalid records in `dropped` instead of raising the first error
+    losses: tuple[Loss, ...] = ()  # losses found so far
     progress: bool = False
-    dropped: list[str] = field(default_factory=list)  # errors of records that a lenient reader dropped
+    dropped: list[str] = field(default_factory=list)  # errors of the records that a lenient reader dropped
 
     def parts(self, array: RecordArray, read: Callable[[Iterator[Block]], T]) -> Iterator[T]:
-        """Yield `read(blocks)` for consecutive parts of the array, in order."""
         size = array.end - array.start
         spans = list(array.blocks(size=min(max(size // _FEWEST, _LEAST_PART), _PART)))
         with (

@@ -18,7 +18,7 @@ import orjson
 
 MAX_DEPTH = 64  # ETs nest tensor lists a few levels deep; deeper brackets are garbage or an attack.
 _SOUND = 1 << 16
-# Maximum size of a string with unescaped quotes. Without it, each broken record would search the rest of the file.
+# Maximum size of a string with unescaped quotes. Without a limit, each broken record would search the whole file.
 _LONGEST_BROKEN = 1 << 14
 _EXAMPLE = 60
 
@@ -41,7 +41,7 @@ _CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}
 
 
 class Flaw(NamedTuple):
-    """A repaired fault: kind (see `recover.LOSS_KINDS`), position and original text."""
+    """A repaired fault: its kind (see `recover.LOSS_KINDS`), position and original text."""
 
     kind: str
     offset: int
@@ -67,7 +67,7 @@ def is_valid(text: bytes) -> bool:
     """Return True if the text consists of objects separated by commas, in JSON that all strict decoders accept."""
     try:
         orjson.loads(b"[" + text + b"]")
-        _skim(b"[" + text + b"]")  # refuses values that are not objects, and nesting that only orjson accepts
+        _skim(b"[" + text + b"]")  # refuses values other than objects, and nesting that only orjson accepts
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
@@ -76,8 +76,7 @@ def is_valid(text: bytes) -> bool:
 def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
     """Repair the object at `start`; return None if it is incomplete or its end cannot be determined.
 
-    Args:
-        limit: offset before which the object ends: that of the next object's "{", or the end of the text.
+    The object ends before the offset `limit`: the next object's "{", or the end of the text.
     """
     if data[start : start + 1] != b"{":
         return None
@@ -107,7 +106,7 @@ class _Reading(NamedTuple):
     escapes: bool  # a backslash escapes a quote
 
 
-# Readings in the order in which they are tried.
+# The readings, in the order in which `repair` tries them.
 _READINGS = (
     _Reading(sound=True, known=False, escapes=True),
     _Reading(sound=False, known=True, escapes=True),
@@ -124,8 +123,8 @@ class _Scan:
         self.out: list[bytes] = []
         self.flaws: list[Flaw] = []
         self._suspects: list[bytes] = []
-        self._open = bytearray()  # expected closing brackets
-        self._filled: list[bool] = []  # per open bracket, True if it already contains an item
+        self._open = bytearray()  # the closing brackets that are expected
+        self._filled: list[bool] = []  # for each open bracket: True if it already contains an item
         self._comma = False
         self._key = b""
 
@@ -276,7 +275,7 @@ class _Scan:
             pattern = ENDS_LOOSELY
         far = self.limit if self.reading.sound else min(self.limit, self.at + _LONGEST_BROKEN)
         found = pattern.search(self.data, self.at + 1, far)
-        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # the following text must be in range
+        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # the text after it must be in range
             at = before = found.start()
             while self.reading.escapes and self.data[before - 1] == ord("\\"):
                 before -= 1
@@ -300,12 +299,12 @@ class _Scan:
         rest = _ESCAPE.sub(b"", raw)
         control = _CONTROL.search(raw)
         if control and _HOLE.search(raw):
-            raise _GiveUpError  # missing bytes may affect more than this string
+            raise _GiveUpError  # the missing bytes may affect more than this string
         quote = b'"' in rest
-        # A writer that left a character unescaped does not escape at all: "C:\new" has no line break.
+        # A writer that left one character unescaped escapes nothing: "C:\new" then contains no line break.
         literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
         if literal and self.reading.escapes and b'\\"' in raw:
-            raise _GiveUpError  # the quote is not escaped, so it may end the string
+            raise _GiveUpError  # nothing is escaped, so the quote may end the string
         if literal and b"\\" in raw:
             self._flaw("backslash", offset, raw)
             raw = raw.replace(b"\\", b"\\\\")
@@ -324,17 +323,17 @@ class _Scan:
         return b'"' + raw + b'"'
 
 
-MAX_KEY = 200  # Maximum size of a key in a trace, in bytes.
+MAX_KEY = 200  # maximum size of a key in a trace, in bytes
 
 _ANY_KEY = rb'"[^"]{1,%d}"\s*:' % MAX_KEY
 _END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)|,?\s*\Z" % _ANY_KEY
 
 ANY_QUOTE = re.compile(rb'"')
-# A quote that can end a string in an array.
+# Matches a quote that can end a string in an array.
 ENDS_IN_ARRAY = re.compile(
     rb'"(?=\s*(?:,\s*(?:["\[{\d-]|true|false|null|nan|inf|NaN|Inf)|\]\s*(?:[,}\]]|\Z|%b)))' % _ANY_KEY
 )
-# A quote that can end a string in an object.
+# Matches a quote that can end a string in an object.
 ENDS_IN_OBJECT = re.compile(rb'"(?=\s*(?:,\s*%b|%b))' % (_ANY_KEY, _END_OF_OBJECT))
 # Like ENDS_IN_OBJECT, but the comma after the string may be missing.
 ENDS_LOOSELY = re.compile(rb'"(?=\s*(?:,\s*%b|%b)|\s+%b)' % (_ANY_KEY, _END_OF_OBJECT, _ANY_KEY))
@@ -343,9 +342,9 @@ _NEVER = re.compile(rb"(?!)")
 
 @dataclass(frozen=True)
 class RecordLayout:
-    keys: tuple[bytes, ...] = ()  # all possible keys; () if keys are arbitrary
-    texts: frozenset[bytes] = frozenset()  # keys with arbitrary texts from the traced program
-    # keys that only the outermost object has; inside a nested object, they reveal an unclosed bracket
+    keys: tuple[bytes, ...] = ()  # all possible keys; () if any key is possible
+    texts: frozenset[bytes] = frozenset()  # keys with arbitrary texts from the traced program as values
+    # keys that only occur in the outermost object; inside a nested object, they reveal an unclosed bracket
     outer: frozenset[bytes] = frozenset()
     # returns True if a decoded record has all required keys
     is_whole: Callable[[dict[str, Any]], bool] = lambda record: True
@@ -366,7 +365,7 @@ class RecordLayout:
 
     @cached_property
     def swallowed(self) -> re.Pattern[bytes]:
-        """Pattern of a key inside a string, which may extend beyond its real end."""
+        """Pattern of a key inside a string; the string then seems to extend beyond its real end."""
         return re.compile(rb'\b(%b)"\s*:' % self.any_key) if self.keys else _NEVER
 
 
@@ -380,7 +379,7 @@ def _is_whole_event(record: dict[str, Any]) -> bool:
     return keys >= {"ph", "name"} and (record["ph"] != "X" or keys >= {"ts", "dur", "pid", "tid"})
 
 
-# A node of an Execution Trace, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2).
+# Layout of an Execution Trace node, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2).
 NODE = RecordLayout(
     keys=tuple(
         b"id name ctrl_deps inputs outputs attrs rf_id parent fw_parent seq_id scope tid fw_tid op_schema input_shapes "
@@ -396,4 +395,4 @@ EVENT = RecordLayout(
     outer=frozenset({b"args", b"ph"}),
     is_whole=_is_whole_event,
 )
-FREE = RecordLayout()  # Layout of any object, such as the header of a file.
+FREE = RecordLayout()  # layout of any object, such as the header of a file

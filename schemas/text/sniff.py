@@ -13,13 +13,13 @@ from isal import isal_zlib
 
 from ...trace.errors import TraceFormatError
 
-HEAD = 4096  # Number of unpacked bytes that are enough to recognize a format.
+HEAD = 4096  # number of decompressed bytes that suffice to recognize a format
 GZIP_MAGIC = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"  # https://www.sqlite.org/fileformat.html#magic_header_string
 _PACKED = 1 << 14
 _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
-_TEXT = re.compile(rb"[\t\r\n -~]{16}")  # JSON begins like this, but protobuf traces do not.
-# Byte order marks and their encodings. UTF-32 comes first, because its mark begins like the mark of UTF-16.
+_TEXT = re.compile(rb"[\t\r\n -~]{16}")  # JSON begins like this, protobuf traces do not
+# Maps byte order marks to encodings. UTF-32 comes before UTF-16, because its mark begins with the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -28,12 +28,12 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
-# Chrome's array format: events without an enclosing object.
+# Matches Chrome's array format: events without an enclosing object.
 _EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
-# Tag of field 1 with a length: packets of a Perfetto trace, planes of an XSpace, the version of a GlobalMetadata.
+# Tag of a delimited field 1: packets of a Perfetto trace, planes of an XSpace, the version of a GlobalMetadata.
 _PACKET = 0x0A
 _PACKETS_TESTED = 4
 _PRINTABLE = re.compile(rb"[ -~]+")
@@ -47,7 +47,7 @@ _READ = (
 _UNPACK = f"unpack it, and give the trace that is in it; {_READ}, gzipped or not"
 _NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
 _SNAPSHOT = "a PyTorch memory snapshot, which contains no operator times", f"give a trace of torch.profiler; {_READ}"
-# Pattern of a file's start, the name of the format, and the remedy.
+# Pattern of a file's first bytes, the format's name with an article, and the remedy.
 _BEGINNINGS = (
     (rb"\x89PNG\r\n", "a PNG image", _READ),
     (rb"\xff\xd8\xff", "a JPEG image", _READ),
@@ -77,18 +77,18 @@ _BEGINNINGS = (
     ),
 )
 _FOREIGN = [(re.compile(begin), what, remedy) for begin, what, remedy in _BEGINNINGS]
-# Formats without a documented signature, which are recognized by name if the content is unknown.
+# Formats without a documented signature; they are recognized by name if the content is unknown.
 _BY_NAME = {".nsys-rep": _NSYS, ".qdrep": _NSYS, ".qdstrm": _NSYS}
 
 
 def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
-    """Return the first bytes of a file or text, unpacked; b"" if the file cannot be opened or is a pipe."""
+    """Return the first bytes of a file or text, decompressed; b"" if the file cannot be opened or is a pipe."""
     if isinstance(source, bytes):
         head = source[:_PACKED]
     else:
         try:
             path = Path(source)
-            if not path.is_file():  # a pipe can only be read once
+            if not path.is_file():  # a pipe can be read only once
                 return b""
             with path.open("rb") as file:
                 head = file.read(_PACKED)
@@ -121,7 +121,7 @@ def _in_utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def unpacked(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of a file, unpacked and in UTF-8, about a megabyte at a time."""
+    """Yield the content of a file, decompressed and in UTF-8, about a megabyte at a time."""
     return _in_utf8(_unpacked(file))
 
 
@@ -223,7 +223,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Return True for an XSpace, whose planes have names. Their field 1 is a number; in Perfetto packets, a message."""
+    """Return True for an XSpace: its planes have names, and their field 1 is a number, not a message as in Perfetto."""
     if head[:1] != bytes([_PACKET]):
         return False
     size, at = varint(head, 1)
@@ -243,7 +243,7 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a protobuf number and the offset after the number; 0 and −1 if the number is cut off or too long."""
+    """Return a protobuf number and the offset after it; 0 and −1 if the number is cut off or too long."""
     value = 0
     for k, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << (7 * k)

@@ -1,4 +1,4 @@
-"""Access folders on this machine or on any file system of fsspec (s3://, gs://, …)."""
+"""Access folders on this machine or on any file system that fsspec supports (s3://, gs://, …)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,18 @@ _BLOCK = 1 << 20
 
 
 class Folder(Protocol):
-    """A folder. File names are relative to the folder, with "/". Instances can be pickled."""
+    """A folder; file names are relative to it and use "/". Instances can be pickled."""
 
     @property
-    def root(self) -> str:
-        """Path or URL, for messages."""
-
+    def root(self) -> str: ...
     def files(self) -> list[str]:
         """Return all files in the folder and below, sorted. Raise MissingFileError or UsageError without a folder."""
 
-    def open(self, name: str) -> BinaryIO:
-        """Open a file for reading. Raise OSError if that fails."""
-
+    def open(self, name: str) -> BinaryIO: ...
     def fetch(self, name: str, scratch: Path) -> Path:
         """Return the path of a local file, or of a copy in `scratch`. Raise TraceFormatError on failure."""
 
-    def place(self, name: str) -> str:
-        """Return a file's path or URL."""
-
+    def place(self, name: str) -> str: ...
     def mark(self, name: str) -> list[Any] | None:
         """Return the size and a digest of a file, to detect changes; None if the file does not exist."""
 
@@ -97,7 +91,7 @@ class _Local:
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
         target = Path(self.root, name)
-        with transaction(nested=True):  # the results of finished ranks are kept if the job fails
+        with transaction(nested=True):  # keeps results of finished ranks if the job fails
             make_folder(target.parent)
             fill(target)
 
@@ -114,9 +108,9 @@ class _Remote:
     def files(self) -> list[str]:
         system, path = self._system()
         try:
-            system.invalidate_cache()  # a different process may have written files
+            system.invalidate_cache()  # another process may have written files
             found = system.find(path)
-        except Exception as error:  # file systems raise different errors
+        except Exception as error:  # each file system raises its own errors
             raise UsageError(f"{self.root}: cannot be listed ({_said(error)})") from None
         if not found:
             raise UsageError(f"{self.root}: nothing is there; give the folder with the traces of the job")
@@ -142,7 +136,7 @@ class _Remote:
         return f"{self.root}/{name}"
 
     def mark(self, name: str) -> list[Any] | None:
-        """Return the size, and the ETag or time, which are available without downloading the file."""
+        """Return the size, and the ETag or time; both are available without a download."""
         system, path = self._system()
         try:
             system.invalidate_cache()

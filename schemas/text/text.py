@@ -10,11 +10,11 @@ from ...trace.errors import TraceFormatError
 from .memory_limit import require_memory
 
 _WINDOW = 1 << 16
-_WHOLE = 3  # Memory to read a large text completely, including the repaired text, as a multiple of its size.
+_WHOLE = 3  # memory to read a large text whole, with the repaired text, as a multiple of its size
 
 
 class FileText:
-    """The bytes of a file, which are read on slicing; the file may be larger than memory.
+    """The bytes of a file, read on slicing; the file may be larger than memory.
 
     Slicing raises TraceFormatError if the file has changed since it was opened, or if the slice exceeds the memory.
     """
@@ -38,7 +38,7 @@ class FileText:
         return self._size
 
     def require_room(self, size: int, times: float = _WHOLE) -> None:
-        """Refuse the file if `size` bytes of its text, and the data created from it, do not fit into memory."""
+        """Refuse the file if `size` bytes of its text, and the data created from them, do not fit into memory."""
         require_memory(self._name, size, "has to be read whole", times=times)
 
     def __getitem__(self, span: slice) -> bytes:
@@ -77,7 +77,6 @@ Text = bytes | FileText
 
 
 def require_room(text: Text, size: int) -> None:
-    """Refuse a file's text if `size` bytes of the text do not fit into memory."""
     if isinstance(text, FileText):
         text.require_room(size)
 

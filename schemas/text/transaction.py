@@ -20,14 +20,14 @@ from ...trace.errors import EtplusError, UsageError
 
 StrPath = str | os.PathLike[str]
 
-STANDARD_STREAM = "-"  # Standard input or standard output
+STANDARD_STREAM = "-"  # means standard input or standard output
 
 URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
-"""Packages that read and write URLs, for messages."""
+"""How to install the packages that read and write URLs, for messages."""
 
-_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # A URL, even if pathlib merged its slashes. Windows drives have one letter.
+_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # also matches if pathlib merged the slashes, but no Windows drive
 
-# A quarter of the allowed descriptors. Further outputs get temporary files, which a killed process leaves behind.
+# A quarter of the allowed descriptors. Other outputs get temporary files; a killed process leaves these behind.
 try:
     from resource import RLIMIT_NOFILE, getrlimit
 except ImportError:  # Windows has no unnamed files
@@ -39,9 +39,9 @@ else:
 class Transaction:
     def __init__(self, outer: Transaction | None) -> None:
         self._outer = outer
-        self._inputs: dict[tuple[int, int], str] = {}  # names by device and inode
-        self._temporary: dict[str, Path] = {}  # temporary names by real path of the output
-        self._unnamed: dict[str, int] = {}  # descriptors of unnamed files by real path of the output
+        self._inputs: dict[tuple[int, int], str] = {}  # (device, inode) → name
+        self._temporary: dict[str, Path] = {}  # real path of an output → temporary path
+        self._unnamed: dict[str, int] = {}  # real path of an output → descriptor of the unnamed file
         self._folders: list[Path] = []
         self._standard_output = False
 
@@ -85,7 +85,7 @@ class Transaction:
         return self._outer._input(status) if found is None and self._outer else found
 
     def temporary(self, target: Path) -> Path:
-        """Return the temporary name for writing `target`, not derived from its name, which may have all 255 bytes."""
+        """Return a temporary name for `target`. It does not extend the target's name, which may have all 255 bytes."""
         self._temporary[str(target)] = path = target.with_name(f".{os.urandom(8).hex()}.part")
         return path
 
@@ -120,17 +120,16 @@ class Transaction:
             with contextlib.suppress(FileExistsError):
                 _link(made, target)
                 return
-            _link(made, temporary)  # a rename replaces files, while a link does not
+            _link(made, temporary)  # a rename replaces an existing file, a link does not
         temporary.replace(target)
 
     def add_folder(self, folder: Path) -> None:
-        """Create a folder and its parents, which are removed if the run fails."""
+        """Create a folder and its parents; they are removed if the run fails."""
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
         self._folders += reversed(missing)
         folder.mkdir(parents=True, exist_ok=True)
 
     def commit(self) -> None:
-        """Move all outputs to their final names. Raise EtplusError if a file cannot be renamed."""
         with _signals_held() if len(self._temporary) > 1 else contextlib.nullcontext():
             for target, temporary in list(self._temporary.items()):
                 try:
@@ -249,7 +248,7 @@ def check_folder(output: StrPath) -> None:
         return
     _refuse_url(output)
     target = Path(os.path.realpath(output))
-    if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe
+    if target.exists() and not target.is_file() and not target.is_dir():  # devices and pipes are written in place
         return
     nearest = next(path for path in target.parents if path.exists())
     problem = "" if nearest.is_dir() else f"{nearest} is a file"
@@ -260,7 +259,7 @@ def check_folder(output: StrPath) -> None:
 
 
 def make_folder(folder: StrPath) -> Path:
-    """Create a folder for outputs, which is removed if the transaction fails."""
+    """Create a folder for outputs; it is removed if the transaction fails."""
     path = Path(folder)
     if not os.fspath(folder):
         raise UsageError("the name of the output folder is empty; give a folder")
