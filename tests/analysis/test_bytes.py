@@ -17,8 +17,6 @@ from etplus.converters.open import load as read_trace
 from etplus.trace.tensors import Argument, Signature, Tensor
 from made_traces import kernel, kineto_of, launch, op
 
-DTYPES = ("float32", "float64", "float16", "int32", "int64", "bool")
-
 
 def tensor(array: np.ndarray[Any, Any]) -> Argument:
     return Argument((Tensor(array.shape, array.dtype.name),))
@@ -37,43 +35,9 @@ def call(*arguments: Any) -> Signature:
     return Signature(tuple(inputs))
 
 
-def array(rng: random.Random, dtype: str, rank: int = 3) -> np.ndarray[Any, Any]:
-    return np.zeros([rng.randint(1, 7) for _ in range(rank)], dtype)
-
-
-@pytest.mark.parametrize("name", ["sum", "mean", "amax", "argmax", "all", "max", "prod"])
-def test_reductions(name: str) -> None:
-    for seed in range(60):
-        rng = random.Random(f"{name} {seed}")
-        given = array(rng, "float32" if name == "mean" else rng.choice(DTYPES), rng.randint(1, 4))
-        single = name in ("argmax", "max")
-        axes = sorted(rng.sample(range(given.ndim), 1 if single else rng.randint(1, given.ndim)))
-        keep = rng.random() < 0.5
-        reduce = getattr(np, {"amax": "max"}.get(name, name))
-        axis: Any = axes[0] if single else tuple(axes)
-        result = reduce(given, axis=axis, keepdims=keep)
-        if name in ("sum", "prod") and given.dtype.kind in "ib":
-            result = result.astype(np.int64)  # torch's rule; numpy keeps the platform's
-        indices = 8 * result.size if name == "max" else 0
-        dim = [one - given.ndim * (rng.random() < 0.5) for one in axes]
-        rest = [None] if name in ("sum", "mean", "prod") else []
-        signature = call(given, dim[0] if single else dim, keep, *rest)
-        assert bytes_moved(f"aten::{name}", signature) == given.nbytes + result.nbytes + indices, (given, signature)
-        unknown = call(given, None if single else [], None, *rest)
-        assert bytes_moved(f"aten::{name}", unknown) is None, "the dimensions are not recorded"
-
-
 def test_concatenation() -> None:
-    for seed in range(60):
-        rng = random.Random(seed)
-        first = array(rng, rng.choice(DTYPES))
-        axis = rng.randrange(-3, 3)
-        shapes = [list(first.shape) for _ in range(rng.randint(1, 4))]
-        for shape in shapes:
-            shape[axis] = rng.randint(0, 6)
-        arrays = [np.zeros(shape, first.dtype) for shape in shapes]
-        expected = sum(one.nbytes for one in arrays) + np.concatenate(arrays, axis).nbytes
-        assert bytes_moved("aten::cat", call(arrays, axis)) == expected
+    wide, narrow = np.zeros((2, 3, 4), np.float16), np.zeros((2, 1, 4), np.float16)
+    assert bytes_moved("aten::cat", call([wide, narrow, wide], -2)) == 2 * 2 * (24 + 8 + 24)
     empty = np.zeros((0,), np.float32)
     assert bytes_moved("aten::cat", call([empty, np.zeros((2, 3), np.float32)], 1)) == 48
     assert bytes_moved("aten::cat", call([np.zeros(2, np.float32), np.zeros(2, np.float64)], 0)) is None
@@ -111,9 +75,6 @@ def test_backward_of_batch_normalization_of_cudnn_and_miopen() -> None:
         assert moved == read + image.nbytes + 2 * weight.nbytes
 
 
-# Outputs: none, and not recorded
-
-
 def test_a_kineto_trace_has_the_same_bytes_and_flops_through_the_linker() -> None:
     """With lists of tensors, flags and strides."""
     conv = [([2, 4, 9, 9], "float"), ([8, 4, 3, 3], "float"), ([], ""), *[([], "ScalarList")] * 3, ([], "Scalar"),
@@ -149,13 +110,9 @@ def test_out_tensors_are_written_alone() -> None:
         assert bytes_moved(name, Signature(call(a, b, c).inputs, tensor(c).tensors)) == whole
         assert flops(name, call(a, b, c)) == 2 * 8192 * 8192 * 4096
     assert bytes_moved("aten::mm", call(a, b, np.zeros(0, np.float32))) == whole, "resized by the call"
-    assert bytes_moved("aten::add", call(c, c, 1, c)) == 3 * c.nbytes
-    assert bytes_moved("aten::div", call(c, c, "floor", c)) == 3 * c.nbytes
     assert bytes_moved("aten::addmm", call(c[0], a, b, 1, 1, c)) == c[0].nbytes + whole
     assert bytes_moved("aten::cat", call([c, c], 0, np.zeros((16384, 4096), np.float32))) == 4 * c.nbytes
     assert bytes_moved("aten::sum", call(c, None, np.zeros((), np.float32))) == c.nbytes + 4, "over everything"
-    assert bytes_moved("aten::where", call(c > 0, c, c, c)) == c.size + 3 * c.nbytes
-    assert bytes_moved("aten::clamp", call(c, 0, 1, c)) == 2 * c.nbytes
     arange = Signature(call(0, 5, 1, np.zeros(5)).inputs, tensor(np.zeros(5)).tensors)
     assert bytes_moved("aten::arange", arange) == 40
 

@@ -100,20 +100,8 @@ def test_weights_apart() -> None:
     """Scales between the weights, and how many experts a token has as a number: FlashInfer's of TensorRT-LLM."""
     case = Case(7, 16, 4, 64, 96)
     bytes_of = {3: "uint8", 4: "uint8", 6: "uint8", 7: "uint8"}
-    call = signature(
-        (7, 16),
-        None,
-        (7, 64),
-        (16, 192, 32),
-        (16, 192, 2),
-        None,
-        (16, 64, 48),
-        (16, 64, 3),
-        None,
-        16,
-        4,
-        dtypes=bytes_of,
-    )
+    weights = (16, 192, 32), (16, 192, 2), None, (16, 64, 48), (16, 64, 3)
+    call = signature((7, 16), None, (7, 64), *weights, None, 16, 4, dtypes=bytes_of)
     for seed in range(4):
         check(expert_work("flashinfer::trtllm_fp4_block_scale_moe", call), case, seed, 0.5 + 1 / 32)
     ids_first = signature((7, 64), (7, 4), (7, 4), (16, 192, 64), (16, 64, 96), dtypes={1: "int32"})

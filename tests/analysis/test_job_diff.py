@@ -8,12 +8,10 @@ from typing import Any
 import etplus
 import pytest
 from etplus.analysis.job_diff import JobDifference
-from etplus.jobs.compare import compare_jobs
-from etplus.report.report_html import job_diff_html
 from etplus.trace.errors import UsageError
 from made_jobs import Job, Rank, ddp
 from pages import data_of
-from support import call, read_json, shared_job
+from support import call, read_json
 
 RANKS = 2
 
@@ -89,14 +87,6 @@ def test_the_command(jobs: tuple[Path, Path], tmp_path: Path) -> None:
     assert two.stdout.startswith(b"step ") and b"ranks compared" not in two.stdout, "two traces are compared as before"
     slow = [call("diff", *pair, "--max-regression", "0") for pair in ((a, b), (b, a))]
     assert 4 in {done.returncode for done in slow} and any(b"slower: " in done.stderr for done in slow)
-
-
-def test_jobs_of_the_host_are_compared_by_operators(tmp_path: Path) -> None:
-    pairs = shared_job("parallel/mlp.tp2")
-    job = etplus.Job([etplus.link(*pair) for pair in pairs])
-    found = compare_jobs(job, job.window("0ms", "2ms"), total=True)
-    assert found.host_ops and not found.kernels and found.latency_b < found.latency_a
-    assert job_diff_html(found) == job_diff_html(compare_jobs(job, job.window("0ms", "2ms"), total=True))
 
 
 def test_what_cannot_be_compared(jobs: tuple[Path, Path]) -> None:

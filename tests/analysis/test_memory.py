@@ -13,54 +13,20 @@ import numpy as np
 import orjson
 import pytest
 from etplus.analysis.counters import counters
-from etplus.analysis.device_memory import device_memory, thinned
+from etplus.analysis.device_memory import device_memory
 from etplus.analysis.storages import storages_of
 from etplus.analysis.summary import analyze, tables_of
 from etplus.converters.open import load
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.tables import MemoryEvents, device_label
+from etplus.trace.tables import MemoryEvents
 from etplus.trace.trace import Trace
 from made_traces import kineto_of, memory_event, op
-from support import Document, assert_valid, call, et_document, kineto_document, read_json, shared_pair, shared_trace
+from support import Document, assert_valid, call, et_document, kineto_document, shared_pair
 from traces import GPU_SHAPED, trace_of
 
 PAIR = "cpu-pairs/tf_stack_mem"
-RECORDED = (f"{PAIR}.kineto", "gpu-kineto/h100_bert")
-
-
-def recorded(path: Path) -> dict[str, list[tuple[int, int, int, int]]]:
-    """By device, time in ns, bytes, address and total of each event of a file, in order of time."""
-    found: dict[str, list[tuple[int, int, int, int]]] = {}
-    events = [event for event in read_json(path)["traceEvents"] if event.get("name") == "[memory]"]
-    for event in sorted(events, key=lambda event: event["ts"]):
-        args = event["args"]
-        device = device_label(args["Device Type"], args["Device Id"])
-        row = (round(event["ts"] * 1000), args["Bytes"], args["Addr"], args["Total Allocated"])
-        found.setdefault(device, []).append(row)
-    return found
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_the_curve_is_the_recorded_total_and_holders_are_what_was_not_freed(name: str) -> None:
-    path = shared_trace(f"{name}.json.gz")
-    found = {one.device: one for one in device_memory(load(path))}
-    expected = recorded(path)
-    assert found.keys() == expected.keys()
-    for device, events in expected.items():
-        one = found[device]
-        assert one.ts.tolist() == [ts for ts, *_ in events]
-        assert one.allocated.tolist() == [total for *_, total in events]
-        held: dict[int, int] = {}
-        for _, size, address, _ in events[: one.peak + 1]:
-            if size > 0:
-                held[address] = size
-            else:
-                held.pop(address, None)
-        known = [row for row in one.holders if row.blocks]
-        assert sum(row.bytes for row in known) == sum(held.values()) and sum(row.blocks for row in known) == len(held)
-        assert sum(row.bytes for row in one.holders) == one.peak_bytes == max(total for *_, total in events)
 
 
 def test_tensors_alone_give_the_peak_within_a_tenth() -> None:
@@ -196,26 +162,6 @@ def test_devices_without_a_number_of_their_own(device: int, number: int) -> None
     trace = load(json.dumps(kineto_document(events)).encode())
     assert [one.number for one in device_memory(trace)] == [number]
     assert {one.device for one in counters(trace)} == {number}
-
-
-def test_a_thinned_curve_keeps_its_peak() -> None:
-    choose = np.random.default_rng(3)
-    ts, values = np.sort(choose.integers(0, 10**9, 5000)), choose.integers(0, 10**6, 5000)
-    kept = thinned(ts, values, 50)
-    assert len(kept) <= 100 and values[kept].max() == values.max() and kept[-1] == 4999
-
-
-def test_the_command_writes_text_json_and_csv(tmp_path: Path) -> None:
-    data, _, totals = program(1)
-    (tmp_path / "trace.json").write_bytes(data)
-    done = call("analyze", "trace.json", "--csv", "tables", "--json", "x.json", "--full", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    text = done.stdout.decode()
-    assert "memory allocated, from allocator events" in text and "memory held at the peak of cuda:0" in text
-    (numbers,) = read_json(tmp_path / "x.json")["traces"]
-    assert [(row["device"], row["peak_bytes"]) for row in numbers["memory"]] == [("cuda:0", max(totals.values()))]
-    rows = (tmp_path / "tables" / "memory_curve.csv").read_text().splitlines()
-    assert len(rows) == 1 + len(numbers["memory_curve"]) == 1 + len(totals)
 
 
 def test_traces_without_either_have_none() -> None:

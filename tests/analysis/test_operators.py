@@ -26,7 +26,7 @@ from etplus.trace.unattached import with_unattached
 from made_traces import kernel, kineto_of, launch, op
 from traces import GPU_SHAPED, trace_of
 
-TRACES = ("gpu-kineto/h100_bert", "gpu-pairs/dlrm.rank0.kineto", f"linked {GPU_SHAPED}")
+TRACES = ("gpu-kineto/h100_bert", f"linked {GPU_SHAPED}")
 
 
 def callers(trace: Trace, call: int) -> Iterator[int]:
@@ -146,7 +146,6 @@ def test_the_first_operator_by_hand() -> None:
 
 
 LAUNCHES = [("gemm_1", "aten::mm"), ("relu", "aten::relu"), ("gemm_2", "aten::mm")]
-FILES = ("replay", "capture")
 
 
 def events() -> list[dict]:

@@ -124,27 +124,20 @@ def test_the_window_is_read_behind_the_flag() -> None:
         (UNIFIED, unified(7, 8, 2, 64), (7, 8, 2, 64, 64)),
         (UNIFIED, unified(7, 8, 8, 64), (7, 8, 8, 64, 64)),
         # out, work space, query, caches of pages
-        (
-            "aiter::paged_attention_ragged",
-            signature((7, 8, 64), (999,), (7, 8, 64), (50, 16, 2, 64), (50, 16, 2, 64), dtypes={1: "uint8"}),
-            (7, 8, 2, 64, 64),
-        ),
+        ("aiter::paged_attention_ragged",
+         signature((7, 8, 64), (999,), (7, 8, 64), (50, 16, 2, 64), (50, 16, 2, 64), dtypes={1: "uint8"}),
+         (7, 8, 2, 64, 64)),
         # keys split by 16 bytes, heads before the pages
-        (
-            "_C::paged_attention_v1",
-            signature((7, 8, 64), (7, 8, 64), (50, 2, 8, 16, 8), (50, 2, 64, 16)),
-            (7, 8, 2, 64),
-        ),
+        ("_C::paged_attention_v1",
+         signature((7, 8, 64), (7, 8, 64), (50, 2, 8, 16, 8), (50, 2, 64, 16)), (7, 8, 2, 64)),
         # intermediate results between
-        (
-            "_rocm_C::paged_attention",
-            signature((7, 8, 64), (7, 8, 4), (7, 8, 4), (7, 8, 4, 64), (7, 8, 64), (50, 2, 8, 16, 8), (50, 2, 64, 16)),
-            (7, 8, 2, 64),
-        ),
+        ("_rocm_C::paged_attention",
+         signature((7, 8, 64), (7, 8, 4), (7, 8, 4), (7, 8, 4, 64), (7, 8, 64), (50, 2, 8, 16, 8), (50, 2, 64, 16)),
+         (7, 8, 2, 64)),
         ("flashinfer::trtllm_batch_decode", signature((7, 8, 64), (50, 2, 2, 16, 64)), (7, 8, 2, 64)),
         ("flash_attn_with_kvcache", signature((7, 1, 8, 64), (50, 16, 2, 64), (50, 16, 2, 64)), (7, 8, 2, 64, 64)),
     ],
-)
+)  # fmt: skip
 def test_heads(name: str, call: Signature, expected: tuple[int, ...]) -> None:
     found = heads_of(name, call)
     assert found is not None and found[: len(expected)] == expected

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device, known_devices
@@ -17,7 +15,7 @@ from etplus.planning.costs.measured_tasks import gpu_tasks
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_traces import kernel, kineto_of, launch, op
-from support import linked, shared_trace
+from support import shared_trace
 
 CLOCK_NS = 1000
 """Times of some traces are whole µs."""
@@ -44,24 +42,11 @@ def check(trace: Trace) -> int:
     return int((work.bytes >= 0).sum())
 
 
-@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "gpu-kineto/alexnet", "serving/sglang_prefilldecode"])
-def test_kernels_of_timelines(name: str) -> None:
-    assert check(load(shared_trace(f"{name}.json.gz"))) or name.endswith("alexnet")
-
-
-def test_kernels_of_pairs() -> None:
-    assert check(linked("gpu-pairs/dlrm.rank0"))
-
-
-@pytest.mark.parametrize("name", ["sglang_decode", "vllm_piecewise"])
-def test_kernels_of_captured_graphs(name: str) -> None:
-    replay, capture = (shared_trace(f"graph-capture/{name}.{kind}.json.gz") for kind in ("replay", "capture"))
+def test_no_kernel_of_a_recording_is_faster_than_its_device() -> None:
+    for name in ("gpu-kineto/h100_bert", "serving/sglang_prefilldecode"):
+        assert check(load(shared_trace(f"{name}.json.gz")))
+    replay, capture = (shared_trace(f"graph-capture/sglang_decode.{kind}.json.gz") for kind in ("replay", "capture"))
     assert check(link_captured_graphs(load(replay), read_captures([str(capture)], progress=False))) > 200
-
-
-@cache
-def h100() -> Device:
-    return next(device for device in known_devices() if device.name == "H100 SXM")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +69,7 @@ def test_data_in_the_cache_have_no_share_of_the_bandwidth(
     assert (row.bound, row.bytes_share) == (bound, None if share is None else pytest.approx(share))
     assert row.bytes_per_second == pytest.approx(8 * elements / us * 1e6), "the rate is what it is"
     judged = from_memory(trace, np.array([8 * elements]), find_devices(trace))
-    assert judged.tolist() == [share is not None] and h100().l2_bytes == 52428800
+    assert judged.tolist() == [share is not None]
 
 
 def test_a_device_without_a_known_cache_is_held_against_its_memory() -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 from etplus.linker import link
 from etplus.schemas.execution_trace.tensors import Signatures
-from etplus.trace.dtypes import standard_dtype
 from etplus.trace.tensors import Argument, Signature, Tensor
-from traces import trace_of
 
 
 def kineto(*args: dict[str, Any] | str) -> list[Signature | None]:
@@ -32,14 +29,14 @@ def et(node: dict[str, Any]) -> Signature | None:
 
 
 def test_texts_in_parts_have_the_same_codes_whether_or_not_equal_ones_are_one_object() -> None:
-    kinds = [json.dumps({"inputs": {"values": [k % 3], "shapes": [[k]], "types": ["Tensor(int)"]}}) for k in range(5)]
-    order, wanted = [0, 1, 0, 0, 1, 1, 2, 0, 3, 3, 4, 4, 4, 0, 1], [k % 2 == 0 for k in range(15)]
+    kinds = [json.dumps({"inputs": {"values": [k], "shapes": [[k]], "types": ["Tensor(int)"]}}) for k in range(3)]
+    order, wanted = [0, 1, 0, 0, 2, 1, 1, 0], [True, False] * 4
     shared = [kind.encode() for kind in kinds]
     for texts in ([shared[k] for k in order], [kinds[k].encode() for k in order]):
         whole, parts = Signatures(), Signatures()
         expected = whole.codes(texts, wanted).tolist()
-        found = np.concatenate([parts.codes(texts[at : at + 5], wanted[at : at + 5]) for at in (0, 5, 10)])
-        assert found.tolist() == expected and parts.values == whole.values
+        found = [code for at in (0, 4) for code in parts.codes(texts[at : at + 4], wanted[at : at + 4]).tolist()]
+        assert found == expected and parts.values == whole.values
 
 
 def test_kineto() -> None:
@@ -112,27 +109,3 @@ def test_one_that_cannot_be_read_spoils_no_other() -> None:
     good = '{"Input Dims": [[1]], "Input type": ["float"]}'
     first, *broken, last = kineto(good, '{"Input Dims": 5}', '{"Input Dims": [["x"]], "Input type": ["float"]}', good)
     assert first == last == Signature((Argument((Tensor((1,), "float32"),)),)) and broken == [None, None]
-
-
-def test_both_traces_of_a_run_agree() -> None:
-    """Kineto's own shapes and those of the ET, op by op."""
-    names = ("gpu-pairs/dlrm.rank0.kineto", "linked gpu-pairs/dlrm.rank0")
-    found = []
-    for name in names:
-        trace = trace_of(name)
-        labels = []
-        for call in range(len(trace.calls)):
-            signature = trace.signature_of(call)
-            if signature is not None and trace.names[trace.calls.name[call]] == "aten::addmm":
-                labels.append((signature.label, signature.dtype))
-        found.append(sorted(labels))
-    assert found[0] == found[1] and len(found[0]) == 7
-
-
-@pytest.mark.parametrize(
-    ("dtype", "standard"),
-    [("c10::BFloat16", "bfloat16"), ("float", "float32"), ("long int", "int64"), ("unsigned char", "uint8"),
-     ("torch.float16", "float16"), ("Half", "float16"), ("what", "what"), ("c10::Float8_e4m3fn", "float8_e4m3fn")],
-)  # fmt: skip
-def test_standard_types(dtype: str, standard: str) -> None:
-    assert standard_dtype(dtype) == standard

@@ -13,8 +13,7 @@ from etplus import link
 from etplus.analysis.findings import changes
 from etplus.analysis.place_diff import line_rows, path_rows
 from etplus.analysis.summary import Analysis, analyze
-from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, json_of_difference, regressions
-from etplus.converters.open import load
+from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, regressions
 from etplus.converters.open import load as read_trace
 from etplus.report import diff_text
 from etplus.trace.find_steps import family_of
@@ -158,28 +157,16 @@ def test_files_of_other_folders() -> None:
     assert {row[2] for row in compared(one, renamed)} == {""}
 
 
-def test_many_lines_in_both() -> None:
-    many = {line: ("aten::mm" if line % 3 else "aten::relu", 1.0) for line in range(10, 1200)}
-    found = compared(program(many), program(many))
-    assert len(found) == len(many) and {row[2] for row in found} == {""}
-
-
 def test_the_command_names_the_line_first(tmp_path: Path) -> None:
     after = {17: ("aten::mm", 60.0), 18: ("aten::gelu", 21.0), 19: ("aten::add", 10.0), 20: ("aten::mm", 30.0)}
     (tmp_path / "a.json").write_bytes(kineto_of(program(BEFORE)))
     (tmp_path / "b.json").write_bytes(kineto_of(program(after, first=13)))
-    screen = call("diff", "a.json", "b.json", cwd=tmp_path).stdout.decode()
+    done = call("diff", "a.json", "b.json", "--json", "diff.json", cwd=tmp_path)
+    screen = done.stdout.decode()
     assert 0 < screen.index("train.py:8 → 18 (step)") < screen.index("operator")
-    done = call("diff", "a.json", "b.json", "--full", "--json", "diff.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    tables = done.stdout.decode().split("\n\n")
-    text = next(table for table in tables if table.startswith("source lines")).splitlines()
-    assert text[2].startswith("train.py:8 → 18 (step)")
     first = json.loads((tmp_path / "diff.json").read_bytes())["lines"][0]
     assert first["changed"] and (first["a"]["line"], first["b"]["line"]) == (8, 18)
     assert first["a"]["operators"] == [["aten::relu", 1]]
-    done = call("diff", "a.json", "b.json", "-o", "page.html", cwd=tmp_path)
-    assert done.returncode == 0 and b"train.py:8" in (tmp_path / "page.html").read_bytes()
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -198,9 +185,6 @@ def test_the_finding_of_a_changed_line_has_its_file_and_line(exact: bool) -> Non
 def test_lines_without_own_code_are_left_out() -> None:
     events = [frame("torch/x.py(1): f", 0, 50), *program({}, first=1)[1:]]
     assert compared(events + program({}), events + program({})) == []
-
-
-EVIL = "</script><img src=x onerror=window.pwned=1>"
 
 
 def walked(analysis: Analysis) -> dict[tuple[str, ...], list[float]]:
@@ -245,21 +229,3 @@ def test_paths_are_those_of_a_walk() -> None:
     assert all(at[row.path[:-1]] < at[row.path] for row in rows if row.path[:-1] in at), "callers come first"
     same = path_rows(a, a, per_iteration=bool(a.iterations))
     assert all(row.change(what) == 0 for row in same for what in ("host_ns", "device_ns", "self_ns"))
-
-
-def slower(factor: int) -> bytes:
-    """An operator below another that launches a kernel of so many µs; and one that is alike."""
-    events = [
-        op(EVIL, 0, 30), op("aten::mm", 2, 20), launch(1, 5), kernel("gemm", 1, 40, 100 * factor),
-        op("aten::add", 50, 20), launch(2, 55), kernel("add", 2, 1500, 10),
-    ]  # fmt: skip
-    return kineto_of(events)
-
-
-def test_what_got_slower_is_named_with_its_callers() -> None:
-    a, b = (analyze(load(slower(factor))) for factor in (1, 3))
-    found = difference(a, b)
-    changed = [row for row in found.paths if row.change("launched_ns")]
-    assert [(row.path, row.change("launched_ns")) for row in changed] == [((EVIL, "aten::mm"), 200_000)]
-    (row,) = [row for row in json_of_difference(found)["paths"] if row["change_launched_ns"]]
-    assert row["path"] == f"{EVIL} / aten::mm" and row["depth"] == 1

@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 import pytest
 from etplus.analysis.summary import analyze
-from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import UNATTACHED_REASONS
@@ -114,14 +113,6 @@ def test_only_what_ran_beside_the_linked_operators_counts() -> None:
     assert reasons == ["attached", "no launcher in the trace"]
 
 
-def test_they_survive_conversion_to_chakra_and_back(tmp_path: Path) -> None:
-    linked(GPU_SHAPED).write(tmp_path / "a.json")
-    convert(tmp_path / "a.json", tmp_path / "a.et")
-    convert(tmp_path / "a.et", tmp_path / "b.json", to="etplus")
-    before, after = (read_json(tmp_path / name) for name in ("a.json", "b.json"))
-    assert before["unattached"] == after["unattached"] != []
-
-
 def test_files_of_format_1_0_say_what_they_lack() -> None:
     document = linked(GPU_SHAPED).to_dict()
     missing = len(document.pop("unattached"))
@@ -129,19 +120,12 @@ def test_files_of_format_1_0_say_what_they_lack() -> None:
     assert missing and any(note.startswith(f"{missing} GPU events not attached") for note in trace.notes)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"ts": -1}, {"ts": None}, {"dur": 1e30}, {"name": 3}, {"reason": "no idea"}, {"cat": None}],
-    ids=lambda change: str(*change),
-)
-def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
-    document = linked(GPU_SHAPED).to_dict()
-    document["unattached"][0] |= change
-    with pytest.raises(TraceFormatError, match='"unattached"'):
-        _ = of_bytes(document).unattached
-    (tmp_path / "bad.json").write_bytes(orjson.dumps(document))
-    done = call("analyze", "--full", tmp_path / "bad.json")
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
+def test_a_spoilt_list_is_refused() -> None:
+    for change in ({"ts": -1}, {"ts": None}, {"dur": 1e30}, {"name": 3}, {"reason": "no idea"}, {"cat": None}):
+        document = linked(GPU_SHAPED).to_dict()
+        document["unattached"][0] |= change
+        with pytest.raises(TraceFormatError, match='"unattached"'):
+            _ = of_bytes(document).unattached
 
 
 def test_events_in_another_order() -> None:

@@ -6,10 +6,9 @@ import re
 import shlex
 from pathlib import Path
 
-import orjson
 import pytest
 from etplus.converters.open import load
-from support import FIXTURES, assert_valid, call, plain, read_json
+from support import FIXTURES, assert_valid, call, read_json
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +42,9 @@ def test_what_is_written_can_be_read_and_each_file_is_explained(made: tuple[str,
     names = {path.name for path in folder.iterdir()}
     assert names == {"train.etplus.json", "train.0.et", "report.html", "train.perfetto.json"}
     assert all(name in text.partition("\nwrote  ")[2] for name in names)
-    assert_valid(orjson.loads(plain(folder / "train.etplus.json")))
+    assert_valid(read_json(folder / "train.etplus.json"))
     assert len(load(folder / "train.0.et").gpu) == len(load(folder / "train.etplus.json").gpu)
-    assert orjson.loads(plain(folder / "train.perfetto.json"))["traceEvents"]
-    assert b"training steps on an H100" in (folder / "report.html").read_bytes()
+    assert read_json(folder / "train.perfetto.json")["traceEvents"]
 
 
 def test_findings_are_those_of_the_page_and_lines_fit(made: tuple[str, Path]) -> None:

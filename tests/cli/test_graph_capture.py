@@ -23,40 +23,35 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_trace_link(files: tuple[Path, Path], tmp_path: Path) -> None:
     replay, capture = files
-    done = call("link", "--kineto-file", replay, "--graph-capture", capture, "-o", "out.json", "--json", "r.json",
-               cwd=tmp_path)  # fmt: skip
+    words = ["--graph-capture", capture, "-o", "out.json", "--json", "r.json"]
+    done = call("link", "--kineto-file", replay, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stderr.decode().split())
-    assert (
-        "graphs 4 of 4 kernels and copies of 2 graph launches linked to the operators of the capture (4 certain)"
-        in text
-    )
+    said = "graphs 4 of 4 kernels and copies of 2 graph launches linked to the operators of the capture (4 certain)"
+    assert said in text
     document = read_json(tmp_path / "out.json")
     assert_valid(document)
     ops = document["captured_graphs"]["ops"]
     names = [ops[node["captured_by"]["op"]]["name"] for node in document["nodes"] if "captured_by" in node]
     assert names == ["aten::mm", "aten::relu"] * 2
     assert read_json(tmp_path / "r.json")["captured_graphs"]["certain"] == 4
+    done = call("report", replay, "--graph-capture", capture, "-o", "page.html", cwd=tmp_path)
+    assert done.returncode == 0 and "aten::relu" in (tmp_path / "page.html").read_text()
 
 
-def test_a_graph_launch_without_a_device_event(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """As where the GPU's buffer was lost: there is nothing to link, which is no bug."""
+def test_lost_kernels_and_bare_captures_are_no_bug(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """As where the GPU's buffer was lost, or no operator launched the captured kernels."""
     replay, capture = files
-    events = [event for event in replay_events([KERNELS]) if event["cat"] != "kernel"]
-    replay.write_bytes(encode([*events, {**events[0], "cat": "kernel", "args": {"device": 0, "stream": 7}}]))
-    done = call("link", replay, "--graph-capture", capture, "-o", "out.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert_valid(read_json(tmp_path / "out.json"))
-
-
-def test_a_capture_without_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """Its graphs are known by their kernels, but no operator launched them."""
-    replay, capture = files
-    events = [event for event in capture_events([LAUNCHES]) if event["cat"] == "cuda_runtime"]
-    capture.write_bytes(encode([*events, {**events[0], "cat": "cpu_op", "name": "aten::alone", "ts": 9e6, "tid": 9}]))
-    for command in (["report", replay, "-o", "r.html"], ["link", replay, "-o", "out.json"]):
-        done = call(*command, "--graph-capture", capture, cwd=tmp_path)
-        assert done.returncode in (0, 3), done.stderr
+    lost = [event for event in replay_events([KERNELS]) if event["cat"] != "kernel"]
+    lost.append({**lost[0], "cat": "kernel", "args": {"device": 0, "stream": 7}})
+    (tmp_path / "lost.json").write_bytes(encode(lost))
+    bare = [event for event in capture_events([LAUNCHES]) if event["cat"] == "cuda_runtime"]
+    bare.append({**bare[0], "cat": "cpu_op", "name": "aten::alone", "ts": 9e6, "tid": 9})
+    (tmp_path / "bare.json").write_bytes(encode(bare))
+    for trace, graphs, status in (("lost.json", capture, 0), (replay, "bare.json", 3)):
+        done = call("link", trace, "--graph-capture", graphs, "-o", "out.json", cwd=tmp_path)
+        assert done.returncode == status, done.stderr
+        assert_valid(read_json(tmp_path / "out.json"))
 
 
 def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -69,16 +64,14 @@ def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_
     assert (tmp_path / "out.json").exists()
 
 
-def test_analyze_and_report(files: tuple[Path, Path], tmp_path: Path) -> None:
-    replay, capture = files
-    done = call("analyze", replay, "--graph-capture", capture, "--json", "a.json", cwd=tmp_path)
+def test_analyze(files: tuple[Path, Path], tmp_path: Path) -> None:
+    done = call("analyze", files[0], "--graph-capture", files[1], "--json", "a.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (trace,) = read_json(tmp_path / "a.json")["traces"]
     assert {row["op"] for row in trace["breakdown"]} == {"aten::mm", "aten::relu"}
     assert {row["modules"] for row in trace["breakdown"]} == {"nn.Module: Layer_0"}
-    done = call("report", replay, "--graph-capture", capture, "-o", "page.html", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "aten::relu" in (tmp_path / "page.html").read_text()
+    refused = call("analyze", files[0], "--summary", "--graph-capture", files[1])
+    assert refused.returncode == 2 and b"--graph-capture applies to single traces only" in refused.stderr
 
 
 def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,20 +27,14 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources")
     (folder / "et.json").write_bytes(plain(ET))
     (folder / "kineto.json").write_bytes(plain(KINETO))
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        assert main(["link", *PAIR.split(), "--output", "plus.json", "--jobs", "1"]) == 0
-        assert main(["convert", "plus.json", "-o", "plus.0.et"]) == 0
-        assert main(["predict", "fit", "plus.json", "-o", "model.json"]) == 0
-        for name in ("linked", "recorded", "empty", "out"):
-            (folder / name).mkdir()
-        shutil.copy("plus.json", "linked/rank_0.etplus.json")
-        for name in ("et.json", "kineto.json"):
-            shutil.copy(name, f"recorded/rank_0.{name}")
-        assert main(["link", "recorded", "-o", "job", "--jobs", "1"]) == 0
-    finally:
-        os.chdir(before)
+    for name in ("linked", "recorded", "empty", "out"):
+        (folder / name).mkdir()
+    for words in (f"link {PAIR} --output plus.json --jobs 1", "convert plus.json -o plus.0.et"):
+        assert call(*words.split(), cwd=folder).returncode == 0
+    shutil.copy(folder / "plus.json", folder / "linked" / "rank_0.etplus.json")
+    for name in ("et.json", "kineto.json"):
+        shutil.copy(folder / name, folder / "recorded" / f"rank_0.{name}")
+    assert call("link", "recorded", "-o", "job", "--jobs", "1", cwd=folder).returncode == 0
     return folder
 
 
@@ -129,19 +122,10 @@ def test_tables_are_written_as_they_are_printed(folder: Path, words: str) -> Non
     assert written.stdout == b"" and (folder / "out" / "tables.txt").read_bytes() == printed.stdout != b""
 
 
-@pytest.mark.parametrize("words", ["link et.json kineto.json -o out/x.json", "link recorded -o out/b"])
-def test_json_of_link(folder: Path, words: str) -> None:
-    done = call(*words.split(), "--json", "-", cwd=folder)
-    assert done.returncode == 0 and json.loads(done.stdout), done.stderr
-    assert call(*words.split(), "--json", "out/n.json", cwd=folder).returncode == 0
-    assert json.loads((folder / "out" / "n.json").read_bytes())
-
-
 def test_the_default_output_of_link_is_in_the_current_folder(folder: Path) -> None:
     done = call("link", "../et.json", "../kineto.json", cwd=folder / "out")
     assert done.returncode == 0 and b"\nwrote et_plus.json " in done.stderr
     assert [path.name for path in (folder / "out").iterdir()] == ["et_plus.json"]
-    assert not (folder / "et_plus.json").exists()
 
 
 def given(*files: str, **options: Any) -> argparse.Namespace:

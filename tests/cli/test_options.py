@@ -43,19 +43,13 @@ def one_line(*words: str | Path, cwd: Path, status: int = 2) -> str:
     return text
 
 
-# --- link
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_pair_in_either_order(tmp_path: Path, order: int) -> None:
+def test_a_pair_in_either_order(tmp_path: Path) -> None:
     """By content: the names say the opposite of what the files are."""
     (tmp_path / "kineto_trace.json").write_bytes(plain(ET))
     shutil.copy(KINETO, tmp_path / "rank-0.et.json.gz")
-    files = ["kineto_trace.json", "rank-0.et.json.gz"][::order]
-    assert call("link", *files, "-o", "plus.json", cwd=tmp_path).returncode == 0
-    assert call("link", "--et-file", ET, "--kineto-file", KINETO, "-o", tmp_path / "same.json").returncode == 0
-    one, other = (read_json(tmp_path / of) for of in ("plus.json", "same.json"))
-    assert one["nodes"] == other["nodes"] and one["etplus"]["link"]["ops"]["certain"] == 136
+    for files in (["kineto_trace.json", "rank-0.et.json.gz"], ["rank-0.et.json.gz", "kineto_trace.json"]):
+        assert call("link", *files, "-o", "plus.json", cwd=tmp_path).returncode == 0
+        assert read_json(tmp_path / "plus.json")["etplus"]["link"]["ops"]["certain"] == 136
 
 
 def test_a_file_and_standard_input(tmp_path: Path) -> None:
@@ -64,9 +58,6 @@ def test_a_file_and_standard_input(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         expected = 136 if len(files) > 1 else 548
         assert read_json(tmp_path / "plus.json")["etplus"]["link"]["ops"]["linked"] == expected
-
-
-# --- names of options
 
 
 def actions(name: str) -> dict[str, argparse.Action]:
@@ -83,12 +74,8 @@ def test_the_annotation_of_iterations_has_one_name() -> None:
     shown = {name: actions(name) for name in COMMANDS}
     for name in ("link", "analyze", "report", "diff"):
         assert "--annotation" in shown[name], name
-    assert not any(
-        option.endswith("-annotation") and option != "--annotation" for of in shown.values() for option in of
-    )
-
-
-# --- parts of traces, numbers
+    options = {option for of in shown.values() for option in of if option.endswith("annotation")}
+    assert options == {"--annotation"}
 
 
 def test_commands_with_tables_or_counts_tell_numbers() -> None:
@@ -96,16 +83,11 @@ def test_commands_with_tables_or_counts_tell_numbers() -> None:
     assert {name for name in {*COMMANDS, *TASKS} - {"predict"} if "--json" not in actions(name)} == none
 
 
-# --- names of pages
+def test_a_report_is_no_pdf(sources: Path) -> None:
+    for name in ("out.pdf", "out.svg.gz", "REPORT.TXT", "out.1"):
+        text = one_line("report", "plus.json", "-o", name, cwd=sources)
+        assert name in text and "HTML" in text
 
-
-@pytest.mark.parametrize("name", ["out.pdf", "out.json", "out.svg.gz", "REPORT.TXT", "out.1"])
-def test_a_report_is_no_pdf(sources: Path, name: str) -> None:
-    text = one_line("report", "plus.json", "-o", name, cwd=sources)
-    assert name in text and "HTML" in text
-
-
-# --- folders of outputs
 
 WRITES = (
     "link kineto.json -o {}", "link kineto.json -o x.json --json {}", "link . -o {}", "link . -o job --json {}",
@@ -141,20 +123,16 @@ def test_whole_numbers() -> None:
             at_least_one(text)
 
 
-@pytest.mark.parametrize(
-    ("asked", "traces", "engine"),
-    [
-        ({}, 15, None), ({}, 16, ("processes", 4, None)), ({}, 3, None), ({"jobs": 1}, 99, None),
-        ({"jobs": 8}, 3, ("processes", 3, None)), ({"jobs": 2}, 3, ("processes", 2, None)),
-        ({"scheduler": "tcp://a:1", "jobs": 5}, 1, ("dask", 5, "tcp://a:1")),
-    ],
-)  # fmt: skip
-def test_the_engine_of_a_number_of_traces(
-    asked: dict[str, Any], traces: int, engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_engine_of_a_number_of_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etplus.jobs.engines.engine_of", lambda *words: words)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
-    assert engine_for(argparse.Namespace(**({"jobs": None, "scheduler": None} | asked)), traces) == engine
+    for jobs, scheduler, traces, engine in (
+        (None, None, 15, None), (None, None, 16, ("processes", 4, None)), (1, None, 99, None),
+        (8, None, 3, ("processes", 3, None)), (2, None, 3, ("processes", 2, None)),
+        (5, "tcp://a:1", 1, ("dask", 5, "tcp://a:1")),
+    ):  # fmt: skip
+        found: Any = engine_for(argparse.Namespace(jobs=jobs, scheduler=scheduler), traces)
+        assert found == engine
 
 
 def test_a_part_between_is_a_name_and_a_number() -> None:
@@ -162,10 +140,8 @@ def test_a_part_between_is_a_name_and_a_number() -> None:
     add_selection(parser, "use", steps=False)
     parser.set_defaults(steps="3")
     for words, part in ((["f"], ("f", 0)), (["f", "12"], ("f", 12))):
-        assert selection_of(parser.parse_args(["--between", *words, "--module", "m"])) == {
-            "between": part,
-            "module": "m",
-        }
+        chosen = selection_of(parser.parse_args(["--between", *words, "--module", "m"]))
+        assert chosen == {"between": part, "module": "m"}
     for wrong in (["f", "x"], ["f", "1", "2"], ["f", "1" * 10], ["f", "-1"]):
         with pytest.raises(SystemExit):
             parser.parse_args(["--between", *wrong])

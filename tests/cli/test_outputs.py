@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from etplus.cli.main import main
 from support import PID, call, command, fixture_pair, on_terminal, plain
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
@@ -22,15 +21,15 @@ ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One input of each kind: et.json, kineto.json, plus.json (ET+), plus.0.et, model.json, job.csv."""
+    """One input of each kind."""
     folder = tmp_path_factory.mktemp("sources")
     (folder / "et.json").write_bytes(plain(ET))
     (folder / "kineto.json").write_bytes(plain(KINETO))
-    pair = ("--et-file", str(folder / "et.json"), "--kineto-file", str(folder / "kineto.json"))
-    plus, model = str(folder / "plus.json"), str(folder / "model.json")
-    assert main(["link", *pair, "--output", plus, "--jobs", "1"]) == 0
-    assert main(["convert", plus, "-o", str(folder / "plus.0.et")]) == 0
-    assert main(["predict", "fit", plus, "-o", model]) == 0
+    for words in (
+        "link et.json kineto.json --output plus.json --jobs 1", "convert plus.json -o plus.0.et",
+        "predict fit plus.json -o model.json",
+    ):  # fmt: skip
+        assert call(*words.split(), cwd=folder).returncode == 0
     (folder / "spec.json").write_bytes(b'{"devices": []}')
     return folder
 
@@ -81,33 +80,23 @@ def test_no_output_replaces_an_input(inputs: Path) -> None:
         refused(inputs, *words.split())
 
 
-@pytest.mark.parametrize("way", ["symbolic link", "hard link", "other spelling", "link of the folder", "through input"])
-def test_an_input_is_known_by_what_it_is(inputs: Path, way: str) -> None:
-    name = "plus.json"
-    out = {"other spelling": f"../in/./{name}", "link of the folder": f"again/{name}"}.get(way, "out.json")
-    if way == "symbolic link":
-        (inputs / "out.json").symlink_to(name)
-    elif way == "hard link":
-        os.link(inputs / name, inputs / "out.json")
-    elif way == "link of the folder":
-        (inputs / "again").symlink_to(".")
-    elif way == "through input":  # the input is the link
-        (inputs / name).rename(inputs / "out.json")
-        (inputs / name).symlink_to("out.json")
-    refused(inputs, "replay", "plus.json", "--json", out)
+def test_an_input_is_known_by_what_it_is(inputs: Path) -> None:
+    (inputs / "symbolic.json").symlink_to("plus.json")
+    os.link(inputs / "plus.json", inputs / "hard.json")
+    (inputs / "again").symlink_to(".")
+    for output in ("symbolic.json", "hard.json", "../in/./plus.json", "again/plus.json"):
+        refused(inputs, "replay", "plus.json", "--json", output)
+    refused(inputs, "replay", "symbolic.json", "--json", "plus.json")
 
 
-@pytest.mark.parametrize("taken", ["rank_0.etplus.json.gz", "job_report.json", "list.csv"])
-def test_batch_replaces_no_trace_and_no_manifest(inputs: Path, taken: str) -> None:
-    place = inputs / "out" / taken
-    place.parent.mkdir(parents=True)
-    if taken == "list.csv":
-        (inputs / "out" / "job_report.txt").write_text("rank,et,kineto\n0,et.json,kineto.json\n")
-        refused(inputs, "link", ".", "--manifest", "out/job_report.txt", "--output", "out")
-        return
-    place.write_bytes(gzip.compress((inputs / "et.json").read_bytes()))
-    (inputs / "list.csv").write_text(f"rank,et,kineto\n0,out/{taken},kineto.json\n")
-    refused(inputs, "link", ".", "--manifest", "list.csv", "--output", "out", "--jobs", "1")
+def test_batch_replaces_no_trace_and_no_manifest(inputs: Path) -> None:
+    (inputs / "out").mkdir()
+    for taken in ("rank_0.etplus.json.gz", "job_report.json"):
+        (inputs / "out" / taken).write_bytes(gzip.compress((inputs / "et.json").read_bytes()))
+        (inputs / "list.csv").write_text(f"rank,et,kineto\n0,out/{taken},kineto.json\n")
+        refused(inputs, *"link . --manifest list.csv --output out --jobs 1".split())
+    (inputs / "out" / "job_report.txt").write_text("rank,et,kineto\n0,et.json,kineto.json\n")
+    refused(inputs, *"link . --manifest out/job_report.txt --output out".split())
 
 
 def test_two_outputs_of_one_name_and_empty_names(inputs: Path) -> None:

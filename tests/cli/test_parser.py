@@ -1,15 +1,28 @@
-"""The parser of each command: what `--help` shows."""
+"""The parser of each command: its options, and what `--help` shows."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
+from pathlib import Path
 
 import pytest
 from etplus.cli.parser import COMMANDS, TASKS, command_named, etplus_parser
 
+NAMES = [
+    "analyze", "check", "completion", "convert", "demo", "diff", "link", "mcp", "measure", "record", "replay", "report",
+    "reshard", "sql", "top", "why", *(name.replace("_", " ") for name in (
+        "predict_evaluate", "predict_fit", "predict_run", "predict_train")),
+]  # fmt: skip
+OPTIONS = Path(__file__).with_name("texts") / "options.txt"
 
-@pytest.mark.parametrize("name", sorted({*COMMANDS, *TASKS} - {"predict"}))
+
+def test_every_command_is_tried() -> None:
+    assert {*NAMES} == {*COMMANDS, *TASKS} - {"predict"}
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_help_describes_the_command_and_ends_with_examples(name: str) -> None:
     parser = argparse.ArgumentParser(prog=f"etplus {name}", formatter_class=argparse.RawDescriptionHelpFormatter)
     command_named(name).prepare_parser(parser)
@@ -17,6 +30,24 @@ def test_help_describes_the_command_and_ends_with_examples(name: str) -> None:
     text = parser.format_help()
     assert re.search(rf"^ +etplus {name}\b", text[text.index("options:") :], re.MULTILINE)
     assert not re.search(r"\{\w*\}|%\(|\bNone\b", text), "a placeholder is left"
+
+
+def test_no_option_of_a_command_changes_unnoticed() -> None:
+    """`ETPLUS_TEXTS=write pytest tests/cli/test_parser.py` writes them again; look at what changes."""
+    lines = []
+    for name, parser in etplus_parser()[1].items():
+        for action in parser._actions[1:]:
+            kind = getattr(action.type, "__name__", "") or type(action).__name__.strip("_")
+            facts = [action.metavar, action.nargs, action.default, action.const, action.choices and [*action.choices]]
+            words = [*action.option_strings] or [action.dest]
+            required = "required" if action.required and action.option_strings else ""
+            lines.append(" ".join(map(str, [name, *words, kind, *facts, required])).rstrip())
+        lines.append(f"{name} {sorted(parser._defaults.items())} {len(parser._mutually_exclusive_groups)}")
+        lines.append(f"{name} {' '.join(parser.common)}")
+    text = "\n".join(lines) + "\n"
+    if os.environ.get("ETPLUS_TEXTS") == "write":
+        OPTIONS.write_text(text, "utf-8")
+    assert text == OPTIONS.read_text("utf-8")
 
 
 def test_short_help_has_the_common_options_with_their_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,17 +13,12 @@ from etplus.analysis.findings.case import Case
 from etplus.analysis.findings.find import find_findings
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyze, json_of
-from etplus.converters.augment import ARGUMENTS, augment
 from etplus.converters.conversion import convert
 from etplus.converters.open import load
-from etplus.planning.costs.end_to_end import calibrated
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.model_file import write_model
 from etplus.planning.reshard.job import reshard
 from etplus.planning.reshard.layout import Layout
 from etplus.trace.selection import part_of, without_enclosing
 from etplus.trace.trace import Trace
-from etplus.trace.unattached import with_unattached
 from support import call, fixture_pair, linked, read_json
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -57,12 +52,6 @@ def plain(of: Any) -> Any:
     return orjson.loads(msgspec.json.encode(of))
 
 
-def model_of(part: Trace, out: Path) -> bytes:
-    own = [without_enclosing(part)]
-    write_model(calibrated(fit(own), own, None), out)
-    return out.read_bytes()
-
-
 COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trace, Path], Any]]] = {
     "analyze": (
         lambda file, words, _: {k: v for k, v in numbers("analyze", file, "--json", "-", *words)["traces"][0].items()
@@ -74,13 +63,6 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
             (of["title"], of["cost_ns"]) for of in numbers("why", file, "--json", "-", *words)["found"]
         ],
         lambda part, _: [(of.title, of.cost_ns) for of in find_findings(Case([part])).all],
-    ),
-    "top": (
-        lambda file, words, _: [
-            (row["name"], row["device_ns"], row["count"])
-            for row in numbers("top", file, "--json", "-", *words)["rows"]
-        ],
-        lambda part, _: by_kernel(part),
     ),
     "diff": (
         lambda file, words, _: numbers("diff", file, file, "--json", "-", *words),
@@ -99,37 +81,16 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
         lambda file, words, _: numbers("replay", file, "--json", "-", *words)["makespan_ns"]["predicted"],
         lambda part, _: without_enclosing(part).replay().makespan_ns,
     ),
-    "report": (
-        lambda file, words, out: call("report", file, "-o", out, *words).returncode or out.read_bytes(),
-        lambda part, out: part.write_report(out) or out.read_bytes(),
-    ),
     "convert": (
         lambda file, words, out: call("convert", file, "-o", f"{out}.et", *words).returncode
         or Path(f"{out}.et").read_bytes(),
         lambda part, out: convert([part], f"{out}.et") and Path(f"{out}.et").read_bytes(),
     ),
-    "fit": (
-        lambda file, words, out: call("predict", "fit", file, "-o", out, *words).returncode or out.read_bytes(),
-        model_of,
-    ),
     "reshard": (
         lambda file, words, _: numbers("reshard", file, "--tp", "2", "--json", "-", *words),
         lambda part, _: report_of(part),
     ),
-    "augment": (
-        lambda file, words, out: call("convert", "--augment", file, "-o", out, *words).returncode or augmented_ids(out),
-        lambda part, out: augmented_ids(whole_augmented(out)) & set(part.nodes.id[part.gpu.source].tolist()),
-    ),
 }  # fmt: skip
-
-
-def by_kernel(part: Trace) -> list[tuple[str, int, int]]:
-    """Name, time and count of each kernel, the longest first; those without an operator count, too."""
-    times: dict[str, list[int]] = {}
-    for event in with_unattached(part).device_events:
-        times.setdefault(event.name, []).append(event.duration_ns)
-    rows = [(name, sum(found), len(found)) for name, found in sorted(times.items())]
-    return sorted(rows, key=lambda row: -row[1])
 
 
 def report_of(part: Trace) -> Any:
@@ -137,22 +98,9 @@ def report_of(part: Trace) -> Any:
     return plain({**job.to_dict(), "matched": job.matched()})
 
 
-def whole_augmented(out: Path) -> Path:
-    path = out.with_suffix(".whole")
-    augment(b"".join(linked("pairs/gpu_shaped_from_cpu").chunks()), path)
-    return path
-
-
-def augmented_ids(file: Path) -> set[int]:
-    """The nodes that have something of what augment writes."""
-    return {node["id"] for node in orjson.loads(file.read_bytes())["nodes"] if {*ARGUMENTS} & {*node.get("args", ())}}
-
-
-# --steps of replay and fit say what is predicted or fitted on; a forward pass has neither a step nor communications
 TESTED = [
-    ("analyze", "window"), ("analyze", "between"), ("analyze", "two"), ("why", "two"), ("top", "two"), ("diff", "two"),
-    ("sql", "two"), ("replay", "window"), ("report", "between"), ("convert", "two"), ("fit", "window"),
-    ("reshard", "between"), ("augment", "two"),
+    ("analyze", "window"), ("analyze", "between"), ("analyze", "two"), ("why", "two"), ("diff", "two"), ("sql", "two"),
+    ("replay", "window"), ("convert", "two"), ("reshard", "between"),
 ]  # fmt: skip
 
 
@@ -168,11 +116,8 @@ def test_a_command_and_the_library_choose_the_same(command: str, choice: str, fi
 
 def test_a_kineto_trace_is_augmented_in_a_part_alone(tmp_path: Path) -> None:
     """Events outside of the part keep their bytes; a second run changes nothing."""
-    kineto, out, words = (
-        fixture_pair("pairs/gpu_shaped_from_cpu")[1],
-        tmp_path / "out.json",
-        ["--between", "forward", 1],
-    )
+    kineto, out = fixture_pair("pairs/gpu_shaped_from_cpu")[1], tmp_path / "out.json"
+    words = ["--between", "forward", 1]
     assert call("convert", "--augment", kineto, "-o", out, *words).returncode == 0
     part = part_of(load(kineto), between=("forward", 1))
     inside = set(part.nodes.kineto_event[part.gpu.source[part.gpu.source >= 0]].tolist())

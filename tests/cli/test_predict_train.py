@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from etplus.cli import predict_train as module
@@ -31,29 +31,26 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     fake = ModuleType("etplus.planning.learned.training")
     vars(fake).update(EPOCHS=7, train=train, write_trained=lambda trained, path: Path(path).write_text("network"))
     monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    monkeypatch.setattr(module, "tqdm", Bar)
+    Bar.shown.clear()
     return found
 
 
-@pytest.fixture
-def bars(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The total of each progress bar, and what it shows next to its count."""
-    shown: list[Any] = []
+class Bar(contextlib.nullcontext["Bar"]):
+    """Keeps the total of each progress bar, and what it shows next to its count."""
 
-    class Bar(contextlib.nullcontext["Bar"]):
-        n = 0
+    shown: ClassVar[list[Any]] = []
+    n = 0
 
-        def __init__(self, total: int, **_: Any) -> None:
-            super().__init__(self)
-            shown.append(total)
+    def __init__(self, total: int, **_: Any) -> None:
+        super().__init__(self)
+        self.shown.append(total)
 
-        def update(self, by: int) -> None:
-            self.n += by
+    def update(self, by: int) -> None:
+        self.n += by
 
-        def set_postfix_str(self, text: str) -> None:
-            shown.append((self.n, text))
-
-    monkeypatch.setattr(module, "tqdm", Bar)
-    return shown
+    def set_postfix_str(self, text: str) -> None:
+        self.shown.append((self.n, text))
 
 
 @pytest.fixture
@@ -64,18 +61,18 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def test_a_training(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
+def test_a_training(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
     done = call("predict", "train", "set", "-o", "net", "--json", "n.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
     assert asked == [(2, 1, {"hidden": 64, "seed": 0})]
-    assert bars == [7, (3, "validation 0.500"), (5, "validation 0.250")]
+    assert Bar.shown == [7, (3, "validation 0.500"), (5, "validation 0.250")]
     assert done.stderr.decode() == "2 graphs, 2 epochs, mean |log ratio| on valid/ 0.125\nwrote net\n"
     assert read_json(tmp_path / "n.json") == {"graphs": 2, "epochs": 2, "valid": 0.125}
     assert (tmp_path / "net").read_text() == "network"
 
 
 def test_waiting_threads_sleep_unless_the_environment_says_otherwise(
-    asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: list[Any], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for before, after in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
@@ -85,10 +82,10 @@ def test_waiting_threads_sleep_unless_the_environment_says_otherwise(
         assert os.environ["OMP_WAIT_POLICY"] == after
 
 
-def test_its_options(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
+def test_its_options(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
     words = ["--hidden", "1", "--epochs", "1", "--seed", "5"]
     assert call("predict", "train", dataset, "-o", tmp_path / "net", *words).returncode == 0
-    assert asked[0][2] == {"hidden": 1, "epochs": 1, "seed": 5} and bars[0] == 1
+    assert asked[0][2] == {"hidden": 1, "epochs": 1, "seed": 5} and Bar.shown[0] == 1
     for wrong in ("--hidden", "--epochs"):
         done = call("predict", "train", dataset, "-o", tmp_path / "net", wrong, "0")
         assert done.returncode == 2 and b"--hidden and --epochs must be at least 1" in done.stderr and len(asked) == 1

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from pages import data_of
-from support import Document, call, kineto_document, shared_trace
+from support import Document, call, kineto_document
 
 HOURS_US = 7_200_000_000
 
@@ -72,10 +72,3 @@ def test_ranks_are_in_order_and_ranks_that_are_not_recorded_are_named(tmp_path: 
         assert all(
             "do not record their rank" in one and f"warning: {one}" in done.stderr.decode() for one in data["warnings"]
         )
-
-
-@pytest.mark.slow
-def test_real_ranks_and_unrelated_real_traces(tmp_path: Path) -> None:
-    dlrm = [shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz") for rank in range(2)]
-    assert call("report", *dlrm, "-o", tmp_path / "dlrm.html").returncode == 0
-    refused(tmp_path, dlrm[1], shared_trace("gpu-kineto/alexnet.json.gz"))

@@ -57,11 +57,9 @@ def test_a_job(tmp_path: Path) -> None:
     assert_screen("reshard", "linked/rank_0.etplus.json.gz", "--dp", "8", cwd=tmp_path, first="on 8 ranks")
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *TASKS])
-def test_help_fits_a_screen_and_names_the_rest(name: str, tmp_path: Path) -> None:
-    if name == "predict":
-        return
-    done = call(*name.split(), "--help", cwd=tmp_path)
+@pytest.mark.parametrize("name", sorted({*COMMANDS, *TASKS} - {"predict"}))
+def test_help_fits_a_screen_and_names_the_rest(name: str) -> None:
+    done = call(*name.split(), "--help")
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0 and len(lines) <= LINES and max(map(len, lines)) <= COLUMNS, done.stdout.decode()
     every = call(*name.split(), "--help-all").stdout.decode()

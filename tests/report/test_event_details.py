@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import orjson
-import pytest
 from captured import capture_events, encode, replay_events
 from compiled_programs import files
-from etplus.analysis.event_relations import RELATIONS, backward_of
+from etplus.analysis.event_relations import RELATIONS
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.report.timeline_lanes import _stacks, timeline_of
 from etplus.schemas.kineto.event_args import LAUNCH_ARGS
-from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.timeline.critical import critical_chain
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.index import CallIndex
@@ -27,7 +25,7 @@ from etplus.trace.views import DeviceEvent, Op
 from made_traces import kernel, kineto_of
 from pages import unpacked, unpacked_json
 from repeated_steps import recorded, training
-from support import FIXTURES, shared_pair, shared_trace
+from support import FIXTURES, shared_trace
 from traces import GPU_SHAPED, trace_of
 
 Event = dict[str, Any]
@@ -200,29 +198,6 @@ def test_events_that_were_launched_before_the_trace_name_the_operator_of_their_r
         said = texts["repeated"][event["repeated"]] if event["repeated"] >= 0 else ""
         assert said == (f"{work.op} [{work.shape},4]" if event["reason"] else ""), (said, work)
     assert sum(event["repeated"] >= 0 for event in on_device) == 30
-
-
-@pytest.mark.parametrize(
-    ("name", "alone"),
-    [("cpu-pairs/conv_same", False), ("cpu-pairs/thr_users_all", False), ("cpu-pairs/thr_users_all", True)],
-)
-def test_forward_and_backward_operators_are_those_of_kineto(name: str, alone: bool) -> None:
-    """The profiler itself draws flows "fwdbwd" between them, which nothing here reads."""
-    et, kineto = shared_pair(name)
-    trace = read_trace(kineto) if alone else link(et, kineto)
-    recorded = read_kineto(kineto)
-    flows = recorded.flows
-    ours = flows.category == recorded.events.categories.index("fwdbwd")
-    ends = [dict(zip(flows.id[side].tolist(), flows.ts[side].tolist(), strict=True))
-            for side in (ours & flows.start, ours & ~flows.start)]  # fmt: skip
-    wanted = {(ts, ends[1][flow]) for flow, ts in ends[0].items()}
-    forward, backward = backward_of(trace)
-    found = set(zip(trace.calls.ts[forward].tolist(), trace.calls.ts[backward].tolist(), strict=True))
-    assert len(found) == len(forward)
-    if alone:
-        assert not found, "several threads use the same numbers, and Kineto alone does not say which is meant"
-    else:
-        assert found == wanted
 
 
 def test_the_critical_path_of_the_page_sums_up_to_the_makespan() -> None:

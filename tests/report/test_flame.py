@@ -1,20 +1,15 @@
-"""The flame graph of host time against a walk from every call up to its thread; and what the page makes of it."""
+"""The flame graph of host time: paths, counts and times of small traces by hand."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 from etplus.converters.open import load as read_trace
-from etplus.report.flame import PYTHON, RUNTIME, THREAD, flame_graph
-from etplus.trace.stacks import Stacks
-from etplus.trace.tables import MODULE
-from etplus.trace.trace import Trace
-from made_traces import kineto_of, launch, op
-from traces import GPU_SHAPED, trace_of
+from etplus.report.flame import RUNTIME, THREAD, flame_graph
+from made_traces import frame, kineto_of, launch, op
+from traces import trace_of
 
-TRACES = ("cpu-pairs/thr_bwd_all.kineto", f"linked {GPU_SHAPED}")
 Path = tuple[str, ...]
 
 
@@ -27,97 +22,22 @@ def paths_of(tree: dict[str, Any]) -> dict[Path, int]:
     return {path: at for at, path in enumerate(paths)}
 
 
-def walked(trace: Trace) -> tuple[Counter[Path], Counter[Path]]:
-    """Number and time of the calls at each path; a runtime call is below another one that is open, else its caller."""
-    calls, runtime = trace.calls, trace.runtime
-
-    def name(code: int) -> str:
-        text = trace.names[code]
-        return "ProfilerStep" if text.startswith("ProfilerStep#") else text
-
-    def path_of(call: int) -> Path:
-        caller = int(calls.parent[call])
-        if caller >= 0 and calls.thread[caller] == calls.thread[call]:
-            return (*path_of(caller), name(calls.name[call]))
-        return thread(int(calls.thread[call])), name(calls.name[call])
-
-    def thread(number: int) -> str:
-        return f"CPU thread {number}" if number >= 0 else f"other thread {-number}"
-
-    def path_of_runtime(at: int) -> Path:
-        begin, end, own = (int(column[at]) for column in (runtime.ts, runtime.end, runtime.thread))
-        around = [
-            one for one in range(len(runtime))
-            if runtime.thread[one] == own and one != at and runtime.ts[one] <= begin and end <= runtime.end[one]
-            and (runtime.ts[one], -runtime.end[one], one) < (begin, -end, at) and runtime.end[one] > begin
-        ]  # fmt: skip
-        if around:
-            return (
-                *path_of_runtime(max(around, key=lambda one: (runtime.ts[one], -runtime.end[one], one))),
-                name(runtime.name[at]),
-            )
-        call = int(runtime.call[at])
-        above = path_of(call) if call >= 0 and calls.thread[call] == own else (thread(own),)
-        return (*above, name(runtime.name[at]))
-
-    count: Counter[Path] = Counter()
-    total: Counter[Path] = Counter()
-    for at in range(len(calls)):
-        count[path_of(at)] += 1
-        total[path_of(at)] += int(calls.end[at] - calls.ts[at])
-    for at in range(len(runtime)):
-        count[path_of_runtime(at)] += 1
-        total[path_of_runtime(at)] += int(runtime.end[at] - runtime.ts[at])
-    return count, total
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_every_call_is_at_its_path(name: str) -> None:
-    trace = trace_of(name).with_(stacks=Stacks.none())
-    tree = flame_graph(trace, most=10**9)
-    count, total = walked(trace)
-    places = paths_of(tree)
-    below: Counter[Path] = Counter()
-    for path, at in places.items():
-        below[path[:-1]] += int(tree["total"][at])
-    for path, at in places.items():
-        if tree["kind"][at] != THREAD:
-            assert tree["count"][at] == count[path], path
-            assert tree["total"][at] == max(total[path], below[path]), path
-        else:
-            assert tree["total"][at] == below[path]
-    assert set(count) | {path[:1] for path in count} == places.keys()
-    assert tree["left_out"] == 0
-
-
-def test_frames_are_between_calls() -> None:
-    """A call's path has the frames that began after its caller did; modules only where they are no calls."""
-    trace = trace_of("gpu-kineto/h100_bert")
-    calls, tree = trace.calls, flame_graph(trace, most=10**9)
-    modules = any(kind == MODULE for kind in calls.kind.tolist())
-
-    def stack_of(call: int) -> list[str]:
-        entry = int(trace.stacks.first_entry(calls.source[call : call + 1])[0])
-        frames = trace.stacks.frames(entry) if entry >= 0 else []
-        return [frame for frame in frames if not (modules and frame.startswith("nn.Module: "))]
-
-    def path_of(call: int) -> Path:
-        caller = int(calls.parent[call])
-        same = caller >= 0 and calls.thread[caller] == calls.thread[call]
-        around, stack = stack_of(caller) if same else [], stack_of(call)
-        new = stack[len(around) :] if stack[: len(around)] == around else []
-        above = path_of(caller) if same else (f"CPU thread {calls.thread[call]}",)
-        text = trace.names[calls.name[call]]
-        return (*above, *new, "ProfilerStep" if text.startswith("ProfilerStep#") else text)
-
-    places = paths_of(tree)
-    count = Counter(map(path_of, range(len(calls))))
-    assert {path: int(tree["count"][places[path]]) for path in count} == count
-    frames = [at for at, kind in enumerate(tree["kind"].tolist()) if kind == PYTHON]
-    inside: Counter[int] = Counter()
-    for at, parent in enumerate(tree["parent"].tolist()):
-        inside[parent] += int(tree["total"][at])
-    assert frames and all(tree["total"][at] == inside[at] for at in frames)
+def test_frames_are_between_calls_and_a_runtime_call_may_be_within_another() -> None:
+    """A frame lasts as long as the calls in it; calls of another thread are below their own."""
+    events = [
+        frame("a.py(1): main", 0, 200), op("aten::linear", 10, 100), frame("a.py(5): inner", 20, 60, "a.py:3"),
+        op("aten::mm", 30, 40), launch(1, 35, 20), launch(2, 40, 5, "cudaFuncGetAttributes"), op("aten::add", 150, 20),
+        op("aten::mm", 40, 30, tid=9),
+    ]  # fmt: skip
+    tree = flame_graph(read_trace(kineto_of(events)))
+    places = {path[1:]: (int(tree["count"][at]), int(tree["total"][at])) for path, at in paths_of(tree).items()}
+    linear = ("a.py(1): main", "aten::linear")
+    product = (*linear, "a.py(5): inner", "aten::mm")
+    assert places == {
+        (): (0, 30_000), linear[:1]: (2, 120_000), linear: (1, 100_000), product[:3]: (1, 40_000),
+        product: (1, 40_000), (*product, "cudaLaunchKernel"): (1, 20_000), ("aten::mm",): (1, 30_000),
+        (*product, "cudaLaunchKernel", "cudaFuncGetAttributes"): (1, 5_000), (*linear[:1], "aten::add"): (1, 20_000),
+    }  # fmt: skip
 
 
 def test_the_largest_are_kept_and_callers_come_first() -> None:

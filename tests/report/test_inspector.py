@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from browser import Page
 from etplus.analysis.summary import Analysis, analyze
 from etplus.converters.open import load as read_trace
-from etplus.report import timeline_lanes
 from etplus.report.report_html import rank_report, report_html
 from etplus.timeline.critical import critical_chain
 from etplus.trace.views import DeviceEvent
@@ -91,49 +89,6 @@ class Numbers:
 
     def of(self, event: DeviceEvent) -> int:
         return self.gpu[event.start_ns, event.device, event.stream]
-
-
-@pytest.mark.parametrize(
-    ("name", "events"),
-    [(f"linked {GPU_SHAPED}", 25), pytest.param("linked gpu-pairs/resnet103", 200, marks=pytest.mark.slow)],
-)
-def test_details_and_arrows_of_random_kernels(name: str, events: int, browser: Page, tmp_path: Path) -> None:
-    """They are those of the library, and the arrows lead from the operator that the ET+ names."""
-    analysis = analysis_of(name)
-    page = page_of(analysis)
-    shown(browser, page, tmp_path)
-    check_random_kernels(browser, analysis, Numbers(page, analysis), events)
-    assert browser.errors == []
-
-
-def check_random_kernels(browser: Page, analysis: Analysis, numbers: Numbers, events: int) -> None:
-    trace = analysis.trace
-    for at in random.Random(5).sample(range(len(trace.gpu)), min(events, len(trace.gpu))):
-        event = trace.device_events[at]
-        said = select(browser, numbers.of(event))
-        values = said["values"]
-        assert said["name"] == event.name
-        assert (values["ts"], values["dur"]) == (event.start_ns - trace.span.start, event.duration_ns)
-        assert (values["stream"], values["device"], values["category"]) == (event.stream, event.device, event.category)
-        assert values.get("flops", -1) == analysis.work.flops[at] and values.get("bytes", -1) == analysis.work.bytes[at]
-        record = orjson.loads(trace.texts.texts(trace.gpu.source[at : at + 1])[0])
-        for key in ("grid", "block", "context", "registers per thread"):
-            assert values.get(key) == record["args"].get(key)
-        assert (values["id"], values["correlation"]) == (record["id"], record["correlation"])
-        row = next((row for row in analysis.kernels if row.kernel == event.name and row.flops_share is not None), None)
-        if "flops_share" in values and row is not None and row.peak_flops_per_second is not None:
-            rate = analysis.work.flops[at] / event.duration_ns * 1e9
-            assert values["flops_share"] == pytest.approx(rate / row.peak_flops_per_second)
-        assert event.op is not None
-        assert values["operator"] == event.op.name
-        assert tuple(map(tuple, values.get("shapes", []))) == event.op.shapes
-        assert tuple(values.get("modules", ())) == event.op.modules
-        assert values["link"] == event.op.link
-        operator = numbers.row[event.op.record["id"]]
-        assert said["in"]["operator"] == [operator]
-        launcher = numbers.row[int(trace.nodes.id[trace.runtime.source[int(trace.gpu.runtime[at])]])]
-        assert ["launch", launcher, numbers.of(event)] in said["arrows"]
-        assert ["caller", operator, launcher] in said["arrows"]
 
 
 def test_keys_follow_the_link(browser: Page, tmp_path: Path) -> None:
@@ -228,15 +183,3 @@ def test_the_table_of_a_span_holds_what_runs_in_it(browser: Page, tmp_path: Path
     press(browser, "Escape")
     browser.evaluate("[...document.querySelectorAll('.in-span button')].find((b) => b.textContent === 'Clear').click()")
     assert browser.evaluate("document.querySelector('.in-span').hidden") and browser.errors == []
-
-
-def test_a_page_of_too_many_events_has_a_timeline_without_details(browser: Page, tmp_path: Path) -> None:
-    analysis = analysis_of(f"linked {GPU_SHAPED}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timeline_lanes, "_MOST_IN_TILES", 10)
-        page = page_of(analysis)
-    timeline = shown(browser, page, tmp_path)["ranks"][0]["timeline"]
-    assert timeline["tiles"] is timeline["details"] is timeline["path"] is None
-    for key in ("w", "ArrowRight", "n", "c", "m", "[", "Enter", "Escape", "?"):
-        press(browser, key)
-    assert browser.evaluate("document.querySelector('dialog.keys').open") and browser.errors == []

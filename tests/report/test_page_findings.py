@@ -93,33 +93,6 @@ def test_two_clicks_lead_to_kernel_operator_module_and_line(
     assert browser.errors == []
 
 
-def test_keys_alone(browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the card to the kernel, on to its operator, to the operator's row, and back to the card."""
-    page, found = page_of("python-stacks/mi300_timesformer", monkeypatch)
-    shown(browser, page, tmp_path)
-    for _ in range(40):
-        press(browser, "Tab")
-        if browser.evaluate("document.activeElement.matches('[data-finding=made] .go')"):
-            break
-    press(browser, "Enter")
-    assert settled(browser) == found["found"][0]["where"].get("kernel", settled(browser))
-    browser.evaluate("document.querySelector('.details').removeAttribute('data-event')")
-    browser.call("Input.dispatchKeyEvent", type="keyDown", key="o", text="o")
-    assert settled(browser).startswith("aten::")
-    press(browser, "Backspace")
-    assert browser.evaluate("document.activeElement.matches('[data-finding=made] .go')"), "and back"
-    browser.evaluate("document.querySelector('[data-table=kernels] tbody tr').focus()")
-    press(browser, "ArrowDown")
-    assert browser.evaluate("document.activeElement.sectionRowIndex") == 1
-    want = browser.evaluate("document.activeElement.cells[0].title")
-    browser.evaluate("document.querySelector('.details').removeAttribute('data-event')")
-    press(browser, "Enter")
-    assert settled(browser) == want
-    press(browser, "Backspace")
-    assert browser.evaluate("document.activeElement.sectionRowIndex") == 1
-    assert browser.errors == []
-
-
 def test_names_are_texts_and_commands_are_quoted(
     browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import orjson
 import pytest
 from browser import Page
-from etplus.analysis.counters import counters, drawn
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load
@@ -18,18 +17,11 @@ from etplus.report.report_html import diff_html, rank_report, report_html
 from made_traces import kernel, kineto_of, launch, op
 from pages import report_of, rows_of, shown
 from served import Batch, serve
-from support import shared_trace
 
 KEYS = {
-    "Backspace": 8,
-    "Enter": 13,
-    "ArrowDown": 40,
-    "ArrowUp": 38,
-    "ArrowRight": 39,
-    "ArrowLeft": 37,
-    "Tab": 9,
+    "Backspace": 8, "Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39, "ArrowLeft": 37, "Tab": 9,
     "Escape": 27,
-}
+}  # fmt: skip
 
 
 def press(browser: Page, key: str, *, shift: bool = False) -> None:
@@ -136,17 +128,6 @@ def test_the_flame_graph(browser: Page, tmp_path: Path) -> None:
         "document.querySelector('.flame').innerHTML"
     )
     assert browser.errors == []
-
-
-def test_what_is_drawn_are_the_counters_with_their_peaks() -> None:
-    trace = load(shared_trace("gpu-kineto/h100_bert.json.gz"))
-    found = list(counters(trace))
-    for one, row in zip(found, drawn(found, trace.span.start, 20), strict=True):
-        assert row["title"] == one.title(one.device) and len(row["ts"]) <= 40
-        scale = {"MB": 1e6, "GB/s": 1e9}.get(one.unit, 1)
-        assert row["values"].max() == round(one.values.max() * scale) and row["values"][-1] == round(
-            one.values[-1] * scale
-        )
 
 
 STEPS = [Batch(prefill=[(64, 64)]), *[Batch(decode=[(1, 65), (1, 9)])] * 3, Batch([(8, 8)], [(1, 66)])]

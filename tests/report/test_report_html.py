@@ -19,7 +19,7 @@ from etplus.report.report_html import RankReport, _coverage, diff_html, rank_rep
 from etplus.trace.kernel_kinds import GPU_KINDS
 from made_traces import kernel, kineto_of, launch, op
 from pages import data_of, report_of, rows_of, shown
-from support import ROOT, call
+from support import ROOT
 from traces import GPU_SHAPED, analysis_of, written
 
 ECHARTS_6_1_0 = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
@@ -189,18 +189,6 @@ def test_names_do_nothing(browser: Page, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert browser.evaluate("document.getElementById('title').textContent") == EVIL
     assert browser.errors == [] and len(browser.requests) == 1
-
-
-def test_a_folder_and_an_input_as_the_output_are_refused(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.json"
-    trace.write_bytes(kineto_of([op("aten::mm", 0, 100), launch(1, 10), kernel("gemm", 1, 20, 50)]))
-    before = trace.read_bytes()
-    for output in (trace, tmp_path):
-        done = call("report", trace, "-o", output)
-        assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
-    assert trace.read_bytes() == before and list(tmp_path.iterdir()) == [trace]
-    done = call("report", trace, "-o", tmp_path / "page.html")
-    assert done.returncode == 0 and (tmp_path / "page.html").read_bytes().startswith(b"<!DOCTYPE html>")
 
 
 LINKED = {"total": 4, "linked": 3, "certain": 2, "unverified": 1}

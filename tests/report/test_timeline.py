@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
-from etplus.report import tiles
 from etplus.report.timeline import DrawnBlocks, condense, nest, time_tree
 from etplus.report.timeline_lanes import timeline_of
-from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import kernel, kineto_of
-from pages import unpacked
 from support import examples
-from traces import GPU_SHAPED, analysis_of, trace_of
+from traces import GPU_SHAPED, analysis_of
 
 CALLS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 60)), max_size=60)
 
@@ -68,44 +65,6 @@ def test_many_calls_are_merged_to_the_budget() -> None:
     assert 1000 < len(blocks) <= 5000 and blocks.resolution > 90
 
 
-def test_a_timeline_holds_what_the_trace_holds() -> None:
-    trace = trace_of(f"linked {GPU_SHAPED}")
-    timeline = timeline_of(trace, work_of_events(trace), 10**6)
-    assert sum(timeline["count"]) == len(trace.gpu) + len(trace.calls) + len(trace.runtime)
-    streams = np.unique(np.stack([trace.gpu.device, trace.gpu.stream]), axis=1).shape[1]
-    assert [lane["gpu"] for lane in timeline["lanes"]].count(True) == streams
-    assert {lane["name"].partition(" ")[0] for lane in timeline["lanes"] if lane["gpu"]} == {"stream"}, "of one device"
-    found = {(timeline["names"][one["name"]], timeline["kinds"][one["kind"]]["gpu"]): one for one in timeline["found"]}
-    for row in analysis_of(f"linked {GPU_SHAPED}").kernels[:5]:
-        one = found[row.kernel, True]
-        assert (one["count"], one["total"]) == (row.count, row.total_ns)
-
-
-@examples(60)
-@given(CALLS, st.integers(1, 7))
-def test_tiles_hold_every_call(calls: list[tuple[int, int, int]], size: int) -> None:
-    lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
-    ts, dur = ts * 10**10 - 5, dur * 10**9
-    depth, number = nest(lane, ts, ts + dur), np.arange(len(ts))
-    columns = {"ts": ts, "dur": dur, "name": number, "kind": number % 11, "op": number * 70 - 1}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "_TILE", size)
-        layout = tiles.LaneLayout.of(lane, depth, ts)
-        found = tiles.tiles_of(layout, columns)
-    held = []
-    for k, text in enumerate(found["data"]):
-        count = int(found["count"][k])
-        values = unpacked(text, found["fields"], count)
-        assert count <= size
-        assert found["from"][k] == min(values["ts"])
-        assert found["to"][k] == max(map(sum, zip(values["ts"], values["dur"], strict=True)))
-        held += [(int(found["lane"][k]), int(found["depth"][k]), *row) for row in zip(*values.values(), strict=True)]
-    given = list(zip(lane.tolist(), depth.tolist(), *(c.tolist() for c in columns.values()), strict=True))
-    assert sorted(held) == sorted(given)
-    assert [given[event] for event in layout.order.tolist()] == held
-    assert [held[at] for at in layout.number.tolist()] == given
-
-
 def test_lanes_without_room_are_counted() -> None:
     events = [kernel("k", stream, stream * 10, 5, stream=stream) for stream in range(1, 51)]
     trace = read_trace(kineto_of(events))
@@ -125,19 +84,3 @@ def test_the_tree_sums_up_to_the_breakdown(name: str) -> None:
         for key in ("total_ns", "count") if kids else ():
             assert sum(kid[key] for kid in kids) == branch[key]
         open_branches += kids
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>", "GEMM"),
-     ("pytorch_flash::flash_fwd_kernel<cutlass::bfloat16_t>", "Attention"),
-     ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "Normalization"),
-     ("void at::native::vectorized_elementwise_kernel<4>", "Elementwise"),
-     ("void at::native::reduce_kernel<512, 1>", "Reduction and softmax"),
-     ("sm80_xmma_fprop_implicit_gemm_tf32f32", "Convolution"),
-     ("cudnn_infer_ampere_scudnn_128x64_relu_xregs_large_nn_v1", "Convolution"), ("mystery", "Other kernel")],
-)  # fmt: skip
-def test_kinds_of_kernels(name: str, kind: str) -> None:
-    assert GPU_KINDS[gpu_kind(name, "kernel", False)] == kind
-    assert GPU_KINDS[gpu_kind(name, "kernel", True)] == "Communication"
-    assert GPU_KINDS[gpu_kind(name, "gpu_memcpy", False)] == "Copy and fill"

@@ -13,7 +13,6 @@ from typing import Any
 
 import etplus
 import numpy as np
-import orjson
 import pytest
 from etplus import build_graph, fit_constants, replay
 from etplus.analysis.findings import (
@@ -32,7 +31,7 @@ from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from made_traces import frame, kernel, kineto_of, launch, op
-from support import PluginStub, call, kineto_document, linked
+from support import PluginStub, call, linked
 
 PROOF = (Evidence("by hand", 1, "events", "etplus analyze x"),)
 
@@ -139,23 +138,14 @@ def test_a_trace_without_times_has_a_note() -> None:
 
 def test_a_trace_in_which_nothing_takes_time_has_no_findings_but_a_reason(tmp_path: Path) -> None:
     """Thresholds and shares are fractions of the makespan."""
-    one = {"ph": "X", "ts": 5, "dur": 0, "pid": 1, "tid": 1}
-    events = [
-        {**one, "cat": "user_annotation", "name": "ProfilerStep#1"},
-        *({**one, "cat": "cpu_op", "name": "aten::add", "args": {"External id": i}} for i in range(20)),
-        *({**one, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": i}} for i in range(20)),
-        *({**one, "cat": "kernel", "name": "k", "args": {"correlation": i, "device": 0, "stream": 7}}
-          for i in range(20)),
-    ]  # fmt: skip
-    files = []
-    for name, only in (("all", {}), ("host", {"cat": "cpu_op"})):
-        files.append(tmp_path / f"{name}.json")
-        kept = [event for event in events if only.items() <= event.items()]
-        files[-1].write_bytes(orjson.dumps(kineto_document(kept)))
-        found = etplus.load(files[-1]).findings()
-        assert not found.all
-        assert (found.none_reason, found.notes) == ("no checks ran", ("all events have duration 0",))
-        assert call("report", files[-1], "-o", tmp_path / "page.html").returncode == 0
+    operators = [op("aten::add", 5, 0)] * 20
+    device = [event for k in range(20) for event in (launch(k, 5, 0), kernel("k", k, 5, 0))]
+    files = [tmp_path / "all.json", tmp_path / "host.json"]
+    for file, events in zip(files, (operators + device, operators), strict=True):
+        file.write_bytes(kineto_of([op("ProfilerStep#1", 5, 0, cat="user_annotation"), *events]))
+        found = etplus.load(file).findings()
+        assert (found.all, found.none_reason, found.notes) == ((), "no checks ran", ("all events have duration 0",))
+        assert call("report", file, "-o", tmp_path / "page.html").returncode == 0
     for a, b in itertools.product(files, files):
         compared = etplus.diff(a, b)
         assert "all events of A have duration 0" in compared.findings.notes[0]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-import orjson
 import pytest
 from etplus.analysis.findings import Case, Finding, Findings, find_findings
 from etplus.analysis.findings.serving_findings import SERVING
 from etplus.linker import link
 from made_jobs import COMPUTE, RECORDED, Job, Play, Rank
+from made_traces import MadeDevice
 from served import Batch
-from support import kineto_document
 
 DECODE = Batch(decode=[(1, 100)] * 32)
 PREFILL = Batch(prefill=[(2000, 2000)])
@@ -107,40 +105,22 @@ def test_gaps_between_graphs_gain_what_the_host_takes_between_them() -> None:
     assert "graph-gaps" not in ids(found(fast))
 
 
-def products(ns: int) -> Findings:
-    """Steps of decode whose kernels read weights of 134 MB: 40 µs at the bandwidth of an H100."""
-    events: list[Any] = []
-    at = 1000
-    for step in range(4):
-        begin = at
-        for layer in range(6):
-            number = 100 + 10 * step + layer
-            args = {"External id": number, "Input Dims": [[32, 8192], [8192, 8192]],
-                    "Input type": ["c10::BFloat16", "c10::BFloat16"]}  # fmt: skip
-            events.append(_event("cpu_op", "aten::mm", 1, 20, begin + 5 + 6 * layer, 5, args))
-            launch = {"correlation": number, "External id": number}
-            events.append(_event("cuda_runtime", "cudaLaunchKernel", 1, 20, begin + 6 + 6 * layer, 2, launch))
-            start = begin + 40 + layer * (ns / 1000 + 1)
-            kernel = {**launch, "device": 0, "stream": 7}
-            events.append(_event("kernel", "gemm_kernel", 0, 7, start, ns / 1000, kernel))
-        end = begin + 41 + 6 * (ns / 1000 + 1)
-        sync = {"correlation": 900 + step}
-        events.append(_event("cuda_runtime", "cudaDeviceSynchronize", 1, 20, begin + 50, end - begin - 49, sync))
-        events.append(_event("user_annotation", DECODE.name("vllm"), 1, 20, begin, end - begin + 3, {}))
-        at = end + 5
-    device = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000}
-    return find_findings(Case([link(None, orjson.dumps(kineto_document(events, deviceProperties=[device])))]))
-
-
-def _event(category: str, name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+def products(share: float) -> Findings:
+    """Steps of decode whose kernels read weights of 134 MB at a share of the bandwidth: 40 µs at all of it."""
+    device = MadeDevice()
+    for _ in range(4):
+        with device.inside(DECODE.name("vllm"), "user_annotation"):
+            for _ in range(6):
+                device.linear(32, 8192, 8192, share)
+            device.call("cudaDeviceSynchronize", 5, waits=True)
+    return find_findings(Case([device.trace()]))
 
 
 def test_decode_far_from_its_roofline_gains_what_kernels_near_it_take() -> None:
-    finding = only(products(200_000), "decode-roofline")
-    law = 4 * 6 * (200_000 - 57_000)  # of kernels at 70% of the bandwidth
+    finding = only(products(0.2), "decode-roofline")
+    law = 4 * 6 * 40_000 * (1 / 0.2 - 1 / 0.7)  # of kernels at 70% of the bandwidth
     assert finding.gain.ns == pytest.approx(law, rel=0.3)
-    assert "decode-roofline" not in ids(products(60_000))
+    assert "decode-roofline" not in ids(products(0.7))
 
 
 def test_engines_without_problems_raise_nothing() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import etplus
@@ -13,7 +12,6 @@ import pytest
 from etplus.analysis.findings import Finding, TraceChanges
 from etplus.linker import link
 from made_jobs import RECORDED, Job, Play, Rank
-from support import call
 
 NAMES = ("aten::mm", "aten::relu", "aten::add", "aten::mul", "aten::softmax")
 STEPS = 4
@@ -146,19 +144,6 @@ def test_an_operator_of_the_host_that_takes_longer_is_named() -> None:
     found: list[Finding] = list(etplus.diff(a, b).findings)
     assert [(finding.id, finding.where.operator) for finding in found] == [("slower-operator", "aten::mm")]
     assert found[0].cost_ns == pytest.approx(200_000, rel=0.01)
-
-
-def test_the_command_says_it_first_and_in_json(tmp_path: Path) -> None:
-    for name, change in (("a.json", plain), ("b.json", slow_kernel)):
-        (tmp_path / name).write_bytes(Job(partial(program, change), 1).texts()[0][1])
-    done = call("diff", "a.json", "b.json", "--json", "n.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    text = done.stdout.decode()
-    assert "kernel mm_kernel" in text or "kernel aten::mm_kernel" in text
-    assert max(map(len, text.splitlines())) <= 80
-    numbers = json.loads((tmp_path / "n.json").read_text())
-    (finding,) = numbers["findings"]["found"]
-    assert finding["id"] == "slower-kernel" and finding["gain"] is None
 
 
 def test_advice_that_was_followed_without_gain_is_reported() -> None:
