@@ -36,12 +36,12 @@ def with_et(kineto: bytes) -> Trace:
 
 
 def found(trace: Trace) -> list[tuple[int, int, bool]]:
-    """Each event and its counterpart, by index in the Kineto trace, and whether its module is known."""
     event, links, loose = trace.nodes.kineto_event, trace.counterparts.links, trace.counterparts.unattached
-    columns = zip(links.event.tolist(), links.row.tolist(), links.same_module.tolist(), strict=True)
-    rows = [(int(event[own]), int(event[row]), same) for own, row, same in columns]
-    columns = zip(loose.event.tolist(), loose.row.tolist(), loose.same_module.tolist(), strict=True)
-    return sorted(rows + [(-1 - own, int(event[row]), same) for own, row, same in columns])
+    return sorted(
+        (own, int(event[row]), same)
+        for owns, of in ((event[links.event], links), (-1 - loose.event, loose))
+        for own, row, same in zip(owns.tolist(), of.row.tolist(), of.same_module.tolist(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -50,9 +50,8 @@ def test_a_file_says_what_the_linker_found(kineto: bytes, alone: bool, tmp_path:
     document = trace.to_dict()
     assert_valid(document)
     assert document["etplus"]["version"] == FORMAT_VERSION
-    assert (
-        len(trace.counterparts) == QUEUED == len(trace.counterparts.links if alone else trace.counterparts.unattached)
-    )
+    pairs = trace.counterparts
+    assert len(pairs) == QUEUED == len(pairs.links if alone else pairs.unattached)
     events = [event for event in (*document["nodes"], *document["unattached"]) if "counterpart" in event]
     by_id = {node["id"]: node for node in document["nodes"]}
     assert len(events) == QUEUED

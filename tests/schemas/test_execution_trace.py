@@ -13,16 +13,7 @@ from etplus.schemas.execution_trace.read_et import ExecutionTrace, read_executio
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from support import (
-    Document,
-    attr_of,
-    et_document,
-    examples,
-    fixture_pair,
-    plain,
-    read_json,
-    shared_trace,
-)
+from support import Document, attr_of, et_document, examples, fixture_pair, plain
 
 COLUMNS = {"rf_id": 0, "seq_id": -1, "scope": 0, "tid": 0}
 
@@ -43,13 +34,6 @@ def check(document: Document, data: bytes) -> ExecutionTrace:
     assert [orjson.loads(text) for text in et.texts.of(np.arange(len(et)))] == nodes
     assert orjson.loads(et.before + et.after) == {**document, "nodes": []}
     return et
-
-
-@pytest.mark.parametrize("name", ["gpu-pairs/simple_add", "et-only/pt2_triton_1.1.1"])
-def test_real_files(name: str) -> None:
-    path = shared_trace(f"{name}.et.json.gz")
-    et = check(read_json(path), plain(path))
-    assert plain(path).startswith(et.before) and plain(path).endswith(et.after)
 
 
 def test_unknown_attributes_and_fields_are_ignored_and_kept() -> None:
@@ -106,16 +90,7 @@ def test_when_it_was_recorded(changes: dict[str, Any], recorded: tuple[int, floa
     assert (et.started_s, et.duration_s) == recorded
 
 
-def test_names_with_everything_in_them() -> None:
-    names = ['say "hi"', "back\\slash", "new\nline", "naïve ☃ 𝄞", "", "}, {", "\u0000\u001f", "]}"]
-    document = et_document([{"id": 3 + i, "name": name} for i, name in enumerate(names)])
-    for ascii_only in (True, False):
-        et = check(document, json.dumps(document, ensure_ascii=ascii_only).encode())
-        assert [et.names[code] for code in et.name[2:]] == names
-
-
 def test_odd_values_become_none() -> None:
-    """A value that is no 64-bit integer does not stop the reading, and does not depend on the other nodes."""
     nodes = [{"id": 3, "name": "a", "rf_id": "12", "seq_id": 2.5}, {"id": 4, "name": "b", "tid": None}]
     huge = {"id": 5, "name": "c", "rf_id": 2**64, "tid": -(2**65)}
     for given in (nodes, [*nodes, huge]):
@@ -125,25 +100,20 @@ def test_odd_values_become_none() -> None:
 
 
 def test_an_et_plus_file_is_told_apart() -> None:
-    document = {**et_document([{"id": 3, "name": "a"}]), "etplus": {}}
     with pytest.raises(TraceFormatError, match="already linked"):
-        read_execution_trace(json.dumps(document).encode())
+        read_execution_trace(json.dumps({**et_document([{"id": 3, "name": "a"}]), "etplus": {}}).encode())
 
 
 @pytest.mark.parametrize(
     "text",
-    [b"no json", b"[]", b"{}", b"null", b'{"schema": "1.0.1"}', b'{"schema": "1.0.1", "nodes": {}}', b"\xff\xfe"],
-)
+    [b"no json", b"[]", b'{"schema": "1.0.1"}', b'{"schema": "1.0.1", "nodes": {}}', b"\xff\xfe",
+     *(b'{"schema": "1.0.1", "nodes": %b}' % nodes for nodes in (b"[]", b"[1, 2]", b"[{}]"))],
+)  # fmt: skip
 def test_what_is_no_et(text: bytes) -> None:
     with pytest.raises(TraceFormatError) as caught:
         read_execution_trace(text)
     assert caught.value.file == "<bytes>" and "\n" not in str(caught.value)
-
-
-def test_no_nodes() -> None:
-    for nodes in ([], [1, 2], [None], [{}]):
-        with pytest.raises(TraceFormatError, match="no nodes"):
-            read_execution_trace(json.dumps({"schema": "1.0.1", "nodes": nodes}).encode())
+    assert text.count(b"[") == 0 or text == b"[]" or "no nodes" in str(caught.value)
 
 
 def test_strict_reading_refuses_what_recovery_would_repair(tmp_path: Path) -> None:
@@ -154,8 +124,7 @@ def test_strict_reading_refuses_what_recovery_would_repair(tmp_path: Path) -> No
     with pytest.raises(TraceFormatError, match="drop --strict"):
         read_execution_trace(broken, strict=True)
     rest = read_execution_trace(broken)
-    assert len(whole) - 5 < len(rest) < len(whole)
-    assert np.array_equal(rest.id, whole.id[: len(rest)])
+    assert len(whole) - 5 < len(rest) < len(whole) and np.array_equal(rest.id, whole.id[: len(rest)])
     assert [loss.kind for loss in rest.losses] == ["dropped_record", "truncated"]
 
 

@@ -26,6 +26,8 @@ def test_every_kind_of_source_plain_or_gzipped_whatever_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert load(io.BytesIO(TEXT)).data == TEXT
+    with pytest.raises(UsageError, match="binary"):
+        load(io.StringIO("{}"))  # type: ignore[arg-type]
     for name, content in (("t.json", TEXT), ("t.json.gz", gzip.compress(TEXT)), ("u.json", gzip.compress(TEXT))):
         path = tmp_path / name
         path.write_bytes(content)
@@ -36,13 +38,6 @@ def test_every_kind_of_source_plain_or_gzipped_whatever_its_name(
         assert all((blob.data, blob.broken_at) == (TEXT, None) for blob in blobs)
 
 
-def test_a_text_file_object_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_bytes(TEXT)
-    with path.open() as file, pytest.raises(UsageError, match="binary"):
-        load(file)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("content", [b"", b" \n\t\r\n", b"\x00" * 4096], ids=["nothing", "white space", "zeros"])
 def test_empty(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t.json"
@@ -50,17 +45,12 @@ def test_empty(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(TraceFormatError, match="empty") as caught:
         load(path)
     assert caught.value.file == str(path)
-
-
-@pytest.mark.parametrize("content", [gzip.compress(b""), gzip.compress(TEXT)[:12]], ids=["empty", "head only"])
-def test_gzip_of_nothing(content: bytes) -> None:
-    with pytest.raises(TraceFormatError, match="without readable content"):
-        load(content)
+    for packed in (gzip.compress(b""), gzip.compress(TEXT)[:12]):
+        with pytest.raises(TraceFormatError, match="without readable content"):
+            load(packed)
 
 
 def test_missing_directory_and_unreadable(tmp_path: Path) -> None:
-    with pytest.raises(TraceFormatError, match="no such file"):
-        load(tmp_path / "none.json")
     with pytest.raises(TraceFormatError, match="is a directory"):
         load(tmp_path)
     with pytest.raises(TraceFormatError, match="cannot be read"):
@@ -94,14 +84,10 @@ def test_a_full_disk_is_one_line() -> None:
 
 
 def test_gzipped_output_is_the_same_at_any_time_and_under_any_name(tmp_path: Path) -> None:
-    outputs = []
-    for name in ("a.json.gz", "other.json.gz"):
-        with open_output(tmp_path / name) as file:
-            file.write(TEXT)
-        outputs.append((tmp_path / name).read_bytes())
-    assert outputs[0] == outputs[1]
-    assert gzip.decompress(outputs[0]) == TEXT
-    assert outputs[0][3] == 0 and outputs[0][4:8] == b"\0\0\0\0", "no name, no time stamp"
+    with open_output(tmp_path / "a.json.gz") as file:
+        file.write(TEXT)
+    output = (tmp_path / "a.json.gz").read_bytes()
+    assert gzip.decompress(output) == TEXT and output[3:8] == bytes(5), "no name, no time stamp"
 
 
 def test_output_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
@@ -147,20 +133,14 @@ def test_output_through_a_symbolic_link_keeps_the_link(tmp_path: Path) -> None:
     assert link.is_symlink() and target.read_bytes() == b"new"
 
 
-def test_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    with open_output("-") as file:
-        file.write(b"bytes\n")
-    assert capfdbinary.readouterr().out == b"bytes\n"
-
-
 def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
-    path, mode = tmp_path / "out.json", 0o640
+    path = tmp_path / "out.json"
     path.write_bytes(b"old")
-    path.chmod(mode)
+    path.chmod(0o640)
     with open_output(path) as file:
         file.write(b"new")
-        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == mode, "readable by others while it is written"
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", mode)
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o640, "readable by others while it is written"
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o640)
 
 
 def test_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
