@@ -42,9 +42,7 @@ def test_the_traces_are_saved_and_the_signal_ends_the_program(name: str, tmp_pat
 
 
 def test_a_signal_waits_until_the_profiler_is_in_order(tmp_path: Path) -> None:
-    text = (
-        "watched.watch()\nwith watched.deferred():\n    os.kill(os.getpid(), 15)\n    say('deferred')\ntime.sleep(5)\n"
-    )
+    text = "watched.watch()\nwith watched.deferred():\n    os.kill(os.getpid(), 15)\n    say('deferred')\ntime.sleep(5)"
     assert ended(text, tmp_path) == (-signal.SIGTERM, ["deferred", "saved 15"])
 
 

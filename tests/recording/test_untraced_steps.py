@@ -70,8 +70,3 @@ def test_too_few_or_uneven_steps_say_nothing(monkeypatch: pytest.MonkeyPatch, to
 def test_a_graph_that_is_being_captured_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     found, cuda = timed(monkeypatch, [10, 10, 10], window=3, capturing=True)
     assert found is not None and cuda.waits == 0
-
-
-def test_other_annotations_say_nothing() -> None:
-    names = ["etplus.untraced steps=5", "x etplus.untraced steps=5 step_ns=1 host_ns=1", "etplus.run=8a rank=0"]
-    assert untraced_step(names) is None

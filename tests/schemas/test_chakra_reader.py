@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import numpy as np
 import pytest
 from etplus.converters.chakra import chakra_messages, write_et
 from etplus.linker import link
@@ -24,36 +21,13 @@ from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus, gpu, linked, normal, runtime
 from hypothesis import given
 from hypothesis import strategies as st
+from same_traces import assert_saved_alike
 from support import Document, assert_valid, examples, fixture_pair
 
 
 def there_and_back(source: Any, folder: Path) -> Document:
     write_et(source if isinstance(source, Trace) else read_etplus(source), folder / "t.0.et")
-    return check_columns(read_et(folder / "t.0.et")).to_dict()
-
-
-def check_columns(trace: Trace) -> Trace:
-    """The trace, whose columns and records are to be those that its ET+ file would give."""
-    saved = read_etplus(b"".join(trace.chunks()))
-    for field in dataclasses.fields(Trace):
-        ours, theirs = (getattr(one, field.name) for one in (trace, saved))
-        if field.name not in ("file", "texts"):
-            np.testing.assert_equal(plain(ours), plain(theirs), field.name)
-    rows = np.arange(len(trace))
-    assert trace.texts.texts(rows) == saved.texts.texts(rows)
-    assert repr(trace.signatures) == repr(saved.signatures)
-    return trace
-
-
-def plain(value: Any) -> Any:
-    """A field of a trace, with undecoded JSON as bytes and objects as their fields."""
-    if isinstance(value, msgspec.Raw):
-        return bytes(value)
-    if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
-    if dataclasses.is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
-    return value
+    return assert_saved_alike(read_et(folder / "t.0.et")).to_dict()
 
 
 @pytest.mark.parametrize(("name", "renumber"), [("pairs/gpu_shaped_from_cpu", True), ("gpu-pairs/simple_add", False)])
@@ -95,7 +69,7 @@ def test_fields_without_an_attribute_of_their_own_are_columns(tmp_path: Path) ->
         gpu(4, "k", 1.0, 2.0, inter_thread_dep=3, sync_dep=[3], pg_name="7"),
     ]
     write_et(etplus(nodes), tmp_path / "t.0.et")
-    trace = check_columns(read_et(tmp_path / "t.0.et"))
+    trace = assert_saved_alike(read_et(tmp_path / "t.0.et"))
     assert trace.nodes.stream.tolist()[2:] == [7, 7] and trace.nodes.device.tolist()[2:] == [-1, 0]
     assert trace.nodes.inter_thread_dep.tolist()[2:] == [-1, 3] and trace.sync_dep == {3: [3]}
     assert trace.comm[2].collective == "send" and trace.comm[3].pg_name == "7"
@@ -110,22 +84,18 @@ def foreign() -> list[pb.Node]:
         )  # fmt: skip
 
     return [
-        node(1, pb.METADATA_NODE, []),
-        node(2, pb.COMP_NODE, [], is_cpu_op=True, tid=1),
-        node(3, pb.COMP_NODE, [2], is_cpu_op=True, tid=1),
-        node(4, pb.COMP_NODE, [2], is_cpu_op=True, tid=2),
-        node(5, pb.COMP_NODE, [3], stream=7),
-        node(6, pb.COMP_NODE, [5], stream=7),
+        node(1, pb.METADATA_NODE, []), node(2, pb.COMP_NODE, [], is_cpu_op=True, tid=1),
+        node(3, pb.COMP_NODE, [2], is_cpu_op=True, tid=1), node(4, pb.COMP_NODE, [2], is_cpu_op=True, tid=2),
+        node(5, pb.COMP_NODE, [3], stream=7), node(6, pb.COMP_NODE, [5], stream=7),
         node(7, pb.COMM_COLL_NODE, [6], stream=20, comm_type=6, comm_size=640, pg_name="3"),
         node(8, pb.COMM_SEND_NODE, [7], stream=20, comm_dst=1, comm_src=0, comm_tag=4, comm_size=64),
-        node(9, pb.MEM_LOAD_NODE, [8], stream=7),
-        node(10, pb.COMP_NODE, [9], is_cpu_op=True, tid=1),
-    ]
+        node(9, pb.MEM_LOAD_NODE, [8], stream=7), node(10, pb.COMP_NODE, [9], is_cpu_op=True, tid=1),
+    ]  # fmt: skip
 
 
 def test_a_foreign_file_says_what_it_can(tmp_path: Path) -> None:
     write_chakra(tmp_path / "x.0.et", pb.GlobalMetadata(version="0.0.4"), foreign())
-    document = check_columns(read_et(tmp_path / "x.0.et"))
+    document = assert_saved_alike(read_et(tmp_path / "x.0.et"))
     assert document.nodes.id.tolist() == [*range(1, 11)]
     assert document.nodes.kind.tolist() == [CPU] * 4 + [GPU] * 5 + [CPU]
     assert document.nodes.ts.tolist() == [-1, *(10_000 * number for number in range(2, 11))]

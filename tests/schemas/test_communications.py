@@ -119,12 +119,8 @@ def test_collectives_of_the_host_begin_with_their_calls() -> None:
     peers = {3: [[TENSOR], None, 5, 0], 10: [TENSOR], 11: [TENSOR, TENSOR]}
     trace = made(HOST, inputs=peers)
     assert ids(trace, comm_rows(trace)) == [10, 11]
-    assert {
-        trace.nodes.id[run]: trace.nodes.id[call] for run, call in issuing_calls(trace, comm_rows(trace)).items()
-    } == {
-        10: 2,
-        11: 3,
-    }
+    issued = issuing_calls(trace, comm_rows(trace)).items()
+    assert {trace.nodes.id[run]: trace.nodes.id[call] for run, call in issued} == {10: 2, 11: 3}
     first, second = find_communications(trace)
     assert (first.kind, first.peer, first.bytes, first.start_ns) == (SEND, 5, 192, 120)
     assert (second.kind, second.peer, second.bytes, second.start_ns) == (CollectiveCommType.ALL_REDUCE, -1, 96, 200)

@@ -175,11 +175,6 @@ def test_groups_there_and_back(tmp_path: Path) -> None:
     assert read_groups(files[0]) == {3: [0, 2], 1: [1]}
 
 
-def test_without_groups_there_are_no_names(tmp_path: Path) -> None:
-    assert write_groups(str(tmp_path / "a"), {}, {1: "tp"}) == [str(tmp_path / "a.comm_groups.json")]
-    assert read_groups(str(tmp_path / "a.comm_groups.json")) == {}
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [("[1]", "invalid group file"), ('{"1": ["0"]}', "invalid group file"), ('{"x": [0]}', "invalid group number 'x'"),

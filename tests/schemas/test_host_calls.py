@@ -56,17 +56,13 @@ def tensor(elements: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("call", "values", "size"),
     [
-        ("allgather", [tensor(12), tensor(4)], 3),
-        ("reduce_scatter", [tensor(4), tensor(8)], 2),
-        ("allgather", [tensor(12), tensor(5)], None),
-        ("allgather", [tensor(12), 1, tensor(4)], None),
-        ("allgather", [tensor(12)], None),
-        ("allgather", [tensor(0), tensor(4)], None),
-        ("allgather", [tensor(4.0), tensor(4)], None),
-        ("allgather", [tensor(4)[:5], tensor(4)], None),
+        ("allgather", [tensor(12), tensor(4)], 3), ("reduce_scatter", [tensor(4), tensor(8)], 2),
+        ("allgather", [tensor(12), tensor(5)], None), ("allgather", [tensor(12), 1, tensor(4)], None),
+        ("allgather", [tensor(12)], None), ("allgather", [tensor(0), tensor(4)], None),
+        ("allgather", [tensor(4.0), tensor(4)], None), ("allgather", [tensor(4)[:5], tensor(4)], None),
         ("allgather", [tensor(1), tensor(1)], 1),
     ],
-)
+)  # fmt: skip
 def test_ranks_by_how_often_a_shard_fits(call: str, values: list[Any], size: int | None) -> None:
     assert group_size_of(f"c10d::_{call}_base_", values) == size
     assert group_size_of(f"c10d::{call}_", values) is None

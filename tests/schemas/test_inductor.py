@@ -6,7 +6,6 @@ import gzip
 import json
 import pickle
 from pathlib import Path
-from time import process_time
 
 import pytest
 from compiled_programs import frames
@@ -61,13 +60,6 @@ def test_a_file_of_another_form_is_refused_in_one_line(tmp_path: Path, text: byt
     assert "\n" not in str(caught.value) and str(file) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["\n" * 10**5, ":1" * 10**5, "a:1 in " * 10**5, 'File "' * 10**5, "(1): " * 10**5])
-def test_stacks_of_any_form_take_linear_time(text: str) -> None:
-    began = process_time()
-    stacks_in(text), stacks_in([text, text])
-    assert process_time() - began < 1
-
-
 def test_files_are_found_beside_the_trace_that_they_are_named_after(tmp_path: Path) -> None:
     names = (
         "a.kineto.json.gz", "a.kernel_information.json.gz", "a.provenance.model__0_forward_1.0.json",
@@ -114,13 +106,10 @@ def test_annotations_of_graph_nodes_by_id() -> None:
         ("f.py:9:f\nnet.py:3:forward", (("net.py(3): forward", "f.py(9): f"),)),
         (["f.py:9:f", "net.py:3:forward"], (("net.py(3): forward", "f.py(9): f"),)),
         (['File "a.py", line 1, in f\n', 'File "a.py", line 2, in f\n'], (("a.py(1): f",), ("a.py(2): f",))),
-        (["f.py:9:f"], (("f.py(9): f",),)),
-        ("C:\\a b\\f.py:9:f", (("C:\\a b\\f.py(9): f",),)),
-        ("no stack", ()),
-        ([1, 2], ()),
-        (None, ()),
+        (["f.py:9:f"], (("f.py(9): f",),)), ("C:\\a b\\f.py:9:f", (("C:\\a b\\f.py(9): f",),)), ("no stack", ()),
+        ([1, 2], ()), (None, ()),
     ],
-)
+)  # fmt: skip
 def test_stacks_of_kernels(value: object, stacks: object) -> None:
     assert stacks_in(value) == stacks
 

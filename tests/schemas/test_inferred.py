@@ -73,13 +73,7 @@ def test_calls_wait_for_events_that_are_there() -> None:
 
 
 def test_of_calls_that_wait_for_the_same_one_the_first() -> None:
-    calls = [
-        (2, 2, "a", 0, 5, 1),
-        (3, 3, "b", 10, 5, 2),
-        (4, 4, "c", 20, 5, 2),
-        (5, 5, "d", 30, 5, 2),
-        (6, 6, "e", 40, 5, 3),
-    ]
+    calls = [(2 + k, 2 + k, "op", 10 * k, 5, thread) for k, thread in enumerate([1, 2, 2, 2, 3])]
     trace = built(calls, waits={3: 2, 4: 2, 5: 77, 6: 2})
     assert edges(trace)["thread_handoff"] == [(2, 3), (2, 6)]
     again = built(calls, waits={3: 2, 5: 2})
@@ -87,14 +81,7 @@ def test_of_calls_that_wait_for_the_same_one_the_first() -> None:
 
 
 def test_collectives_of_a_group_follow_each_other() -> None:
-    names = [
-        "ncclDevKernel_AllReduce",
-        "gemm",
-        "ncclDevKernel_AllGather",
-        "ncclDevKernel_AllReduce",
-        "ncclKernel",
-        "ncclKernel",
-    ]
+    names = ["ncclDevKernel_AllReduce", "gemm", "ncclDevKernel_AllGather", *["ncclKernel"] * 3]
     events = [(10 + i, 2, name, 10 * (i + 1), 5, 7 + i) for i, name in enumerate(names)]
     comm = {1: Comm(pg_name="a"), 3: Comm(pg_name="b"), 4: Comm(pg_name="a")}
     trace = built([(2, 2, "a", 0, 5, 1)], events, comm=comm)

@@ -23,6 +23,7 @@ def test_whole_streams_of_one_and_of_several_members() -> None:
     members = gzip.compress(text[:1000]) + gzip.compress(b"") + gzip.compress(text[1000:])
     for packed in (gzip.compress(text), members, members + bytes(512)):
         assert gunzip(packed) == (text, None)
+    assert gunzip(b"plain text")[0] == b"" and gunzip(b"plain text")[1] is not None
 
 
 def test_damage_costs_only_what_follows_it() -> None:
@@ -33,11 +34,6 @@ def test_damage_costs_only_what_follows_it() -> None:
     found, broken_at = gunzip(packed[:at] + b"\xff" * 64 + packed[at + 64 :])
     assert broken_at is not None and at <= broken_at <= len(packed)
     assert found.startswith(text) and len(found) > 1.4 * len(text)
-
-
-def test_what_is_no_gzip_gives_nothing() -> None:
-    found, broken_at = gunzip(b"plain text")
-    assert found == b"" and broken_at is not None
 
 
 PIECES = pytest.mark.skipif(not hasattr(os, "pread"), reason="needs pread")
@@ -58,24 +54,13 @@ def test_a_large_text_is_put_into_a_file_without_a_name(tmp_path: Path, monkeypa
         assert list(tmp_path.iterdir()) == [], "a killed process leaves nothing"
 
 
-@pytest.mark.parametrize("scarce", ["memory", "disk"])
 @pytest.mark.parametrize("kept", [1000, sys.maxsize])
-def test_a_bomb_is_refused_with_its_sizes(scarce: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_refused_with_its_sizes(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before all of it is unpacked."""
-    bomb = gzip.compress(bytes(30_000_000), 1)
-    if scarce == "memory":
-        monkeypatch.setattr(files, "available_memory", lambda: 5_000_000)
-    elif kept == 1000:
-        usage = shutil.disk_usage(tempfile.gettempdir())._replace(free=5_000_000)
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    else:
-        pytest.skip("nothing is written")
-    unpacked: list[int] = []
-    with pytest.raises(
-        TraceFormatError, match=r"^b\.gz: is too large: [0-9.]+ kB of gzip that unpack to .* MB"
-    ) as caught:
+    bomb, unpacked = gzip.compress(bytes(30_000_000), 1), list[int]()
+    monkeypatch.setattr(files, "available_memory", lambda: 5_000_000)
+    with pytest.raises(TraceFormatError, match=r"^b\.gz: is too large: [0-9.]+ kB of gzip .* MB.* memory"):
         gunzip(bomb, "b.gz", kept=kept, done=unpacked.append)
-    assert "\n" not in str(caught.value) and scarce in str(caught.value)
     assert sum(unpacked) < len(bomb)
     assert len(gunzip(gzip.compress(bytes(2_000_000)), kept=kept)[0]) == 2_000_000
 

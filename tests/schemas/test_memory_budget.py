@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import re
 import sqlite3
-import subprocess
 import sys
 import zipfile
-import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -20,26 +17,18 @@ from etplus import load
 from etplus.linker import link
 from etplus.schemas.graph_arrays import read_graph
 from etplus.schemas.text import memory_limit as memory
-from etplus.schemas.text.memory_limit import LIMIT, Expansion
 from etplus.trace.errors import TraceFormatError
 from nsys_files import nvtx, write_export
 from pftraces import Maker
-from support import call, command, cpu_pairs, fixture_pair, shared_pair
+from support import call, fixture_pair
 
 _KINETO, _ET = b'{"schemaVersion": 1, "traceEvents": [', b'{"schema": "1.0.3-chakra.0.0.4", "pid": 7, "nodes": ['
 _CHAKRA = b"\x07\x0a\x050.0.4"
 BOMBS = {
-    "blanks.json.gz": (_KINETO, b" "),
-    "string.json.gz": (_KINETO + b'{"ph": "X", "name": "', b"a"),
-    "nested.json.gz": (_KINETO, b"["),
-    "events.json.gz": (_KINETO, b"{},"),
-    "nodes.json.gz": (_ET, b'{"id":1,"name":"a","ctrl_deps":1},'),
-    "digits.json.gz": (_KINETO + b'{"ph": "X", "ts": ', b"1"),
-    "zeros.et.gz": (_CHAKRA, b"\0"),
-    "length.et.gz": (b"\xff\xff\xff\x07", b"\0"),
-    "packets.pftrace.gz": (b"", b"\x0a\x02\x40\x01"),
-    "export.sqlite.gz": (b"SQLite format 3\0", b"\0"),
-}
+    "string.json.gz": (_KINETO + b'{"ph": "X", "name": "', b"a"), "nested.json.gz": (_KINETO, b"["),
+    "nodes.json.gz": (_ET, b'{"id":1,"name":"a","ctrl_deps":1},'), "zeros.et.gz": (_CHAKRA, b"\0"),
+    "packets.pftrace.gz": (b"", b"\x0a\x02\x40\x01"), "export.sqlite.gz": (b"SQLite format 3\0", b"\0"),
+}  # fmt: skip
 """Name, how it begins, and what is repeated without end."""
 
 
@@ -54,59 +43,6 @@ def test_a_bomb_is_refused_in_one_line(name: str, tmp_path: Path, monkeypatch: p
         with pytest.raises(TraceFormatError, match=re.escape(name)) as caught:
             read(path)
         assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("pair", cpu_pairs())
-def test_no_recorded_trace_comes_near(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even with a quarter of the growth that is allowed, in stretches that are as small as these files."""
-    monkeypatch.setattr(memory, "_GROWTH", 50)
-    monkeypatch.setattr(memory, "_STRETCH", 1 << 12)
-    for path in shared_pair(f"cpu-pairs/{pair}"):
-        packed = path.read_bytes()
-        watch, unpack = Expansion(path.name), zlib.decompressobj(31)
-        monkeypatch.setattr(memory, "_GROWN", 1 << 16)
-        for at in range(0, len(packed), 1024):
-            watch.add(1024, len(unpack.decompress(packed[at : at + 1024])))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the system limits memory by other means")
-def test_a_process_is_held_to_the_limit(tmp_path: Path) -> None:
-    """A sound trace that needs more; the same is read with a limit that is large enough."""
-    event = b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 7, "tid": 7, "ts": %d.001, "dur": 1}'
-    path = tmp_path / "kineto.json"
-    path.write_bytes(_KINETO + b",".join(event % (2 * k) for k in range(400_000)) + b"]}")
-    for limit, status in (("150MB", 2), ("300MB", 2), ("4GB", 0)):
-        done = subprocess.run(
-            [*command("etplus"), "analyze", path], capture_output=True, check=False, env={**os.environ, LIMIT: limit}
-        )
-        assert done.returncode == status, done.stderr
-        if status:
-            assert done.stderr.count(b"\n") == 1 and LIMIT.encode() in done.stderr, done.stderr
-
-
-def test_sqlite_pages_that_refer_to_each_other(tmp_path: Path) -> None:
-    """Six levels of pages, all pointers of each to the same page below: 500 kB with rows without end."""
-    path = tmp_path / "export.sqlite"
-    write_export(path, {"NVTX_EVENTS": [nvtx(k, k + 1, f"op{k}, op_id = {k}" + "x" * 300) for k in range(1000)]})
-    data = bytearray(path.read_bytes())
-    size = int.from_bytes(data[16:18], "big")  # https://www.sqlite.org/fileformat.html#b_tree_pages
-    with closing(sqlite3.connect(path)) as database:
-        (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'NVTX_EVENTS'").fetchone()
-    header, count = (root - 1) * size, 400
-    assert data[header] == 5, "an interior page"
-    below = int.from_bytes(data[header + 8 : header + 12], "big")
-    for _ in range(6):
-        cell, first = below.to_bytes(4, "big") + b"\x01", size - 5 * count
-        pointers = b"".join((first + 5 * k).to_bytes(2, "big") for k in range(count))
-        page = b"\x05\0\0" + count.to_bytes(2, "big") + first.to_bytes(2, "big") + b"\0" + below.to_bytes(4, "big")
-        data += (page + pointers).ljust(first, b"\0") + cell * count
-        below = len(data) // size
-    data[header : header + size] = data[-size:]
-    data[28:32] = below.to_bytes(4, "big")
-    path.write_bytes(bytes(data))
-    done = call("analyze", "--full", path)
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"(interrupted)" in done.stderr, done.stderr
 
 
 def test_sqlite_that_computes_its_rows(tmp_path: Path) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import random
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,11 +15,10 @@ import pytest
 from etplus.schemas.kineto.read_kineto import KinetoTrace
 from etplus.schemas.nsys import find_ranks, is_nsys, read_nsys
 from etplus.schemas.nsys.ranges import read_range
-from etplus.schemas.text.files import Source
-from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
+from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
-from nsys_files import EPOCH_NS, call, gpu, kernel, nvtx, small_export, write_export
+from nsys_files import EPOCH_NS, call, gpu, kernel, small_export
 
 EVALUATE = "autograd::engine::evaluate_function"
 
@@ -78,16 +74,6 @@ def test_operators_modules_and_annotations(text: str, name: str, category: str) 
     assert read_range(text)[:2] == (name, category)
 
 
-def test_a_long_text_takes_linear_time() -> None:
-    for text in (
-        ", sizes = [" * 20_000,
-        ", op_id = 1" * 20_000,
-        "[" * 200_000,
-        ", op_id = 1, sizes = " + "[" * 200_000,
-    ):
-        assert read_range(text).name
-
-
 def test_events_as_kineto_has_them(small: Path) -> None:
     trace = read_nsys(small)
     assert names_of(trace, "cuda_runtime") == [
@@ -124,14 +110,9 @@ def test_many_blocks_are_one_table(small: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_trace_per_process_and_gpu(tmp_path: Path) -> None:
-    kernels = (
-        kernel(20_000, 26_000, 101, pid=9),
-        kernel(20_000, 26_000, 101, device=1),
-        kernel(21_000, 26_000, 101, pid=8),
-    )
+    whose = ({"pid": 9}, {"device": 1}, {"pid": 8})
     path = small_export(
-        tmp_path / "x.sqlite",
-        CUPTI_ACTIVITY_KIND_KERNEL=[*kernels],
+        tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[kernel(20_000, 26_000, 101, **one) for one in whose],
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(14_000, 15_000, 1, 101), call(14_000, 15_000, 1, 101, pid=8)],
         CUPTI_ACTIVITY_KIND_MEMCPY=[], CUPTI_ACTIVITY_KIND_SYNCHRONIZATION=[
             {**gpu(45_000, 45_100, 105), "contextId": context, "syncType": 4, "eventId": 0} for context in (1, 2, 3)
@@ -146,25 +127,15 @@ def test_one_trace_per_process_and_gpu(tmp_path: Path) -> None:
         read_nsys(path, pid=7, device=0)
 
 
-def test_a_program_without_a_gpu(tmp_path: Path) -> None:
-    path = write_export(tmp_path / "x.sqlite", {"NVTX_EVENTS": [nvtx(1, 9, "aten::add, op_id = 1")]})
-    (rank,) = find_ranks(path)
-    assert (rank.pid, rank.device, rank.alone) == (7, -1, True)
-    assert names_of(read_nsys(path), "cpu_op") == ["aten::add"]
-
-
 def test_a_graph_recorded_as_a_whole(tmp_path: Path) -> None:
-    path = small_export(
-        tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_GRAPH_TRACE=[{**gpu(40_000, 43_000, 102), "graphId": 9}]
-    )
-    trace = read_nsys(path)
+    graphs = [{**gpu(40_000, 43_000, 102), "graphId": 9}]
+    trace = read_nsys(small_export(tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_GRAPH_TRACE=graphs))
     assert names_of(trace, "kernel")[-1] == "CUDA graph 9"
 
 
 def test_an_older_schema(tmp_path: Path) -> None:
     """Without columns that came later, and with 0 or the start in place of NULL."""
-    rows = kernel(20_000, 26_000, 101)
-    old = {key: value for key, value in rows.items() if key not in ("graphId", "graphNodeId")}
+    old = {key: value for key, value in kernel(20_000, 26_000, 101).items() if key not in ("graphId", "graphNodeId")}
     path = small_export(
         tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[old], CUPTI_ACTIVITY_KIND_CUDA_EVENT=[],
         TARGET_INFO_GPU=[], ANALYSIS_DETAILS=[], TARGET_INFO_SESSION_START_TIME=[],
@@ -178,10 +149,9 @@ def test_every_kind_of_source(small: Path, tmp_path: Path) -> None:
     packed = tmp_path / "small.sqlite.gz"
     packed.write_bytes(gzip.compress(data))
     expected = read_nsys(small).events.ts.tolist()
-    sources: list[Source] = [small, str(small), packed, data, gzip.compress(data)]
-    for source in sources:
-        assert is_nsys(source) and read_nsys(source).events.ts.tolist() == expected
-    assert read_nsys(io.BytesIO(data)).events.ts.tolist() == expected
+    for source in (small, str(small), packed, data, gzip.compress(data), io.BytesIO(data)):
+        assert isinstance(source, io.BytesIO) or is_nsys(source)
+        assert read_nsys(source).events.ts.tolist() == expected
     assert not is_nsys(tmp_path) and not is_nsys("-") and not is_nsys(tmp_path / "none") and not is_nsys(b"{}")
     assert small.read_bytes() == data and not list(tmp_path.glob("*-wal")) and not list(tmp_path.glob("*-shm"))
 
@@ -202,15 +172,10 @@ def _cut(path: Path) -> None:
     ("change", "message"),
     [
         (_cut, "cannot be read as a SQLite database"),
-        (
-            _execute("ALTER TABLE NVTX_EVENTS DROP COLUMN start"),
-            "NVTX_EVENTS: column start is missing; export it again",
-        ),
+        (_execute("ALTER TABLE NVTX_EVENTS DROP COLUMN start"), "NVTX_EVENTS: column start is missing; export it"),
         (_execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'soon'"), "KERNEL, start: 'soon' is not an integer"),
-        (_execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET gridX = 1.5"), "KERNEL, gridX: '1.5' is not an integer"),
         (_execute("UPDATE NVTX_EVENTS SET start = -5"), "a time that is negative"),
         (_execute("DELETE FROM StringIds WHERE id = 3"), "KERNEL: name 3 is not in StringIds"),
-        (_execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = x'00'"), "is not an integer"),
     ],
 )
 def test_what_is_broken_is_one_line(small: Path, change: Callable[[Path], None], message: str) -> None:
@@ -218,41 +183,6 @@ def test_what_is_broken_is_one_line(small: Path, change: Callable[[Path], None],
     with pytest.raises(TraceFormatError, match=r"small\.sqlite: ") as caught:
         read_nsys(small)
     assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_flipped_bytes_never_raise_anything_else(small: Path, tmp_path: Path) -> None:
-    """Pages, headers, values: whatever is wrong is reported as such, or read as what it says."""
-    data, rng = small.read_bytes(), random.Random(1)
-    path = tmp_path / "broken.sqlite"
-    refused = 0
-    for _ in range(60):
-        broken = bytearray(data)
-        for at in rng.sample(range(len(data)), rng.choice([1, 4, 64])):
-            broken[at] = rng.randrange(256)
-        path.write_bytes(bytes(broken[: rng.choice([len(data), rng.randrange(100, len(data))])]))
-        try:
-            for rank in find_ranks(path):
-                events = read_nsys(rank).events
-                events.args_of(np.arange(len(events)))
-        except EtplusError as error:
-            refused += 1
-            assert "\n" not in str(error)
-    assert refused > 10
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process's memory is not known")
-def test_memory_is_that_of_the_rank_that_is_read(tmp_path: Path) -> None:
-    """Rows are read in blocks: what stays is the columns of one rank, not the text of the file."""
-    path, count = tmp_path / "large.sqlite", 300_000
-    shown = ", op_id = %d, sizes = [[8, 4], [2, 4], [" + " " * 900 + "]], input_op_ids = [(0,-1), (0,-1), (0,-1)]"
-    small_export(path, NVTX_EVENTS=[nvtx(6 * at, 6 * at + 5, "aten::linear" + shown % at) for at in range(count)])
-    code = "import re, sys\nfrom etplus.schemas.nsys import read_nsys\ntrace = read_nsys(sys.argv[1])\n"
-    code += "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())\n"
-    code += "print(len(trace.events), int(peak[1]) * 1024)"
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True)
-    events, peak = map(int, done.stdout.split())
-    assert events > count and path.stat().st_size > 300e6 and peak < 250e6
 
 
 @pytest.mark.parametrize(

@@ -84,20 +84,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 127, 128, 2**14 -
 def test_numbers(number: int) -> None:
     written = field_tags("DebugAnnotation")["int_value"] + varint_bytes(number)
     assert written == pb2.DebugAnnotation(int_value=number).SerializeToString()
-
-
-@given(st.integers(0, 2**64 - 1))
-def test_numbers_without_a_sign(number: int) -> None:
-    assert (
-        field_tags("TracePacket")["timestamp"] + varint_bytes(number)
-        == pb2.TracePacket(timestamp=number).SerializeToString()
-    )
-
-
-@given(st.integers(0, 2**64 - 1))
-def test_eight_bytes(number: int) -> None:
-    written = field_tags("TrackEvent")["flow_ids"] + number.to_bytes(8, "little")
-    assert written == pb2.TrackEvent(flow_ids=[number]).SerializeToString()
+    written = field_tags("TrackEvent")["flow_ids"] + (number % 2**64).to_bytes(8, "little")
+    assert written == pb2.TrackEvent(flow_ids=[number % 2**64]).SerializeToString()
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 16_383, 16_384, 100_000])

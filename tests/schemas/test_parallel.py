@@ -206,60 +206,6 @@ def test_a_signal_in_the_midst_of_forking_is_not_lost() -> None:
     assert in_new_process(SIGNALED) == (7, "", "")
 
 
-INTERRUPTED = """
-import os, signal, threading, time
-from etplus.schemas.text.parallel import parallel_map, processes
-own = os.getpid()
-def work(i):
-    if i == 3:
-        os.killpg(own, signal.SIGINT)  # as Ctrl-C on a terminal does
-        time.sleep(1000)
-    if os.getpid() != own:
-        time.sleep(0.01)
-    return i
-os.setpgid(0, 0)
-try:
-    with processes(3), parallel_map(work, 30) as results:
-        print(list(results))
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-
-
-@on_linux
-def test_ctrl_c_interrupts_all_processes_and_is_reported_once() -> None:
-    assert in_new_process(INTERRUPTED) == (0, "interrupted\n", "")
-
-
-KILLED = """
-import os, time
-from etplus.schemas.text.parallel import parallel_map, processes
-own = os.getpid()
-def work(i):
-    if os.getpid() == own:
-        return time.sleep(1000)
-    os.write(1, b"%d\\n" % os.getpid())
-    time.sleep(1000 if i == 1 else 0)
-with processes(3), parallel_map(work, 30) as results:
-    list(results)
-"""
-
-
-@pytest.mark.slow
-@on_linux
-def test_processes_do_not_outlive_the_one_that_forked_them() -> None:
-    """One of them is at work, the other waits for work."""
-    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        try:
-            others = {int(process.stdout.readline())}
-            while len(others) < 2:
-                others.add(int(process.stdout.readline()))
-        finally:
-            process.kill()
-    wait_until(lambda: not any(Path(f"/proc/{other}").exists() for other in others))
-
-
 def test_a_broken_queue_ends_a_worker_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     """A worker that a signal ends while it reads a task leaves half of it in the queue for the next worker."""
     with local_pool(1) as pool:

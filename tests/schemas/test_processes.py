@@ -21,7 +21,7 @@ from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.schemas.text.file_ranks import ProcessRank, SeveralRanksError
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
-from support import Document, call, kineto_document, read_json, shared_case, shared_trace
+from support import Document, call, kineto_document, read_json, shared_case
 
 OPS = ("aten::mm", "aten::add", "aten::relu", "aten::sum", "aten::mul")
 Merge = Callable[[Sequence[Document]], Document]
@@ -94,10 +94,7 @@ def operators(trace: Trace) -> list[tuple[str, int, int]]:
     return sorted((row.label, row.count, row.total_ns) for row in analyze(trace).breakdown)
 
 
-MERGES = {
-    "plainly": plainly, "labeled": labeled, "shifted": shifted, "plainly by time": by_time(plainly),
-    "labeled by time": by_time(labeled), "shifted by time": by_time(shifted),
-}  # fmt: skip
+MERGES = {"plainly": plainly, "labeled": labeled, "shifted": shifted, "by time": by_time(plainly)}
 
 
 def assert_told_apart(merged: Document, ranks: Sequence[Document]) -> None:
@@ -122,13 +119,6 @@ def test_gpu_events_whose_process_is_unknown_are_an_error_and_not_guessed() -> N
     ranks = [rank_document(rank, device=0) for rank in range(2)]
     with pytest.raises(TraceFormatError, match=r"contains 2 processes, and the process of \d+ GPU events is unknown"):
         parts(by_time(plainly)(ranks))
-
-
-def test_real_ranks_are_told_apart() -> None:
-    ranks = [read_json(shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz")) for rank in range(2)]
-    for rank in ranks:
-        rank["traceEvents"] = [event for event in rank["traceEvents"] if event["ph"] in "Xsf"]
-    assert_told_apart(by_time(plainly)(ranks), ranks)
 
 
 def test_a_trace_of_one_process_stays_whole() -> None:
@@ -161,13 +151,9 @@ def test_ranks_without_a_gpu_are_told_apart_by_collectives_and_labels() -> None:
 
 @pytest.mark.parametrize(
     ("labels", "numbers"),
-    [
-        (("[TP03]", "[TP01]"), [3, 1]),
-        (("[TP00-PP01]", "[TP00-PP00]"), [1, 0]),
-        (("rank 5:", "rank 2:"), [5, 2]),
-        (("host-b", "host-a"), [0, 1]),
-    ],
-)
+    [(("[TP03]", "[TP01]"), [3, 1]), (("[TP00-PP01]", "[TP00-PP00]"), [1, 0]), (("rank 5:", "rank 2:"), [5, 2]),
+     (("host-b", "host-a"), [0, 1])],
+)  # fmt: skip
 def test_labels_number_the_ranks(labels: tuple[str, str], numbers: list[int]) -> None:
     ranks = [rank_document(rank) for rank in range(2)]
     for label, rank in zip(labels, ranks, strict=True):
@@ -232,32 +218,18 @@ def test_the_case_of_labels() -> None:
     ]  # fmt: skip
 
 
-def test_a_rank_is_exported_without_the_python_calls_of_others(merged: Path, tmp_path: Path) -> None:
-    ranks = [rank_document(rank) for rank in range(2)]
-    for number, rank in enumerate(ranks):
-        call = {"ph": "X", "cat": "python_function", "name": f"train.py({number}): step", "ts": 100, "dur": 500}
-        rank["traceEvents"].append({**call, "pid": 100 + number, "tid": 100 + number})
-    merged.write_bytes(orjson.dumps(plainly(ranks)))
-    etplus.convert(etplus.load(merged, rank=1), tmp_path / "one.perfetto.json")
-    events = read_json(tmp_path / "one.perfetto.json")["traceEvents"]
-    assert [event["name"] for event in events if event.get("cat") == "python_function"] == ["train.py(1): step"]
-
-
-@pytest.mark.parametrize(("suffix", "devices"), [("perfetto.json", (None, None)), ("pftrace", (0, 0))])
-def test_our_own_merged_files_read_back(suffix: str, devices: tuple[int | None, int | None], tmp_path: Path) -> None:
-    names = []
-    for rank, device in zip((3, 7), devices, strict=True):
-        names.append(tmp_path / f"rank{rank}.json")
-        names[-1].write_bytes(orjson.dumps(rank_document(rank, device=device)))
-    etplus.convert(names, tmp_path / f"own.{suffix}")
+@pytest.mark.parametrize(("suffix", "device"), [("perfetto.json", None), ("pftrace", 0)])
+def test_our_own_merged_files_read_back(suffix: str, device: int | None, tmp_path: Path) -> None:
+    names = {rank: tmp_path / f"rank{rank}.json" for rank in (3, 7)}
+    for rank, name in names.items():
+        name.write_bytes(orjson.dumps(rank_document(rank, device=device)))
+    etplus.convert([*names.values()], tmp_path / f"own.{suffix}")
     job = etplus.load(tmp_path / f"own.{suffix}")
     assert sorted(job.ranks) == [3, 7]
-    for rank, name in zip((3, 7), names, strict=True):
-        etplus.convert(name, tmp_path / f"alone.{suffix}")
-        own, alone = job.ranks[rank], etplus.load(tmp_path / f"alone.{suffix}")
-        assert operators(own) == operators(alone) == operators(etplus.load(name))
+    for rank, name in names.items():
+        own, alone = job.ranks[rank], etplus.load(name)
+        assert operators(own) == operators(alone) and (suffix == "pftrace" or own.rank == rank)
         assert [kernel.name for kernel in own.kernels] == [kernel.name for kernel in alone.kernels]
-        assert suffix == "pftrace" or own.rank == rank
 
 
 def test_a_folder_with_the_ranks_is_read_without_the_merged_file(merged: Path) -> None:

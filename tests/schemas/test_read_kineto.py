@@ -18,19 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Document, examples, kineto_document, plain, shared_trace
 
-ARGS = {
-    "external_id": ("External id", -1),
-    "rf_id": ("Record function id", -1),
-    "seq": ("Sequence number", -1),
-    "correlation": ("correlation", -1),
-    "stream": ("stream", -1),
-    "device": ("device", -1),
-}
+ARGS = {"external_id": "External id", "rf_id": "Record function id", "seq": "Sequence number",
+        "correlation": "correlation", "stream": "stream", "device": "device"}  # fmt: skip
 CPU_ARGS, OTHER_ARGS = {"external_id", "rf_id", "seq"}, {"external_id", "correlation", "stream", "device"}
 """What operators and annotations can have, and what all other events can have: nothing else is read from them."""
-
-
-GPU_FILES = ["alexnet", "cuda_event_sync", "h100_bert", "mi250_minitoy", "torch_compile_triton"]
 
 
 def exact_ns(value: Any) -> int:
@@ -56,12 +47,12 @@ def check(data: bytes) -> KinetoTrace:
     assert [events.names[c] for c in events.name] == [e.get("name", "") for _, e in wanted]
     assert [events.threads[c] for c in events.thread] == [(e.get("pid", -1), e.get("tid", -1)) for _, e in wanted]
     on_device = events.mask(GPU_CATEGORIES)
-    for column, (key, none) in ARGS.items():
+    for column, key in ARGS.items():
         kinds = [CPU_ARGS if e.get("cat") in ("cpu_op", "user_annotation") else OTHER_ARGS for _, e in wanted]
-        given = [(e.get("args") or {}).get(key, none) for _, e in wanted]
-        values = [value if column in kind else none for value, kind in zip(given, kinds, strict=True)]
+        given = [(e.get("args") or {}).get(key) for _, e in wanted]
+        values = [value if column in kind else -1 for value, kind in zip(given, kinds, strict=True)]
         values = [int(v) if type(v) is Decimal and v == int(v) else v for v in values]
-        expected = [v if type(v) is int and -(2**63) <= v < 2**63 else none for v in values]
+        expected = [v if type(v) is int and -(2**63) <= v < 2**63 else -1 for v in values]
         found = getattr(events, column)
         if column in ("device", "stream"):  # GPU events get what they lack from their process and thread
             expected = [-1 if lacks and v < 0 else v for lacks, v in zip(on_device, expected, strict=True)]
@@ -88,10 +79,10 @@ def events_of(*events: Document) -> bytes:
     return json.dumps(kineto_document(list(events))).encode()
 
 
-@pytest.mark.parametrize("name", GPU_FILES)
+@pytest.mark.parametrize("name", ["cuda_event_sync", "mi250_minitoy"])
 def test_real_gpu_files(name: str) -> None:
     trace = check(plain(shared_trace(f"gpu-kineto/{name}.json.gz")))
-    assert trace.modern == (name not in ("alexnet", "cuda_event_sync"))
+    assert trace.modern == (name != "cuda_event_sync")
 
 
 def test_time_is_wall_clock_in_either_generation() -> None:
@@ -102,9 +93,7 @@ def test_time_is_wall_clock_in_either_generation() -> None:
     assert len({trace.base_time_ns + int(trace.events.ts[0]) for trace in traces}) == 1
 
 
-@pytest.mark.parametrize(
-    "us", ["1700000000123456.789", "1700000000123456.001", "4503599627370497.5", "4503599627370497"]
-)
+@pytest.mark.parametrize("us", ["1700000000123456.789", "1700000000123456.001", "4503599627370497.5"])
 def test_epoch_us_with_decimals_are_exact(us: str) -> None:
     """A double would be off by up to a quarter of a µs."""
     text = f'{{"traceEvents": [{{"ph": "X", "cat": "cpu_op", "name": "a", "ts": {us}, "dur": 0.125}}]}}'
@@ -133,9 +122,9 @@ WHOLE = [5.0, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
 @pytest.mark.parametrize("number", [*ODD, *WHOLE])
 def test_whole_numbers_are_exact_and_others_count_as_missing(number: Any) -> None:
     for category in ("kernel", "cpu_op"):
-        event = {"ph": "X", "cat": category, "ts": 1, "dur": 1, "args": {key: number for key, _ in ARGS.values()}}
+        event = {"ph": "X", "cat": category, "ts": 1, "dur": 1, "args": dict.fromkeys(ARGS.values(), number)}
         check(events_of(event))
-        check(events_of(event, {**event, "args": {key: "0x1" for key, _ in ARGS.values()}}))
+        check(events_of(event, {**event, "args": dict.fromkeys(ARGS.values(), "0x1")}))
 
 
 def test_events_of_both_kinds_in_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,11 +153,9 @@ def test_an_unfinished_event_ends_where_it_starts() -> None:
 
 
 def test_args_are_kept_as_they_stand() -> None:
-    odd = '{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
-    text = (
-        f'{{"traceEvents": [{{"ph": "X", "cat": "cpu_op", "args": {odd}, "name": "a"}}, {{"ph": "X", "args": {{}}}}]}}'
-    )
-    assert read_kineto(text.encode()).events.args_of(np.array([0]))[0].decode() == odd
+    odd = b'{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
+    text = b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "args": %b, "name": "a"}, {"ph": "X", "args": {}}]}' % odd
+    assert read_kineto(text).events.args_of(np.array([0])) == [odd]
 
 
 @pytest.mark.parametrize(
@@ -192,9 +179,6 @@ def test_what_is_no_kineto_trace(text: bytes) -> None:
     with pytest.raises(TraceFormatError) as caught:
         read_kineto(text)
     assert caught.value.file == "<bytes>" and "\n" not in str(caught.value)
-
-
-def test_no_events() -> None:
     with pytest.raises(TraceFormatError, match="no events"):
         read_kineto(b'{"traceEvents": []}')
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import random
 import sys
@@ -42,12 +43,10 @@ def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
     found = []
     for k in range(len(events)):
         category, name = events.categories[events.category[k]], events.names[events.name[k]]
-        if category == "Trace":
-            continue
         name = name.split(" ")[0] if name.startswith("Memcpy") else name
         ids = (int(getattr(events, key)[k]) for key in ("correlation", "external_id", "rf_id", "seq"))
         found.append((category, name, int(events.ts[k]) + trace.base_time_ns, int(events.dur[k]), *ids))
-    return sorted(found)
+    return sorted(row for row in found if row[0] != "Trace")
 
 
 @real
@@ -62,13 +61,12 @@ def test_events_are_those_of_the_json(name: str) -> None:
 
 @real
 def test_arguments_of_operators_are_those_of_the_json() -> None:
-    forms = []
-    for trace in both("dlrm.rank0"):
-        events = trace.events
-        at = events.rows("cpu_op", "cuda_runtime", "user_annotation")
-        order = np.lexsort((at, events.ts[at]))
-        forms.append([orjson.loads(text) for text in events.args_of(at[order])])
-    assert forms[0] == forms[1]
+    def args(trace: KinetoTrace) -> list[Any]:
+        at = trace.events.rows("cpu_op", "cuda_runtime", "user_annotation")
+        return [*map(orjson.loads, trace.events.args_of(at[np.lexsort((at, trace.events.ts[at]))]))]
+
+    json, perfetto = both("dlrm.rank0")
+    assert args(json) == args(perfetto)
 
 
 def pairs(trace: Trace, kind: str) -> set[tuple[str, str]]:
@@ -90,11 +88,10 @@ def test_ends_are_found_by_place_and_by_nesting(slices: list[tuple[int, int, int
     ts = np.array([at for _, at, _ in slices] + [at + dur for _, at, dur in slices], np.int64)
     begins = np.arange(2 * len(slices)) < len(slices)
     end = ends_of_slices(begins, track, ts)
-    per_track = [sorted(at for lane, at, _ in slices if lane == one) for one in range(3)]
     chronological = all(np.all(np.diff(ts[track == one]) >= 0) for one in range(3))
     if not chronological:
         assert (ts[end] - ts[: len(slices)]).tolist() == [dur for _, _, dur in slices]
-    assert np.all(end >= 0) and len(per_track) == 3
+    assert np.all(end >= 0)
 
 
 def test_slices_in_order_of_time_nest() -> None:
@@ -146,26 +143,13 @@ def test_perfetto_traces_are_known_by_their_content() -> None:
     assert all(is_pftrace(data[:length]) for length in (40, 200, len(data)))
 
 
-def broken(rng: random.Random, data: bytes) -> bytes:
-    """Cut off, with bytes changed, or with a piece left out."""
-    at = rng.randrange(8, len(data))
-    if rng.random() < 0.3:
-        return data[:at]
-    if rng.random() < 0.3:
-        return data[:at] + data[at + rng.randrange(1, 20) :]
-    mutated = bytearray(data)
-    for _ in range(rng.randrange(1, 6)):
-        mutated[rng.randrange(8, len(data))] = rng.randrange(256)
-    return bytes(mutated)
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_broken_traces_are_read_or_refused(seed: int) -> None:
-    data = broken(random.Random(seed), graph_launch().data())
-    try:
-        assert_valid(link(None, data).to_dict())
-    except EtplusError as error:
-        assert "\n" not in str(error)
+    rng, data = random.Random(seed), bytearray(graph_launch().data())
+    for _ in range(rng.randrange(1, 6)):
+        data[rng.randrange(8, len(data))] = rng.randrange(256)
+    with contextlib.suppress(EtplusError):
+        assert_valid(link(None, bytes(data[: rng.choice([len(data), rng.randrange(8, len(data))])])).to_dict())
 
 
 @pytest.mark.parametrize("cut", [9, -1])
@@ -199,7 +183,7 @@ def test_threads_of_tracks() -> None:
     made.thread(1, 100, 101)
     tracks: list[dict[str, Any]] = [
         {"uuid": 2, "name": "queue", "parent_uuid": 9}, {"uuid": 3, "name": "own"}, {"uuid": 4, "parent_uuid": 3},
-        {"uuid": 5, "static_name": "fixed", "parent_uuid": 1}, {"uuid": 6},
+        {"uuid": 5, "static_name": "fixed", "parent_uuid": 1},
     ]  # fmt: skip
     for track in tracks:
         descriptor = made.packet().track_descriptor
@@ -207,8 +191,7 @@ def test_threads_of_tracks() -> None:
             setattr(descriptor, key, value)
         if track["uuid"] == 3:
             descriptor.process.pid = 200
-    expected = {1: (100, 101), 2: (-1, "queue"), 3: (200, "own"), 4: (200, "4"), 5: (-1, "fixed"), 6: (-1, "6"),
-                7: (-1, "7")}  # fmt: skip
+    expected = {1: (100, 101), 2: (-1, "queue"), 3: (200, "own"), 4: (200, "4"), 5: (-1, "fixed"), 7: (-1, "7")}
     for at, uuid in enumerate(expected):
         made.begin(NS + at * 10, uuid, "cpu_op", f"op{uuid}", **{"External id": at})
         made.end(NS + at * 10 + 5, uuid)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from etplus.schemas.text import records as records_module
-from etplus.schemas.text.records import RecordArray, RecordTexts, locate, opening, parse_records
+from etplus.schemas.text.records import RecordArray, locate, opening, parse_records
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support import examples
@@ -85,14 +83,6 @@ def test_records_of_any_layout_are_found() -> None:
     check(json.dumps({"nodes": escaped}, indent=1).encode(), "nodes", {}, escaped, located=True)
 
 
-@pytest.mark.parametrize(
-    "front", [[{"id": 1}], {"nodes": [1, 2]}, {"nodes": [{"id": 1}]}, '"nodes": ['], ids=json.dumps
-)
-def test_lookalikes_before_the_array(front: Any) -> None:
-    data = json.dumps({"front": front, "nodes": RECORDS}).encode()
-    check(data, "nodes", {"front": front}, RECORDS)
-
-
 def test_what_is_no_such_document() -> None:
     for data in (b"", b"[]", b"{}", b"null", b'{"nodes": 1}', b'{"nodes": {"nodes": 1}}'):
         assert locate(data, "nodes") is None
@@ -127,86 +117,12 @@ def test_any_document(records: list[Record], front: Record, back: Record, layout
     check(data, "nodes", {**front, **back}, records)
 
 
-def first_array(data: bytes, key: str) -> int | None:
-    """The first occurrence of the key at which closing the array makes a whole object that has it."""
-    for found in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), data):
-        try:
-            if json.loads(data[: found.end()] + b"]}").get(key) == []:
-                return found.end()
-        except ValueError:
-            continue
-    return None
-
-
-@examples(60)
-@given(st.dictionaries(st.sampled_from(["nodes", 'x"nodes', "\\", "a"]), JSON, max_size=3), st.integers(0, 9))
-@example({'x"nodes': [], "a": {"nodes": [{"nodes": []}]}, "nodes": [1]}, 0)
-@example({"a": '"nodes": [', "\\": [{"nodes": [[]]}], "nodes": []}, 0)
-@example({"a": "{", "nodes": []}, 2)
-def test_the_opening_is_the_first_at_which_a_whole_object_has_the_key(document: Record, cut: int) -> None:
-    data = json.dumps(document).encode()
-    data = data[: len(data) - cut]
-    expected = first_array(data, "nodes")
-    if expected is None:
-        with pytest.raises(msgspec.MsgspecError):
-            opening(data, "nodes")
-    else:
-        assert opening(data, "nodes") == expected
-
-
-@pytest.mark.parametrize(
-    "repeated",
-    [b'{"nodes": [{"nodes" : [1]}]},', b'"\\"nodes\\": [",', b'{"x\\"nodes": []},'],
-)
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut off"])
-def test_the_opening_costs_one_decoding(repeated: bytes, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often the key occurs before the array, the text before it is decoded at most once."""
-    decoded: list[int] = []
-
-    def counting(data: bytes) -> dict[str, msgspec.Raw]:
-        decoded.append(len(data))
-        found: dict[str, msgspec.Raw] = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        return found
-
-    monkeypatch.setattr(records_module, "_DECODE_OBJECT", counting)
-    data = b'{"x": [' + repeated * 500 + b'0], "nodes": [' * whole
-    if whole:
-        assert opening(data, "nodes") == len(data)
-    else:
-        with pytest.raises(msgspec.ValidationError):
-            opening(data, "nodes")
-    assert sum(decoded) <= len(data) + 2
-
-
-def test_few_blocks_stay_in_memory_and_each_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [b'{"id": %d}' % i for i in range(50)]
-    records = RecordTexts.joined(texts, size=5)
-    assert records.block_count == 10 and len(records) == 50 and records.first.tolist() == list(range(0, 51, 5))
-    assert records.of(np.array([49, 0, 7, 8, 49, 20])) == [texts[i] for i in (49, 0, 7, 8, 49, 20)]
-    assert len(records._recent) == records_module._BLOCKS_KEPT and sorted(records._found) == [0, 1, 4, 9]
-    assert list(records._recent) == [4, 9], "the last that were asked for"
-    monkeypatch.setattr(RecordTexts, "_positions", lambda *_: pytest.fail("searched again"))
-    assert records.of(np.array([1, 21])) == [texts[1], texts[21]] and list(records._recent) == [0, 4]
-    assert records.of(np.zeros(0, np.int64)) == [] == RecordTexts.joined([]).of(np.zeros(0, np.int64))
-
-
-def test_how_the_records_of_a_block_begin_and_end() -> None:
-    nodes = [{"id": i, "name": "x"} for i in range(4)]
-    for indent in (None, 2):
-        text = json.dumps({"nodes": nodes}, indent=indent).encode()
-        array = locate(text, "nodes")
-        assert array is not None
-        records = array.texts([(*span, 4) for span in array.blocks()])
-        opener, pieces = records.cut(0)
-        assert [json.loads(opener + piece + b"}") for piece in pieces] == nodes
-        assert bool(opener) == (indent is not None) and array.first == text[array.start : text.index(b"}") + 1]
-
-
-@pytest.mark.parametrize("after", [[1], [1, 2], "]", {"x": [3]}, [[2]], "}]"])
-def test_brackets_behind_the_records(after: Any) -> None:
-    """A bracket that closes no record is not taken for the end of the records, whatever is behind it."""
-    data = json.dumps({"nodes": RECORDS, "after": after}).encode()
-    check(data, "nodes", {"after": after}, RECORDS, located=True)
+def test_lookalikes_before_and_brackets_behind_the_records() -> None:
+    for front in ([{"id": 1}], {"nodes": [1, 2]}, {"nodes": [{"id": 1}]}, '"nodes": ['):
+        check(json.dumps({"front": front, "nodes": RECORDS}).encode(), "nodes", {"front": front}, RECORDS)
+    for after in ([1], [1, 2], "]", {"x": [3]}, [[2]], "}]"):
+        data = json.dumps({"nodes": RECORDS, "after": after}).encode()
+        check(data, "nodes", {"after": after}, RECORDS, located=True)
 
 
 def test_the_end_of_the_records() -> None:
@@ -218,3 +134,14 @@ def test_the_end_of_the_records() -> None:
         assert array.start == (11 if records else array.end)
     assert locate(b'{"nodes": [1]}', "nodes") is None and locate(b'{"nodes": [{"id": 1}', "nodes") is None
     assert locate(b'{"other": [{"id": 1}]}', "nodes") is None
+
+
+def test_the_opening_is_the_first_at_which_a_whole_object_has_the_key() -> None:
+    for begin in (
+        b'{"a": "\\"nodes\\": [", ',
+        b'{"a": [{"nodes": [[]]}], ',
+        b'{"x\\"nodes": [], "a": {"nodes": [1]}, ',
+    ):
+        assert opening(begin + b'"nodes": [1]}', "nodes") == len(begin) + 10
+        with pytest.raises(msgspec.MsgspecError):
+            opening(begin, "nodes")

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import re
-from time import process_time
 from typing import Any
 
 import orjson
 import pytest
 from broken_records import KEY, RECORD, check_three, fixture, kinds, recovered, spans, three
-from etplus.schemas.text.recover import recover
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from support import examples
 
 NAMES = [
-    (b'say "hi"', 'say "hi"', {"unescaped_quote"}),
-    (b'"', '"', {"unescaped_quote"}),
+    (b'say "hi"', 'say "hi"', {"unescaped_quote"}), (b'"', '"', {"unescaped_quote"}),
     (b'{"a": 1, "b": 2}', '{"a": 1, "b": 2}', {"unescaped_quote"}),
     (b'f("x", "y")', 'f("x", "y")', {"unescaped_quote"}),
     (b"two\nlines\tand \x01", "two\nlines\tand \x01", {"control_character"}),
     (rb"C:\dir\file", r"C:\dir\file", {"backslash"}),
-    (rb"C:\Program\new\table", r"C:\Program\new\table", {"backslash"}),
-    (b"C:\\dir\\", "C:\\dir\\", {"backslash"}),
+    (rb"C:\Program\new\table", r"C:\Program\new\table", {"backslash"}), (b"C:\\dir\\", "C:\\dir\\", {"backslash"}),
     (b'C:\\new "x"', 'C:\\new "x"', {"backslash", "unescaped_quote"}),
     (b'C:\\new\n"x"', 'C:\\new\n"x"', {"backslash", "unescaped_quote", "control_character"}),
     (b'escaped \\"quote\\"\nnew line', 'escaped "quote"\nnew line', {"control_character"}),
-    (b"caf\xe9", "caf\ufffd", {"not_utf8"}),
-    (b'\xff"\xfe', '\ufffd"\ufffd', {"not_utf8", "unescaped_quote"}),
+    (b"caf\xe9", "caf\ufffd", {"not_utf8"}), (b'\xff"\xfe', '\ufffd"\ufffd', {"not_utf8", "unescaped_quote"}),
     (rb"half a pair \ud83d", r"half a pair \ud83d", {"backslash"}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "meant", "flaws"), NAMES)
@@ -40,42 +32,18 @@ def test_names_written_without_escaping(kind: str, written: bytes, meant: str, f
     assert middle == {**orjson.loads(RECORD[kind](b"x")), "name": meant}
 
 
-# `", "` with a key of records after it is the one thing that a name cannot be told apart from the end of a name by
-_ENDS_LIKE_A_NAME = re.compile(r'"\s*(,\s*"|[}\]]|$)|\\u|\\$|"\s*:|^\s*:|\x00{4}')
-
-
-@pytest.mark.parametrize("kind", KEY)
-@examples(60)
-@given(name=st.text(st.sampled_from('ab"\\\n\t:,{}[] né/') | st.characters(codec="utf-8"), max_size=30))
-def test_any_name_comes_back_or_is_counted(kind: str, name: str) -> None:
-    written = name.encode()
-    result, middle = check_three(kind, three(kind, RECORD[kind](written)))
-    if not result.losses:
-        assert middle == orjson.loads(RECORD[kind](written))
-        return
-    assume(not _ENDS_LIKE_A_NAME.search(name))
-    assert middle is not None
-    if "unescaped_quote" in kinds(result) and '\\"' not in name:
-        assert middle["name"] == name
-
-
 @pytest.mark.parametrize("kind", KEY)
 def test_a_lost_quote_does_not_merge_fields(kind: str) -> None:
     """A string that runs over its end would take the next fields' names and values into itself."""
     whole = RECORD[kind](b"aten::add")
-    expected = orjson.loads(whole)
     for found in re.finditer(b'"', whole):
         result, middle = check_three(kind, three(kind, whole[: found.start()] + whole[found.end() :]))
         assert kinds(result), "it was broken"
+        expected = orjson.loads(whole)
         if middle is not None:  # then only texts inside the inputs may differ
-            inside = {"inputs", "outputs", "args"}
-            assert {k: v for k, v in middle.items() if k not in inside} == {
-                k: v for k, v in expected.items() if k not in inside
-            }
-            if kind == "kineto":
-                assert {k: v for k, v in middle["args"].items() if k != "Concrete Inputs"} == {
-                    k: v for k, v in expected["args"].items() if k != "Concrete Inputs"
-                }
+            for one in (middle, expected):
+                (one["args"] if kind == "kineto" else one).update({"Concrete Inputs": 0, "inputs": 0, "outputs": 0})
+            assert middle == expected
 
 
 # Broken values and brackets
@@ -118,15 +86,3 @@ def test_a_record_nested_without_end_is_dropped(kind: str, bomb: bytes) -> None:
     whole = RECORD[kind](b"aten::add")
     result, middle = check_three(kind, three(kind, whole[:-1] + b',"x":' + bomb + b"}"))
     assert middle is None and kinds(result) == {"dropped_record"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("odd", [b'{ "ph": 1, "name": "x" },', b'{ "ph": nan, "name": "x", "y": [1,] },'])
-def test_records_of_another_layout_take_linear_time(odd: bytes) -> None:
-    times = []
-    for count in (2000, 8000):
-        data = b'{"traceEvents":[\n' + (RECORD["kineto"](b"aten::add") + b",\n") * 6000 + odd * count + b"{}]}"
-        began = process_time()
-        assert len(orjson.loads(recover(data, "traceEvents").data)["traceEvents"]) == 6000 + count + 1
-        times.append(process_time() - began)
-    assert times[1] < 8 * times[0]

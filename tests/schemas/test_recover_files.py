@@ -20,9 +20,7 @@ from broken_records import (
 )
 from etplus.schemas.text.recover import Recovered, recover
 from etplus.trace.errors import TraceFormatError
-from hypothesis import given
-from hypothesis import strategies as st
-from support import examples, plain, shared_trace
+from support import plain, shared_trace
 
 
 @pytest.mark.parametrize("kind", KEY)
@@ -160,19 +158,3 @@ def test_without_the_array_nothing_can_be_saved(text: bytes) -> None:
 def test_a_file_cut_off_before_the_array_ends_at_its_last_byte(text: bytes) -> None:
     with pytest.raises(TraceFormatError, match=rf'^a\.json: byte {len(text)}: the file is cut off before its "nodes"'):
         recover(text, "nodes", "a.json")
-
-
-@examples(60)
-@given(
-    pieces=st.lists(
-        st.sampled_from([
-            b'{"ph": "X", ', b'{"id": 1, ', b'"name": ', b'"a"', b", ", b"}", b"{", b"]", b"[", b'"', b"\n", b'"ts": 1',
-            b"nan", b"\\", b"\xff", b"\x00" * 5, b": ", b'"traceEvents": [', event(b"x"), b"0",
-        ]),
-        max_size=40,
-    )
-)  # fmt: skip
-def test_garbage_becomes_a_valid_document(pieces: list[bytes]) -> None:
-    result = recover(b'{"traceEvents": [' + b"".join(pieces), "traceEvents")
-    assert isinstance(orjson.loads(result.data)["traceEvents"], list)
-    assert result.data.count(event(b"x")) <= b"".join(pieces).count(event(b"x"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import random
 import string
@@ -12,20 +13,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from etplus import link, load
+from etplus import link
 from etplus.converters import augment
 from etplus.linker import generated
 from etplus.schemas.inductor import graph_annotations
 from etplus.schemas.kineto import event_args, input_args, kineto_decode
-from etplus.schemas.known_fields import (
-    ARGUMENTS,
-    ET_HEADER,
-    KINETO_HEADER,
-    FieldFilter,
-    hashed_name,
-    hashed_names,
-    known_args,
-)
+from etplus.schemas.known_fields import ARGUMENTS, FieldFilter, hashed_name, hashed_names, known_args
 from etplus.schemas.redaction import known_header, redact
 from etplus.schemas.text.files import Blob
 from etplus.trace.errors import TraceFormatError
@@ -87,48 +80,31 @@ def _behind_a_name(name: str, secret: str) -> dict[str, Any]:
 _PLACES: dict[str, Callable[[str], str]] = {
     "environment": lambda text: f'{{"environment": {{"x": {text}}}, "traceEvents": []}}',
     "distributedInfo": lambda text: f'{{"distributedInfo": {{"rank": 0, "x": {text}}}, "traceEvents": []}}',
-    "args": lambda text: (
-        f'{{"traceEvents": [{{"ph": "X", "name": "aten::mm", "ts": 1, "args": {{"x": {text}, "y": 2}}}}]}}'
-    ),
+    "args": lambda text: f'{{"traceEvents": [{{"ph": "X", "name": "a", "ts": 1, "args": {{"x": {text}, "y": 2}}}}]}}',
     "after": lambda text: f'{{"nodes": [{{"id": 1}}], "x": [1, {text}, 2]}}',
 }
 _TEXT_PLACES: dict[str, Callable[[str], str]] = {
     "annotation": lambda text: f'{{"traceEvents": [{{"ph": "X", "cat": "user_annotation", "name": {text}, "ts": 1}}]}}',
-    "attribute": lambda text: (
-        f'{{"nodes": [{{"id": 1, "attrs": [{{"name": "x", "type": "string", "value": {text}}}]}}]}}'
-    ),
+    "attribute": lambda text: f'{{"nodes": [{{"id": 1, "attrs": [{{"name": "x", "type": "", "value": {text}}}]}}]}}',
     "key": lambda text: f'{{"schema": "1", {text}: 1, "nodes": []}}',
 }
 
 
-def planted() -> Iterator[tuple[str, bytes, list[str]]]:
-    """Documents, each with what and where its secrets are, and texts none of which may be left."""
-    draw = random.Random(0)
-
-    def secret() -> str:
-        return "".join(draw.choices(string.ascii_letters + string.digits, k=20)) + "7aZ"
-
-    found: dict[str, tuple[Any, str]] = {}
-    for kind, text in (_BY_FORM | _IN_PLACE).items():
-        hidden = secret()
+def planted() -> Iterator[tuple[str, str, str]]:
+    """Documents, each with what and where its secret is, and the secret."""
+    draw, found = random.Random(0), dict[str, tuple[Any, str]]()
+    secrets = ("".join(draw.choices(string.ascii_letters + string.digits, k=20)) + "7aZ" for _ in itertools.count())
+    for (kind, text), hidden in zip((_BY_FORM | _IN_PLACE).items(), secrets, strict=False):
         text = text.replace("SECRET", hidden)
         escaped = Escaped('"' + "".join(f"\\u{ord(c):04x}" for c in text) + '"')
-        found |= {
-            kind: (text, hidden),
-            f"{kind}, of a list": (["a", text], hidden),
-            f"{kind}, escaped": (escaped, hidden),
-        }
-    for name in _NAMES:
-        hidden = secret()
+        forms = (("", text), (", of a list", ["a", text]), (", escaped", escaped))
+        found |= {f"{kind}{form}": (value, hidden) for form, value in forms}
+    for name, hidden in zip(_NAMES, secrets, strict=False):
         found |= {f"{name}, {form}": (value, hidden) for form, value in _behind_a_name(name, hidden).items()}
     for at, (kind, (value, hidden)) in enumerate(found.items()):
-        places = _PLACES | (_TEXT_PLACES if isinstance(value, str) and not isinstance(value, Escaped) else {})
+        places = _PLACES | (_TEXT_PLACES if type(value) is str else {})
         place = sorted(places)[at % len(places)]
-        yield (
-            f"{kind}; {place}",
-            places[place](value if isinstance(value, Escaped) else json.dumps(value)).encode(),
-            [hidden],
-        )
+        yield f"{kind}; {place}", places[place](value if isinstance(value, Escaped) else json.dumps(value)), hidden
 
 
 PAIR = "pairs/gpu_shaped_from_cpu"
@@ -156,12 +132,12 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def test_no_planted_secret_is_let_through(tmp_path: Path) -> None:
-    for what, text, parts in planted():
-        assert any(part in "\n".join(texts_in(json.loads(text))) for part in parts), what
+    for what, text, secret in planted():
+        assert secret in "\n".join(texts_in(json.loads(text))), what
         for names in (True,) if what.endswith("; annotation") else (False, True):
-            redact(text, tmp_path / "copy.json", names=names)
+            redact(text.encode(), tmp_path / "copy.json", names=names)
             left = "\n".join(texts_in(read_json(tmp_path / "copy.json")))
-            assert not any(part in left for part in parts), (what, left)
+            assert secret not in left, (what, left)
 
 
 def with_secrets(document: dict[str, Any], value: Any = SECRET, key: str = "HF_TOKEN") -> dict[str, Any]:
@@ -218,32 +194,21 @@ def test_no_unknown_member_is_kept(
         assert SECRET not in text and f'"{key}":' not in text.replace('": ', '":')
 
 
-@pytest.mark.parametrize("name", ["cuspy/simple_add", "gpu-kineto/h100_bert", "gpu-pairs/simple_add.kineto"])
+@pytest.mark.parametrize("name", ["cuspy/simple_add", "gpu-kineto/h100_bert", "et-only/pt2_triton_1.1.1.et"])
 def test_real_traces_lose_only_their_environment(name: str, tmp_path: Path) -> None:
     path = shared_trace(f"{name}.json.gz")
     changed, before = redact(path, tmp_path / "copy.json"), plain(path)
     copy = (tmp_path / "copy.json").read_bytes()
-    if changed:
-        header, kept = json.loads(before), json.loads(copy)
-        assert header.keys() - kept.keys() <= {"metadata", "INFO"} and header["traceEvents"] == kept["traceEvents"]
-    else:
-        assert copy == before
-
-
-def test_real_execution_traces_keep_their_bytes(tmp_path: Path) -> None:
-    for path in sorted(shared_trace("et-only").glob("*.json*")):
-        assert redact(path, tmp_path / "copy.json") == 0 and (tmp_path / "copy.json").read_bytes() == plain(path)
+    header, kept = json.loads(before), json.loads(copy)
+    assert (header.keys() - kept.keys() <= {"metadata", "INFO"} and changed) or copy == before
+    assert header.get("traceEvents") == kept.get("traceEvents")
 
 
 def test_linking_drops_what_it_does_not_know(tmp_path: Path) -> None:
     et, kineto = fixture_pair(PAIR)
-    for path, name in ((et, "et.json"), (kineto, "kineto.json")):
-        document = read_json(path)
-        key = "traceEvents" if "traceEvents" in document else "nodes"
-        found = {**with_secrets(document), "nodes" if key == "nodes" else key: document[key]}
-        if key == "traceEvents":
-            found[key] = [with_unknown(event, SECRET, "HF_TOKEN") for event in document[key]]
-        (tmp_path / name).write_text(json.dumps(found))
+    found = with_secrets(read_json(et))
+    (tmp_path / "et.json").write_text(json.dumps({**found, "nodes": read_json(et)["nodes"]}))
+    (tmp_path / "kineto.json").write_text(json.dumps(with_secrets(read_json(kineto))))
     link(et, kineto).write(tmp_path / "clean.json")
     link(tmp_path / "et.json", tmp_path / "kineto.json").write(tmp_path / "plus.json")
     assert SECRET.encode() not in (tmp_path / "plus.json").read_bytes()
@@ -265,9 +230,8 @@ def test_names_are_replaced_by_equal_hashes(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(text)
         redact(tmp_path / name, tmp_path / f"clean.{name}", names=True)
         assert b"secret model" not in (tmp_path / f"clean.{name}").read_bytes()
-    plain_links, links = (
-        link(tmp_path / f"{prefix}et.json", tmp_path / f"{prefix}kineto.json").report for prefix in ("", "clean.")
-    )
+    files = ([tmp_path / f"{prefix}{name}.json" for name in ("et", "kineto")] for prefix in ("", "clean."))
+    plain_links, links = (link(*pair).report for pair in files)
     assert links.ops == plain_links.ops and links.gpu == plain_links.gpu
     assert hashed_name("a/b.py(3): step") == f"{hashed_name('a/b.py')}(3): {hashed_name('step')}"
     assert hashed_name(hashed_name("x")) == hashed_name("x") != hashed_name("y")
@@ -285,8 +249,6 @@ def test_arguments_that_readers_decode_are_kept() -> None:
 
 
 def test_known_fields() -> None:
-    assert {"stream", "Collective name", "grid"} <= ARGUMENTS and "HF_TOKEN" not in ARGUMENTS
-    assert "distributedInfo" in KINETO_HEADER and "pid" in ET_HEADER
     assert known_args([b"null", b"[1]", b'{"a": 1}', b' {"grid" : [1]}']) == [b"null", b"{}", b"{}", b' {"grid" : [1]}']
     summary = {"by_category": {"kernel": 3, "HF_TOKEN": 3, "gpu_memcpy": "secret"}, "file": "a"}
     raw = msgspec.Raw(json.dumps({"link": {"kineto": summary}}).encode())
@@ -323,7 +285,6 @@ def test_damaged_traces(tmp_path: Path) -> None:
         assert read_json(tmp_path / "copy.json")
     with pytest.raises(TraceFormatError, match="not a trace that can be read"):
         redact(b'{"a": 1}', tmp_path / "x.json")
-    assert load(shared_trace("gpu-kineto/alexnet.json.gz")) is not None
 
 
 def test_unknown_header_keys_alone_are_removed_before_reading() -> None:
@@ -337,12 +298,7 @@ def test_free_texts_are_hashed_while_numbers_groups_and_structure_stay() -> None
     assert hashed_name("nn.Module: Secret_3") == f"nn.Module: {hashed_name('Secret')}_3"
     assert hashed_names(["a", 3, ["b"]]) == [hashed_name("a"), 3, [hashed_name("b")]]
     groups = '[{"pg_name": "0", "pg_desc": "secret", "own": 1, "ranks": [0]}]'
-    event = {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": "aten::mm",
-        "args": {"Concrete Inputs": ["[1, 2.5]", "secret", groups]},
-    }
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "args": {"Concrete Inputs": ["[1, 2.5]", "secret", groups]}}
     kept = json.loads(FieldFilter(names=True).event(json.dumps(event).encode()))["args"]["Concrete Inputs"]
     assert kept[:2] == ["[1, 2.5]", hashed_name("secret")]
     assert json.loads(kept[2]) == [{"pg_name": "0", "pg_desc": hashed_name("secret"), "ranks": [0]}]

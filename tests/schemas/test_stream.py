@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import tracemalloc
 from collections.abc import Iterator
@@ -12,27 +11,20 @@ from random import Random
 import numpy as np
 import pytest
 from etplus.schemas.chakra.attributes import attribute
-from etplus.schemas.chakra.et_def_pb2 import COMM_COLL_NODE, COMP_NODE, AttributeProto, GlobalMetadata, IOInfo, Node
+from etplus.schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, Messages, node_heads, read_chakra, write_chakra
 from etplus.trace.errors import ConvertError, TraceFormatError
 from google.protobuf.message import DecodeError
-from hypothesis import given
-from hypothesis import strategies as st
-from support import examples
 
 METADATA = GlobalMetadata(version="1.1.1-chakra.0.0.4", attr=[attribute("tid", 4)])
 
 
 def some_nodes(count: int) -> Iterator[Node]:
     for at in range(count):
-        yield Node(
-            id=at,
-            name=f"op{at}",
-            type=COMM_COLL_NODE if at % 7 == 3 else COMP_NODE,
-            data_deps=range(max(0, at - 2), at),
-            inputs=IOInfo(values="[1]", shapes="[[]]", types='["Int"]'),
-            attr=[attribute("is_cpu_op", at % 2 == 0), attribute("op_schema", "x" * (at * 20 % 300))],
-        )
+        attributes = [attribute("is_cpu_op", at % 2 == 0), attribute("op_schema", "x" * (at * 20 % 300))]
+        node = Node(id=at, name=f"op{at}", type=4, data_deps=range(max(0, at - 2), at), attr=attributes)
+        node.inputs.CopyFrom(IOInfo(values="[1]", shapes="[[]]", types='["Int"]'))
+        yield node
 
 
 @pytest.mark.parametrize("name", ["x.0.et", "x.0.et.gz"])
@@ -63,10 +55,6 @@ def test_empty_metadata_is_read_but_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "y.0.et").exists()
 
 
-def whole(path: Path) -> list[Node]:
-    return list(read_chakra(path)[1])
-
-
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     write_chakra(tmp_path / "x.0.et", METADATA, some_nodes(20))
@@ -77,18 +65,9 @@ def test_a_cut_names_the_offset_of_the_message(trace: Path) -> None:
     data, last = trace.read_bytes(), list(some_nodes(20))[-1].ByteSize()
     trace.write_bytes(data[:-3])
     with pytest.raises(TraceFormatError, match=f"cut off \\({last - 3} of {last} bytes\\)") as caught:
-        whole(trace)
+        list(read_chakra(trace)[1])
     assert caught.value.file == str(trace)
     assert caught.value.place == f"byte {len(data) - last - (1 if last < 128 else 2)}"
-
-
-def test_a_wrong_prefix_is_an_error(trace: Path) -> None:
-    data = bytearray(trace.read_bytes())
-    second = 1 + data[0]
-    for wrong in (data[second] - 1, data[second] + 1, 0, 127):
-        trace.write_bytes(data[:second] + bytes([wrong]) + data[second + 1 :])
-        with pytest.raises(TraceFormatError, match=r"byte \d+: "):
-            whole(trace)
 
 
 @pytest.mark.parametrize("prefix", [b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\x81\x80\x80\x08"])
@@ -97,7 +76,7 @@ def test_a_hostile_length_asks_for_no_memory(trace: Path, prefix: bytes) -> None
     trace.write_bytes(data + prefix + bytes(100))
     tracemalloc.start()
     with pytest.raises(TraceFormatError, match=f"byte {len(data)}: a message of more than {MAX_MESSAGE_BYTES}"):
-        whole(trace)
+        list(read_chakra(trace)[1])
     trace.write_bytes(prefix + bytes(100))
     with pytest.raises(TraceFormatError, match="byte 0: a message of more than"):
         read_chakra(trace)
@@ -117,7 +96,7 @@ def test_messages_longer_than_a_block_are_read(tmp_path: Path) -> None:
     nodes = [Node(id=1, name="x" * 3_000_000), Node(id=2), Node(id=3, name="y" * 1_048_570), Node(id=4)]
     for name in ("x.0.et", "x.0.et.gz"):
         write_chakra(tmp_path / name, METADATA, nodes)
-        assert whole(tmp_path / name) == nodes
+        assert list(read_chakra(tmp_path / name)[1]) == nodes
 
 
 def test_damaged_gzip(tmp_path: Path) -> None:
@@ -127,22 +106,7 @@ def test_damaged_gzip(tmp_path: Path) -> None:
     for damaged in (data[:-20], data[:-6] + bytes(6), data[:40] + b"\xff\xff\xff\xff" + data[44:]):
         path.write_bytes(damaged)
         with pytest.raises(TraceFormatError, match=r"byte .*of the decompressed data"):
-            whole(path)
-
-
-@given(st.binary(max_size=60), st.integers(0, 200))
-@examples(60)
-def test_arbitrary_bytes_raise_nothing_else(tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    path = folder / "noise.0.et"
-    write_chakra(path, METADATA, some_nodes(4))
-    data = path.read_bytes()
-    for content in (data[:at] + noise + data[at + len(noise) :], gzip.compress(data)[:at] + noise, noise):
-        path.write_bytes(content)
-        try:
-            whole(path)
-        except TraceFormatError as error:
-            assert str(path) in str(error)
+            list(read_chakra(path)[1])
 
 
 def any_node(random: Random) -> Node:

@@ -81,27 +81,6 @@ def test_in_pieces_and_by_several_processes(tmp_path: Path, monkeypatch: pytest.
 
 
 @PIECES
-@pytest.mark.usefixtures("in_small_pieces")
-def test_a_gzip_file_is_read_in_pieces_like_a_plain_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By path, as an open file and as standard input; nothing of the unpacked text is kept in memory."""
-    paths = [tmp_path / "et.json", tmp_path / "kineto.json"]
-    for path, source in zip(paths, fixture_pair("pairs/one_of_n"), strict=True):
-        path.write_bytes(plain(source))
-        path.with_name(f"{path.name}.gz").write_bytes(source.read_bytes())
-    whole = nameless(link(*paths).to_dict())
-    packed = [path.with_name(f"{path.name}.gz") for path in paths]
-    assert isinstance(read_execution_trace(packed[0]).texts._text, FileText)
-    with packed[0].open("rb") as et:
-        assert nameless(link(et, packed[1], jobs=2).to_dict()) == whole
-    for path in (paths[1], packed[1]):
-        with path.open() as given:
-            monkeypatch.setattr(sys, "stdin", given)
-            texts = kineto_module.read_kineto("-").events._texts
-        assert isinstance(texts._text, FileText)
-        assert len(texts) == len(json.loads(paths[1].read_bytes())["traceEvents"])
-
-
-@PIECES
 def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,9 +90,7 @@ def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
     monkeypatch.setattr(memory, "available_memory", lambda: 100_000)
     path = tmp_path / "kineto.json"
     path.write_bytes(b'{"traceEvents": [' + b"{" * 50_000)
-    with pytest.raises(
-        TraceFormatError, match=r"kineto\.json: has to be read whole: 50\.0 kB, but only 100\.0 kB of memory"
-    ):
+    with pytest.raises(TraceFormatError, match=r"has to be read whole: 50\.0 kB, but only 100\.0 kB of memory"):
         kineto_module.read_kineto(path)
 
 
@@ -124,10 +101,8 @@ def test_a_broken_file_read_in_pieces(tmp_path: Path) -> None:
     et, kineto = fixture_pair("pairs/one_of_n")
     broken = tmp_path / "kineto.json"
     broken.write_bytes(plain(kineto)[:-1000])
-    whole, *others = (link(et, one, jobs=2).to_dict() for one in (broken.read_bytes(), broken))
-    assert whole["etplus"]["link"]["warnings"]
-    whole = nameless(whole)
-    assert all(nameless(other) == whole for other in others)
+    whole, other = (link(et, one, jobs=2).to_dict() for one in (broken.read_bytes(), broken))
+    assert whole["etplus"]["link"]["warnings"] and nameless(other) == nameless(whole)
 
 
 @PIECES

@@ -104,9 +104,7 @@ def test_files_of_another_kind(data: bytes, key: str, expected: str) -> None:
 
 
 def test_a_file_with_both_arrays_is_what_it_is_given_as() -> None:
-    both = (
-        b'{"schema": "1", "nodes": [' + json.dumps(NODE).encode() + b'], "traceEvents": [' + json.dumps(EVENT).encode()
-    )
+    both = b'{"schema": "1", "nodes": [%b], "traceEvents": [%b' % (orjson.dumps(NODE), orjson.dumps(EVENT))
     assert read(both)[0]["nodes"] == [NODE] and read(both, "traceEvents")[0]["traceEvents"] == [EVENT]
 
 
@@ -117,9 +115,7 @@ def test_parts_are_all_records_in_order(monkeypatch: pytest.MonkeyPatch) -> None
     assert array is not None
     for least, expected in ((1, 8), (1 << 20, 1)):
         monkeypatch.setattr(tolerant, "_LEAST_PART", least)
-        parts = list(
-            Document("x", text).parts(array, lambda blocks: [json.loads(bytes(block)) for *_, block in blocks])
-        )
+        parts = [*Document("x", text).parts(array, lambda blocks: [json.loads(bytes(one)) for *_, one in blocks])]
         assert [node for part in parts for block in part for node in block] == nodes
         assert len(parts) == expected
     monkeypatch.setattr(tolerant, "_LEAST_PART", 1)

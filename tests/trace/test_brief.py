@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from etplus.trace.brief import brief
+from etplus.trace.brief import RecordStruct, as_text, brief
 
 
 @dataclass
@@ -33,10 +33,6 @@ class Pair(NamedTuple):
     b: str
 
 
-class Odd:
-    """Prints as `object` does."""
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [(np.zeros((3, 1000), np.int8), "int8 × 3 × 1,000"), (np.zeros((), np.int64), "int64 × 1"),
@@ -45,7 +41,7 @@ class Odd:
      ([[], [1]], "2 × list"), ((1, "a", [], {}), "4 × dict or int or list"), ({"a": []}, "1 × list"),
      (list(range(2000)), "2,000 × int"), ({1, 2}, "{1, 2}"), (Pair(1, "x"), "Pair(a=1, b='x')"),
      (Table([1]), "<Table: 1 row>"), (Table([1, 2]), "<Table: 2 rows>"), (Table(range(1234)), "<Table: 1,234 rows>"),
-     (Odd(), "<Odd>"), (Holder([]), "<Holder>"), (slice(1), "slice(None, 1, None)")],
+     (object(), "<object>"), (Holder([]), "<Holder>"), (slice(1), "slice(None, 1, None)")],
 )  # fmt: skip
 def test_values(value: object, shown: str) -> None:
     assert repr(Holder(value)) == f"<Holder\n  value  {shown}>"
@@ -58,6 +54,26 @@ def test_a_small_record_is_one_line_and_long_lines_are_cut() -> None:
     line = repr(Holder("x" * 500)).splitlines()[1]
     assert len(line) == 79 and line.endswith("x…>")
     assert repr(Table([1, []])) == "<Table: 2 rows\n  ts  2 × int or list>", "hidden attributes are not shown"
+
+
+class Number(RecordStruct, frozen=True):
+    value: int
+
+
+class Answer:
+    def __init__(self, lines: int) -> None:
+        self.lines = lines
+
+    def to_text(self) -> str:
+        return "\n".join(map(str, range(self.lines)))
+
+    __repr__ = as_text
+
+
+def test_structs_and_answers() -> None:
+    assert repr(Number(3)) == "Number(value=3)"
+    assert repr(Answer(24)).splitlines() == [*map(str, range(24))]
+    assert repr(Answer(30)).splitlines() == [*map(str, range(23)), "… 7 more lines"]
 
 
 @pytest.mark.parametrize(("count", "lines"), [(22, 23), (23, 24), (24, 24), (100, 24)])

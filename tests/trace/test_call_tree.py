@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.trace.call_tree import CallTree, levels, name_paths, nearest, nesting, outermost, preorder
+from etplus.trace.call_tree import CallTree, levels, name_paths, nearest, nesting, on_circles, outermost, preorder
 from etplus.trace.hierarchy import place_calls
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,6 +112,10 @@ def test_nesting(drawn: list[tuple[int, int, int]]) -> None:
     ]
     expected = [max(found, default=-1) for found in open_before]
     assert nesting(thread, ts, -end).tolist() == expected
+
+
+def test_calls_that_are_each_others_callers() -> None:
+    assert on_circles(column([1, 0, 0, -1, 3])).tolist() == [True, True, False, False, False]
 
 
 OP, NAMED, OTHER, STEP = "op", "region", "annotation", "step"

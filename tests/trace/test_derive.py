@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from etplus.linker import link
 from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.derive import device_properties
 from etplus.trace.kinds import CPU
 from made_trace import ALL_REDUCE, made_trace
+from made_traces import event, kineto_of, op
 
 
 def test_calls() -> None:
@@ -56,6 +58,13 @@ def test_calls_that_are_each_others_callers_have_none() -> None:
     assert trace.damage == (
         "made.json is broken: 3 calls are each other's callers (ids 5, 3, 8); read as calls without a caller",
     )
+
+
+def test_operators_have_signatures_and_annotations_none() -> None:
+    inputs = {"Input Dims": [[2, 3]], "Input type": ["float"]}
+    events = [event("user_annotation", "note", 0, 20, inputs), op("aten::mm", 1, 10, args=inputs)]
+    trace = link(None, kineto_of(events))
+    assert trace.calls.signature.tolist() == [-1, 0] and trace.ops[0].shapes == ((2, 3),)
 
 
 ALIKE = {"name": "MI300X", "numSms": 304, "computeMajor": 9, "computeMinor": 4}

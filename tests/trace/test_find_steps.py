@@ -68,6 +68,9 @@ def test_a_repetition_begins_after_the_longest_pauses() -> None:
     launched = np.cumsum([5 if code == 2 else 1 for code in codes.tolist()])
     found = first_kernels(codes, launched)
     assert found is not None and found.tolist() == [2, 6, 10, 14, 18]
+    launched = np.cumsum([{14: 9, 5: 5}.get(at, 1) for at in range(18)])
+    found = first_kernels(codes, launched)
+    assert found is not None and found.tolist() == [2, 6, 10, 14, 18], "also the pause before the last repetition"
     assert first_kernels(codes[:3], launched[:3]) is None
 
 
@@ -97,8 +100,3 @@ def test_denoising_steps_are_inferred() -> None:
 )  # fmt: skip
 def test_traces_that_have_no_steps(trace: Trace) -> None:
     assert len(trace.steps) == 0 and not trace.steps.inferred
-
-
-def test_annotations_go_first() -> None:
-    trace = pipeline(*[DENOISE] * 20, around="ProfilerStep#4")
-    assert trace.steps.names == ("ProfilerStep#4",) and not trace.steps.inferred

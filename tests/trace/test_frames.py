@@ -16,9 +16,8 @@ from etplus.trace.trace import Trace
 
 def made() -> Trace:
     builder = TraceBuilder("made.json")
-    builder.add(
-        CPU, id=[10, 11, 12], parent=[10, 10, 10], name=["root", "mm", "late"], ts=[0, 100, -1], dur=[900, 50, 0]
-    )
+    names = ["root", "mm", "late"]
+    builder.add(CPU, id=[10, 11, 12], parent=[10] * 3, name=names, ts=[0, 100, -1], dur=[900, 50, 0])
     builder.add(GPU, id=[20], parent=[11], name=["gemm"], category=["kernel"], ts=[300], dur=[40])
     builder.add(RUNTIME, id=[30], parent=[11], name=["cudaLaunchKernel"], ts=[110], dur=[20], tid=["main"])
     edges = np.array([[30, 20, EDGE_KINDS.index("launch")], [30, 20, EDGE_KINDS.index("sync")]])
@@ -50,9 +49,8 @@ def test_missing_numbers_in_frames() -> None:
     pytest.importorskip("pyarrow")
     table = to_arrow({**columns, "none": [None] * 3}, {"n": {"about": "numbers"}})
     assert table.to_pydict() == {"n": [1, None, 3], "x": [0.5, None, 2], "name": ["a", "b", "c"], "none": [None] * 3}
-    assert (
-        table.schema.field("n").metadata == {b"about": b"numbers"} and str(table.schema.field("none").type) == "string"
-    )
+    assert table.schema.field("n").metadata == {b"about": b"numbers"}
+    assert str(table.schema.field("none").type) == "string"
     flags = to_arrow({"is": Nullable(np.array([True, False, True]), missing)})
     assert flags.to_pydict() == {"is": [True, None, True]}
 

@@ -24,16 +24,14 @@ def event(category: str, name: str, ts: float, dur: float, **args: Any) -> Docum
     return {"ph": "X", "cat": category, "name": name, **thread, "ts": EPOCH_US + ts, "dur": dur, "args": args}
 
 
-def document(
-    changes: dict[str, float] | None = None, *, without: int = -1, launch: str = "cudaLaunchKernel"
-) -> Document:
+def document(changes: dict[str, float] | None = None, *, without: int = -1) -> Document:
     """Six operators with a kernel each; the times of one are changed, or it is left out."""
     events = []
     for number in range(1, 7):
         at = 100 * number
         events += [
             event("cpu_op", f"aten::op{number}", at, 50, **{"External id": number, "Record function id": 0}),
-            event("cuda_runtime", launch, at + 10, 5, correlation=number, **{"External id": number}),
+            event("cuda_runtime", "cudaLaunchKernel", at + 10, 5, correlation=number, **{"External id": number}),
         ]
         if number != without:
             numbers = {"correlation": number, "External id": number, "stream": 7, "device": 0}
@@ -42,18 +40,15 @@ def document(
     return kineto_document(events)
 
 
-def saved(folder: Path, content: Document) -> Path:
-    file = folder / "kineto.json"
-    file.write_text(json.dumps(content))
-    return file
+def saved(folder: Path, content: Document, name: str = "kineto.json") -> Path:
+    (folder / name).write_text(json.dumps(content))
+    return folder / name
 
 
-IMPOSSIBLE = {
-    "8 days": {"dur": 8 * 86400e6},
-    "1.6 s over the next kernels": {"dur": 1.6e6},
-    "time 0": {"ts": 0},
+IMPOSSIBLE: dict[str, dict[str, float]] = {
+    "8 days": {"dur": 8 * 86400e6}, "1.6 s over the next kernels": {"dur": 1.6e6}, "time 0": {"ts": 0},
     "a negative duration": {"dur": -7},
-}
+}  # fmt: skip
 
 
 def analyzed(file: Path) -> dict[str, Any]:
@@ -63,8 +58,7 @@ def analyzed(file: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("changes", IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
 def test_such_an_event_counts_in_no_sum_and_is_named_once(tmp_path: Path, changes: dict[str, float]) -> None:
-    (tmp_path / "without").mkdir()
-    expected = analyzed(saved(tmp_path / "without", document(without=WRONG)))
+    expected = analyzed(saved(tmp_path, document(without=WRONG), "without.json"))
     file = saved(tmp_path, document(changes))
     assert analyzed(file) == expected
     (sentence,) = load(file).damage
@@ -72,8 +66,7 @@ def test_such_an_event_counts_in_no_sum_and_is_named_once(tmp_path: Path, change
 
 
 def test_such_an_event_counts_in_no_sum_of_any_format(tmp_path: Path) -> None:
-    (tmp_path / "without").mkdir()
-    expected = analyzed(saved(tmp_path / "without", document(without=WRONG)))
+    expected = analyzed(saved(tmp_path, document(without=WRONG), "without.json"))
     file = saved(tmp_path, document(IMPOSSIBLE["time 0"]))
     for name in ("copy.et", "copy.etplus.json", "copy.parquet"):
         assert call("convert", file, "-o", tmp_path / name).returncode == 0
@@ -99,6 +92,7 @@ def columns(rows: list[tuple[int, int, int, int]], category: str = "kernel", nam
 
 
 MS = 10**6
+ROW = st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 3), st.integers(1, 9))
 
 
 @pytest.mark.parametrize(
@@ -117,17 +111,8 @@ def test_legitimate_overlap_is_none_of_it(rows: list[tuple[int, int, int, int]],
 
 
 @examples(60)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 3), st.integers(1, 9)),
-        min_size=1,
-        max_size=12,
-        unique_by=lambda row: row[0],
-    )
-)
-def test_an_event_overruns_if_a_later_one_of_its_stream_ends_long_before_it(
-    rows: list[tuple[int, int, int, int]],
-) -> None:
+@given(st.lists(ROW, min_size=1, max_size=12, unique_by=lambda row: row[0]))
+def test_an_event_overruns_if_a_later_one_of_its_stream_ends_long_before_it(rows: list[Any]) -> None:
     launches = [row[3] for row in rows]
     first = min(ts for ts, *_ in rows)
     ends = [(ts + dur - first) // 1000 for ts, dur, *_ in rows]

@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from typing import Any
-
-import numpy as np
 import orjson
 import pytest
 from captured import capture_events, encode, replay_events
 from etplus.linker import link
-from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.kinds import GPU
-from etplus.trace.trace import Trace
-from generate import Pair, recipes, record
-from hypothesis import given
-from support import et_document, examples, fixture_pair, linked
+from same_traces import assert_saved_alike
+from support import et_document, fixture_pair, linked
 
-LAZY = ("texts", "file")
 COPIES = ("gpu_memcpy", "gpu_memset")
-
-
-def assert_same(one: Any, other: Any, where: str) -> None:
-    if isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype and np.array_equal(one, other), where
-    elif is_dataclass(one) and not isinstance(one, type):
-        for field in fields(one):
-            if field.name not in LAZY:
-                assert_same(getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}")
-    else:
-        assert one == other, where
-
-
-def assert_saved_alike(trace: Trace) -> None:
-    saved = read_etplus(b"".join(trace.chunks()))
-    header = {key: bytes(value).split() for key, value in trace.header.items()}
-    assert header == {key: bytes(value).split() for key, value in saved.header.items()}
-    for field in fields(Trace):
-        if field.name not in (*LAZY, "header"):
-            assert_same(getattr(trace, field.name), getattr(saved, field.name), field.name)
-    assert_same(trace.tables, saved.tables, "tables")
-    rows = np.random.default_rng(0).permutation(len(trace))[:500]
-    assert list(map(bytes.split, trace.texts.texts(rows))) == list(map(bytes.split, saved.texts.texts(rows)))
 
 
 @pytest.mark.parametrize("renumber", [False, True])
@@ -60,13 +29,6 @@ def test_captured_graphs(renumber: bool, schema: str) -> None:
     trace = link(et, encode(replay), renumber=renumber, graph_captures=[encode(capture_events([launches]))])
     assert trace.captured is not None and len(trace.captured.links) == 4
     assert_saved_alike(trace)
-
-
-@examples(10)
-@given(recipes())
-def test_generated_pairs(recipe: Any) -> None:
-    pair: Pair = record(recipe)
-    assert_saved_alike(link(pair.et, pair.kineto))
 
 
 def test_typed_values_are_those_of_the_records() -> None:

@@ -13,7 +13,7 @@ PROGRAM = """
 import numpy as np
 from etplus import Trace
 from etplus.trace.index import CallIndex, ColumnOf, GpuIndex, Positions, Row
-from etplus.trace.views import DeviceEvent, Op
+from etplus.trace.views import DeviceEvent
 
 def of_columns(trace: Trace, call: CallIndex, event: GpuIndex, row: Row) -> None:
     calls, gpu = trace.calls, trace.gpu
@@ -21,14 +21,10 @@ def of_columns(trace: Trace, call: CallIndex, event: GpuIndex, row: Row) -> None
     calls.ts[gpu.call[launched]].max()
     calls.ts[gpu.runtime[launched]].max()  # wrong: positions in the runtime calls
     trace.nodes.ts[gpu.call].min()  # wrong: positions in the calls, not rows
-    calls.name[calls.source].min()  # wrong: rows, not positions in the calls
-    trace.self_ns[gpu.source].sum()  # wrong
     trace.signature_of(trace.gpu.call[event])
     trace.signature_of(trace.gpu.call[call])  # wrong
     trace.call_tree.children(row)  # wrong
     trace.name_of(trace.calls.source[call])
-    trace.name_of(call)  # wrong
-    Op(trace, call)
     DeviceEvent(trace, call)  # wrong
     right: Positions[CallIndex, CallIndex] = trace.hierarchy.top
     wrong: Positions[CallIndex, CallIndex] = trace.gpu.runtime  # wrong

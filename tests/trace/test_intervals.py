@@ -45,6 +45,7 @@ def test_unions_and_intersections_are_those_of_the_moments(
 ) -> None:
     first, second = united(one), united(other)
     assert pairs(first) == runs(moments(one)) and first.length == len(moments(one))
+    assert first.between(np.array([3]), np.array([9])).tolist() == [len(moments(one) & set(range(3, 9)))]
     both = moments(one) & moments(other)
     assert pairs(intersection(first, second)) == runs(both)
 

@@ -52,13 +52,6 @@ def engine_within(trace: Trace, call: int, range_: Range) -> bool:
     return False
 
 
-def test_there_is_a_recording_of_each_kind() -> None:
-    assert {path.name.partition(".")[0] for path in FOLDER.glob("*.kineto.json.gz")} == {
-        "linear", "conv", "lstm", "attention", "tied", "twice", "checkpoint", "checkpoint_reentrant",
-        "checkpoint_thread", "other_thread", "ddp", "fsdp",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("name", "with_et"),
     [("attention", False), ("tied", False), ("twice", False), ("checkpoint", False), ("checkpoint_reentrant", False),
@@ -113,8 +106,8 @@ def test_numbered_operators_in_backward_are_recomputed_only_next_to_operators_wi
     own: list[tuple[str, dict[str, int]]], phase: str
 ) -> None:
     """With `create_graph=True` all operators of backward have numbers; after a recomputation its own have none."""
-    root = {"Sequence number": 7, "Fwd thread id": 1}
-    events = [op("aten::mm", 0, 10, args={"Sequence number": 7}), op(f"{ENGINE}MmBackward0", 20, 90, args=root)]
+    root = {"Sequence number": 0, "Fwd thread id": 1}
+    events = [op("aten::mm", 0, 10, args={"Sequence number": 0}), op(f"{ENGINE}MmBackward0", 20, 90, args=root)]
     events += [op("MmBackward0", 21, 88, args=root), op("aten::mm", 30, 10, args={"Sequence number": 9})]
     events += [op(name, 50, 10, args=args) for name, args in own]
     trace = link(None, kineto_of(events))
