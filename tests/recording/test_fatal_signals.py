@@ -1,7 +1,5 @@
 """Signals that end a program within its window: what is saved before, and that the program ends as it would have."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -27,7 +25,6 @@ def end():
 
 
 def ended(text: str, tmp_path: Path) -> tuple[int, list[str]]:
-    """The exit status of a program and what it printed."""
     file = tmp_path / "program.py"
     file.write_text(PROGRAM + text)
     done = subprocess.run([sys.executable, file], capture_output=True, timeout=60, check=False)

@@ -1,7 +1,5 @@
 """What PyTorch's observers print when they start and stop, which a recorded program does not print by itself."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

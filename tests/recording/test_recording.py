@@ -1,7 +1,5 @@
 """Recording from a real training loop: the files, their windows, and what is left when things go wrong."""
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import json
@@ -46,14 +44,12 @@ def read(path: Path) -> Any:
 
 
 def windows(recording: Any) -> tuple[list[str], list[str]]:
-    """The iterations that the ET and the Kineto trace have."""
     nodes, events = read(recording.et_path)["nodes"], read(recording.kineto_path)["traceEvents"]
     steps = [{item["name"] for item in items if item["name"].startswith("ProfilerStep#")} for items in (nodes, events)]
     return sorted(steps[0]), sorted(steps[1])
 
 
 def test_the_capture_phase_is_recorded_apart(torch: Any, tmp_path: Path) -> None:
-    """What runs before the first step has files of its own; the window begins after it."""
     with record(tmp_path, wait=1, warmup=1, active=2, graphs=True, link=False) as recording:
         torch.ones(3, 4).add(torch.ones(4)).relu()
         recording.step()
@@ -98,7 +94,6 @@ def test_a_loop_gives_three_files(torch: Any, tmp_path: Path) -> None:
 
 
 def run_ids(recording: Any) -> list[list[str]]:
-    """The annotations that name the recording, in the ET and in the Kineto trace."""
     nodes, events = read(recording.et_path)["nodes"], read(recording.kineto_path)["traceEvents"]
     return [[item["name"] for item in items if item["name"].startswith("etplus.run=")] for items in (nodes, events)]
 

@@ -1,7 +1,5 @@
 """Recording with a made PyTorch, which tells what it is asked for: windows, phases, options, ranks."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace

@@ -1,7 +1,5 @@
 """Steps that are timed before the window of `etplus record`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What nodes of both layouts say of their calls, and whatever strangers write instead."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

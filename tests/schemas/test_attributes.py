@@ -1,7 +1,5 @@
 """The Chakra messages: their bytes, the checked-in module against the .proto, and attributes by name."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

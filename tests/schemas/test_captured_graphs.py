@@ -1,7 +1,5 @@
 """Captured graphs in ET+ files: what is written is what is read; broken sections are refused."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path
@@ -91,7 +89,6 @@ def sound() -> bytes:
 
 
 def test_links_of_unattached_events_are_by_their_order_of_start() -> None:
-    """The file may have these events in any order."""
     section = {
         "graphs": [], "notes": ["n"],
         "replays": [{"correlation": 1, "graph": None, "candidates": 0, "evidence": [], "reason": "x", "events": 2,
@@ -142,5 +139,4 @@ def test_what_positions_refer_to(change: Any, message: str | None) -> None:
 
 
 def linked(document: dict[str, Any]) -> dict[str, Any]:
-    """The first device event that is linked."""
     return next(event for event in [*document["nodes"], *document["unattached"]] if "captured_by" in event)

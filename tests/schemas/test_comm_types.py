@@ -1,7 +1,5 @@
 """What a communication is, by hand: kinds by name, sizes, groups, factors."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The communications of one rank in a trace made row by row, so that all that is said of them is known."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -30,8 +28,6 @@ TENSOR = [7, 8, 0, 24, 4, "cpu"]
 
 
 class Inputs(TextRecords):
-    """Inputs of rows by id."""
-
     def __init__(self, ids: IntColumn, inputs: dict[int, list[Any]]) -> None:
         self.ids, self.inputs = ids, inputs
 

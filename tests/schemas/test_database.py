@@ -1,7 +1,5 @@
 """Blocks of rows out of an export, of any version's columns."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Encoding by columns against protobuf's own serialization of the same messages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ET+ documents: the input's bytes unchanged, ids unique, the published schema kept, both numberings."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -13,7 +11,6 @@ import jsonschema_rs
 import msgspec
 import orjson
 import pytest
-from etplus import __version__
 from etplus.linker import link
 from etplus.linker.join import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
@@ -38,7 +35,6 @@ ADDED = ["ts", "dur", "inclusive_dur", "exclusive_dur", "kineto_event", "link", 
 
 
 def written(tmp_path: Path, et: Any, kineto: Any, **options: Any) -> tuple[bytes, Document]:
-    """Link, write, read back with nothing of ours, and hold against the schema."""
     path = tmp_path / "plus.json"
     link(et, kineto, **options).write(path)
     document = orjson.loads(path.read_bytes())
@@ -47,7 +43,6 @@ def written(tmp_path: Path, et: Any, kineto: Any, **options: Any) -> tuple[bytes
 
 
 def raw_nodes(data: bytes) -> list[bytes]:
-    """The texts of the nodes as they stand in a document."""
     document = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     return [bytes(raw) for raw in msgspec.json.decode(document["nodes"], type=list[msgspec.Raw])]
 
@@ -139,17 +134,6 @@ def test_any_layout_of_the_et_gives_a_valid_file(tmp_path: Path, layout: dict[st
     assert document["nodes"] == usual["nodes"]
     texts = [node[:-1].rstrip() for node in by_id(raw_nodes(variant))]
     assert all(new.startswith(old) for old, new in zip(texts, raw_nodes(data), strict=True))
-
-
-def test_the_summary(tmp_path: Path) -> None:
-    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
-    _, document = written(tmp_path, et, kineto)
-    summary, trace = document["etplus"], read_json(kineto)
-    assert (summary["version"], summary["tool_version"]) == (module.FORMAT_VERSION, __version__)
-    keys = ("baseTimeNanoseconds", "schemaVersion", "deviceProperties", "distributedInfo")
-    names = ("base_time_ns", "schema_version", "device_properties", "distributed_info")
-    assert summary["kineto"] == {"file_name": kineto.name} | dict(zip(names, map(trace.get, keys), strict=True))
-    assert summary["link"] == link(et, kineto).report.to_dict()
 
 
 def test_renumbered_files_number_children_right_after_their_op(tmp_path: Path) -> None:

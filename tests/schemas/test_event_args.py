@@ -1,7 +1,5 @@
 """Arguments of device events, one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -90,41 +88,25 @@ def test_some_arguments_undecoded() -> None:
     assert reader.read(b'{"name": "k"}') == reader.read(b"{") == (b"", b"")
 
 
-def sizes(name: str, call: str, grid: list[int], block: list[int], warp: int = 64) -> list[int]:
-    event = gpu(4, name, 1, 1, args={"grid": grid, "block": block}, correlation=5)
-    trace = etplus([event], [runtime(5, call, 0, 1)], [[5, 4, "launch"]])
-    trace.properties.clear()
-    trace.properties[0] = {"warpSize": warp}
-    return launch_sizes(trace)[0].tolist()
+CUDA, HIP, THREADS = "cudaLaunchKernel", "hipExtModuleLaunchKernel", [4, 2, 1]
+NONE = [[2 if at != place else none for at in range(3)] for place in range(3) for none in (0, -1)]
 
 
 @pytest.mark.parametrize(
-    ("name", "call", "grid", "block", "warp", "expected"),
-    [
-        ("k", "cudaLaunchKernel", [8, 2, 1], [4, 2, 1], 32, [16, 8]),
-        ("k", "hipExtModuleLaunchKernel", [8, 2, 1], [4, 2, 1], 64, [2, 8]),
-        ("k", "hipExtModuleLaunchKernel", [8, 2, 1], [4, 2, 1], 32, [16, 8]),
-        ("k", "hipExtModuleLaunchKernel", [9, 2, 1], [4, 2, 1], 64, [18, 8]),
-        ("k", "hipModuleLaunchKernel", [8, 2, 1], [4, 2, 1], 64, [16, 8]),
-        ("k", "cudaLaunchKernel", [8, 2, 1], [0, 2, 1], 32, [0, 0]),
-        ("k", "cudaLaunchKernel", [0, 2, 1], [4, 2, 1], 32, [0, 0]),
-        ("k", "cudaLaunchKernel", [-8, 2, 1], [-4, 2, 1], 32, [0, 0]),
-        ("k", "cudaLaunchKernel", [1, 1, 1], [1, 1, 1], 32, [1, 1]),
-        ("k", "cudaLaunchKernel", [2**31, 2**31 - 1, 1], [1, 1, 1], 32, [2**62 - 2**31, 1]),
-        ("k", "cudaLaunchKernel", [2**31, 2**30, 1], [2, 1, 1], 32, [0, 0]),
-        *(
-            ("k", "cudaLaunchKernel", *sides, 32, [0, 0])
-            for place in range(3)
-            for none in (0, -1)
-            for one in [[2 if at != place else none for at in range(3)]]
-            for sides in ((one, [4, 2, 1]), ([4, 2, 1], one))
-        ),
-    ],
-)
-def test_blocks_and_threads(
-    name: str, call: str, grid: list[int], block: list[int], warp: int, expected: list[int]
-) -> None:
-    assert sizes(name, call, grid, block, warp) == expected
+    ("call", "warp", "grid", "block", "expected"),
+    [(CUDA, 32, [8, 2, 1], THREADS, [16, 8]), (HIP, 64, [8, 2, 1], THREADS, [2, 8]),
+     (HIP, 32, [8, 2, 1], THREADS, [16, 8]), (HIP, 64, [9, 2, 1], THREADS, [18, 8]),
+     ("hipModuleLaunchKernel", 64, [8, 2, 1], THREADS, [16, 8]), (CUDA, 32, [-8, 2, 1], [-4, 2, 1], [0, 0]),
+     (CUDA, 32, [1, 1, 1], [1, 1, 1], [1, 1]), (CUDA, 32, [2**31, 2**30, 1], [2, 1, 1], [0, 0]),
+     (CUDA, 32, [2**31, 2**31 - 1, 1], [1, 1, 1], [2**62 - 2**31, 1]),
+     *((CUDA, 32, *sides, [0, 0]) for one in NONE for sides in ((one, THREADS), (THREADS, one)))],
+)  # fmt: skip
+def test_blocks_and_threads(call: str, warp: int, grid: list[int], block: list[int], expected: list[int]) -> None:
+    event = gpu(4, "k", 1, 1, args={"grid": grid, "block": block}, correlation=5)
+    trace = etplus([event], [runtime(5, call, 0, 1)], [[5, 4, "launch"]])
+    trace.properties.clear()
+    trace.properties[0] = {"warpSize": warp}
+    assert launch_sizes(trace)[0].tolist() == expected
 
 
 def test_without_a_launch_the_name_of_the_kernel_decides() -> None:

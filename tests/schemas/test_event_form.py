@@ -1,7 +1,5 @@
 """Kineto's form of events: categories, headers, and the text of an event with other arguments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Bytes in and out: every kind of source, gzip in all its forms, and files that appear whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gzip
@@ -100,15 +98,6 @@ def test_output_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == 0o640
 
 
-def test_output_into_a_file_or_onto_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be written"), open_output(tmp_path / "file" / "out.json"):
-        raise AssertionError("must not be reached")
-    with pytest.raises(UsageError, match="is a directory"), open_output(tmp_path):
-        raise AssertionError("must not be reached")
-    assert issubclass(UsageError, EtplusError) and [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:
     """`--output /dev/null` must leave /dev/null what it is; a named pipe stands for it here."""
     pipe = tmp_path / "pipe"
@@ -144,7 +133,6 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
 
 
 def test_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on systems and file systems that have none."""
     monkeypatch.delattr(os, "O_TMPFILE")
     path = tmp_path / "out.json"
     with open_output(path) as file:

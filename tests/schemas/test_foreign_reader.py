@@ -1,7 +1,5 @@
 """Chakra traces of other producers, most of which have no start times."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -120,19 +118,15 @@ def test_a_converted_step_lasts_as_long_as_its_stream(tmp_path: Path) -> None:
 
 def as_json(folder: Path, ranks: Ranks) -> list[str]:
     """The files of a set in the JSON form, with the keys that Chakra's feeder reads."""
-    files = []
-    for rank, nodes in enumerate(ranks):
+    files = [str(folder / f"j.{rank}.json") for rank in range(len(ranks))]
+    for file, nodes in zip(files, ranks, strict=True):
         records = [
-            {
-                "Id": node.id, "Name": node.name, "NodeType": node.type, "runtime": node.duration_micros,
-                "data_deps": list(node.data_deps),
-                **{given.name: getattr(given, str(given.WhichOneof("value"))) for given in node.attr},
-            }
+            {"Id": node.id, "Name": node.name, "NodeType": node.type, "runtime": node.duration_micros,
+             "data_deps": list(node.data_deps),
+             **{given.name: getattr(given, str(given.WhichOneof("value"))) for given in node.attr}}
             for node in nodes
         ]  # fmt: skip
-        path = folder / f"j.{rank}.json"
-        path.write_text(json.dumps({"workload_graph": records}))
-        files.append(str(path))
+        Path(file).write_text(json.dumps({"workload_graph": records}))
     return files
 
 

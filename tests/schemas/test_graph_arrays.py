@@ -1,7 +1,5 @@
 """Graphs as arrays: what is written is read, and what does not fit is refused with a reason."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

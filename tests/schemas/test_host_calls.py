@@ -1,7 +1,5 @@
 """Which call issued which collective on the host."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,32 +1,14 @@
 """Files of Inductor and of graph annotations: which are found beside a trace, what they say, what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle
 from pathlib import Path
 
 import pytest
-from compiled_programs import frames
 from etplus.schemas.inductor.compile_files import find_compile_files, read_compile_files
 from etplus.schemas.inductor.graph_annotations import annotated_args, stacks_in
 from etplus.trace.errors import TraceFormatError
-from support import FIXTURES, read_json
-
-
-def test_kernel_information_keeps_every_kernel_with_its_stacks_in_order_of_handles() -> None:
-    path = FIXTURES / "compiled" / "twice.kernel_information.json.gz"
-    read = {(graph.region, graph.backward): graph.kernels for graph in read_compile_files([path]).graphs}
-    raw = read_json(path)
-    assert {str(key) for key in read} == set(raw)
-    for key, kernels in read.items():
-        of = raw[str(key)]
-        assert [f"{kernel.name}:{kernel.handle}" for kernel in kernels] == list(of)
-        for kernel in kernels:
-            texts = of[f"{kernel.name}:{kernel.handle}"]["stack_traces"]
-            stacks = dict.fromkeys(tuple(frames(text)) for text in texts)  # some differ in their columns alone
-            assert kernel.stacks == tuple(stacks)
 
 
 def test_forms_of_other_versions_and_kernels_without_a_handle() -> None:

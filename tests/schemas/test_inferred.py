@@ -1,7 +1,5 @@
 """Edges of files that have none, worked out by hand for a few rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from etplus.schemas.etplus.read_etplus import infer_edges
@@ -38,7 +36,6 @@ def built(
 
 
 def edges(trace: Trace) -> dict[str, list[tuple[int, int]]]:
-    """Edges between ids by kind."""
     found: dict[str, list[tuple[int, int]]] = {}
     for source, target, kind in infer_edges(trace).edges.tolist():
         found.setdefault(EDGE_KINDS[kind], []).append((int(trace.nodes.id[source]), int(trace.nodes.id[target])))

@@ -1,7 +1,5 @@
 """Gunzipping what a damaged file still holds."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random
@@ -56,7 +54,6 @@ def test_a_large_text_is_put_into_a_file_without_a_name(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("kept", [1000, sys.maxsize])
 def test_a_bomb_is_refused_with_its_sizes(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before all of it is unpacked."""
     bomb, unpacked = gzip.compress(bytes(30_000_000), 1), list[int]()
     monkeypatch.setattr(files, "available_memory", lambda: 5_000_000)
     with pytest.raises(TraceFormatError, match=r"^b\.gz: is too large: [0-9.]+ kB of gzip .* MB.* memory"):

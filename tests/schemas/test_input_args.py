@@ -1,7 +1,5 @@
 """Inputs of calls between Kineto's form and the ET's, value by value."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls in order with their callers, and which is open at a time, against brute force."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which events are kept, and what is kept of them: the fast decoder, the general one, and broken events."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

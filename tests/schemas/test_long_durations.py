@@ -1,7 +1,5 @@
 """Durations that no event has, and sums that 64 bits do not hold: every reader says so, and none computes with them."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from contextlib import closing

@@ -1,12 +1,9 @@
 """Small inputs that would take much memory or time: refused in one line, long before."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re
 import sqlite3
-import sys
 import zipfile
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +15,6 @@ from etplus.linker import link
 from etplus.schemas.graph_arrays import read_graph
 from etplus.schemas.text import memory_limit as memory
 from etplus.trace.errors import TraceFormatError
-from nsys_files import nvtx, write_export
 from pftraces import Maker
 from support import call, fixture_pair
 
@@ -54,13 +50,6 @@ def test_sqlite_that_computes_its_rows(tmp_path: Path) -> None:
         )
     done = call("analyze", "--full", path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="SQLite's limits can be set since Python 3.11")
-def test_sqlite_with_an_oversized_name(tmp_path: Path) -> None:
-    path = write_export(tmp_path / "export.sqlite", {"NVTX_EVENTS": [nvtx(1, 2, "x" * (17 << 20))]})
-    done = call("analyze", "--full", path)
-    assert done.returncode == 2 and b"too big" in done.stderr and done.stderr.count(b"\n") == 1
 
 
 def test_interned_texts_that_many_events_repeat() -> None:

@@ -1,7 +1,5 @@
 """What this process may take, by made files of the system."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

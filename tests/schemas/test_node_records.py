@@ -1,7 +1,5 @@
 """Records of ET+ nodes: what a Chakra node has a place for, and what is further."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from etplus.schemas.chakra.attributes import attribute, values_of

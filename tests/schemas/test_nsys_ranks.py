@@ -1,7 +1,5 @@
 """The ranks of an export of Nsight Systems, and the choice of one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading exports of Nsight Systems: range texts, ranks, versions of the schema, and files that are broken."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import sqlite3

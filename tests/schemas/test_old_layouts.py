@@ -1,7 +1,5 @@
 """Kineto files in other layouts than that of today have the same tables; every event is accounted for."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """The frame of a Perfetto trace, and GPU work in the terms of Kineto."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace as Message
 from typing import Any
 

@@ -1,11 +1,8 @@
 """Pieces of work done by several processes: in order, the same whatever their number, and none lost with a process."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -183,27 +180,6 @@ def test_no_forking_beside_a_thread() -> None:
     finally:
         done.set()
         thread.join()
-
-
-def in_new_process(code: str) -> tuple[int, str, str]:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    return done.returncode, done.stdout, done.stderr
-
-
-SIGNALED = """
-import os, signal, sys
-from etplus.schemas.text.parallel import parallel_map, processes
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGTERM))
-with processes(3):
-    with parallel_map(lambda i: i, 4) as results:
-        print(list(results))
-"""
-
-
-@on_linux
-def test_a_signal_in_the_midst_of_forking_is_not_lost() -> None:
-    assert in_new_process(SIGNALED) == (7, "", "")
 
 
 def test_a_broken_queue_ends_a_worker_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:

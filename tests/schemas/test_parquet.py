@@ -1,7 +1,5 @@
 """Traces as Parquet files: the same trace and the same bytes back, and what of a broken folder is refused."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from itertools import cycle, product
@@ -53,7 +51,6 @@ def assert_round_trip(trace: Trace, folder: Path) -> None:
 
 
 def changed(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Write a table anew, with the digest of the file that has it."""
     path, meta = folder / f"{table}.parquet", folder / "trace.json"
     pq.write_table(change(pq.read_table(path)), path)
     described = orjson.loads(meta.read_bytes())
@@ -144,7 +141,6 @@ def test_a_broken_description_is_refused(change: dict[str, Any], problem: str, s
     ],
 )  # fmt: skip
 def test_a_table_that_another_program_wrote_is_refused(table: str, column: str, value: Any, tmp_path: Path) -> None:
-    """Values of another type or out of range, with the digest of the file that has them."""
     folder = tmp_path / "x.parquet"
     write_parquet(linked("pairs/gpu_shaped_from_cpu"), folder)
 

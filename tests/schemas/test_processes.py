@@ -1,7 +1,5 @@
 """Kineto traces of several ranks merged into one file: each rank reads back as from a file of its own."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import random

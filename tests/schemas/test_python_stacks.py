@@ -1,7 +1,5 @@
 """The root's `stacks` in ET+ files: what is written is read, and what cannot be is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

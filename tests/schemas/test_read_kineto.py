@@ -1,7 +1,5 @@
 """Kineto traces of both generations: the event table against a plain JSON reader that keeps every decimal."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from typing import Any
@@ -33,7 +31,6 @@ OP = {"ph": "X", "cat": "cpu_op"}
 
 
 def check(data: bytes) -> KinetoTrace:
-    """Read a trace and hold every column against the document."""
     document = json.loads(data, parse_float=Decimal)
     whole = document["traceEvents"]
     trace = read_kineto(data)

@@ -1,7 +1,5 @@
 """Perfetto traces: those of PyTorch against the JSON of the same runs, made ones of other writers, broken ones."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import random
@@ -10,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 from etplus import load
 from etplus.linker import link
@@ -57,16 +54,6 @@ def test_events_are_those_of_the_json(name: str) -> None:
     one, other = rows(json), rows(perfetto)
     assert [row[:2] + row[3:] for row in one] == [row[:2] + row[3:] for row in other]
     assert max(abs(a[2] - b[2]) for a, b in zip(one, other, strict=True)) <= 1
-
-
-@real
-def test_arguments_of_operators_are_those_of_the_json() -> None:
-    def args(trace: KinetoTrace) -> list[Any]:
-        at = trace.events.rows("cpu_op", "cuda_runtime", "user_annotation")
-        return [*map(orjson.loads, trace.events.args_of(at[np.lexsort((at, trace.events.ts[at]))]))]
-
-    json, perfetto = both("dlrm.rank0")
-    assert args(json) == args(perfetto)
 
 
 def pairs(trace: Trace, kind: str) -> set[tuple[str, str]]:

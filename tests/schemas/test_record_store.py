@@ -1,7 +1,5 @@
 """Stores of the texts of rows: what they decode, by hand."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from pathlib import Path

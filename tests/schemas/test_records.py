@@ -1,7 +1,5 @@
 """Records of a document, found without parsing: whatever the layout, they are those that a parser finds."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Redacted copies and linked traces have known fields only."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json
@@ -22,8 +20,6 @@ from etplus.schemas.known_fields import ARGUMENTS, FieldFilter, hashed_name, has
 from etplus.schemas.redaction import known_header, redact
 from etplus.schemas.text.files import Blob
 from etplus.trace.errors import TraceFormatError
-from hypothesis import given
-from hypothesis import strategies as st
 from support import call, fixture_pair, plain, read_json, shared_trace
 
 _BY_FORM = {
@@ -63,7 +59,6 @@ class Escaped(str):
 
 
 def _behind_a_name(name: str, secret: str) -> dict[str, Any]:
-    """Forms of a name and its value."""
     escaped = "".join(f"\\u{ord(c):04x}" if at % 2 else f"\\u{ord(c):04X}" for at, c in enumerate(name))
     return {
         "member": {name: secret}, "list": {name: [1, secret, {"x": secret}]}, "object": {name: {"a": [secret]}},
@@ -91,7 +86,6 @@ _TEXT_PLACES: dict[str, Callable[[str], str]] = {
 
 
 def planted() -> Iterator[tuple[str, str, str]]:
-    """Documents, each with what and where its secret is, and the secret."""
     draw, found = random.Random(0), dict[str, tuple[Any, str]]()
     secrets = ("".join(draw.choices(string.ascii_letters + string.digits, k=20)) + "7aZ" for _ in itertools.count())
     for (kind, text), hidden in zip((_BY_FORM | _IN_PLACE).items(), secrets, strict=False):
@@ -109,11 +103,6 @@ def planted() -> Iterator[tuple[str, str, str]]:
 
 PAIR = "pairs/gpu_shaped_from_cpu"
 SECRET = "fAk3-vAlu3"
-values = st.recursive(
-    st.just(SECRET) | st.integers() | st.booleans() | st.none(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", SECRET, "rank"]), inner),
-    max_leaves=5,
-)
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -141,7 +130,6 @@ def test_no_planted_secret_is_let_through(tmp_path: Path) -> None:
 
 
 def with_secrets(document: dict[str, Any], value: Any = SECRET, key: str = "HF_TOKEN") -> dict[str, Any]:
-    """A document with an unknown member in each kind of object."""
     found = {**document, key: value}
     for name in ("distributedInfo", "deviceProperties"):
         if name in document or "traceEvents" in document:
@@ -183,15 +171,14 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
     return found
 
 
-@given(value=values, key=st.sampled_from([SECRET, "API_KEY", "env", "Name", "", "graph id x"]), names=st.booleans())
-def test_no_unknown_member_is_kept(
-    documents: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory, value: Any, key: str, names: bool
-) -> None:
-    out = tmp_path_factory.getbasetemp() / "copy.json"
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("key", [SECRET, "API_KEY", "env", "Name", "", "graph id x"])
+def test_no_unknown_member_is_kept(documents: dict[str, Any], tmp_path: Path, key: str, names: bool) -> None:
     for document in documents.values():
-        redact(json.dumps(with_secrets(document, value, key)).encode(), out, names=names)
-        text = out.read_text()
-        assert SECRET not in text and f'"{key}":' not in text.replace('": ', '":')
+        for value in (SECRET, [1, [SECRET]], {"name": {SECRET: None, "rank": [SECRET]}}):
+            redact(json.dumps(with_secrets(document, value, key)).encode(), tmp_path / "copy.json", names=names)
+            text = (tmp_path / "copy.json").read_text()
+            assert SECRET not in text and f'"{key}":' not in text.replace('": ', '":')
 
 
 @pytest.mark.parametrize("name", ["cuspy/simple_add", "gpu-kineto/h100_bert", "et-only/pt2_triton_1.1.1.et"])
@@ -262,20 +249,6 @@ def test_the_command_redacts_standard_input(tmp_path: Path) -> None:
     done = call("convert", "-", "--redact", "names", "-o", out, "--json", "-", input=gzip.compress(secret))
     assert done.returncode == 0 and json.loads(done.stdout)["changed"] > 0
     assert SECRET not in gzip.decompress(out.read_bytes()).decode()
-
-
-def test_the_command_refuses_its_input_as_output_and_what_is_no_trace(tmp_path: Path) -> None:
-    (source := tmp_path / "a.json").write_bytes(b'{"nodes": []}')
-    (other := tmp_path / "b.et").write_bytes(b"\x05\x0a\x030.1")
-    (cut := tmp_path / "c.json.gz").write_bytes(gzip.compress(b'{"nodes": []}' * 99)[:-9])
-    before = sorted(tmp_path.iterdir())
-    for name, output, message in (
-        (source, source, b"choose another"), (other, tmp_path / "x", b"not a trace"),
-        (cut, tmp_path / "x", b"damaged"), (tmp_path / "none", tmp_path / "x", b"no such file"),
-    ):  # fmt: skip
-        done = call("convert", name, "--redact", "-o", output)
-        assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and message in done.stderr, done.stderr
-    assert source.read_bytes() == b'{"nodes": []}' and sorted(tmp_path.iterdir()) == before
 
 
 def test_damaged_traces(tmp_path: Path) -> None:

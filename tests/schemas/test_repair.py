@@ -1,7 +1,5 @@
 """One broken object made valid: its text, its end and its flaws, by hand."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

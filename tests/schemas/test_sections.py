@@ -1,7 +1,5 @@
 """Sections of ET+ files, column by column."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

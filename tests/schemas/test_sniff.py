@@ -1,7 +1,5 @@
 """Files of other formats are named by their content, in every command that takes a trace."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io
@@ -20,7 +18,6 @@ _PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A field with a length, of protobuf; contents of under 128 bytes."""
     return bytes([number << 3 | 2, len(content)]) + content
 
 

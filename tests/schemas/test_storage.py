@@ -1,7 +1,5 @@
 """Folders on this machine and in memory behind one interface: the same files, marks and errors."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from pathlib import Path

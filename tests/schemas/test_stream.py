@@ -1,7 +1,5 @@
 """Reading and writing .et files: round trips, damage, hostile lengths, atomicity."""
 
-from __future__ import annotations
-
 import itertools
 import tracemalloc
 from collections.abc import Iterator

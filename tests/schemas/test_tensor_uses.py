@@ -1,7 +1,5 @@
 """Tensors found in the text of nodes are those that decoding it finds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

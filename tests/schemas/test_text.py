@@ -1,7 +1,5 @@
 """Files that are read piece by piece."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -40,7 +38,6 @@ def test_slices_and_searches_are_those_of_bytes(tmp_path: Path) -> None:
 
 
 def nameless(document: dict[str, Any]) -> dict[str, Any]:
-    """A document without what holds the names of its input files."""
     for key in ("kineto", "link", "damage"):
         del document["etplus"][key]
     return document
@@ -97,7 +94,6 @@ def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
 @PIECES
 @pytest.mark.usefixtures("in_small_pieces")
 def test_a_broken_file_read_in_pieces(tmp_path: Path) -> None:
-    """It is recovered as one that is read whole is."""
     et, kineto = fixture_pair("pairs/one_of_n")
     broken = tmp_path / "kineto.json"
     broken.write_bytes(plain(kineto)[:-1000])
@@ -108,7 +104,6 @@ def test_a_broken_file_read_in_pieces(tmp_path: Path) -> None:
 @PIECES
 @pytest.mark.usefixtures("in_small_pieces")
 def test_a_file_changed_between_linking_and_writing(tmp_path: Path) -> None:
-    """What was linked cannot be written any more: an error, no output."""
     et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
     for path, source in zip((et, kineto), fixture_pair("pairs/one_of_n"), strict=True):
         path.write_bytes(plain(source))

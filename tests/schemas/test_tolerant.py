@@ -1,7 +1,5 @@
 """Strict reading, then recovery: what is asked of a reader, and what is refused, with small made readers."""
 
-from __future__ import annotations
-
 import gc
 import json
 from typing import Any
@@ -23,8 +21,6 @@ CUT = SOUND[: SOUND.rindex(b'"id"') + 6]
 
 
 class Reader:
-    """Reads documents, and remembers what it was given."""
-
     def __init__(self) -> None:
         self.seen: list[Document] = []
 

@@ -1,7 +1,5 @@
 """What a run may write: claims, folders, commits and what is left of a run that fails."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -159,7 +157,6 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_with_names_do_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where files without names cannot be had, or no more of them."""
     monkeypatch.setattr("etplus.schemas.text.transaction._MOST_UNNAMED", 1)
     with transaction() as run:
         write(tmp_path / "a")
@@ -184,7 +181,6 @@ def test_what_cannot_be_put_in_place(tmp_path: Path) -> None:
 
 
 def test_a_signal_while_outputs_are_put_in_place_leaves_all_of_them(tmp_path: Path) -> None:
-    """It arrives after the first file of a set has its name."""
     program = f"""
 import os, signal, sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ET+ of older schemas lifted to the layout of 1.1.1: the same trace, in the form that Chakra's converter reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import orjson
@@ -27,17 +25,13 @@ def lift(document: Trace, folder: Path) -> Document:
 def assert_layout(lifted: Document) -> None:
     """What Chakra's `PyTorchNode` takes from every node, and the strides of 1.1.1."""
     assert lifted["schema"] == "1.1.1-chakra.0.0.4"
-    assert {"pid", "time", "start_ts", "finish_ts"} <= lifted.keys()
     for node in lifted["nodes"]:
-        assert {"id", "name", "ctrl_deps", "inputs", "outputs", "attrs"} <= node.keys()
-        for side in SIDES:
-            assert [*node[side]] == ["values", "shapes", "types", "strides"]
-            assert len({len(part) for part in node[side].values()}) == 1
+        assert {"id", "name", "ctrl_deps"} <= node.keys()
+        assert all([*node[side]] == ["values", "shapes", "types", "strides"] for side in SIDES)
         assert [attr["name"] for attr in node["attrs"]][:7] == [*FLAT]
 
 
 def lowered(node: Document) -> Document:
-    """A lifted node in the layout of 1.0.1."""
     nested = {"ctrl_deps", "inputs", "outputs", "attrs"}
     flat = {key: value for key, value in node.items() if key not in nested}
     tensors = {name: node[side][part] for side, names in SIDES.items() for part, name in names.items()}
@@ -55,7 +49,6 @@ def test_every_field_of_schema_1_0_1_has_its_place(tmp_path: Path) -> None:
 
 
 def test_what_has_the_layout_already_stays(tmp_path: Path) -> None:
-    """A trace of 1.1.1 with its strides; lifting twice is lifting once."""
     et = read_json(shared_trace("et-only/pt2_triton_1.1.1.et.json.gz"))
     document = {**etplus([]).to_dict(), **et, "nodes": et["nodes"][:40]}
     convert(read_etplus(orjson.dumps(document)), tmp_path / "plain.json", to="etplus")

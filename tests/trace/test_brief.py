@@ -1,7 +1,5 @@
 """How records print: one line, or one screen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, make_dataclass
 from typing import Any, NamedTuple
 

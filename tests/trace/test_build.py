@@ -1,7 +1,5 @@
 """What a builder makes of rows: nulls, interned texts, callers, threads, no records (trace/node_texts.py)."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

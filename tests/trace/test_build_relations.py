@@ -1,7 +1,5 @@
 """Callers by row, and threads of runtime calls by a vote of the ops on them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.trace.build import parent_rows, threads_of_rows

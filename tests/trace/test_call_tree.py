@@ -1,7 +1,5 @@
 """Trees of calls against walks from every call up to its outermost caller."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.trace.call_tree import CallTree, levels, name_paths, nearest, nesting, on_circles, outermost, preorder

@@ -1,7 +1,5 @@
 """Captured graphs of a small trace: links by event (trace/views.py), calls by what they ran in, sentences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Columns of numbers: their distinct rows, runs and positions, and what makes them of Python values."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Communication kernels by name, what they do, and what is filled in from another record."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.trace.comm_kernels import Comm, collective_of, is_comm_kernel, launches_collective
 from etplus.trace.conventions import MAX_NAME

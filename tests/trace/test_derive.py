@@ -1,7 +1,5 @@
 """The tables of a small trace, column by column."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.linker import link

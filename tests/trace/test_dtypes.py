@@ -1,10 +1,5 @@
 """Element types in the spellings of the ET, of Kineto, of NCCL and of torch."""
 
-from __future__ import annotations
-
-import json
-from pathlib import Path
-
 import pytest
 from etplus.trace.dtypes import (
     UNKNOWN_DTYPE,
@@ -34,34 +29,6 @@ def test_spellings(dtype: str, size: int | None, standard: str) -> None:
     assert itemsize(dtype) == size and standard_dtype(dtype) == standard and itemsize(None) is None
 
 
-@pytest.mark.slow
-def test_every_type_of_torch_in_the_spelling_of_the_execution_trace(tmp_path: Path) -> None:
-    """The sizes are those of `element_size`, and `ScalarType` numbers are in torch's order."""
-    torch = pytest.importorskip("torch")
-    observer = torch.profiler.ExecutionTraceObserver().register_callback(str(tmp_path / "et.json"))
-    dtypes = sorted({str(value) for value in vars(torch).values() if isinstance(value, torch.dtype)})
-    observer.start()
-    for dtype in dtypes:
-        kind = getattr(torch, dtype.removeprefix("torch."))
-        try:
-            torch.empty(4, dtype=kind).detach()
-        except (RuntimeError, NotImplementedError):  # of some there is only a view
-            torch.empty(4, dtype=torch.uint8).view(kind).detach()
-    observer.stop()
-    observer.unregister_callback()
-    nodes = json.loads((tmp_path / "et.json").read_bytes())["nodes"]
-    spellings = [node["inputs"]["types"][0][len("Tensor(") : -1] for node in nodes if node["name"] == "aten::detach"]
-    assert len(spellings) == len(dtypes)
-    for spelling, dtype in zip(spellings, dtypes, strict=True):
-        assert standard_dtype(spelling) == standard_dtype(dtype) == dtype.removeprefix("torch.")
-        shared = "quint" in dtype and "x" in dtype
-        assert itemsize(spelling) == (None if shared else getattr(torch, dtype.removeprefix("torch.")).itemsize)
-        assert et_spelling(dtype) in (spelling, dtype)
-    numbers = [scalar_type(number) for number in range(46)]
-    assert set(dtypes) <= {f"torch.{name}" for name in numbers}
-    assert numbers[15] == "bfloat16" and numbers[45] == "float4_e2m1fn_x2"
-
-
 def test_other_spellings_of_dtypes() -> None:
     assert is_floating("c10::Half") and is_floating("Float")
     assert not is_floating("long") and not is_floating("c10::complex<float>")
@@ -72,5 +39,7 @@ def test_other_spellings_of_dtypes() -> None:
 
 
 def test_only_packed_fp4_holds_several_values() -> None:
+    assert (scalar_type(15), scalar_type(45)) == ("bfloat16", "float4_e2m1fn_x2")
+    assert et_spelling("torch.int64") == "long int" and et_spelling("odd") == "odd"
     held = {values_per_element(scalar_type(number)): scalar_type(number) for number in range(46)}
     assert held.pop(2) == "float4_e2m1fn_x2" and held.keys() == {1}

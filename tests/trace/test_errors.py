@@ -1,7 +1,5 @@
 """Errors say where and what, also after they were sent to another process."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -14,11 +12,8 @@ from etplus.trace.errors import EtplusError, MissingFileError, TraceFormatError
      (("x.json", "", "is empty"), "x.json: is empty"), (("x.json", "id 3", "is odd"), "x.json: id 3: is odd")],
 )  # fmt: skip
 def test_an_error_of_a_file(given: tuple[str, ...], text: str) -> None:
-    error = TraceFormatError(*given)
-    assert isinstance(error, EtplusError)
-    for one in (error, pickle.loads(pickle.dumps(error))):
-        assert type(one) is TraceFormatError and str(one) == text
-        assert (one.file, one.place) == given[:2]
+    for one in (TraceFormatError(*given), pickle.loads(pickle.dumps(TraceFormatError(*given)))):
+        assert isinstance(one, EtplusError) and str(one) == text and (one.file, one.place) == given[:2]
 
 
 def test_a_missing_file_is_told_after_another_process_as_well() -> None:

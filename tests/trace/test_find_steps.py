@@ -1,7 +1,5 @@
 """Steps that nothing marks: repetitions of the kernel sequence, against programs whose law is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -51,15 +49,6 @@ def test_the_outermost_repetition_is_found(
     found = find_repetition(np.array(codes))
     enough = steps * len(step) >= 0.5 * len(codes)
     assert found == (Repetition(len(before), len(step), steps, 0) if enough else None)
-
-
-@given(st.lists(st.integers(0, 3), max_size=60))
-def test_what_is_found_repeats(codes: list[int]) -> None:
-    found = find_repetition(np.array(codes, np.int64))
-    if found is not None:
-        parts = [codes[found.start + k * found.period :][: found.period] for k in range(found.times)]
-        assert all(part == parts[0] for part in parts) and found.times >= 4 and found.period >= 4
-        assert found.times * found.period >= len(codes) / 2
 
 
 def test_a_repetition_begins_after_the_longest_pauses() -> None:

@@ -1,7 +1,5 @@
 """The dependency graph of a small trace, node by node."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

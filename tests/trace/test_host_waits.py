@@ -1,7 +1,5 @@
 """Which copies hold the thread that calls for them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.trace.host_waits import (

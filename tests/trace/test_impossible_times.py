@@ -1,7 +1,5 @@
 """Events with times that cannot be count in no sum, in any format, and are named once; legitimate overlap counts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ def event(category: str, name: str, ts: float, dur: float, **args: Any) -> Docum
 
 
 def document(changes: dict[str, float] | None = None, *, without: int = -1) -> Document:
-    """Six operators with a kernel each; the times of one are changed, or it is left out."""
     events = []
     for number in range(1, 7):
         at = 100 * number

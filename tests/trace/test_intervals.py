@@ -1,7 +1,5 @@
 """Step functions against sums over all changes so far, unions and intersections against sets of moments."""
 
-from __future__ import annotations
-
 import numpy as np
 from etplus.trace.intervals import Intervals, intersection, most_at_once, step_function, sums, union
 from hypothesis import given

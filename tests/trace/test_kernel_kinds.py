@@ -1,7 +1,5 @@
 """Kinds of GPU work by name and category, as names of real kernels say it."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.trace.conventions import MAX_NAME
 from etplus.trace.kernel_kinds import GPU_KINDS, computes_products, gpu_kind, is_device_copy, is_device_wait

@@ -1,7 +1,5 @@
 """Readable names of kernels: of all kernels of the real traces, and of whatever else a trace may call one."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.trace.kernel_names import kernel_label
 from hypothesis import given

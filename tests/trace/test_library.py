@@ -1,7 +1,5 @@
 """What a trace prints as, and which file it saves as what."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.trace.errors import UsageError
 from made_trace import made_trace

@@ -1,7 +1,5 @@
 """A report of a link as text, line by line, and as JSON-ready values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@
 forward it came into being; they are taken out before the trace is linked.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -43,7 +41,6 @@ def true_ranges(events: list[dict[str, Any]]) -> dict[int, list[Range]]:
 
 
 def engine_within(trace: Trace, call: int, range_: Range) -> bool:
-    """Whether the engine runs another function in a range, around the call; what that does may have no range."""
     calls = trace.calls
     while call >= 0 and calls.ts[call] >= range_.begin:
         if trace.names[calls.name[call]].startswith(ENGINE):

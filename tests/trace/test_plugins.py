@@ -1,7 +1,5 @@
 """Objects that other packages register: which are taken, and what of their errors users see."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import types
@@ -79,13 +77,12 @@ def test_packages_are_asked_only_where_one_may_name_the_group(tmp_path: Path, mo
 
     monkeypatch.setattr(metadata, "entry_points", lambda group: asked.append(group) or [])
     monkeypatch.setattr(sys, "meta_path", [PathFinder])  # packages that other tests import add finders
+    (tmp_path / "own-1.0.dist-info").mkdir()
+    (tmp_path / "own-1.0.dist-info" / "entry_points.txt").write_text("[etplus.readers]\nmine = own:Mine\n")
+    (tmp_path / "more.zip").write_bytes(b"")
     monkeypatch.setattr(sys, "path", ["", str(tmp_path / "absent"), str(tmp_path)])
-    assert not ask("commands")
-    (info := tmp_path / "own-1.0.dist-info").mkdir()
-    (info / "entry_points.txt").write_text("[etplus.readers]\nmine = own:Mine\n")
     assert not ask("commands") and ask("readers")
-    (archive := tmp_path / "more.zip").write_bytes(b"")
-    monkeypatch.setattr(sys, "path", [str(archive)])
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "more.zip")])
     assert ask("commands")
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "meta_path", [types.SimpleNamespace(find_distributions=None), *sys.meta_path])

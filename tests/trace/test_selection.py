@@ -1,7 +1,5 @@
 """A part of a trace (trace/library.py) holds what ran or was launched in it, and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 from typing import Any

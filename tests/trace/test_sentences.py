@@ -1,7 +1,5 @@
 """Sentences about counterparts, compiled code and parts that are not installed; times and clauses as text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

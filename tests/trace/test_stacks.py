@@ -1,7 +1,5 @@
 """Stacks of frames by hand; modules and sources that follow (trace/origin.py, trace/views.py)."""
 
-from __future__ import annotations
-
 import numpy as np
 from etplus.trace.generated import GeneratedKernel, GeneratedKernels
 from etplus.trace.hierarchy import frames_between

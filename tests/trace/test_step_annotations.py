@@ -1,9 +1,5 @@
 """Annotations of serving engines: their forms, the sums over requests, and which event is in which step."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import orjson
 import pytest
@@ -36,33 +32,6 @@ FORMS = ["vllm", "vllm old", "vllm older", "sglang"]
 
 def trace_of(made: Served) -> Trace:
     return load(orjson.dumps(made.document()))
-
-
-def brute(part: Any) -> RequestSums:
-    sums = [sum(values) for values in zip(*((1, q, k, q * q, q * k) for q, k in part), strict=True)]
-    return RequestSums(*sums) if part else NO_REQUESTS
-
-
-@given(BATCHES)
-def test_sums_equal_a_brute_force(batch: Batch) -> None:
-    found = parse_step(batch.name("vllm"))
-    assert found is not None and (found.prefill, found.decode) == (brute(batch.prefill), brute(batch.decode))
-    assert (found.phase, found.tokens, found.size) == (batch.phase, batch.tokens, batch.tokens)
-    for part, sums in ((batch.prefill, found.prefill), (batch.decode, found.decode)):
-        assert sums.pairs == sum(keys for q, k in part for keys in range(k - q + 1, k + 1))
-
-
-@given(BATCHES, st.sampled_from(FORMS))
-def test_other_forms_say_the_same_where_they_say_anything(batch: Batch, form: str) -> None:
-    found, whole = parse_step(batch.name(form)), parse_step(batch.name("vllm"))
-    assert found is not None and whole is not None
-    assert found.phase == whole.phase and found.requests == whole.requests and found.tokens == whole.tokens
-    if form == "sglang" and batch.phase == "mixed":  # it does not say of what phase the requests are
-        assert found.prefill == found.decode == RequestSums()
-    else:
-        for mine, true in zip((found.prefill, found.decode), (whole.prefill, whole.decode), strict=True):
-            assert all(a is None or a == b for a, b in zip(mine, true, strict=True))
-            assert mine.requests == true.requests and mine.q == true.q
 
 
 def test_forms_of_real_traces() -> None:

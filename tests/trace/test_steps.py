@@ -1,7 +1,5 @@
 """Which annotations mark iterations: the rules, and that linking, analysis and prediction find the same ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.analysis.breakdown import iterations

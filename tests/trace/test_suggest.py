@@ -1,7 +1,5 @@
 """Names that traces and rows (trace/views.py, trace/library.py) lack are answered with those that they have."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from typing import Any

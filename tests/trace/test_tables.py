@@ -1,7 +1,5 @@
 """Tables of calls and events: parts of them, and two joined."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.trace.comm_kernels import Comm

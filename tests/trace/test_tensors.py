@@ -1,7 +1,5 @@
 """Sizes, shapes and types of what operators are called with."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.trace.tensors import Argument, Signature, Tensor, numbers_matter, read_bytes, total_bytes
 

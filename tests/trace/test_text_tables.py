@@ -1,7 +1,5 @@
 """Tables fit the terminal, however narrow, and nothing of them but the middle of long names is lost."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.trace.text_tables import number, render, rewrap, share, shorten, terminal_width, titled
 

@@ -1,7 +1,5 @@
 """What threads did during pauses of others, against brute force and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 from etplus.trace.thread_activity import MOST_RECENT, BusyTime, recently_finished, running_max
 from hypothesis import given

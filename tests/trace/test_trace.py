@@ -1,7 +1,5 @@
 """What follows from the rows and the summary (trace/root_facts.py) of a small trace, value by value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GPU events without a node beside those with one: which are counted, in which order, and what is said of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.trace.comm_kernels import Comm
@@ -57,11 +55,6 @@ def test_events_count_that_ran_while_the_nodes_did(ts: int, dur: int, counted: b
     assert len(found.gpu) == 4 + counted and found.tables.whole
     outside = "1 GPU event outside the window of the ET, not counted"
     assert (outside in found.notes) == (not counted) and len(found.notes) == 1
-
-
-def test_a_correlation_is_looked_up_where_there_is_one() -> None:
-    rows = [("k", "kernel", 10, 1, correlation, 1) for correlation in (1, 3, 0, -1)]
-    assert with_unattached(made_trace(unattached=events(*rows))).gpu.runtime.tolist()[:4] == [0, 3, -1, -1]
 
 
 def noted(counts: dict[str, int], *rows: Row) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Operators and device events of a small trace as objects."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.trace.views import DeviceEvents, Op, Ops
 from made_trace import ALL_REDUCE, made_trace
