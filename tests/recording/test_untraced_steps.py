@@ -33,7 +33,6 @@ class Torch:
 def timed(
     monkeypatch: pytest.MonkeyPatch, took: list[int], window: int, late: int = 0, **options: bool
 ) -> tuple[UntracedStep | None, Cuda]:
-    """What is read back of steps that take so many ns each on the host."""
     clock = [0]
     monkeypatch.setattr(untraced_steps.time, "perf_counter_ns", lambda: clock[0])
     torch: Any = Torch(Cuda(clock, **options))

@@ -107,10 +107,7 @@ TENSOR = [7, 8, 0, 24, 4, "cpu"]
 )  # fmt: skip
 def test_what_follows_from_inputs(values: list[Any], caller: list[Any] | None, expected: Comm) -> None:
     assert with_inputs(Comm(), values, caller) == expected
-
-
-def test_a_known_size_stays() -> None:
-    assert with_inputs(Comm(bytes=5), [TENSOR], None) == Comm(bytes=5)
+    assert with_inputs(Comm(bytes=5), values, None) == Comm(bytes=5), "a known size stays"
 
 
 def test_collectives_have_chakras_numbers() -> None:

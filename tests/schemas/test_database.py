@@ -9,8 +9,9 @@ from etplus.schemas.nsys.database import Database
 from etplus.trace.errors import TraceFormatError
 
 
-@pytest.fixture
-def database() -> Iterator[Database]:
+@pytest.fixture(params=[2, 1000])
+def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    monkeypatch.setattr("etplus.schemas.nsys.database._BLOCK", request.param)
     connection = sqlite3.connect(":memory:")
     connection.executescript(
         """
@@ -41,7 +42,7 @@ def test_tables_that_an_export_lacks_have_no_rows(database: Database) -> None:
 
 
 def test_texts_counts_and_pairs(database: Database) -> None:
-    ((*rows,),) = database.rows("NVTX_EVENTS", ("text", "start"))
+    rows = [row for block in database.rows("NVTX_EVENTS", ("text", "start")) for row in block]
     assert rows == [("x", 5), (None, 3), ("y", 7)]
     assert [database.count("NVTX_EVENTS", "eventType = ?", kind) for kind in (59, 60, 61)] == [2, 1, 0]
     assert database.pairs("NVTX_EVENTS", "eventType", "end", "eventType > ?", 59) == {(60, -1)}

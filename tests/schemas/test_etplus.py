@@ -16,6 +16,7 @@ from etplus.linker.join import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
 from etplus.schemas.etplus import write_etplus as module
 from etplus.schemas.etplus.record_store import renumbered_node
+from etplus.trace.captured import EVIDENCE, GRAPH_REASONS
 from etplus.trace.conventions import GPU_CATEGORIES
 from support import (
     ROOT,
@@ -51,8 +52,10 @@ def test_the_schema_is_a_schema_and_is_packaged() -> None:
     schema = orjson.loads(SCHEMA.read_bytes())
     jsonschema_rs.meta.validate(schema)
     assert (Path(module.__file__).parents[1] / SCHEMA.name).samefile(SCHEMA)
-    kinds = schema["$defs"]["edgeKind"]["enum"]
-    assert tuple(kinds) == module.EDGE_KINDS
+    replays = schema["$defs"]["capturedGraphs"]["properties"]["replays"]["items"]["properties"]
+    assert tuple(replays["evidence"]["items"]["enum"]) == EVIDENCE
+    assert tuple(replays["reason"]["enum"]) == ("", *GRAPH_REASONS)
+    assert tuple(schema["$defs"]["edgeKind"]["enum"]) == module.EDGE_KINDS
     assert tuple(schema["$defs"]["unlinkedReason"]["enum"]) == REASONS[1:]
     assert tuple(schema["$defs"]["unattachedReason"]["enum"]) == module.UNATTACHED_REASONS[1:]
     assert tuple(schema["$defs"]["attachMethod"]["enum"]) == ATTACH_METHODS

@@ -132,18 +132,6 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o640)
 
 
-def test_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "O_TMPFILE")
-    path = tmp_path / "out.json"
-    with open_output(path) as file:
-        file.write(b"new")
-        assert [one.suffix for one in tmp_path.iterdir()] == [".part"]
-    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]
-    with pytest.raises(ValueError), open_output(path):
-        raise ValueError
-    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]
-
-
 def gathered(pieces: list[bytes], kept: int, packed: int | None = None) -> bytes:
     spool = Spool("x.json", kept, packed)
     for piece in pieces:

@@ -96,17 +96,6 @@ def test_events_as_kineto_has_them(small: Path) -> None:
     )  # fmt: skip
 
 
-def test_many_blocks_are_one_table(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = read_nsys(small)
-    monkeypatch.setattr("etplus.schemas.nsys.database._BLOCK", 2)
-    pieces = read_nsys(small)
-    for name in ("ts", "dur", "name", "category", "thread", "correlation", "rf_id", "seq"):
-        assert np.array_equal(getattr(whole.events, name), getattr(pieces.events, name)), name
-    assert np.array_equal(whole.data, pieces.data) and whole.events.names == pieces.events.names
-    rows = np.arange(len(whole.events))
-    assert whole.events.args_of(rows) == pieces.events.args_of(rows)
-
-
 def test_one_trace_per_process_and_gpu(tmp_path: Path) -> None:
     whose = ({"pid": 9}, {"device": 1}, {"pid": 8})
     path = small_export(

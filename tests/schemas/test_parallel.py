@@ -146,14 +146,8 @@ def test_where_there_is_no_room_for_a_process_all_is_done_here(forks: int, monke
 
     monkeypatch.setattr(os, "fork", limited)
     assert mapped(lambda i: (i, os.getpid()), 6, 3) == [(i, os.getpid()) for i in range(6)]
-    wait_until(lambda: not active_children())
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
+    for child in active_children():
+        child.join(30)
 
 
 @on_linux

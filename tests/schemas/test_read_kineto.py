@@ -23,7 +23,6 @@ CPU_ARGS, OTHER_ARGS = {"external_id", "rf_id", "seq"}, {"external_id", "correla
 
 
 def exact_ns(value: Any) -> int:
-    """µs as written in the file to ns, without a double in between."""
     return int((Decimal(value) * 1000).to_integral_value())
 
 
@@ -62,7 +61,6 @@ def check(data: bytes) -> KinetoTrace:
 
 
 def check_flows(trace: KinetoTrace, whole: list[Document]) -> None:
-    """Every start, and every end but those of launches, which nothing needs."""
     flows, events = trace.flows, trace.events
     kept = [e for e in whole if e.get("ph") == "s" or (e.get("ph") == "f" and e.get("cat") != "ac2g")]
     assert flows.start.tolist() == [e["ph"] == "s" for e in kept]

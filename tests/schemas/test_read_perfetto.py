@@ -35,7 +35,6 @@ def both(name: str) -> tuple[KinetoTrace, KinetoTrace]:
 
 
 def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
-    """Category, thread, wall-clock start and duration of every event, sorted; names but of copies."""
     events = trace.events
     found = []
     for k in range(len(events)):

@@ -22,11 +22,7 @@ RECORDS: list[Record] = [
 
 
 def check(data: bytes, key: str, header: Record, records: list[Record], *, located: bool | None = None) -> None:
-    """Hold both ways of finding records against what the document was made of.
-
-    Args:
-        located: whether `locate` must be able to do without a parser; None: it may give up, but not be wrong.
-    """
+    """Hold both ways of finding records against what the document was made of; `locate` may give up if it is None."""
     found_header, found, (begin, end) = parse_records(data, key)
     assert {k: json.loads(bytes(v)) for k, v in found_header.items()} == header
     assert [json.loads(text) for text in found.texts] == records

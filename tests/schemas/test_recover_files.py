@@ -42,7 +42,6 @@ def test_all_whole_records_before_a_cut_survive(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KEY)
 def test_a_hole_of_zero_bytes(kind: str) -> None:
-    """A block that the disk lost: the records that it touches are gone, and only they."""
     text = fixture("pairs/one_of_n", kind)
     where = spans(text, KEY[kind])
     begin = where[10][0] + 40

@@ -106,7 +106,6 @@ SECRET = "fAk3-vAlu3"
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """All keys and strings, those of JSON in strings included."""
     if isinstance(value, (dict, list)):
         for item in value.items() if isinstance(value, dict) else value:
             yield from texts_in(list(item) if isinstance(item, tuple) else item)
@@ -159,7 +158,6 @@ def with_unknown(record: dict[str, Any], value: Any, key: str) -> dict[str, Any]
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """A Kineto trace, an ET, and the ET+ that they link to, a few records of each list."""
     et, kineto = fixture_pair(PAIR)
     plus = tmp_path_factory.mktemp("plus") / "plus.json"
     link(et, kineto).write(plus)

@@ -10,7 +10,6 @@ SOUND = b'{"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1, "args"
 
 
 def repaired(text: bytes, layout: RecordLayout = FREE, rest: bytes = b"") -> tuple[Any, list[tuple[str, int]]] | None:
-    """Value and flaws; the rest follows in the file, and the object ends with its own text."""
     found = repair(text + rest, 0, len(text), layout)
     if found is None:
         return None

@@ -22,7 +22,6 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _xspace() -> bytes:
-    """Planes with id, name and lines, as tsl/profiler/protobuf/xplane.proto has them."""
     line = _field(3, b"\x08\x07" + _field(2, b"python") + _field(4, b"\x08\x02\x10\x05"))
     return b"".join(_field(1, b"\x08\x01" + _field(2, name) + line) for name in (b"/host:metadata", b"/device:GPU:0"))
 

@@ -45,7 +45,6 @@ def nameless(document: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small file is read and written as a large one is, by several processes if they are asked for."""
     monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
     monkeypatch.setattr(recover, "_PART", 40_000)
     monkeypatch.setattr(recover, "_LEAST_PART", 40_000)
@@ -58,7 +57,6 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("in_small_pieces")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 def test_in_pieces_and_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The document of a file that is read whole, but for the padding of numbers, which are aligned in each block."""
     et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
     for path, source in zip((et, kineto), fixture_pair("pairs/one_of_n"), strict=True):
         path.write_bytes(plain(source))
@@ -81,7 +79,6 @@ def test_in_pieces_and_by_several_processes(tmp_path: Path, monkeypatch: pytest.
 def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sound file is read in pieces; a broken one has to be repaired as a whole."""
     monkeypatch.setattr(memory, "_WORTH_ASKING", 10_000)
     monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
     monkeypatch.setattr(memory, "available_memory", lambda: 100_000)

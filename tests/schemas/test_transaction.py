@@ -164,6 +164,9 @@ def test_files_with_names_do_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyP
         beside = staged(tmp_path / "b")
         assert beside.parent == tmp_path and beside.name.startswith(".") and beside.suffix == ".part"
         assert run.unnamed(tmp_path / "c", 0o600) is None
+    monkeypatch.delattr(os, "O_TMPFILE")
+    with transaction() as run:
+        assert run.unnamed(tmp_path / "c", 0o600) is None
     assert files(tmp_path) == ["a", "b"]
     with pytest.raises(RuntimeError), transaction():
         write(tmp_path / "c")

@@ -43,7 +43,6 @@ def pipeline(*parts: list[str], around: str | None = None, cat: str = "user_anno
 def test_the_outermost_repetition_is_found(
     before: list[int], layer: list[int], layers: int, steps: int, after: int
 ) -> None:
-    """Steps of several equal layers between two kernels of their own are found, not the layers."""
     step = [50, *layer * layers, 51]
     codes = [*before, *step * steps, *range(2000, 2000 + after)]
     found = find_repetition(np.array(codes))

@@ -21,8 +21,6 @@ ENGINE = "autograd::engine::evaluate_function: "
 
 
 class Range(NamedTuple):
-    """Work of a module, on a thread; `again` if it is forward work that runs inside of backward."""
-
     begin: int
     end: int
     module: str

@@ -118,7 +118,6 @@ def test_an_operator_counts_where_no_annotation_has_the_name(trace: Trace) -> No
      ("pairs/gpu_shaped_from_cpu", {"steps": "1", "module": "forward"})],
 )  # fmt: skip
 def test_rows_and_tables_of_a_part_say_the_same(name: str, choice: dict[str, Any]) -> None:
-    """The tables that were cut are those that its rows give; rows and edges refer to what the whole one's do."""
     whole = linked(name)
     part = part_of(whole, **choice)
     again = tables_of(part)

@@ -21,7 +21,6 @@ from support import fixture_pair, plain
 
 @pytest.mark.parametrize("name", ["pairs/one_of_n", "two"])
 def test_linking_analysis_and_prediction_find_the_same_steps(name: str) -> None:
-    """The predictor refuses traces with fewer than three. An annotation without a name is no step."""
     steps = [event("user_annotation", f"ProfilerStep#{k}", 100 * k, 90) for k in range(2)]
     made = [*steps, *(event("user_annotation", "", 100 * k + 5, 90) for k in range(3))]
     source = kineto_of(made) if name == "two" else plain(fixture_pair(name)[1])
