@@ -41,7 +41,7 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     import orjson
     from etplus.linker import link
 
-    if task.startswith("jobs"):  # otherwise the time to free the previous file would be measured
+    if task.startswith("jobs"):  # otherwise, the measured time would include freeing the previous file
         Path(output).unlink(missing_ok=True)
     start = time.perf_counter()
     kept: Any = None
@@ -102,7 +102,7 @@ def recorded_pair(folder: Path) -> tuple[Path, Path]:
 
 
 def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both: bool = False) -> tuple[Path, Path]:
-    """Repeat resnet103 (else a fixture) to a Kineto size, a total size, or a number of events."""
+    """Repeat resnet103 (else a fixture) until it has a certain Kineto size, total size, or number of events."""
     from etplus.schemas.kineto.read_kineto import read_kineto
     from etplus.schemas.text.files import load
     from repeat_pair import repeat_pair
@@ -120,7 +120,7 @@ def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both:
 
 
 def compare(name: str, pair: tuple[Path, Path], runs: int) -> None:
-    """Compare one pair with orjson and the floor; print ratios and verdicts."""
+    """Compare the cost of linking one pair with orjson and the floor. Print the ratios and verdicts."""
     print(
         f"\n{name}: ET {pair[0].stat().st_size / 1e6:.0f} MB, Kineto {pair[1].stat().st_size / 1e6:.0f} MB", flush=True
     )
@@ -144,7 +144,7 @@ def _met(value: float, bar: float) -> str:
 
 
 def grow(folder: Path, sizes: list[float], runs: int) -> None:
-    """Print the time per event of a whole link at several sizes."""
+    """Print the time per event for linking pairs of several sizes."""
     print("\ngrowth: seconds per million events, with two processes")
     each = []
     for size in sizes:

@@ -38,11 +38,11 @@ Costs = dict[str, Cost]
 
 
 def commands(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return the measured commands in order, because later commands read files that earlier commands write."""
+    """Return the commands to measure, in order: later commands read files that earlier commands write."""
     pair, minified = ([str(folder / f"{more}{kind}.json") for kind in ("et", "kineto")] for more in ("", "min."))
     loads = (
         "import gc, orjson, os, sys; gc.disable(); [orjson.loads(open(path, 'rb').read()) for path in sys.argv[1:]];"
-        " os._exit(0)"  # exits without freeing the objects
+        " os._exit(0)"  # skips freeing the objects
     )
     found: dict[str, tuple[str, ...]] = {
         "orjson": (sys.executable, "-c", loads, *minified),
@@ -139,7 +139,7 @@ def exponents(small: Costs, large: Costs) -> dict[str, float]:
 
 
 def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, float, float]]:
-    """Yield the name of each goal, its measured value and its maximum."""
+    """Yield the goals: name, measured value, and maximum."""
     first, last = found[0], found[-1]
     link, orjson_s = last["link"].cpu, last["orjson"].cpu
     for label, seconds in _LARGE.items():

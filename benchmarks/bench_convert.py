@@ -77,7 +77,7 @@ def perform(task: str, folder: str) -> dict[str, Any]:
 
 
 def one_rank(plus: Path, output: Path) -> int:
-    """Convert one rank, as `convert` does for each rank of a job."""
+    """Convert one rank in the way that `convert` converts each rank of a job."""
     from etplus.converters.astra_sim import for_simulator, write_astra_sim
     from etplus.converters.collectives import agree, survey
     from etplus.schemas.etplus.read_etplus import read_etplus
@@ -88,7 +88,7 @@ def one_rank(plus: Path, output: Path) -> int:
 
 
 def linked(pair: tuple[Path, Path], output: Path) -> int:
-    """Link the pair and write the ET+; return the number of nodes and calls."""
+    """Link the pair and write the ET+. Return the number of nodes and calls."""
     from etplus.linker import link
 
     trace = link(*pair)

@@ -41,7 +41,7 @@ _DOUBTFUL = 3
 
 
 def measured(*words: str) -> tuple[float, float, str]:
-    """Run Python; return CPU seconds, peak GB of all its processes, and its output."""
+    """Run Python. Return the CPU seconds, the peak GB of all its processes, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     most = 0
@@ -63,7 +63,7 @@ def measured(*words: str) -> tuple[float, float, str]:
 
 
 def _memory_of_tree(root: int) -> int:
-    """Return the memory of a process tree; shared pages count in proportion (Linux)."""
+    """Return the memory of a process tree. Shared pages count in proportion (Linux)."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:

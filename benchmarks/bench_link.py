@@ -37,7 +37,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """Cost of a task: time in seconds, and peak resident size of the process in MB."""
+    """Cost of a task: time in seconds, and peak resident size of its process in MB."""
 
     seconds: float
     megabytes: float
@@ -74,7 +74,7 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     if task == "load_gc_off":
         gc.disable()
     start = time.perf_counter()
-    kept = work[task]()  # the variable keeps it alive until the clock is read, so freeing is not measured
+    kept = work[task]()  # the variable keeps the result alive while the clock runs, so that freeing it is not measured
     seconds = time.perf_counter() - start
     del kept
     return {"seconds": seconds, "megabytes": peak_megabytes()}
@@ -101,7 +101,7 @@ def measure(pair: list[str], output: Path, runs: int) -> dict[str, Figure]:
 
 
 def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
-    """Return a table with the seconds, their ratio to orjson's seconds, and the peak memory per task and size."""
+    """Return a table of all tasks and sizes: seconds, the ratio to orjson's seconds, and peak memory."""
     lines = [f"{'':33}" + "".join(f"{scale:>23}" for scale in scales)]
     lines.append(f"{'':33}" + f"{'s':>8}{'ratio':>6}{'MB':>9}" * len(scales))
     for task, meaning in TASKS.items():
@@ -113,7 +113,7 @@ def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
 
 
 def verdicts(figures: dict[str, list[Figure]], counts: list[int], scales: list[str]) -> list[str]:
-    """Return one line per comparison; if it has a threshold, the line shows whether it is met."""
+    """Return one line per comparison. If the comparison has a threshold, the line shows whether it is met."""
     lines = []
     for at, scale in enumerate(scales):
         link = figures["link"][at]

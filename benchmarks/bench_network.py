@@ -43,7 +43,7 @@ FACTORS = (10, 1, 0.1, 0.01)
 
 @dataclass(frozen=True)
 class Subject:
-    """A job: its name, the traces of its ranks, and the generated job if the truth is known."""
+    """A job: its name, the traces of its ranks and, if the true times are known, the generated job."""
 
     name: str
     traces: list[Trace]
@@ -77,12 +77,12 @@ def converted(traces: list[Trace], prefix: Path) -> ChakraSet:
 
 
 def rows(subject: Subject, folder: Path) -> Iterator[Row]:
-    """Yield the row of the job as measured, then one row per network."""
+    """Yield one row for the job as measured, then one row per network."""
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     job = converted(subject.traces, folder / "set")
-    # For a job, groups keep only the available ranks; for a single file, groups stay unchanged.
+    # In a job, process groups keep only the ranks that have traces. In a single file, groups stay unchanged.
     world = subject.traces[0].world_size if len(subject.traces) == 1 else None
     made = subject.made
     yield Row(

@@ -27,7 +27,7 @@ _IDS = 1 << 20
 
 
 def repeat_export(source: Path, target: Path, size: int) -> int:
-    """Write an export that repeats the rows, shifted in time, until it has the given size in bytes.
+    """Write an export that repeats the rows of another export, shifted in time, until it has `size` bytes.
 
     Returns:
         the number of repetitions.

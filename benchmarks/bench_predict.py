@@ -43,7 +43,7 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = ("gpu-pairs", "cpu-pairs", "parallel")
 ALONE = ("gpu-kineto", "python-stacks", "serving")
 GRAPHS = {"sglang_decode_graph": "sglang_decode", "vllm_piecewise": "vllm_piecewise"}
-# Graph replays with their captures; the first is also predicted without its capture.
+# Graph replays that have captures. The first replay is also predicted without its capture.
 CAPTURED = ".captured"
 CLOSE = 0.25
 DEVICES = {device.name: device for device in known_devices()}
@@ -65,7 +65,7 @@ class Subject:
 
 
 def subjects() -> list[Subject]:
-    """Return all shared traces that can be predicted; pairs are linked."""
+    """Return all shared traces that can be predicted. Pairs are linked."""
     found = []
     for folder in PAIRS:
         for et in sorted((TRACES / folder).rglob("*.et.json.gz")):
@@ -91,14 +91,15 @@ class Models:
         self._known = known
         hosts = [subject.trace for subject in known if not subject.part.gpu]
         together = fit_parts([subject.part for subject in known], (), None)
-        self._errors = calibrated(together, hosts).end_to_end  # of models fitted on five sixths of the CPU jobs
+        # errors of models that are fitted on five sixths of the CPU jobs
+        self._errors = calibrated(together, hosts).end_to_end
         self._kernels = cache(self._fit_kernels)
 
     def _fit_kernels(self, without: str) -> object:
         return fit_kernels([subject.part.gpu for subject in self._known if subject.job != without], DEVICES)
 
     def without(self, subject: Subject) -> FittedModel:
-        """Return the model fitted on all other jobs."""
+        """Return the model that is fitted on all other jobs."""
         parts = [other.part for other in self._known if other.job != subject.job]
         kernels = self._kernels(subject.job if subject.part.gpu else "")
         return msgspec.structs.replace(fit_parts(parts, (), None), kernels=kernels, end_to_end=self._errors)
@@ -106,12 +107,12 @@ class Models:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A prediction of one trace."""
+    """The prediction of one trace and its outcome."""
 
     subject: Subject
     host: Host
     done: Prediction
-    trivial: tuple[float, ...]  # errors of trivial predictors
+    trivial: tuple[float, ...]  # errors of the trivial predictors
 
     @property
     def outcome(self) -> str:
@@ -132,7 +133,7 @@ class Outcome:
 
 
 def outcomes(chosen: Iterable[Subject], models: Models) -> Iterable[tuple[Outcome, FittedModel]]:
-    """Yield the prediction of each trace by the model fitted on the other jobs."""
+    """Yield the prediction of each trace by a model that is fitted on all other jobs."""
     for subject in chosen:
         model = models.without(subject)
         for host in ("trace",) if subject.part.gpu else ("trace", "model"):
@@ -141,18 +142,18 @@ def outcomes(chosen: Iterable[Subject], models: Models) -> Iterable[tuple[Outcom
 
 
 def trivial_errors(subject: Subject, model: FittedModel, done: Prediction, host: Host) -> tuple[float, ...]:
-    """Return relative end-to-end errors of the trivial predictors."""
+    """Return the relative end-to-end errors of the trivial predictors."""
     if host == "model":
-        return (done.baselines["mean of the traces fitted on"] / max(done.measured_ns, 1) - 1,)
+        return (done.baselines["mean over the fitted traces"] / max(done.measured_ns, 1) - 1,)
     if not subject.part.gpu:
-        return (0.0,)  # the recording itself
+        return (0.0,)  # this predictor repeats the recording
     job, mean = RankJob(subject.trace, model, None, None, False, None, True), KindMean(model.gpu)
     times = [estimate.ns if (estimate := mean.predict(task)) else 0.0 for task in job.pricing.tasks]
     return tuple(job.total(each) / max(job.measured, 1) - 1 for each in ([0.0] * len(times), times))
 
 
 class NameMean:
-    """Predictor that takes the geometric mean of kernels with the same name, or otherwise of the same class."""
+    """Predictor that takes the geometric mean over kernels with the same name, or else over those of the same class."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs: dict[str, list[float]] = {}
@@ -173,7 +174,7 @@ class PricedEvent:
     subject: Subject
     event: MeasuredTask
     price: Price
-    trivial: tuple[float, ...]  # ns by trivial predictors
+    trivial: tuple[float, ...]  # predictions of the trivial predictors, ns
 
     @property
     def log_ratio(self) -> float:
@@ -193,7 +194,7 @@ def priced(subject: Subject, model: FittedModel) -> list[PricedEvent]:
 
 
 def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[str, bool]]:
-    """Return one line per threshold, and whether it is met."""
+    """Return one line per threshold, and True if the threshold is met."""
     given = [outcome for outcome in found if outcome.outcome == "given"]
     counted = [outcome for outcome in given if outcome.counts]
     off = [outcome for outcome in counted if abs(outcome.done.error) > CLOSE]

@@ -32,13 +32,13 @@ from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_ranks import answer_range
 
 FOLDER = Path(__file__).parents[2] / "shared" / "traces" / "network"
-OPERATORS = FOLDER.with_name("network-ops")  # jobs that wait inside operators
+OPERATORS = FOLDER.with_name("network-ops")  # jobs that wait for communication inside operators
 
 
 def networks(
     file: str | None, rates: list[str], calibration: Path = FOLDER / "gloo-2" / "times.json"
 ) -> dict[str, Network]:
-    """Return networks by rate; a rate without calibration gets the link's nominal bandwidth and 100 µs per step."""
+    """Return networks by rate. Rates without calibration get the link's nominal bandwidth and 100 µs per step."""
     if file is not None:
         return {rate: read_network(file, rate) for rate in rates}
     units = {"gbit": 1.0, "mbit": 1e-3}

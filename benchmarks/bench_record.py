@@ -28,7 +28,7 @@ from programs_to_record import TRAIN  # noqa: E402
 
 PROGRAMS = {"train": "train", "inference": "inference", "compiled": "compiled"}
 WARM, FIRST, LAST, STEPS = 40, 240, 249, 520
-# Number of steps on both sides of a window edge that are counted as its start or end.
+# Number of steps on each side of a window edge that are counted as its start or end.
 EDGE = 3
 
 _CLOCK = """
@@ -74,7 +74,7 @@ def step_times(python: str, kind: str, *, recorded: bool) -> list[int]:
 
 
 def phases(times: list[int]) -> dict[str, float]:
-    """Return ns of the median step before, in and after the window, and the extra time at its edges."""
+    """Return the median step in ns before, in and after the window, and the extra time at the window's edges."""
     parts = {
         "before": times[WARM : FIRST - EDGE], "in": times[FIRST + EDGE : LAST - EDGE], "after": times[LAST + WARM :],
     }  # fmt: skip
@@ -85,7 +85,7 @@ def phases(times: list[int]) -> dict[str, float]:
 
 
 def compare(python: str, kind: str, rounds: int) -> dict[str, tuple[float, float]]:
-    """Return the median per phase without and with the recorder, in ns; runs alternate."""
+    """Return the median ns per phase without the recorder, and with it. The runs alternate."""
     runs: list[list[dict[str, float]]] = [[], []]
     for _ in range(rounds):
         for recorded in (False, True):

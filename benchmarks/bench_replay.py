@@ -41,7 +41,7 @@ _TILED = (
 
 
 def repeated(once: Trace, nodes: int) -> Trace:
-    """Return the document with its timeline repeated, with each copy after the previous copy."""
+    """Return a trace that repeats the timeline of another trace; each copy starts after the previous copy ends."""
     count, times = len(once), -(-nodes // len(once))
     copy = np.repeat(np.arange(times), count)
     begin, end = once.span
@@ -85,7 +85,7 @@ def perform(task: str, nodes: int) -> dict[str, Any]:
 
 
 def _networkx(document: Trace) -> dict[str, Any]:
-    """Compute the longest path with networkx; of parallel edges, the graph keeps the edge with the largest lag."""
+    """Compute the longest path with networkx. From parallel edges, keep the edge with the largest lag."""
     import networkx
 
     graph = build_graph(document)

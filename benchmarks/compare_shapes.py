@@ -1,4 +1,4 @@
-"""Compare shapes derived for another size with the shapes recorded at that size, call by call."""
+"""Compare shapes derived for another size with shapes recorded at that size, call by call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["compared", "counterparts"]
 
 
 def compared(done: Reshaped, recorded: Trace) -> tuple[Counter[str], Counter[str]]:
-    """Count calls by outcome (right, listed, wrong, no counterpart), and wrong calls by name."""
+    """Count calls by outcome (right, listed, wrong, no counterpart), and count wrong calls by name."""
     pairs = list(counterparts(done.trace, recorded))
     count, wrong = Counter({"no counterpart": done.calls - len(pairs)}), Counter[str]()
     for one, other in pairs:
@@ -34,7 +34,7 @@ def _shapes(trace: Trace, call: int) -> object:
 
 
 def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
-    """Match operator calls of two traces that have equal names and matching callers, in order."""
+    """Match operator calls of two traces, in order, if their names are equal and their callers match."""
     waiting = [(-1, -1)]
     while waiting:
         pair = waiting.pop()

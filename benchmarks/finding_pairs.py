@@ -19,11 +19,11 @@ from made_traces import FLOPS, MadeDevice
 from simulator import Network
 
 Program = Callable[[MadeDevice, bool], None]
-"""Plays a step as it is before the change, or after it."""
+"""Runs one step of a program, either before or after the change."""
 
 
 def played(program: Program, *, after: bool, steps: int = 3) -> MadeDevice:
-    """Run steps before or after the change, and wait for the device at the end."""
+    """Run some steps before or after the change, and wait for the device at the end."""
     device = MadeDevice()
     with device.frame("train.py(90): main"):
         for number in range(steps):
@@ -54,7 +54,7 @@ def well_tuned() -> MadeDevice:
 
 
 def _launch_bound(device: MadeDevice, after: bool) -> None:
-    """Launch 200 small kernels of 1.5 µs each; after the change, launch them as one graph."""
+    """Launch 200 small kernels of 1.5 µs each. After the change, launch them as one graph."""
     product, add = "nvjet_tst_64x32_64x16_1x2_h_bz_splitK_NNT", "void at::native::add_functor<c10::BFloat16>(int)"
     with device.frame("model.py(30): forward"):
         if after:
@@ -66,7 +66,7 @@ def _launch_bound(device: MadeDevice, after: bool) -> None:
 
 
 def _item(device: MadeDevice, after: bool) -> None:
-    """Read a value after each layer, for which the host waits; after the change, read no values."""
+    """Read a value after each layer, so that the host waits for the device. After the change, read no values."""
     for layer in range(12):
         _layer(device, layer, 2048)
         device.now += 30
@@ -77,7 +77,7 @@ def _item(device: MadeDevice, after: bool) -> None:
 
 
 def _late_start(device: MadeDevice, after: bool) -> None:
-    """Do 20 ms of host work before the first kernel; after the change, skip this work."""
+    """Do 20 ms of host work before the first kernel. After the change, skip this work."""
     if not after and not any(event["cat"] == "kernel" for event in device.events):
         with device.frame("train.py(20): build"), device.frame("data.py(11): read"):
             for _ in range(20):
@@ -110,7 +110,7 @@ NETWORK = Network(bandwidth=50, latency=8_000)
 
 
 def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None) -> dict[bool, Job]:
-    """Return a job before and after a change; rank `late` is slower before the change."""
+    """Return a job before and after a change. Before the change, rank `late` is slower."""
 
     def program(options: dict[str, Any], slower: float, rank: Rank) -> Play:
         return ddp(rank, bucket=1, slower=slower if rank.rank == late else 1.0, **options)
@@ -119,13 +119,13 @@ def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None
 
 
 JOB_PAIRS: dict[str, dict[bool, Job]] = {
-    # reducing 8 MiB per layer takes 0.3 ms; the change moves the reductions into the backward pass
+    # Reducing 8 MiB per layer takes 0.3 ms. The change moves the reductions into the backward pass.
     "exposed_reduce": _pair({"overlapped": False}, {}),
-    # each message takes six steps of 8 µs: a layer's gradients are sent in 24 messages, or in one message
+    # Each message takes six steps of 8 µs. A layer's gradients are sent in 24 messages or, after the change, in one.
     "small_messages": _pair(
         {"overlapped": False, "size": 3 << 18, "messages": 24}, {"overlapped": False, "size": 3 << 18}
     ),
-    # all ranks wait for rank 2, whose kernels take 1.4 times as long
+    # All ranks wait for rank 2, because its kernels take 1.4 times as long.
     "straggler": _pair({"size": 4 << 20}, {"size": 4 << 20}, late=2),
 }
-"""Jobs by whether the change was made."""
+"""For each finding, the job before the change (False) and after it (True)."""

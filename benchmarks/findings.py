@@ -39,7 +39,7 @@ RECORDED = ROOT / "fixtures" / "findings"
 # Largest accepted relative error of a gain.
 SIZE = 0.3
 
-# Expected findings per pair: at least one must be present before the change, and none after the change.
+# Expected findings per pair. At least one of them must be present before the change, and none after the change.
 EXPECTED: dict[str, tuple[str, ...]] = {
     "item": ("host-loop",),
     "attention": ("eager-attention",),
@@ -62,14 +62,14 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "small_messages": ("small-messages",),
     "straggler": ("straggler",),
 }
-# Expected findings of pairs that were recorded after the detectors were written; not part of the totals.
+# Expected findings of pairs recorded after the detectors were written. They do not count in the totals.
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "cross_attention": ("eager-attention",),
     "gated": ("elementwise-chains",),
     "double_convolutions": ("double-precision",),
     "norms": ("small-operators",),
 }
-# Maps each folder of `--gains` to the what-ifs that express its change, or to the matching finding.
+# Maps each folder of `--gains` to the what-ifs that describe its change, or to the finding that suggests it.
 GAINS: dict[str, str | list[str]] = {
     "checkpointed": ["phase=recomputation cpu*0"],
     "depth_5to4": ["module~Blk_4 cpu*0"],
@@ -94,7 +94,7 @@ GAINS: dict[str, str | list[str]] = {
     "reading": "host-loop",
 }
 NARROW, NARROW_STEP, THIRD, LARGE = 0.4, 0.015, 1 / 3, 0.03
-# No finding suggests these changes, because a trace cannot show that training still works with a bigger batch.
+# No finding suggests these changes, because a trace cannot show whether training still works with a larger batch.
 UNEXPECTED = ("batch",)
 
 
@@ -110,7 +110,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Score:
-    """Result for one pair.
+    """The score of one pair.
 
     `present`: the finding exists before the change; `gone`: it does not exist after the change; `first`: it is on the
     first screen. `gain` is measured; `predicted`, `low` and `high` come from the finding and are None if it has no
@@ -151,7 +151,7 @@ def _mark(flag: bool) -> str:
 
 
 def score(truth: Truth, expected: tuple[str, ...]) -> Score:
-    """Score one pair; gains of findings with the same id are added, because they concern different places."""
+    """Score one pair. Gains of findings with the same id are added, because these findings concern different places."""
     before = [finding for finding in truth.before if finding.id in expected]
     gains = [finding.gain for finding in before if finding.gain is not None]
     whole = truth.before.makespan_ns
@@ -239,7 +239,7 @@ def _price(finding: Finding, makespan: int) -> str:
 
 
 def predicted_gain(folder: Path, change: str | list[str]) -> tuple[float, float, float] | None:
-    """Return the predicted gain of a change with its interval, as shares of the untraced step; None if absent."""
+    """Return the predicted gain of a change and its interval, as shares of the untraced step; None if there is none."""
     trace = link(folder / "rank-0.et.json.gz", folder / "rank-0.kineto.json.gz")
     if isinstance(change, str):
         found = find_findings(Case([trace]))

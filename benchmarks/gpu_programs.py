@@ -40,7 +40,7 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """The device on which programs run, and the size of the programs."""
+    """The device that runs the programs, and the size of the programs."""
 
     device: str
     small: bool
@@ -50,7 +50,7 @@ class Machine:
         return self.device.startswith("cuda")
 
     def size(self, large: int, small: int) -> int:
-        """Return the size to use on this machine."""
+        """Return `large` on a GPU and `small` in a dry run."""
         return small if self.small else large
 
     def synchronize(self) -> None:
@@ -59,7 +59,7 @@ class Machine:
 
 
 class Block(nn.Module):  # type: ignore[misc, unused-ignore]
-    """A transformer block; if `fused` is false, attention uses separate operators."""
+    """A transformer block. If `fused` is false, attention consists of separate operators."""
 
     def __init__(self, width: int, *, fused: bool = True) -> None:
         super().__init__()
@@ -79,17 +79,17 @@ class Block(nn.Module):  # type: ignore[misc, unused-ignore]
 
 
 def blocks(machine: Machine, count: int = 2, **options: Any) -> nn.Module:
-    """Transformer blocks and a head."""
+    """Return transformer blocks and a head."""
     width = machine.size(512, 32)
     return nn.Sequential(*(Block(width, **options) for _ in range(count)), nn.Linear(width, 16)).to(machine.device)
 
 
 def tokens(machine: Machine) -> torch.Tensor:
-    """A batch for `blocks`."""
+    """Return a batch for `blocks`."""
     return torch.randn(machine.size(8, 2), machine.size(512, 16), machine.size(512, 32), device=machine.device)
 
 
-# Programs: each runs optimizer steps, or forward passes without an optimizer; `etplus record` detects these steps.
+# Each program runs optimizer steps or, without an optimizer, forward passes; `etplus record` detects these steps.
 
 
 def train(machine: Machine, steps: int) -> None:
@@ -102,7 +102,7 @@ def train(machine: Machine, steps: int) -> None:
 
 
 def amp(machine: Machine, steps: int) -> None:
-    """Mixed precision with a scaled loss and batches from pinned memory, with the same hooks as `train`."""
+    """Train in mixed precision with a scaled loss and batches from pinned memory, with the same hooks as `train`."""
     model = with_truth(blocks(machine))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     scaler = torch.amp.GradScaler(machine.device, enabled=machine.cuda)
@@ -119,12 +119,12 @@ def amp(machine: Machine, steps: int) -> None:
 
 
 def compiled(machine: Machine, steps: int) -> None:
-    """A compiled model."""
+    """Train a compiled model."""
     trained(machine, torch.compile(blocks(machine)), steps)
 
 
 def graphs(machine: Machine, steps: int) -> None:
-    """Forward and backward captured into CUDA graphs before the first step."""
+    """Train with forward and backward captured into CUDA graphs before the first step."""
     model = blocks(machine)
     if machine.cuda:
         model = torch.cuda.make_graphed_callables(model, (tokens(machine),))
@@ -132,13 +132,13 @@ def graphs(machine: Machine, steps: int) -> None:
 
 
 def ddp(machine: Machine, steps: int) -> None:
-    """DistributedDataParallel with one rank."""
+    """Train under DistributedDataParallel with one rank."""
     with group(machine):
         trained(machine, nn.parallel.DistributedDataParallel(blocks(machine)), steps)
 
 
 def fsdp(machine: Machine, steps: int) -> None:
-    """FSDP (`fully_shard`) with one rank."""
+    """Train under FSDP (`fully_shard`) with one rank."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -152,7 +152,7 @@ def fsdp(machine: Machine, steps: int) -> None:
 
 
 def inference(machine: Machine, steps: int) -> None:
-    """Forward passes in half precision."""
+    """Run forward passes in half precision."""
     model = with_truth(blocks(machine)).to(torch.float16 if machine.cuda else torch.float32).eval()
     with torch.inference_mode():
         for _ in range(steps):
@@ -160,7 +160,6 @@ def inference(machine: Machine, steps: int) -> None:
 
 
 def trained(machine: Machine, model: nn.Module, steps: int) -> None:
-    """Run training steps."""
     run = training_step(model, tokens(machine))
     for _ in range(steps):
         run()
@@ -168,7 +167,7 @@ def trained(machine: Machine, model: nn.Module, steps: int) -> None:
 
 @contextlib.contextmanager
 def group(machine: Machine) -> Iterator[None]:
-    """A process group of one rank."""
+    """Provide a process group with one rank."""
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("nccl" if machine.cuda else "gloo", store=store, rank=0, world_size=1)
     try:
@@ -178,7 +177,7 @@ def group(machine: Machine) -> Iterator[None]:
 
 
 def with_truth(model: nn.Module) -> nn.Module:
-    """Put an annotation `truth: MODULE` around the work of each module and of each of its backward nodes."""
+    """Put an annotation `truth: MODULE` around the work of each module, and around each backward node of the module."""
     truth = Truth(model)
     opened: list[Any] = []
 
@@ -212,14 +211,14 @@ def family(name: str, machine: Machine, steps: int) -> None:
 
 
 def capture(machine: Machine, out: Path, steps: int) -> None:
-    """Capture a graph while both observers are active, then record its replays; on a CPU, run without a graph."""
+    """Capture a graph while both observers are active, then record its replays. On a CPU, run without a graph."""
     from etplus.recording.record import record
 
     model, x = with_truth(blocks(machine)).eval(), tokens(machine)
     with torch.no_grad():
         side = torch.cuda.Stream() if machine.cuda else None
-        with torch.cuda.stream(side):  # does nothing for None
-            model(x)  # libraries are set up outside of the capture
+        with torch.cuda.stream(side):  # `None` selects no stream
+            model(x)  # set up libraries outside the capture
         machine.synchronize()
         with record(out, wait=0, warmup=1, active=steps, graphs=True, with_stack=True, link=False) as recording:
             graph = torch.cuda.CUDAGraph() if machine.cuda else None
@@ -239,7 +238,7 @@ def capture(machine: Machine, out: Path, steps: int) -> None:
 
 
 def training_step(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Optimizer | None = None) -> Step:
-    """Run a step of a model: forward, backward, optimizer."""
+    """Return a training step of a model: forward, backward, optimizer."""
     update = optimizer or torch.optim.SGD(model.parameters(), 1e-4, foreach=True)
 
     def step() -> torch.Tensor:
@@ -253,7 +252,7 @@ def training_step(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Opti
 
 
 def item(after: bool, machine: Machine) -> Step:
-    """Read the loss several times in each step."""
+    """Return a step that reads the loss eight times; after the change, the step does not read the loss."""
     run = training_step(blocks(machine, 1), tokens(machine))
 
     def step() -> None:
@@ -322,7 +321,7 @@ def optimizer(after: bool, machine: Machine) -> Step:
 
 
 def launches(after: bool, machine: Machine) -> Step:
-    """Many small kernels, launched one by one or as CUDA graphs."""
+    """Return a step that launches many small kernels, one by one or as CUDA graphs."""
     layers = [layer for _ in range(machine.size(32, 4)) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())]
     model, x = nn.Sequential(*layers).to(machine.device), torch.randn(64, 64, device=machine.device)
     if after and machine.cuda:
@@ -353,7 +352,7 @@ def recomputation(after: bool, machine: Machine) -> Step:
 
 
 def layout(after: bool, machine: Machine) -> Step:
-    """Half-precision convolutions with the channels-first or channels-last layout."""
+    """Return a step with half-precision convolutions in the channels-first or the channels-last layout."""
     width, kind = machine.size(128, 8), torch.float16 if machine.cuda else torch.float32
     model = nn.Sequential(*(nn.Conv2d(width, width, 3, padding=1) for _ in range(4))).to(machine.device, kind)
     x = torch.randn(machine.size(32, 2), width, machine.size(56, 8), machine.size(56, 8), device=machine.device)

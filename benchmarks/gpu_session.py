@@ -31,7 +31,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("train", "amp", "compiled", "graphs", "ddp", "fsdp", "inference")
 FAMILIES = ("vit", "resnet", "gpt_randint", "recommender")
-# Maps each change to its expected finding.
+# Maps each change to the finding that should suggest it.
 EXPECTED = {
     "item": "synchronizing-calls", "attention": "eager-attention", "elementwise": "elementwise-chains",
     "tf32": "float32-without-tf32", "pageable": "pageable-copies", "optimizer": "optimizer-loop",
@@ -79,11 +79,9 @@ class Session:
         return done
 
     def program(self, name: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run a program of gpu_programs.py."""
         return self.run(self.python, HERE / "gpu_programs.py", name, *self.device, *words)
 
     def etplus(self, *words: str | Path, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
-        """Run an etplus command."""
         return self.run(python, "-m", "etplus", *words)
 
     def record(self, name: str, *words: str) -> Path:
@@ -97,7 +95,6 @@ class Session:
 
 
 def about_machine(session: Session) -> Facts:
-    """Describe PyTorch and the device."""
     facts: Facts = json.loads(session.program("about").stdout.splitlines()[-1])
     return facts
 
@@ -142,7 +139,7 @@ def untraced(trace: Any) -> Facts:
 
 
 def captured(session: Session) -> Facts:
-    """Record a graph with its capture, and report which replayed kernels were linked to the right operator."""
+    """Record a graph with its capture, and report how many replayed kernels were linked to the right operator."""
     from etplus.linker import link
     from gpu_truth import check_captured, events_of
 
@@ -150,7 +147,7 @@ def captured(session: Session) -> Facts:
     session.program("capture", "--out", folder)
     graphs = (folder / "rank-0.graphs.et.json.gz", folder / "rank-0.graphs.kineto.json.gz")
     pair = (folder / "rank-0.et.json.gz", folder / "rank-0.kineto.json.gz")
-    trace = link(*pair, graph_captures=[] if session.dry else [graphs])  # a CPU captures nothing
+    trace = link(*pair, graph_captures=[] if session.dry else [graphs])  # a CPU does not capture graphs
     events = trace.device_events
     return linked_facts(trace) | {
         "captured": sum(event.captured_by is not None for event in events),
@@ -178,7 +175,7 @@ def measured(session: Session) -> Facts:
 
 
 def changed(session: Session, name: str) -> Facts:
-    """Measure a change without a profiler, and compare with the findings on the recordings."""
+    """Measure a change without a profiler, and compare the result with the findings on the recordings."""
     from etplus import link
 
     times = json.loads(session.program(name, "--time").stdout.splitlines()[-1])
@@ -234,7 +231,7 @@ def run_part(session: Session, name: str) -> Facts:
         state = {"facts": facts, "problems": problems(name, facts, dry=session.dry)}
     except PartError as error:
         state = {"failed": str(error)}
-    except Exception as error:  # a failed reader or finding is a result of the session
+    except Exception as error:  # the session also reports failed readers and findings
         state = {"failed": f"{type(error).__name__}: {error}"}
     return {"part": name, "seconds": round(time.monotonic() - begin, 1), "dry_run": session.dry, **state}
 
@@ -303,7 +300,7 @@ def _of(checked: tuple[int, int]) -> str:
 
 
 def make_importable(out: Path) -> str:
-    """Return a PYTHONPATH with etplus and its dependencies, also for other Pythons of this version."""
+    """Return a PYTHONPATH that contains etplus and its dependencies, for any Python of this version."""
     folder = out.resolve() / ".path"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "etplus").is_symlink():  # the repository root is the package `etplus`

@@ -28,7 +28,8 @@ import msgspec
 HISTORY = Path(__file__).with_name("history.json")
 LAYOUTS = ("indented", "minified", "gzipped")
 MEASURES = ("cpu", "memory")
-# Ratios vary by a few percent. A release whose cost is above this ratio to the cheapest release is a regression.
+# Ratios vary by a few percent. A release is a regression if its cost exceeds that of the cheapest release by this
+# factor.
 _SLACK = 1.1
 _TICK_S, _PAUSE = 0.02, 20
 _COMMAND = "import sys; from etplus.cli.main import trace_link; sys.exit(trace_link(sys.argv[1:]))"
@@ -48,7 +49,7 @@ class Cost(NamedTuple):
 
 
 def lay_out(pair: list[str], folder: Path) -> dict[str, list[str]]:
-    """Write the two files in each layout."""
+    """Write both files of the pair in each layout. Return the files by layout."""
     layouts = {"indented": pair, "minified": [], "gzipped": []}
     for name in map(Path, pair):
         minified, gzipped = folder / f"min.{name.name}", folder / f"{name.name}.gz"
@@ -61,7 +62,7 @@ def lay_out(pair: list[str], folder: Path) -> dict[str, list[str]]:
 
 
 def measure(layouts: dict[str, list[str]], runs: int, package: Path | None = None) -> Ratios:
-    """Return the ratio of the minimum costs of linking and loading."""
+    """Return the minimum cost of linking divided by the minimum cost of loading, per layout."""
     environment = os.environ | ({"PYTHONPATH": str(package)} if package else {})
     ratios: Ratios = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -79,7 +80,7 @@ def measure(layouts: dict[str, list[str]], runs: int, package: Path | None = Non
 
 
 def cost(command: list[str], environment: dict[str, str]) -> Cost:
-    """Run a command and sample its processes until it ends."""
+    """Run a command, and sample the memory of its processes until it ends."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     most = 0.0
     while True:
@@ -89,8 +90,9 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
             break
         begin = time.process_time()
         most = max(most, sum(map(_held, _family(process.pid))))
-        time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))  # sampling gigabytes takes milliseconds
-    if process.returncode not in (0, 3):  # 3: too few operators were linked
+        # sampling takes milliseconds if the processes use gigabytes
+        time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))
+    if process.returncode not in (0, 3):  # status 3 means that too few operators were linked
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     return Cost(usage.ru_utime + usage.ru_stime, most or usage.ru_maxrss / 1024)
 
@@ -112,7 +114,7 @@ def _held(pid: int) -> float:
 
 
 def read_history(file: Path = HISTORY) -> dict[str, Ratios]:
-    """Return the ratios per release, the oldest first."""
+    """Return the ratios per release, oldest release first."""
     history: dict[str, Ratios] = json.loads(file.read_text()) if file.exists() else {}
     return history
 
@@ -122,7 +124,7 @@ def record(release: str, ratios: Ratios, file: Path = HISTORY) -> None:
 
 
 def lines(history: dict[str, Ratios], current: Ratios) -> list[str]:
-    """Return one row per release, with the current version last, and the regressions."""
+    """Return one row per release (the current version last), followed by the regressions."""
     rows = [f"{'trace-link / orjson':20}" + "".join(f"{layout:>20}" for layout in LAYOUTS)]
     rows.append(f"{'':20}" + "".join(f"{of:>10}" for _ in LAYOUTS for of in MEASURES))
     for name, ratios in [*history.items(), ("this", current)]:

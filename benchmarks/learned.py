@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: spinning threads compete for cores
+# must precede the import of torch: spinning threads compete for cores
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ Fold = tuple[list[GraphArrays], list[GraphArrays], list[GraphArrays]]
 
 
 def folds(graphs: Sequence[GraphArrays], by: str) -> Iterator[tuple[str, Fold]]:
-    """Yield for each fold its name, and the graphs for training, early stopping and prediction."""
+    """Yield the folds by name, each with the graphs for training, early stopping and prediction."""
     structures = sorted({graph.model for graph in graphs})
     families = sorted({name.partition("_")[0] for name in structures})
     if by == "family":
@@ -91,7 +92,7 @@ def time_training(graphs: Sequence[GraphArrays], nodes: int) -> None:
     print(f"{len(chosen)} graphs of {held} nodes, {len({graph.name for graph in chosen})} of them distinct")
     rng = np.random.default_rng(0)
     unlike = [replace(graph, node_feat=graph.node_feat + rng.random((len(graph), 1), np.float32)) for graph in chosen]
-    for title, some in (("as recorded", chosen), ("no nodes alike", unlike)):
+    for title, some in (("as recorded", chosen), ("no equal nodes", unlike)):
         cpu, begin = time.process_time(), time.perf_counter()
         done = train(some, some[::FOLDS])
         took = f"{time.process_time() - cpu:.0f} s of CPU time, {time.perf_counter() - begin:.0f} s"

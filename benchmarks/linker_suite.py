@@ -61,7 +61,7 @@ class LinkerCase(msgspec.Struct, frozen=True):
 
 
 class DeviceTruth(NamedTuple):
-    """A device event and the operator that encloses its launch: times in ns, name, node id in the ET."""
+    """A device event, and the operator that encloses its launch: times in ns, name, and node id in the ET."""
 
     ts: int
     dur: int
@@ -72,7 +72,7 @@ class DeviceTruth(NamedTuple):
 
 @dataclass(frozen=True)
 class CaseTruth:
-    """Known facts of a case.
+    """The known facts of a case.
 
     `calls` maps node ids in the ET to start, duration in ns, and thread. `device` lists the device events that have an
     operator.
@@ -98,7 +98,7 @@ class OutputNode:
 
 @dataclass
 class Output:
-    """A linker's output: nodes by id, and their dependencies, or None if the output does not record dependencies."""
+    """Output of a linker: nodes by id, and their dependencies, or None if the output records no dependencies."""
 
     nodes: dict[int, OutputNode]
     needs: dict[int, set[int]] | None
@@ -113,7 +113,6 @@ class Verdict:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return values for JSON."""
         return asdict(self)
 
 
@@ -158,7 +157,7 @@ def write_pairs(folder: Path) -> list[str]:
 
 
 def truth(case: LinkerCase) -> CaseTruth:
-    """Return the facts of a case, from the ids that PyTorch wrote and the calls around each launch."""
+    """Return the known facts of a case: from the ids that PyTorch wrote, and from the calls around each launch."""
     source = files("etplus.fixtures")
     known = msgspec.json.decode((source / case.truth).read_bytes())
     events = msgspec.json.decode(gzip.decompress((source / case.kineto).read_bytes()))["traceEvents"]
@@ -202,7 +201,7 @@ def _of_etplus(path: str | os.PathLike[str]) -> Output:
             int(trace.nodes.ts[row]) + trace.base_time_ns if timed else -1, int(trace.nodes.dur[row]) if timed else -1,
             int(trace.nodes.thread[row]), int(stream[row]), {parent} if parent >= 0 else set(),
         )  # fmt: skip
-    if NO_EDGES in trace.notes or not len(trace.edges):  # the reader inferred these edges, not the linker
+    if NO_EDGES in trace.notes or not len(trace.edges):  # the reader inferred the edges; the linker did not write them
         return Output(nodes, None)
     needs: dict[int, set[int]] = defaultdict(set)
     for source, target, _ in trace.edges.tolist():
@@ -262,7 +261,7 @@ def _shift(known: CaseTruth, output: Output) -> int:
 
 
 def _device_pairs(known: CaseTruth, output: Output) -> list[tuple[DeviceTruth, OutputNode | None]]:
-    """Pair device events that have an operator with nodes of the output by name and start, or otherwise by order."""
+    """Pair the device events that have an operator with output nodes, by name and start or otherwise by order."""
     shift = _shift(known, output)
     left: dict[str, list[OutputNode]] = defaultdict(list)
     for node in sorted((node for node in output.nodes.values() if node.on_device), key=lambda one: (one.ts, one.id)):
@@ -295,7 +294,7 @@ def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _callers(node: OutputNode, output: Output) -> set[int]:
-    """Return the parents of device nodes, skipping runtime nodes that the ET does not contain."""
+    """Return the parents of device nodes, and skip runtime nodes that the ET does not contain."""
     found: set[int] = set()
     for parent in node.parents:
         found.add(parent)
@@ -348,7 +347,7 @@ def gaps_ns(calls: Iterable[tuple[int, int, Any]]) -> int:
 
 
 def _longest_path(output: Output) -> int:
-    """Return the time of the longest chain of dependencies in ns, without nodes on a cycle."""
+    """Return the duration of the longest chain of dependencies in ns, ignoring nodes on a cycle."""
     needs = output.needs or {}
     waits = {node: len(needs.get(node, set()) & output.nodes.keys()) for node in output.nodes}
     follows: dict[int, list[int]] = defaultdict(list)

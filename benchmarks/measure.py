@@ -43,7 +43,7 @@ POOLED = 4
 
 
 def ratio(files: Sequence[str]) -> None:
-    """Print the executed share, and the ratio of executed to recorded times, per trace and pooled."""
+    """Print the executed share and the ratio of executed to recorded times, per trace and for all traces together."""
     pooled = list[float]()
     for file in files:
         found = measure(etplus.load(file), options=ONE_THREAD)
@@ -57,7 +57,7 @@ def ratio(files: Sequence[str]) -> None:
 
 
 def batch(small: str, large: str) -> None:
-    """Predict the larger batch from the smaller one, with and without executed times."""
+    """Predict the larger batch from the smaller one, with and without measured times."""
     size = re.search(r"__b(\d+)", large)
     if size is None:
         raise SystemExit(f"{large}: the file name has no batch size, such as __b32")
@@ -77,7 +77,7 @@ def _error(
 
 
 def programs(only: str, rounds: int, pairs: int) -> None:
-    """Predict each program at the larger batch from the smaller batch; also compare executed with recorded times."""
+    """Predict each program at the larger batch from the smaller batch, and compare measured with recorded times."""
     torch.set_num_threads(1)
     pooled, errors = list[float](), list[tuple[float, float]]()
     for name in PROGRAMS:
@@ -99,7 +99,7 @@ def programs(only: str, rounds: int, pairs: int) -> None:
 
 
 def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured]:
-    """Return the median errors without and with measured times over the pairs, and the times at both batch sizes."""
+    """Return the median errors without and with measured times, and the measured times at both batch sizes."""
     change, recordings = batch_change(LARGE), [_pair(name)]
     derived = reshaped(recordings[0][0], change).trace
     recordings += [_pair(name) for _ in range(rounds * pairs)]
@@ -117,14 +117,14 @@ def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured
 
 
 def _pair(name: str) -> tuple[Trace, Trace]:
-    """Record a program twice, one recording right after the other."""
+    """Record a program twice, with the second recording directly after the first."""
     sizes = [Sizes(batch, SEQUENCE, WIDTH, WAIT + WARM + STEPS) for batch in (SMALL, LARGE)]
     small, large = (recorded(name, size, STEPS) for size in sizes)
     return small, large
 
 
 def repro(files: Sequence[str], count: int) -> None:
-    """Count operator scripts that succeed in a Python without etplus."""
+    """Count how many operator scripts succeed in a Python without etplus."""
     able = [
         (Path(file).name, one)
         for file in files
@@ -139,7 +139,7 @@ def repro(files: Sequence[str], count: int) -> None:
         subprocess.run([sys.executable, "-I", "all.py"], cwd=folder, check=True)
 
 
-# Runs scripts one after the other and imports PyTorch once.
+# Runs scripts one after another, and imports PyTorch only once.
 RUN_ALL = """
 import pathlib, runpy, sys
 sys.modules["etplus"] = None

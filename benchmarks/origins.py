@@ -24,7 +24,7 @@ HEADS = ("trace", "time ms", "no operator", "no phase", "no module", "no line", 
 
 
 def shares(trace: Trace) -> dict[str, float]:
-    """Return the total time of GPU events (else operators) in ms, and its shares without operator, phase and so on."""
+    """Return total ms of GPU events (else operators), and the shares without operator, phase, module and line."""
     trace = with_unattached(trace)
     origin, gpu = trace.origin, trace.gpu
     if len(gpu):
@@ -64,7 +64,7 @@ def main() -> None:
         try:
             trace = link(et if et != path and et.exists() else None, path)
         except EtplusError:
-            continue  # not a Kineto trace
+            continue  # the file is not a Kineto trace
         ms, *parts = shares(trace).values()
         cells = "".join(
             f"{f'{100 * part:.1f}%':>{width}}" for part, width in zip(parts, (12, 10, 10, 9, 9), strict=True)

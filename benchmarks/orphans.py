@@ -47,7 +47,7 @@ class Score:
 
 
 def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False) -> dict[str, Any]:
-    """Return a Kineto trace without the host events in its first part, and without the flow events that start at them.
+    """Return a Kineto trace without the host events of its first part, and without the flows that start at them.
 
     Args:
         rocm: kernels without a launch call lose the fields that ROCm takes from the call.
@@ -120,7 +120,7 @@ def _compare(truth: dict[tuple[int, int, int], tuple[str, str, str]], linked: Tr
 
 
 def _replay_change(trace: Trace) -> float | None:
-    """Return the relative change of the replayed makespan due to counterparts."""
+    """Return the relative change of the replayed makespan that counterparts cause."""
     try:
         lengths = [of.replay().makespan_ns for of in (trace, without_counterparts(trace))]
     except EtplusError:
@@ -129,7 +129,7 @@ def _replay_change(trace: Trace) -> float | None:
 
 
 def without_counterparts(trace: Trace) -> Trace:
-    """Return the trace without counterparts."""
+    """Return the trace with all counterparts removed."""
     return trace.with_(counterparts=Counterparts())
 
 
@@ -151,7 +151,7 @@ def main() -> None:
             try:
                 found = score(path.read_bytes(), beside, args.share)
             except (EtplusError, KeyError, ValueError, orjson.JSONDecodeError):
-                continue  # not a Kineto trace
+                continue  # the file is not a Kineto trace
             if found is not None and found.events:
                 _print(path.name.removesuffix(".json.gz") + (" + ET" if beside else ""), found)
 

@@ -35,7 +35,7 @@ Pairs = dict[str, list[tuple[float, float]]]
 def from_others(
     mine: Mapping[str, Trace], fitted: Sequence[int], sources: Sequence[int], batch: int, found: Pairs
 ) -> None:
-    """Predict times at a batch size with a model, from recordings at other sizes; append predicted and measured ns."""
+    """Predict times at a batch size from recordings at other sizes. Append predicted and measured ns to `found`."""
     known = [one for name, one in mine.items() if parts(name)[1] in fitted]
     model = calibrated(fit(known), known)
     for name, held in mine.items():

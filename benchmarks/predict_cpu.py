@@ -25,14 +25,14 @@ INNER = (8, 16, 32, 64)
 
 
 def parts(name: str) -> tuple[str, int, int]:
-    """Return the model, batch size and number of threads from a file name."""
+    """Return the model, batch size and number of threads that a file name contains."""
     model, _, rest = name.partition("__")
     batch, _, threads = rest.partition("_")
     return model, int(batch[1:]), int(threads[1:])
 
 
 def held_out(known: Sequence[Trace], held: Sequence[Trace], found: dict[str, list[tuple[float, float]]]) -> None:
-    """Fit on some recordings and predict others; adds predicted and measured ns."""
+    """Fit a model on some recordings and predict others. Append the predicted and the measured ns to `found`."""
     model = calibrated(fit(known), known)
     for document in held:
         one = predict(document, model, changed=True, host="model", force=True)
@@ -41,7 +41,6 @@ def held_out(known: Sequence[Trace], held: Sequence[Trace], found: dict[str, lis
 
 
 def report(title: str, found: dict[str, list[tuple[float, float]]]) -> None:
-    """Print errors."""
     print(title)
     for name, pairs in found.items():
         predicted, measured = np.array(pairs).T

@@ -41,7 +41,7 @@ Sizes = tuple[int, ...]
 
 
 def sizes_of(path: Path) -> tuple[str, Sizes]:
-    """Return the program and its sizes (as in DIMENSIONS) from a file name."""
+    """Return the program and its sizes (as in DIMENSIONS) that a file name contains."""
     program, _, rest = path.name.partition("__")
     return program, tuple(map(int, re.findall(r"\d+", rest.partition(".")[0])))
 
@@ -51,7 +51,7 @@ def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
     counts, wrong = defaultdict[str, Counter[str]](Counter), Counter[str]()
     for (old, one), (new, other) in permutations(recordings.items(), 2):
         differing = [at for at in range(len(DIMENSIONS)) if old[at] != new[at]]
-        if len(differing) != 1 or differing[0] == 2:  # a program with another width is a different model
+        if len(differing) != 1 or differing[0] == 2:  # another width is another model
             continue
         (at,) = differing
         try:
@@ -69,7 +69,7 @@ def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
 
 
 def fitted(recordings: Sequence[Trace]) -> FittedModel:
-    """Return a model of medians, without the time by which whole steps exceed the sum of the medians."""
+    """Return a model of medians, without the time by which whole steps exceed the sum of the medians of their parts."""
     model = fit(recordings, keep_outliers=True)
     return msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0, device_ratio=1.0))
 
@@ -83,14 +83,14 @@ class Step(NamedTuple):
 
 
 def step(recording: Trace, model: FittedModel, batch: int | None = None) -> Step:
-    """Return a step of a recording, at another batch size if `batch` is given."""
+    """Return a step of a recording, predicted for another batch size if `batch` is given."""
     shape = None if batch is None else batch_change(batch)
     one = predict(recording, model, shape=shape, keep_outliers=True, force=True, host="model")
     return Step(*(ns / one.iterations / 1e6 for ns in (one.predicted_ns, one.low_ns, one.high_ns)))
 
 
 def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float, str]]:
-    """Print predictions at sizes between two fitted sizes; yield predicted over measured time, and the verdict."""
+    """Print predictions for sizes between two fitted sizes. Yield predicted over measured time, and the verdict."""
     alone = {batch: step(one, fitted([one])).ms for batch, one in recordings.items()}
     for low, middle, high in BETWEEN:
         if not recordings.keys() >= {low, middle, high}:

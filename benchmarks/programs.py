@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: spinning threads compete for cores
+# must precede the import of torch: spinning threads compete for cores
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 from etplus.linker import link
@@ -52,7 +53,6 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def program(function: Program) -> Program:
-    """Register a program under its name."""
     PROGRAMS[function.__name__] = function
     return function
 
@@ -63,7 +63,6 @@ def loader(size: Sizes, *columns: Callable[[int], Tensor]) -> DataLoader[tuple[T
 
 
 def finish(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """Run the backward pass and update the parameters."""
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -71,7 +70,7 @@ def finish(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
 
 @program
 def mlp(size: Sizes) -> Iterator[None]:
-    """A perceptron that classifies samples from a data loader."""
+    """Train a perceptron that classifies samples from a data loader."""
     w = size.width
     model = nn.Sequential(nn.Linear(32, w), nn.ReLU(), nn.Dropout(0.1), nn.Linear(w, w), nn.GELU(), nn.Linear(w, 10))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -81,7 +80,7 @@ def mlp(size: Sizes) -> Iterator[None]:
 
 
 class Vit(nn.Module):
-    """A vision transformer: patches of images, a class token, encoder layers."""
+    """A vision transformer: image patches, a class token, and encoder layers."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -93,7 +92,7 @@ class Vit(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores of a batch of images."""
+        """Return the class scores of a batch of images."""
         x = self.patch(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1) + self.place
         scores: Tensor = self.head(self.norm(self.encoder(x))[:, 0])
@@ -102,7 +101,7 @@ class Vit(nn.Module):
 
 @program
 def vit(size: Sizes) -> Iterator[None]:
-    """A vision transformer on images from a data loader."""
+    """Train a vision transformer on images from a data loader."""
     model = Vit(size.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for x, y in loader(size, lambda n: torch.randn(n, 3, 16, 16), lambda n: torch.randint(10, (n,))):
@@ -118,14 +117,14 @@ class Residual(nn.Module):
         self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return features with half the width and height."""
+        """Return features with half the width and height of the input."""
         inner = self.two(self.second(F.relu(self.one(self.first(x)))))
         return F.relu(inner + self.short(x))
 
 
 @program
 def resnet(size: Sizes) -> Iterator[None]:
-    """A residual network with batch norm on one batch of random images, SGD with momentum."""
+    """Train a residual network with batch norm on one batch of random images, using SGD with momentum."""
     w = max(size.width // 4, 4)
     stem = nn.Sequential(nn.Conv2d(3, w, 3, 2, 1, bias=False), nn.BatchNorm2d(w), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
     model = nn.Sequential(
@@ -159,7 +158,7 @@ class Unet(nn.Module):
 
 @program
 def unet(size: Sizes) -> Iterator[None]:
-    """A U-net that segments images from a data loader."""
+    """Train a U-net that segments images from a data loader."""
     model = Unet(max(size.width // 4, 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for x, y in loader(size, lambda n: torch.randn(n, 3, 16, 16), lambda n: torch.randint(2, (n, 16, 16))):
@@ -168,7 +167,7 @@ def unet(size: Sizes) -> Iterator[None]:
 
 
 class Block(nn.Module):
-    """Causal attention and a feed-forward layer."""
+    """A transformer block: causal attention and a feed-forward layer."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -177,7 +176,7 @@ class Block(nn.Module):
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, sequence, width)."""
+        """Return the output of the block, (batch, sequence, width)."""
         b, t, w = x.shape
         q, k, v = (part.view(b, t, 4, w // 4).transpose(1, 2) for part in self.qkv(self.one(x)).split(w, dim=2))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -217,7 +216,7 @@ def gpt_loader(size: Sizes) -> Iterator[None]:
 
 @program
 def gpt_randint(size: Sizes) -> Iterator[None]:
-    """A language model on tokens that are drawn at random in every step."""
+    """Train a language model on tokens that are drawn at random in every step."""
     model = Gpt(size.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(size.steps):
@@ -236,14 +235,14 @@ class Recurrent(nn.Module):
         self.head, self.at = nn.Linear(width, 10), int(batch_first)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Scores of a batch."""
+        """Return the scores of a batch of sequences."""
         scores: Tensor = self.head(self.layers(self.tokens(tokens))[0].select(self.at, -1))
         return scores
 
 
 @program
 def lstm_batch(size: Sizes) -> Iterator[None]:
-    """An LSTM on (batch, sequence) data from a data loader."""
+    """Train an LSTM on (batch, sequence) data from a data loader."""
     model = Recurrent(size.width, batch_first=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for x, y in loader(size, lambda n: torch.randint(50, (n, size.seq)), lambda n: torch.randint(10, (n,))):
@@ -253,7 +252,7 @@ def lstm_batch(size: Sizes) -> Iterator[None]:
 
 @program
 def lstm_time(size: Sizes) -> Iterator[None]:
-    """An LSTM on random data of shape (sequence, batch), drawn in every step."""
+    """Train an LSTM on random data of shape (sequence, batch), drawn in every step."""
     model = Recurrent(size.width, batch_first=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(size.steps):
@@ -298,7 +297,7 @@ def contrastive(size: Sizes) -> Iterator[None]:
 
 
 class Experts(nn.Module):
-    """A layer that sends each token to the best two of four experts."""
+    """A layer that sends each token to the two best of four experts."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -308,7 +307,7 @@ class Experts(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(tokens, width)."""
+        """Return the sum of the expert results, (tokens, width)."""
         weight, chosen = F.softmax(self.gate(x), dim=-1).topk(2, dim=-1)
         out = torch.zeros_like(x)
         for number, expert in enumerate(self.experts):
@@ -319,7 +318,7 @@ class Experts(nn.Module):
 
 @program
 def moe(size: Sizes) -> Iterator[None]:
-    """A mixture of experts; the number of tokens per expert depends on the data."""
+    """Train a mixture of experts. The number of tokens per expert depends on the data."""
     embed, experts, head = nn.Linear(24, size.width), Experts(size.width), nn.Linear(size.width, 10)
     model = nn.ModuleList([embed, experts, head])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -332,7 +331,7 @@ def moe(size: Sizes) -> Iterator[None]:
 
 
 def recorded(name: str, size: Sizes, active: int) -> Trace:
-    """Record the last steps of a program."""
+    """Record the last `active` steps of a program."""
     torch.manual_seed(0)
     with (
         tempfile.TemporaryDirectory() as scratch,

@@ -18,7 +18,7 @@ SLEEPS = ("loading",)
 
 
 def build():
-    """Return, per name, a function that creates the steps before and after the change."""
+    """Return, by name, a function that creates the steps before and after a change."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -224,7 +224,7 @@ def build():
 
 
 def measure(name, before, after, steps=60):
-    """Return the lower quartiles of both step times in ms: CPU time, or wall time if the program sleeps."""
+    """Return the lower quartiles of both step times in ms: CPU times, or wall times if the program sleeps."""
     clock = time.perf_counter if name in SLEEPS else time.process_time
     times = {"a": [], "b": []}
     for _ in range(6):

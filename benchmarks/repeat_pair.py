@@ -1,4 +1,4 @@
-"""Generate a large pair from a small pair by repeating its calls with later times and new ids, as in a longer run.
+"""Generate a large pair by repeating the calls of a small pair with later times and new ids, as in a longer run.
 
     python benchmarks/repeat_pair.py ET KINETO TIMES FOLDER
 
@@ -40,7 +40,7 @@ _PAUSE_US = 100
 
 
 def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path, Path]:
-    """Write the repeated pair; return the two files."""
+    """Write the repeated pair and return its two files."""
     folder.mkdir(parents=True, exist_ok=True)
     et_trace, kineto_trace = read_execution_trace(et), read_kineto(kineto)
     steps = _steps(et_trace, kineto_trace, load(kineto).data)
@@ -52,7 +52,7 @@ def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path,
 
 
 def _steps(et: ExecutionTrace, kineto: KinetoTrace, text: bytes) -> dict[str, int]:
-    """Return, for each kind of number, the increment from one copy to the next."""
+    """Return the increment from one copy to the next for each kind of number."""
     events = kineto.events
     largest = {key: max(map(int, pattern.findall(text)), default=0) for key, pattern in _NUMBER_IN.items()}
     timeless = {code for code, name in enumerate(events.categories) if name == "Trace"}
@@ -111,7 +111,7 @@ def _node_mover(et: ExecutionTrace, steps: dict[str, int]) -> Callable[[bytes, i
 def _write(
     path: Path, data: bytes, key: str, times: int, move: Callable[[bytes, int], bytes], once: bytes, longer_ms: int
 ) -> None:
-    """Write the document with the records of its array repeated, except for records that contain `once`."""
+    """Write the document with the records of its array repeated. Records that contain `once` are not repeated."""
     array = locate(data, key)
     if array is None:
         raise SystemExit(f"{path.name}: this script does not support the layout of the file")
@@ -133,7 +133,7 @@ def _between(array: RecordArray) -> bytes:
 
 
 def _tail(data: bytes, array: RecordArray) -> bytes:
-    """Return the text after the closing brace of the last record."""
+    """Return the text that follows the closing brace of the last record."""
     return data[data.rindex(b"}", array.start, array.end) + 1 :]
 
 

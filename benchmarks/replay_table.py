@@ -65,13 +65,13 @@ def _change(graph: ReplayGraph, base: Replay, text: str) -> str:
     constants = fit_constants(graph)
     try:
         after = replay(apply_what_ifs(graph, [parse_what_if(text)], constants), constants)
-    except UsageError:  # nothing to change
+    except UsageError:  # the trace contains nothing to change
         return "–"
     return f"{after.makespan_ns / base.makespan_ns:.3f} ({max(resource_bounds(after).values()) / base.makespan_ns:.3f})"
 
 
 def held_row(name: str, held: list[HeldOut]) -> str:
-    """Return a row with the errors over all iterations, and the error of the iteration with median length."""
+    """Return a row with the errors over all iterations, and with the error of the iteration of median length."""
     errors = sorted(abs(one.error) for one in held)
     typical = sorted(held, key=lambda one: one.measured_ns)[len(held) // 2]
     middle = float(np.median(errors))

@@ -40,7 +40,7 @@ NO_SYNC = "accumns"
 
 
 def recording(folder: Path) -> Trace:
-    """Return the first rank of a recording."""
+    """Return the trace of the first rank of a recording."""
     return etplus.link(folder / "rank0.et.json.gz", folder / "rank0.kineto.json.gz")
 
 
@@ -75,7 +75,7 @@ def held_before(job: Resharded) -> int:
 
 
 def compare(folder: Path, family: str, name: str, source: str, *, verbose: bool) -> tuple[str, str]:
-    """Derive one layout; return the verdict and a line about it."""
+    """Derive one layout. Return the verdict and a line about the result."""
     truth = folder / f"{family}.{name}"
     try:
         job = reshard(recording(folder / f"{family}.{source}"), layout_of(name, family))
@@ -135,7 +135,7 @@ def main() -> None:
 
 
 def itself(folder: Path) -> tuple[str, str]:
-    """Derive a recording from itself; return the verdict and a line about it."""
+    """Derive a recording from itself. Return the verdict and a line about the result."""
     trace = recording(folder)
     try:
         was = recorded_layout([trace])

@@ -38,7 +38,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table; `bar` is the value that a figure must reach, as text, and `met` is true if it does."""
+    """A row of a table. `bar` is the required value as text, and `met` is true if the figure reaches it."""
 
     cells: tuple[Cell, ...]
     bar: str = ""
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a common heading; with `bars`, two more columns show each bar and whether it is met."""
+    """Rows under a common heading. With `bars`, two more columns show the required values and if they are met."""
 
     title: str
     head: tuple[str, ...]
@@ -87,11 +87,11 @@ class Score:
 
 
 def strip(trace: bytes, variant: str) -> bytes:
-    """Remove ids, and optionally sequence numbers, as in files of older tools."""
+    """Remove ids and, depending on the variant, sequence numbers, as in files of older tools."""
     if variant == VARIANTS[0]:
         return trace
     numbers = variant == VARIANTS[2]
-    document = json.loads(trace, strict=False)  # in one pair, names contain raw control characters
+    document = json.loads(trace, strict=False)  # names in one pair contain raw control characters
     for node in document.get("nodes", ()):
         for owner, key in [(node, None), *((attr, attr["name"]) for attr in node.get("attrs", ()))]:
             _blank(owner, key, "rf_id", 0)
@@ -106,7 +106,7 @@ def strip(trace: bytes, variant: str) -> bytes:
 
 
 def _blank(owner: dict[str, Any], name: str | None, wanted: str, value: int) -> None:
-    """Overwrite a field of a flat node (if `name` is empty), or the value of the attribute with that name."""
+    """Overwrite a field of a flat node (if `name` is empty) or the value of the attribute `name`."""
     if name is None and wanted in owner:
         owner[wanted] = value
     elif name == wanted:
@@ -122,7 +122,7 @@ def cpu_scores() -> list[Score]:
         if known["links"] is None:
             continue
         et, kineto = (load(path.with_name(known[side])).data for side in ("et", "kineto"))
-        rank = file_rank(known["et"])  # bytes have no name
+        rank = file_rank(known["et"])  # a trace given as bytes has no file name
         scores += [_score(known, v, link(strip(et, v), strip(kineto, v), rank=rank)) for v in VARIANTS]
     return scores
 
@@ -288,7 +288,7 @@ def _broken_lines() -> Iterator[Line]:
 
 
 def _event_ends(kineto: bytes) -> list[int]:
-    """Return the byte offset after each object of `traceEvents`."""
+    """Return the byte offset of the end of each object in `traceEvents`."""
     text = kineto.decode("ascii")
     at, ends = text.index('"traceEvents"'), []
     at = text.index("[", at) + 1

@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: spinning threads compete for cores
+# must precede the import of torch: spinning threads compete for cores
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 from etplus.converters.npz import graph_arrays, write_dataset
@@ -33,7 +34,7 @@ Step = Callable[[], None]
 
 
 def conv(width: int, depth: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Convolutions with batch norm on 16×16 images."""
+    """Return convolutions with batch norm for 16×16 images, and a batch."""
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1), nn.ReLU()]
     for _ in range(depth - 1):
         layers += [nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
@@ -43,19 +44,19 @@ def conv(width: int, depth: int, batch: int) -> tuple[nn.Module, tuple[Tensor, .
 
 
 def mlp(width: int, depth: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Linear layers."""
+    """Return linear layers and a batch."""
     layers = [part for _ in range(depth) for part in (nn.Linear(width, width), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(width, 10)), (torch.randn(batch, width),)
 
 
 def transformer(width: int, depth: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Encoder layers over 16 tokens."""
+    """Return encoder layers for 16 tokens, and a batch."""
     layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True)
     return nn.TransformerEncoder(layer, depth, enable_nested_tensor=False), (torch.randn(batch, 16, width),)
 
 
 class Dlrm(nn.Module):
-    """Embedding bags, a bottom and a top MLP, dot products between all features."""
+    """A recommendation model: embedding bags, a bottom and a top MLP, and dot products between all features."""
 
     def __init__(self, width: int, tables: int) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class Dlrm(nn.Module):
         self.lower = torch.tril_indices(tables + 1, tables + 1, -1)
 
     def forward(self, dense: Tensor, sparse: Tensor) -> Tensor:
-        """Scores of a batch."""
+        """Return the scores of a batch."""
         x = self.bottom(dense)
         rows = torch.stack([x, *(bag(sparse[i]) for i, bag in enumerate(self.bags))], dim=1)
         dots = torch.bmm(rows, rows.transpose(1, 2))[:, self.lower[0], self.lower[1]]
@@ -75,7 +76,7 @@ class Dlrm(nn.Module):
 
 
 def dlrm(width: int, tables: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A recommendation model with eight lookups per bag."""
+    """Return a recommendation model with eight lookups per bag, and a batch."""
     return Dlrm(width, tables), (torch.randn(batch, 13), torch.randint(1000, (tables, batch, 8)))
 
 
@@ -89,14 +90,14 @@ MODELS = {
 
 
 def variants() -> Iterator[tuple[str, str, int, int, int, int]]:
-    """Yield the name, family, width, depth, batch and threads of every graph."""
+    """Yield the name, family, width, depth, batch size and number of threads of every graph."""
     for family, (_, structures) in MODELS.items():
         for (width, depth), batch, threads in itertools.product(structures, BATCHES, THREADS):
             yield f"{family}_w{width}_d{depth}__b{batch}_t{threads}", family, width, depth, batch, threads
 
 
 def training_step(family: str, width: int, depth: int, batch: int) -> Step:
-    """Return a step of a new model on one batch: forward, backward and SGD."""
+    """Return a training step (forward, backward and SGD) of a new model on one batch."""
     torch.manual_seed(0)
     module, inputs = MODELS[family][0](width, depth, batch)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, foreach=False)
@@ -110,7 +111,7 @@ def training_step(family: str, width: int, depth: int, batch: int) -> Step:
 
 
 def recorded(name: str, step: Step, folder: Path) -> Path:
-    """Record a step several times and link the median recording; return the name of the ET+ file."""
+    """Record a step several times and link the median recording. Return the path of the ET+ file."""
     for _ in range(WARM):
         step()
     took = []

@@ -40,7 +40,7 @@ SHOWN = 5
 
 
 class Coverage(NamedTuple):
-    """Shares of kernel time, and the longest kernels without FLOPs and bytes."""
+    """Shares of kernel time, and the longest kernels that have neither FLOPs nor bytes."""
 
     flops: float
     flops_or_bytes: float
@@ -49,13 +49,12 @@ class Coverage(NamedTuple):
 
 
 def read(file: str, *captures: str) -> Trace:
-    """Read a trace with the captures of the graphs that it replays."""
+    """Read a trace, and link its replayed graphs to the captures."""
     trace = load(file)
     return link_captured_graphs(trace, read_captures(list(captures), progress=False)) if captures else trace
 
 
 def coverage(trace: Trace) -> Coverage:
-    """Compute the shares of a trace."""
     trace = with_unattached(trace)
     work, gpu = work_of_events(trace), trace.gpu
     kernels = ~trace.is_copy

@@ -1,4 +1,4 @@
-"""The tables of docs/reference/columns.md, from the declarations of the columns.
+"""Generate the tables of docs/reference/columns.md from the declarations of the columns.
 
 Run `python docs/column_docs.py` to update the page after a declaration has changed.
 """
@@ -38,7 +38,7 @@ ANALYSIS: dict[str, type[Row]] = {
 
 
 def section(name: str, kind: type[Row]) -> str:
-    """A heading and a table of columns."""
+    """Return the section of one table: a heading, and a Markdown table of its columns."""
     rows = [
         f"| `{column.name}` | {'' if column.unit in ('name', 'text', 'number') else column.unit} | {column.doc}"
         f"{' (inferred)' if column.certainty == INFERRED else ''} |"
@@ -49,7 +49,7 @@ def section(name: str, kind: type[Row]) -> str:
 
 
 def with_tables(page: str) -> str:
-    """The page with the tables of today's declarations."""
+    """Return the page with its tables replaced by tables that match the current declarations."""
     for begin, end, kinds in (
         ("<!-- frames -->", "<!-- end of frames -->", FRAMES), ("<!-- tables -->", "<!-- end of tables -->", ANALYSIS),
     ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Draws docs/pictures/idea.svg: two traces are joined into ET+, and what uses it. Narrow enough for a phone.
+"""Draw docs/pictures/idea.svg, narrow enough for a phone: two traces are joined into ET+, and programs that use ET+.
 
 python docs/draw_idea.py
 """

@@ -1,4 +1,4 @@
-"""Draws the pictures of the HTML report, docs/pictures/report*.png: pages of real traces in Chromium, headless.
+"""Draw docs/pictures/report*.png: pictures of HTML reports of real traces, taken in headless Chromium.
 
     .venv/bin/python docs/draw_pages.py
 
@@ -39,7 +39,7 @@ PICTURES = {
 
 
 def page_of(files: list[list[str]]) -> bytes:
-    """The page of a trace, or of the ranks of a job."""
+    """Return the report page of a trace, or of all ranks of a job."""
     paths = [[str(TRACES / name) for name in names] for names in files]
     analyses = [analyze(link(*names) if len(names) > 1 else load(names[0])) for names in paths]
     ranks = [rank_report(one, len(files), critical_chain(one.trace)) for one in analyses]
@@ -58,14 +58,13 @@ def draw(browser: Page, folder: Path, name: str) -> None:
         browser.evaluate(act)
         browser.wait_for(settled)
     browser.evaluate(f"document.getElementById('{section}').scrollIntoView({{behavior: 'instant'}})")
-    browser.evaluate(
-        "new Promise((done) => setTimeout(done, 500))"
-    )  # what is drawn in frames, and marks of the section
+    # wait until animation frames are drawn and the navigation has marked the section
+    browser.evaluate("new Promise((done) => setTimeout(done, 500))")
     browser.screenshot(ROOT / "docs" / "pictures" / name)
 
 
 def main() -> None:
-    """Write all pictures, or those named."""
+    """Write all pictures, or only the pictures named on the command line."""
     with tempfile.TemporaryDirectory() as folder, open_page(Path(folder), size="1280,900") as browser:
         for name in sys.argv[1:] or PICTURES:
             draw(browser, Path(folder), name)

@@ -1,4 +1,4 @@
-"""For the API page: `Example:` of a docstring becomes `Examples:`, which the parser of Google's style shows as code."""
+"""Rename `Example:` in docstrings to `Examples:` for the API page: the Google-style parser shows only those as code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import griffe
 
 
 class ExampleSections(griffe.Extension):
-    """Rename the section before docstrings are parsed."""
+    """Renames the sections before the docstrings are parsed."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
-        """Called for each object that was found."""
         if obj.docstring:
             obj.docstring.value = obj.docstring.value.replace("Example:\n", "Examples:\n")

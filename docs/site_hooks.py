@@ -1,4 +1,4 @@
-"""Pages of the site that are made of the code: commands of their parsers, JSON of the schemas, messages of the sources.
+"""Generated pages of the site: commands from their parsers, JSON keys from the schemas, messages from the sources.
 
 MkDocs calls `on_files` and `on_page_markdown`; `make docs` builds the site.
 """
@@ -28,7 +28,7 @@ _OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(schemas|examples|fixtures|CONTR
 
 
 def on_config(config: Any) -> Any:
-    """Put the commands' pages into the navigation, below their list."""
+    """Add the pages of the commands to the navigation, below the list of commands."""
     pages = [{name: path} for name, path in COMMAND_PAGES.items()]
     (reference,) = (part["Reference"] for part in config.nav if "Reference" in part)
     (commands,) = (part for part in reference if "Commands" in part)
@@ -55,7 +55,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Of links to files of the repository that the site lacks, the text is left; schemas are part of the site."""
+    """Replace links to repository files that are not part of the site by their text. Schemas are part of the site."""
 
     def inside(match: re.Match[str]) -> str:
         text, folder, name = match[1], match[2], match[3].strip("/")
@@ -67,7 +67,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def commands_page() -> str:
-    """The list of the commands."""
+    """Return the page that lists all commands."""
     groups = {group: [name for name in COMMAND_PAGES if name.split()[0] in names] for group, names in GROUPS.items()}
     groups["Other"].append("completion")
     parts = [
@@ -83,14 +83,14 @@ def commands_page() -> str:
 
 
 def command_page(name: str, parser: argparse.ArgumentParser) -> str:
-    """A command with its options, from its parser."""
+    """Return the page of one command, with the options from its parser."""
     return "\n".join(_command(name, parser))
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"# etplus {name}\n"
     yield (parser.description or "") + "\n"
-    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # whatever the terminal's is
+    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # independent of the width of the terminal
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
     usage = formatter.format_help().removeprefix("usage: ")
     yield f"```text\n{usage.rstrip()}\n```\n"
@@ -116,7 +116,7 @@ def _cell(text: str, *, code: bool = False) -> str:
 
 
 def schemas_page() -> str:
-    """Keys of the published JSON schemas, with their descriptions."""
+    """Return the page that lists the keys of the published JSON schemas with their descriptions."""
     parts = [
         "# JSON schemas\n",
         "Tests compare the output of etplus with these schemas. "

@@ -1,4 +1,4 @@
-"""Page of all error messages in the sources, grouped by area, with a cause and a remedy per area."""
+"""Generate the page of all error messages in the sources, by area. Each area has a cause and a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_PACKAGE = {".venv", "build", "tests", "benchmarks", "docs", "examples", "fi
 
 
 class Area(NamedTuple):
-    """Messages with a common cause, and the paths (relative to the root) whose code raises them."""
+    """Messages with a common cause. The paths (relative to the root) contain the code that raises these messages."""
 
     title: str
     paths: tuple[str, ...]
@@ -103,7 +103,7 @@ class Message(NamedTuple):
 
 
 def messages_page() -> str:
-    """Return the page: all messages per area, after the cause and the remedy of the area."""
+    """Return the page: for each area, the cause, the remedy and all messages."""
     parts = [
         "# All messages\n",
         "This page lists all error messages in the etplus sources; `…` stands for a file, a name or a number. "
@@ -164,7 +164,7 @@ def _raised(path: Path) -> Iterator[Message]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements below a node; much faster than `ast.walk`, which also visits every expression."""
+    """Yield the statements below a node. Much faster than `ast.walk`, because that also visits every expression."""
     for field in ("body", "handlers", "cases", "orelse", "finalbody"):
         for child in getattr(node, field, ()):
             yield child

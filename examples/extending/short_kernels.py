@@ -25,5 +25,5 @@ class ShortKernels:
                 advice="capture a CUDA graph, or use torch.compile",
                 check="fewer kernels in `etplus analyze`",
                 interventions=(Intervention("kernel*0.5", rows),),
-                least_gain=0,  # report the finding even if the end-to-end gain is zero
+                least_gain=0,  # report the finding even if the gain is zero
             )
