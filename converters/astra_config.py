@@ -36,7 +36,7 @@ _BINARY = "AstraSim_Analytical_Congestion_Unaware"
 def write_astra_config(
     prefix: str, network: Network, links: AstraLinks, *, groups: bool
 ) -> tuple[list[str], list[str]]:
-    """Write `<prefix>.network.yml`, `.system.json`, `.memory.json` and `.run.sh`; return their names and notes."""
+    """Write `<prefix>.network.yml`, `.system.json`, `.memory.json` and `.run.sh`; return the file names, and notes."""
     texts = {
         **_network_files(network, links),
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",

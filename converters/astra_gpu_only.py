@@ -44,8 +44,8 @@ def fold(
     Overlapping GPU time is counted once. Without GPU events, the host's innermost operators are the computations. If
     communications take as long as measured, the simulated and the measured span agree to the µs, unless communications
     began in a different order than they were issued. `comms` are in the order in which the rank issues them;
-    `transferred` maps a communication's id to its data's arrival (see `JobTimes.transferred`); `on_host` is the rank
-    that defines what waits for communications on the host."""
+    `transferred` maps a communication's id to its data's arrival (see `JobTimes.transferred`); `on_host`, if given,
+    defines what waits for communications on the host."""
     rows, ends = _computations(trace, np.array([comm.row for comm in comms], np.int64))
     return _Folding(trace, rows, ends, comms, transferred or {}, on_host).nodes()
 
@@ -289,7 +289,7 @@ class GpuWaits:
 
     Attributes:
         on_gpu: computation → communications that its stream waits for.
-        through_host: computation → communications and GPU events that the host waits for before it submits it.
+        through_host: computation → communications and GPU events that the host awaits before submitting it.
         inside: operator → communications on the host that it waits for while it runs.
         asked: computation → (when the host began such a wait in ns, awaited row); `_END` → all later waits.
         before_comm: communication → computations that its stream waits for.
@@ -384,7 +384,7 @@ def submitted(trace: Trace) -> IntColumn:
     launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
     latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
-    free = np.full(len(trace), -1, np.int64)  # when the last GPU event that the row waits for ends
+    free = np.full(len(trace), -1, np.int64)  # the time at which a row's last dependency on the GPU ends
     np.maximum.at(free, target, nodes.end[source])
     free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)

@@ -1,4 +1,4 @@
-"""The network with which ASTRA-sim represents a description, and message sizes that take a wanted time on it.
+"""The network that ASTRA-sim simulates for a network description, and communication sizes that yield given times.
 
 Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
@@ -73,7 +73,6 @@ class AstraLinks:
         return rounds * sum(steps) + max(sum((steps * 2)[step : step + left]) for step in range(count))
 
     def size_of(self, kind: int, ranks: Sequence[int], ns: float) -> int:
-        """Return the size in bytes at which ASTRA-sim simulates `ns` for a communication, at least the minimum size."""
         fixed = self.transfer_ns(kind, 0, ranks)
         slope = (self.transfer_ns(kind, _PROBE, ranks) - fixed) / _PROBE
         return int(min(max(round((ns - fixed) / slope), 1 if kind < 0 else _LEAST_BYTES), _MOST_BYTES))
@@ -116,7 +115,7 @@ def astra_links(network: Network, ranks: int) -> AstraLinks:
 
 
 def described_beyond_a_formula(network: Network) -> bool:
-    """Return whether the description needs more than one formula: levels, a library, or special algorithms."""
+    """Return whether a network needs more than one formula: levels, a library, or a direct or tree algorithm."""
     return bool(network.levels or network.library) or network.algorithm in ("direct", "tree")
 
 
@@ -153,7 +152,7 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
 
 
 def _priced_as(original: Communication, simulated: Communication) -> tuple[int, int]:
-    """Return the kind and size with which a network estimates a communication, before ASTRA-sim's substitutes."""
+    """Return the kind and size for a network's estimate; only gather and scatter are estimated as their substitutes."""
     if original.kind in (Type.BROADCAST, Type.REDUCE):
         return original.kind, original.size
     return (original.kind, 0) if original.kind == Type.BARRIER else (simulated.kind, simulated.size)

@@ -33,7 +33,7 @@ _NUMBERS = ("id", "row", "micros")
 
 
 class SimNode(NamedTuple):
-    """A node for the simulator; ids increase with the start, `row` may be DELAY or START, delays show on `stream`."""
+    """A simulator node; ids ascend with the start, `row` may be DELAY or START, and a delay occupies `stream`."""
 
     id: int
     row: int
@@ -54,7 +54,6 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
 def write_nodes(
     trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
 ) -> int:
-    """Write the file of a rank and return its number of nodes; `roofline` is explained at `roofline_work`."""
     work, nodes_left = work_columns(trace), iter(nodes)
     if roofline is not None:  # a copy between host and device is limited by the bus, not by the device's memory
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
@@ -75,7 +74,7 @@ def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntCol
     if roofline is not None:
         num_ops, size = (np.where(computing, column, -1) for column in roofline_work(num_ops, size, micros, roofline))
     rows = np.maximum(rows, 0)
-    # only overlapping computations became shorter than measured; smaller differences come from rounding
+    # `fold` shortens overlapping computations; rounding alone changes a duration by less than 1 µs
     exact = real & computing & (np.abs(trace.nodes.dur[rows] - 1000 * micros) < 1000)
     on_gpu = real & (trace.nodes.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)

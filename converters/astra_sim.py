@@ -37,7 +37,7 @@ _BARRIER_BYTES = 1024
 
 
 class Substitute(NamedTuple):
-    """A collective that replaces another; `size` maps the bytes and ranks (2 or more) of the other to new bytes."""
+    """A replacement collective; `size` maps the original's bytes and ranks (2 or more) to its own bytes."""
 
     kind: int
     size: Callable[[int, int], int]

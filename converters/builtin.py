@@ -225,7 +225,7 @@ def _etplus(traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
     source = traces.source
     if options.schema is None and not isinstance(source, (Trace, InputPair)) and is_stored(source):
         (trace,) = traces.values()
-        trace.write(path)  # columns keep the text of their source file
+        trace.write(path)  # a folder of columns also stores the text of its ET+ file
         return Conversion((path,), int((trace.nodes.kind != RUNTIME).sum()), Counter())
     if options.schema is None:
         file, metadata, nodes, counts = _messages(traces)

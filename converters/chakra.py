@@ -63,8 +63,6 @@ _LEFT_OUT = "order dependencies on threads and streams left out, because edges c
 
 @dataclass(frozen=True)
 class Written:
-    """Number of nodes that a conversion wrote, and counts of its changes and losses by description."""
-
     nodes: int
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -84,7 +82,6 @@ def write_et(
 
 
 def chakra_messages(trace: Trace) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
-    """Return metadata and nodes as `write_et` writes them, created block by block, and counts of its losses."""
     blocks, counts = _blocks(trace)
     return _metadata(trace), messages_of(blocks), counts
 
@@ -130,7 +127,7 @@ class _Encoder:
         }
         self.rank = comms.rank
         first, rows = int(nodes.id.max(initial=0)) + 1, list(self.shared)
-        ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # not in NumPy: ids may be 2**63 - 1
+        ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # NumPy would overflow at 2**63 - 1
         self.message_ids = {row: range(begin, end) for row, (begin, end) in zip(rows, pairwise(ends), strict=True)}
         self.message_micros = {row: int(self.micros[row]) for row in rows}
         self.micros[rows] = 0
@@ -232,7 +229,6 @@ def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn
 
 
 def _metadata(trace: Trace) -> GlobalMetadata:
-    """Return the version of Chakra, and all ET+ sections except nodes and edges as JSON texts."""
     encode, (header, summary) = msgspec.json.encode, known_sections(dict(trace.header), trace.summary)
     texts = {"header": encode(header), "etplus": summary, "layout": encode("flat" if trace.flat else "attrs")}
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]
@@ -307,7 +303,7 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """Return the fields that only GPU events have; add a `pg_name` or `tid` that no field can express to `further`."""
+    """Return the fields that only GPU events have; a `pg_name` or `tid` without a field goes into `further`."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
@@ -394,7 +390,7 @@ def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
 
 
 def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Parts]:
-    """Return inputs and outputs; add inputs and outputs that are incomplete to `further`."""
+    """Return inputs and outputs; incomplete inputs and outputs go into `further`."""
     tensors = []
     for name, tag in _SIDES.items():
         part = []

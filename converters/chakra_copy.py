@@ -244,7 +244,6 @@ def _set_attributes(node: Node, values: Mapping[str, Any]) -> None:
 
 
 def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) -> Written:
-    """Copy a rank's file; with `comms` (from `for_simulator`), replace its communications."""
     changes = _Changes(given, comms)
     metadata, blocks = read_messages(given.path)
     if not metadata.version:
@@ -268,7 +267,6 @@ def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str
 
 
 def copy_for_astra_sim(files: Mapping[int, str], output: str, options: AstraSimOptions) -> Conversion:
-    """Copy a set so that ASTRA-sim can run it, and write its group and network files; `output` is a prefix."""
     if options.roofline is not None:
         raise UsageError("roofline needs operators; a .et file from another producer keeps its num_ops")
     network = DEFAULT if options.network is None else parse_network(options.network)

@@ -59,7 +59,7 @@ _KINETO_FLOWS = {"launch": "ac2g"}
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """Numbers of slices and flows; the edges in `left_out` have an end without a time, or lead back in time."""
+    """Counts of slices, flows, and edges without a flow, because they lead back in time or to a node without a time."""
 
     slices: int
     flows: int
@@ -165,7 +165,7 @@ class RankTimeline:
         yield from self._counters()
 
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
-        """Return the other events that became rows, by index, and (start, duration, event) of the rest, last first."""
+        """Return the events that are rows, by index, and the rest as (start, duration, event), last first."""
         calls = self.trace.nodes.kind[self.rows] == CPU
         own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})

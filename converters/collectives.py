@@ -131,7 +131,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
 
 
 def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
-    """Number the groups from 1: a group whose name is a free number gets it, others get the lowest free numbers."""
+    """Number the groups from 1: a group named with a free number keeps it, others get the lowest free numbers."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()
     others = []
@@ -203,7 +203,7 @@ def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
 def matched(
     ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
-    """Return the communications that all ranks share, and notes; unless `degrade`, others raise ConvertError."""
+    """Return the communications that all ranks share, and notes; without `degrade`, any other raises ConvertError."""
     times = {rank: _without(recording.comms, recording.fixed) for rank, recording in recorded.items()}
     mismatches = match_collectives(times)[2]
     pairs = [pair for pair in match_messages(times)[1] if pair.nodes and pair.source != pair.target]

@@ -70,7 +70,7 @@ def convert(
     for source in inputs:
         if not isinstance(source, Trace):
             protect(source)
-    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # others may be folders, made later
+    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # "traces" may write a folder
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)

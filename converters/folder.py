@@ -41,7 +41,6 @@ Found = tuple[list[str | InputPair], list[str]]
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name is a glob pattern, such as "out/rank*.json.gz", and not the name of a file."""
     return bool(_GLOB & set(name)) and not os.path.lexists(name)
 
 

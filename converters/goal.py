@@ -39,7 +39,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 Algorithm = Literal["ring", "direct"]
-# Additional cpus per latency that overlaps others on this network; on another network, more latencies can overlap.
+# Factor on the cpus for overlapping latencies, because on another network more latencies can overlap.
 _SPARE = 4
 _FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
 _EARLY = "waits that began before their dependencies ended, attached to an earlier operation"
@@ -313,7 +313,7 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return each edge's number among its rank's latencies (overlapping edges differ), and the numbers per rank."""
+    """Number each rank's latency edges so that overlapping edges differ; also return how many numbers a rank uses."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]

@@ -1,4 +1,4 @@
-"""Simulated sets of jobs that communicate on the host, with times and waits from the replay on the set's network."""
+"""Make sets for simulators from jobs that communicate on the host; a replay on the set's network yields the times."""
 
 from __future__ import annotations
 
@@ -96,7 +96,6 @@ class HostTimeline:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the user; a warning about an inaccurate replay comes first."""
         doubt = self.base.doubt
         warning = f"warning: do not rely on simulations of this set: {doubt}"
         return (*([warning] if doubt else []), *self.replay_notes)
@@ -122,7 +121,7 @@ def host_timeline(
         if (shared := graph.shared) is not None and (slowdown := shared.slowdown) != 1:
             plain = replace(graph.with_latencies(undisturbed_lags(graph)), shared=replace(shared, beside=(0, 0)))
         done = replay(on_network(plain, network), constants)
-    except UsageError:  # the ranks' orders contradict (`check` reports it), or no communication has an estimate
+    except UsageError:  # the ranks' orders contradict each other (`check` reports this), or there is no estimate
         return None
     places = _PlacesOfRanks(done)
     ranks = {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}
@@ -213,7 +212,7 @@ def with_slowed_work(
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
     """Return the communications by rank, split into two parts if they slow other work, and notes.
 
-    During a transfer of length T, concurrent work advances by T / `slowdown`. So it waits for the first
+    During a transfer of length T, concurrent work advances by T / `slowdown`. So the work waits for the first
     T − T / `slowdown` and runs in parallel with the remaining time. The first part is a message to the next rank of the
     group, because a collective would not delay the last rank to arrive. `sources` maps ranks of the set to ranks of the
     timeline; `links` is None if all links are equal and collectives run on rings.
@@ -236,7 +235,7 @@ def with_slowed_work(
         if place not in slowing or len(members) < 2:
             return (comm,)
         own_place, count = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # at 1 byte per ns: the bytes sent
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # ns at 1 byte per ns = bytes sent
         whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
 
         def message(kind: int, source: int, peer: int) -> Communication:

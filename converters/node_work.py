@@ -31,7 +31,7 @@ def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
 
 
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
-    """Split the time of threads by the innermost open row; rows that begin inside a row also end inside it."""
+    """Split the time of threads by the innermost open row; a row that begins inside another row ends inside it."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     pieces: list[int] = []  # (start, end, row) of each piece, flattened
     stack: list[tuple[int, int]] = []  # (end, row) of the open rows, innermost last
@@ -130,10 +130,7 @@ _MAX_BYTES = 2.0**62
 
 
 def work_columns(trace: Trace) -> dict[str, IntColumn]:
-    """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row; −1 if unknown, always without `analysis/`.
-
-    Unknown values get no attribute, because 0 would mean that a kernel does nothing.
-    """
+    """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row; −1 if unknown, because 0 would mean no work."""
     columns = {"num_ops": np.full(len(trace), -1, np.int64), "tensor_size": np.full(len(trace), -1, np.int64)}
     if not installed("analysis"):
         return columns

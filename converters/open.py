@@ -79,7 +79,7 @@ class Reader(Protocol):
     def name(self) -> str: ...
 
     def reads(self, head: bytes, name: str) -> bool:
-        """Return whether the path and first bytes of a file, decompressed, fit the format (b"" for a folder)."""
+        """Return whether a file has this format, judging by its path and first unpacked bytes (b"" for a folder)."""
 
     def read(self, source: Opened) -> Trace:
         """Read the trace with a `TraceBuilder`; raise TraceFormatError for a broken file."""
@@ -169,8 +169,8 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
         progress: show a bar for reading that takes over two seconds.
 
     Raises:
-        TraceFormatError: none of these formats, or broken beyond recovery.
-        UsageError: the file contains several ranks, and no rank is chosen.
+        TraceFormatError: the file has none of these formats, or is broken beyond recovery.
+        UsageError: the file contains several ranks, and none was chosen.
 
     Example:
         >>> load("kineto.json.gz").kernels.matching("gemm")[2]

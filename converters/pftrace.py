@@ -191,7 +191,6 @@ class _Writer:
         return shapes, names
 
     def _new_names(self) -> bytes:
-        """Return the encoded names added since the last call."""
         names = self.fresh.SerializeToString(deterministic=True)
         self.fresh.Clear()
         return delimited_field(self.packet_tags["interned_data"], names) if names else b""

@@ -205,7 +205,6 @@ def _compare(
 def _compare_order(
     scans: list[RankScan], groups: Groups | None, network: Network | None, findings: PreflightFindings
 ) -> None:
-    """Compare communications in the order in which nodes would be issued if no node took time."""
     compared = PreflightFindings(findings.profile, max(findings.limit, 1))
     compare_ranks(scans, groups, compared)
     if findings.profile != "astra-sim" or not set(compared.errors) or not set(compared.errors) <= _BY_ORDER:

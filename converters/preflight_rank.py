@@ -96,10 +96,7 @@ class RankScan:
 
 @dataclass
 class ChakraNodes:
-    """Columns of nodes in file order while the file is read; ``comm`` has `CommTable`'s columns from ``type`` on.
-
-    ASTRA-sim never ends a node in `invalid` that has both dependencies and dependents.
-    """
+    """Columns of nodes in file order while the file is read; ``comm`` has `CommTable`'s columns from ``type`` on."""
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
     degrees: array[int] = field(default_factory=lambda: array("q"))
@@ -108,7 +105,7 @@ class ChakraNodes:
     comm: array[int] = field(default_factory=lambda: array("q"))
     micros: array[int] = field(default_factory=lambda: array("Q"))
     on_host: array[int] = field(default_factory=lambda: array("b"))
-    invalid: list[int] = field(default_factory=list)
+    invalid: list[int] = field(default_factory=list)  # ASTRA-sim never ends such a node between other nodes
     dimensions: int | None = None
     flaw: str = ""
 
@@ -116,11 +113,7 @@ class ChakraNodes:
 def scan(
     file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False, dimensions: int | None = None
 ) -> RankScan:
-    """Read a file once and check it on its own.
-
-    If `known_attributes`, etplus encoded the nodes, so only communications are checked. Raise TraceFormatError if the
-    file cannot be opened or is not a Chakra trace.
-    """
+    """Read a file once and check it alone; if etplus encoded it (`known_attributes`), check only communications."""
     columns = _read(file, findings, ChakraNodes(dimensions=dimensions), known_attributes)
     ids, graph = _graph(columns, file.rank, findings)
     order = issue_order(graph.count, graph.source, graph.target)
@@ -415,7 +408,7 @@ def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
         turn[node] = number
     for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
         needs[target].append(source)
-    latest, waits = [-1] * graph.count, [-1] * graph.count  # per node: the last communication up to it, before it
+    latest, waits = [-1] * graph.count, [-1] * graph.count  # per node: last communication up to it, and before it
     for node in order.tolist():
         waits[node] = max((latest[needed] for needed in needs[node]), default=-1)
         latest[node] = max(waits[node], turn[node])

@@ -53,10 +53,7 @@ def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterab
 
 
 def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
-    """Return the format of the longest known suffix of a file name: "dot" for "step.svg".
-
-    If all sources are Chakra traces (.et), ".json" means their JSON form. Raise UsageError for an unknown suffix.
-    """
+    """Return the format of a file's longest known suffix; for Chakra traces (.et), ".json" means their JSON form."""
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]
     files = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]

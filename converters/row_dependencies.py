@@ -1,4 +1,4 @@
-"""Dependencies between rows: edges of the trace, and for rows without edges the order of their thread or stream."""
+"""Dependencies between rows: the edges of the trace, and the order of threads and streams between unconnected rows."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 def _issuable(
     trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """Return an order of issue, and a mask of kept dependencies: optional ones between nodes on cycles are dropped."""
+    """Return an order of issue, and a mask of the dependencies to keep; optional dependencies on cycles are dropped."""
     count, kept = len(by_start), np.ones(len(source), np.bool_)
     while True:
         a, b = source[kept], target[kept]
@@ -123,7 +123,7 @@ def _starts(trace: Trace) -> IntColumn:
 
 
 def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) -> tuple[IntColumn, ...]:
-    """Return each (source, target) pair once, with the kinds of all its edges; ORDER only if there is no edge."""
+    """Return each (source, target) pair once, with the kinds of all its edges, or ORDER if no edge connects it."""
     key = target * count + source
     by_key = np.argsort(key, kind="stable")
     key = key[by_key]

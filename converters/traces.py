@@ -56,7 +56,7 @@ class Traces(Mapping[int, Trace]):
         self._ranks_wanted, self._choose = ranks, choose
         self._sources, self.wanted, self._job, self._independent = tuple(sources), rank, job, independent
         self._ranks: list[int] = []  # ranks of the sources read so far
-        self._positions: dict[int, int] = {}  # rank → position of the source, as far as read
+        self._positions: dict[int, int] = {}  # rank → position of its source, once read
         self._held: tuple[int, Trace] | None = None
         self.notes: dict[int, tuple[str, ...]] = {}
         self.damage: dict[int, tuple[str, ...]] = {}

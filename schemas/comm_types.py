@@ -123,7 +123,6 @@ def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    """Complete a communication from the inputs of its node and of the `c10d::` call that issued it."""
     tensors = list(_tensors(values))
     if comm.bytes is None and tensors:
         comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))

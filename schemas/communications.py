@@ -31,7 +31,7 @@ from .comm_types import (
 from .execution_trace.arguments import PROCESS_GROUPS, call_records, recorded_groups
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
-UNKNOWN: Final = 1000  # Kind of a collective whose kind is unknown.
+UNKNOWN: Final = 1000  # stands for the kind of an unidentified collective
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 _KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -85,7 +85,6 @@ def _communications(trace: Trace) -> list[FoundComm]:
 
 
 def known_groups(trace: Trace) -> dict[str, list[int]]:
-    """Return the ranks of each process group by name, from the ET or Kineto's `distributedInfo`."""
     return trace.once(_known_groups)
 
 

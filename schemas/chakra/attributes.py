@@ -1,4 +1,4 @@
-"""Attributes of Chakra nodes and the oneof members of their values: standard attributes, and attributes of etplus."""
+"""The standard attributes of Chakra nodes, the attributes that etplus adds, and the oneof member of each value."""
 
 from __future__ import annotations
 
@@ -102,7 +102,6 @@ _LISTS: dict[str, Any] = {
 
 
 def attribute(name: str, value: Any) -> AttributeProto:
-    """Return an attribute with its value in the right member. Raise KeyError for an unknown name."""
     member = MEMBERS.get(name) or OWN_MEMBERS[name]
     return AttributeProto(name=name, **{member: _LISTS[member](values=value) if member in _LISTS else value})
 
@@ -127,10 +126,7 @@ def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None 
 
 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
-    """Return the values of attributes by name; list attributes become lists.
-
-    Integers (63 bits) are read from any of INTEGERS, and from texts in `string_val`. Other members are ignored.
-    """
+    """Return values by name: lists for list members, integers (63 bits) from INTEGERS or from text in `string_val`."""
     values: dict[str, Any] = {}
     for given in attributes:
         member, actual = OWN_MEMBERS.get(given.name) or MEMBERS.get(given.name), given.WhichOneof("value")

@@ -51,7 +51,7 @@ def find_groups(prefix: str) -> str | None:
 
 
 def group_name(value: Any) -> str:
-    """Return the name that `pg_name` of nodes contains for a group: "" for all ranks."""
+    """Return a group's name as nodes write it in `pg_name`: "" for the group of all ranks."""
     return "" if value in (None, "", "0", 0) else str(value)
 
 

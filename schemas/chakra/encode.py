@@ -17,7 +17,7 @@ from ...trace.errors import ConvertError
 from ..wire_format import Cells, cut, number_cells, varint_bytes, varints
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
-# Maximum size of a message; readers refuse larger messages as damaged. A parsed message takes 40 times its size.
+# Maximum size of a message; readers refuse larger messages as damaged. Parsing takes 40 times their size.
 MAX_MESSAGE_BYTES = 16 << 20
 
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
@@ -37,10 +37,7 @@ class Block(NamedTuple):
 
 
 def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Encode a numeric field of `Node`, or a list field with one element; the field is 1 in `example`.
-
-    By default, nodes whose value is 0 omit the field.
-    """
+    """Encode a numeric field of `Node`, or a list field with one element (1 in `example`); by default, omit zeros."""
     head = example.SerializeToString()[:-1]
     return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)
 

@@ -48,7 +48,7 @@ _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
 _CLASS = 1 << 40  # A lane is numbered class · _CLASS + stream or thread.
 _HOST, _GPU, _COMM, _NOTHING = range(4)  # classes of nodes; _NOTHING is metadata that does not run
-_COMM_STREAM = _CLASS - 1  # Stream number for communications that have none: they may overlap kernels.
+_COMM_STREAM = _CLASS - 1  # stream of communications that have none; they may overlap kernels that have none
 
 
 def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:

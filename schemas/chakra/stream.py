@@ -165,7 +165,7 @@ def _blocks(name: str) -> Iterator[Messages]:
     except OSError as error:
         raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
     with file:
-        packed = file.peek(2).startswith(GZIP_MAGIC)  # an .et file cannot start so: 0x8b is no field of GlobalMetadata
+        packed = file.peek(2).startswith(GZIP_MAGIC)  # no .et file begins so: 0x8b is not a field of GlobalMetadata
         stream = cast("IO[bytes]", _Watched(_open_gzip(file, "rb"), file, name)) if packed else file
         yield from _split(stream, name, " of the decompressed data" if packed else "")
 

@@ -103,7 +103,7 @@ _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None,
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
-_LINKS["equivalent"] = _LINKS["unverified"]  # what earlier versions wrote
+_LINKS["equivalent"] = _LINKS["unverified"]  # the name in files from earlier versions
 # Columns of a trace that have the same names as fields of `Node`.
 _SAME_NAME = ("id", "name", "inter_thread_dep", *(key.name for key in EVENT_NUMBERS))
 

@@ -49,7 +49,7 @@ from .sections import counterpart_texts, generated_section, stacks_section
 FORMAT_VERSION = "1.1"  # `etplus.version` in files without captured graphs.
 
 _NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece: a few megabytes
-_WORTH_A_PROCESS = 8  # Pieces per process; with fewer, starting a process costs more time than it saves.
+_WORTH_A_PROCESS = 8  # minimum pieces per process; with fewer, starting a process costs more time than it saves
 _SEPARATOR = b",\n    "
 _LINKS = (b'"unverified"', b'"certain"')
 _DOUBTFUL = b', "link": "unverified"'
@@ -71,7 +71,7 @@ class LinkedRecords(TextRecords):
     rows: RowSource
     summary: dict[str, Any]  # the object `etplus` in the root
     comm: dict[int, Comm]
-    nodes: NodeTexts  # nodes of the ET, whose bytes are copied
+    nodes: NodeTexts  # nodes of the ET; their bytes are copied
     before: bytes  # the text around the nodes of the ET, with known keys only
     after: bytes
     et_id: IntColumn | None  # ids of `nodes` before renumbering; None if not renumbered
@@ -323,7 +323,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
         records = replace(records, summary=summary, comm=trace.comm, captured=captured)
         return trace.with_(texts=records, header=records.header, captured=captured, summary=summary)
     if not isinstance(records, FileRecords):  # read from a Chakra trace
-        from .read_etplus import read_etplus  # imported late: only the linker needs it, only here
+        from .read_etplus import read_etplus  # imported late: only the linker gets here
 
         records = read_etplus(b"".join(records.chunks())).texts
         assert isinstance(records, FileRecords)

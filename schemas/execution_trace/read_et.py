@@ -86,7 +86,7 @@ class ExecutionTrace:
     pid: int  # −1 if unknown
     started_s: int  # local start time, read as if it were UTC, in seconds since the epoch; −1 if unknown
     duration_s: float  # 0 if unknown
-    before: bytes  # the document up to the "[" of `nodes`, included
+    before: bytes  # the document up to and including the "[" of `nodes`
     after: bytes  # the document from the "]" of `nodes` on
     texts: NodeTexts
     id: IntColumn

@@ -37,7 +37,7 @@ _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 
 
 def tensor_uses(records: Sequence[bytes]) -> TensorUses:
-    """Find all tensors in the inputs and outputs of nodes that have a storage and are not empty."""
+    """Find all tensors that have a storage and are not empty, in the inputs and outputs of nodes."""
     codes = dict[str, int]()
     parts = [_uses_in([], codes)]
     for at in range(0, len(records), _RECORDS):

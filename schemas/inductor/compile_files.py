@@ -141,8 +141,8 @@ class CompiledKernel:
     """A call in generated code: a kernel that Inductor generated, or an operator that the code calls."""
 
     name: str  # "triton_poi_fused_gelu_1", "extern_kernels.addmm", "torch.ops.aten.sort.default"
-    handle: int  # numbers the calls in order
-    stacks: tuple[Frames, ...] = ()  # distinct stacks of the kernel's source nodes, in graph order
+    handle: int  # ascends in call order
+    stacks: tuple[Frames, ...] = ()  # distinct stacks of the kernel's source nodes, in file order
     nodes: tuple[str, ...] = ()  # names of the kernel's source nodes in the graph before autograd
     # Shapes of an operator's tensor inputs; None if they are not recorded or not all numbers.
     shapes: tuple[tuple[int, ...], ...] | None = None

@@ -130,7 +130,7 @@ def launch_sizes(trace: Trace) -> IntColumn:
 
 
 def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
-    """Return the number of blocks if the grid counts blocks, if it counts work items, and threads per block; else 0."""
+    """Return (blocks if the grid is in blocks, blocks if it is in work items, threads per block); zeros if unknown."""
     blocks, threads = (math.prod(max(size, 0) for size in of) for of in (grid, block))
     if not threads or not 0 < blocks * threads < 2**62:
         return 0, 0, 0
@@ -171,7 +171,7 @@ def int_list(value: Any) -> list[int] | None:
 
 
 def size_of_copy(args: bytes) -> int:
-    """Return the bytes of a copy or memset, −1 if not recorded."""
+    """Return the size of a copy or memset in bytes, −1 if not recorded."""
     try:
         size = (msgspec.json.decode(args) or {}).get("bytes")
     except UNREADABLE:

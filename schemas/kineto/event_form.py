@@ -111,7 +111,6 @@ def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
 
 
 def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
-    """Return the Kineto arguments that describe a call's inputs; {} if not recorded."""
     if trace.nodes.kind[row] == RUNTIME:
         return {}
     found = input_args(inputs.decoded(), from_et=trace.outputs_recorded)
@@ -180,7 +179,7 @@ class OtherEvent:
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:
-    """Return all other events in order of start, outer events first; for linked traces only those in the ET's time."""
+    """Return all other events in order of start, outer events first; for linked traces only those within the span."""
     found = (_event(index, text) for index, text in trace.texts.other_events())
     timed = [event for event in found if event is not None]
     if trace.outputs_recorded:

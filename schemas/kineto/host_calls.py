@@ -65,7 +65,7 @@ def named_group(values: Sequence[Any], groups: Collection[str]) -> str | None:
 
 
 def group_size_of(call: str, values: Sequence[Any]) -> int | None:
-    """Return the group size: the ratio of elements in full tensor and shard (entry 3 of a tensor)."""
+    """Return the group size: elements of the full tensor per element of the shard (entry 3 of a tensor)."""
     if not call.endswith(_SHARDED):
         return None
     elements = [value[3] for value in values[:2] if isinstance(value, list) and len(value) == 6]

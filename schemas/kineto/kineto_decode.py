@@ -110,7 +110,7 @@ _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(
 
 
 def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[str], object] | None = None) -> EventPart:
-    """Decode blocks of events; `modules` adds module forwards; `invalid` receives errors, which are else raised."""
+    """Decode blocks of events; `modules` adds module forwards; errors go to `invalid`, or are raised without it."""
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
         check_utf8(array)
@@ -296,10 +296,7 @@ def _add(
     numbers: dict[str, IntColumn],
     allocated: dict[str, IntColumn],
 ) -> None:
-    """Add a block of `total` events.
-
-    `times` contains, in ns: ts and dur of events, ts of flows, ts of memory events, ts and dur of Python calls.
-    """
+    """Add a block; `times`: ts and dur of events, ts of flows, ts of memory events, ts and dur of Python calls (ns)."""
     (events, at), (frames, frames_at), (flows, starts), (memory, memory_at) = kept
     ts, dur, flow_ts, memory_ts, frame_ts, frame_dur = times
     if ts.min(initial=0) < 0:

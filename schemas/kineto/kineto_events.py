@@ -37,7 +37,7 @@ class EventPart:
     flows: _Columns
     memory: _Columns
     frames: _Columns
-    values: dict[str, list[Any]]  # column in INTERNED → string of each code
+    values: dict[str, list[Any]]  # column in INTERNED → strings, indexed by code
     phases: Counter[str]  # phase (`ph`) → number of events that are in no table
     impossible_frames: int  # Python calls with impossible times; not in `frames`
 

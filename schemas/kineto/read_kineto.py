@@ -133,7 +133,7 @@ class FlowTable:
     category: Codes  # index into `EventTable.categories` ("ac2g", "fwdbwd", …)
     id: IntColumn  # −1 for none; an "ac2g" id below `GRAPH_ARROW` is a correlation
     ts: IntColumn  # ns
-    thread: Codes  # code into `EventTable.threads`
+    thread: Codes  # index into `EventTable.threads`
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,10 @@ class MemoryTable:
 
     index: IntColumn  # position in `traceEvents`
     ts: IntColumn  # ns
-    thread: Codes  # code into `EventTable.threads`
+    thread: Codes  # index into `EventTable.threads`
     bytes: IntColumn  # allocated; negative: freed
     address: IntColumn  # −1 if not recorded
-    allocated: IntColumn  # bytes that the device's allocator then holds in total, −1 if not recorded
+    allocated: IntColumn  # total bytes of the device's allocator after the event, −1 if not recorded
     reserved: IntColumn  # like `allocated`, for reserved memory
     device_type: IntColumn  # value of c10::DeviceType
     device: IntColumn  # −1 for the CPU
@@ -330,11 +330,11 @@ def _build(
     )  # fmt: skip
 
 
-_DEEPEST = 50  # Deeper values become None: real files have none, and orjson refuses 254 levels.
+_DEEPEST = 50  # Deeper values become None: real files are not so deep, and orjson refuses 254 levels.
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:
-    """Return a value that can be encoded again: large integers become floats; infinite and too deep values None."""
+    """Make a value encodable: large integers become floats; infinite and too deeply nested values become None."""
     if level > _DEEPEST:
         return None
     if isinstance(value, dict):

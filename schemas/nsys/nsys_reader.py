@@ -96,7 +96,7 @@ def _strange_time(events: EventTable) -> str:
 
 
 def _base_time(database: Database) -> int:
-    """Return the ns to add to times in the file to get ns since the epoch; 0 if the start was not recorded."""
+    """Return the offset from times in the file to ns since the epoch; 0 if the start was not recorded."""
     started = database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     zero = database.numbers("ANALYSIS_DETAILS", ("startTime",))["startTime"]
     if not len(started):

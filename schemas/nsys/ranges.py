@@ -32,7 +32,7 @@ class RangeDetails:
     sizes: npt.NDArray[np.int32]  # index into `shapes`, 0 for none
     shapes: list[str]  # distinct JSON texts of shapes; the first is ""
     consumer: IntColumn  # range that reads an input; one entry per input with a known producer
-    producer: IntColumn  # op id of the producer of the same input
+    producer: IntColumn  # op id of the call that produced the input
 
 
 def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
@@ -122,10 +122,7 @@ class Range(NamedTuple):
 
 
 def read_range(text: str) -> Range:
-    """Parse the text of a range.
-
-    A range with an op_id is an operator if it has a sequence number or an operator name, else a `record_function`.
-    """
+    """Parse a range; with an op_id, a sequence number or operator name means an operator, else `record_function`."""
     found = _EMITTED.search(text)
     if found is None:
         module = _MODULE.match(text)

@@ -1,4 +1,4 @@
-"""Read traces stored as Parquet files: columns are read at once, texts of rows on demand."""
+"""Read traces stored as Parquet files: columns are read immediately, texts of rows on demand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_table(place: Place, table: str) -> None:
     path, found = place.of(table), hashlib.blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):  # a query needs no whole table in memory
+            while block := file.read(1 << 20):  # queries do not need the whole table in memory
                 found.update(block)
     except OSError as error:
         raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
@@ -312,7 +312,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors of each signature, and last those of a node without signature; parts of the trace share them."""
+        """The tensors per signature, and last the tensors of a node without one; shared with parts of the trace."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:

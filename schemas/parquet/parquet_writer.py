@@ -42,7 +42,6 @@ def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | N
 
 @gc_disabled()
 def write_rank(trace: Trace, folder: str | os.PathLike[str], rank: int) -> list[str]:
-    """Write one rank next to other ranks, in a folder that `check_place` accepted."""
     return _FolderWriter(trace, Place(Path(folder), rank)).write()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-META = "trace.json"  # name of the file with a rank's data that are in no table
+META = "trace.json"  # file with the data of a rank that no table contains
 SUFFIXES = (".parquet", ".etplus")  # suffixes of folders that store traces
 _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 

@@ -108,12 +108,12 @@ assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """The data of a trace that are in no table."""
+    """The data of a trace that no table contains."""
 
     etplus_columns: int  # version of the format, see FORMAT
     rows: int
     size: int  # bytes of the ET+ file's text
-    names: list[str]  # each name, by code
+    names: list[str]  # names, indexed by code
     categories: list[str]
     flat: bool
     notes: list[str]
@@ -232,10 +232,7 @@ _WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size 
 
 
 def numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
-    """Return a numeric column with nulls as `none`. Raise ValueError for other types, or for nulls without `none`.
-
-    Arrow's buffers are read directly, because `to_numpy` and `fill_null` import pandas, which is slow.
-    """
+    """Return a numeric column, nulls as `none`, or raise ValueError; `to_numpy` would import pandas, which is slow."""
     column = table.column(name)
     if (none is None and column.null_count) or str(column.type) not in _WHOLE:
         raise ValueError(name)

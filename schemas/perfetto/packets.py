@@ -65,7 +65,7 @@ CATEGORIES = {
     "EventRecord": "graph_event_node",
     "HostNode": "graph_host_node",
 }
-COMPUTE = 2  # value of RenderStageCategory (InternedGpuRenderStageSpecification) in files from others
+COMPUTE = 2  # value of RenderStageCategory (InternedGpuRenderStageSpecification) in files of other programs
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
 # Extra data that stay strings even if they look like numbers; the format stores every value as a string.

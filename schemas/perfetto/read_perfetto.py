@@ -29,7 +29,7 @@ from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 _BEGIN, _END = 1, 2  # TrackEvent.Type
 # Kineto's base times are multiples of this (libkineto/src/output_json.cpp); an equal base yields equal times.
 _TRIMONTH_NS = 7_889_238 * 10**9
-_DOUBLE_NS = 256  # resolution of today's ns since the epoch in a double
+_DOUBLE_NS = 256  # precision of a double that contains today's ns since the epoch
 # Maps categories of rocprofv3 to Kineto's, if their names differ.
 _CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
 # Maps a column to the argument's names: in PyTorch, then in rocprofv3.
@@ -220,7 +220,7 @@ class _PacketReader:
         return {number: of.pop() for number, of in found.items() if len(of) == 1} if several else {}
 
     def _ranks(self) -> list[int]:
-        """Return the process ids that are ranks: process names contain the rank in etplus's files of several ranks."""
+        """Return the process ids that are ranks: in etplus's files of several ranks, process names contain the rank."""
         named = [track.process for track in self.tracks.values() if track.HasField("process")]
         ranks = [process.pid for process in named if process.process_name == f"rank {process.pid}"]
         return ranks if len(ranks) == len(named) > 1 else []

@@ -72,7 +72,7 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but leave a large text in its file or in a temporary file, from which slices are read."""
+    """Like `load`, but leave a large text in its file or in a temporary file, and read slices from there."""
     blob = _open(source, _KEPT_IN_MEMORY, progress)
     refuse_foreign(blob.name, blob.data[:HEAD])
     return blob
@@ -170,7 +170,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
     from tqdm import tqdm
 
     class Shown(tqdm):  # type: ignore[type-arg]
-        """A bar without tqdm's monitor thread, which would outlive the bar and make forking unsafe."""
+        """A bar without tqdm's monitor thread, because the thread outlives the bar and makes forking unsafe."""
 
         monitor_interval = 0
 
@@ -283,10 +283,7 @@ _DISK_USED = 0.9  # maximum share of the free disk space that a temporary file m
 
 
 class Spool:
-    """Collects a text of unknown length: in memory up to `kept` bytes, then in an unnamed temporary file.
-
-    `packed` is the size of the compressed input, None for uncompressed input.
-    """
+    """Collects a text: in memory up to `kept` bytes, then in an unnamed file; `packed` is its compressed size."""
 
     def __init__(self, name: str, kept: int, packed: int | None = None) -> None:
         self._name, self._packed = name, packed
@@ -346,10 +343,7 @@ class Spool:
 def gunzip(
     packed: Text, name: str = "<bytes>", *, kept: int = sys.maxsize, done: Callable[[int], object] | None = None
 ) -> tuple[Text, int | None]:
-    """Decompress all gzip members up to the first damage; return the text, and the damage's offset in `packed` or None.
-
-    For `kept`, see `Spool`; `done` is called with the number of bytes read.
-    """
+    """Decompress all gzip members up to the first damage; return the text, and the damage's offset in `packed`."""
     spool, watch = Spool(name, kept, len(packed)), Expansion(name)
     try:
         for piece, read in _sound(packed):

@@ -21,7 +21,7 @@ Part = bytes | _Matrix  # A constant text, or a matrix that contains one text pe
 _SPACE, _POINT, _MINUS = b" .-"
 # The four digits of each number below 10,000, stored as one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # as many powers are ≤ n as n has digits
+_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # the number of powers ≤ n is the number of digits of n
 
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:

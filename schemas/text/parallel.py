@@ -151,7 +151,7 @@ def _set_up(
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End the task, which removes its files. The pool treats this as a result, so the worker ends a second later."""
+    """End the task and remove its files. The pool treats this as a result, so the worker ends a second later."""
     if hasattr(signal, "alarm"):
         signal.alarm(1)
     raise SystemExit(128 + signal.SIGTERM)

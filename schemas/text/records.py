@@ -49,8 +49,6 @@ Block = tuple[int, int, memoryview]
 
 
 class RecordSpans(NamedTuple):
-    """Texts of consecutive records, including braces, and their spans in the document."""
-
     texts: list[bytes]
     start: IntColumn
     end: IntColumn
@@ -136,7 +134,6 @@ class RecordTexts:
         return self._opener, pieces
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the texts of records by position; neighbors are read together."""
         blocks = np.searchsorted(self.first, records, side="right") - 1
         within = records - self.first[blocks]
         result = [b""] * len(records)

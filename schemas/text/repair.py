@@ -74,10 +74,7 @@ def is_valid(text: bytes) -> bool:
 
 
 def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
-    """Repair the object at `start`; return None if it is incomplete or its end cannot be determined.
-
-    The object ends before the offset `limit`: the next object's "{", or the end of the text.
-    """
+    """Repair the object that begins at `start` and ends before `limit`; None if incomplete or without a clear end."""
     if data[start : start + 1] != b"{":
         return None
     for reading in _READINGS:

@@ -1,4 +1,4 @@
-"""Access the bytes of a document, which is in memory, or in a file from which slices are read."""
+"""Access the bytes of a document in memory, or slices of a document in a file."""
 
 from __future__ import annotations
 

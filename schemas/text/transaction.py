@@ -25,7 +25,7 @@ STANDARD_STREAM = "-"  # means standard input or standard output
 URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
 """How to install the packages that read and write URLs, for messages."""
 
-_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # also matches if pathlib merged the slashes, but no Windows drive
+_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # matches even if pathlib merged the slashes; never a Windows drive
 
 # A quarter of the allowed descriptors. Other outputs get temporary files; a killed process leaves these behind.
 try:
@@ -51,10 +51,7 @@ class Transaction:
             self._inputs.setdefault((status.st_dev, status.st_ino), name)
 
     def claim(self, path: StrPath) -> Path | None:
-        """Return the file that an output path refers to, with links resolved; None for standard output.
-
-        Refuse an empty name, a URL, a folder, an input of this run, and a second output with the same name.
-        """
+        """Return the file that an output path refers to, with links resolved; None for standard output."""
         name = os.fspath(path)
         if not name:
             raise UsageError("the name of an output is empty; give a file name")
