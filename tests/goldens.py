@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import etplus
+import golden_analysis
 import msgspec
 import numpy as np
 from etplus.linker import link
@@ -215,8 +216,13 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
     "measure": (tuple(_MEASURE), _measure_lines),
     "reshape": (tuple(_RESHAPE), _reshape_lines),
     "reshard": (tuple(_RESHARD), _reshard_lines),
+    "analysis": (golden_analysis.CASES, golden_analysis.analysis_lines),
+    "report": (golden_analysis.PAGES, golden_analysis.report_lines),
 }
-CASES = [(folder, name) for folder, (names, _) in LINES.items() for name in names]
+
+
+def cases(*folders: str) -> list[tuple[str, str]]:
+    return [(folder, name) for folder in folders for name in LINES[folder][0]]
 
 
 def differences(folder: str, name: str) -> list[tuple[str, str]]:
@@ -229,7 +235,8 @@ def differences(folder: str, name: str) -> list[tuple[str, str]]:
 def main() -> None:
     for name in FIXTURE_PAIRS:
         golden_path(name).write_bytes(gzip.compress(made_now(name), mtime=0))
-    for folder, name in CASES:
+    for folder, name in cases(*LINES):
+        (GOLDEN / folder).mkdir(exist_ok=True)
         text = "\n".join(LINES[folder][1](name)).encode()
         (GOLDEN / folder / f"{name}.txt.gz").write_bytes(gzip.compress(text, mtime=0))
 

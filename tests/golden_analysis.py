@@ -1,0 +1,186 @@
+"""Lines that say what analysis and report make of recorded and made traces, for the golden files (see goldens.py)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import made_jobs
+import numpy as np
+from etplus import Job, link
+from etplus.analysis.counters import counters, drawn
+from etplus.analysis.device_gaps import longest_gaps
+from etplus.analysis.event_frames import event_frame, op_frame
+from etplus.analysis.event_relations import backward_of, relations_of
+from etplus.analysis.findings import Case, Findings, changes, find_findings
+from etplus.analysis.job_diff import JobDifference, compared_rank, job_difference
+from etplus.analysis.place_diff import line_rows, path_rows
+from etplus.analysis.storages import storages_of
+from etplus.analysis.summary import Analysis, analyze, json_of
+from etplus.analysis.top import TOP_BY, top_table
+from etplus.report import analysis_screen, diff_text, findings_text, report_text, top_text
+from etplus.report.finding_cards import cards_of
+from etplus.report.page_columns import page_columns
+from etplus.report.report_html import diff_html, job_diff_html, rank_report, report_html
+from etplus.timeline.critical import critical_chain
+from etplus.trace.trace import Trace
+from support import FIXTURES, ROOT, fixture_pair, plain
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from finding_pairs import GPU_PAIRS, played
+
+RECORDED = ("attention", "item", "optimizer", "recomputation", "messages")
+CASES = ("pair", "tf32", "slow_rank", *RECORDED, *GPU_PAIRS)
+PAGES = ("pair", "tf32", "slow_rank", "item", *list(GPU_PAIRS)[:2])
+_PROSE = re.compile(r"(?:\S+ ){5}")
+
+
+class _SlowRank(made_jobs.Rank):
+    def compute(self, name: str, ns: int, *sides: Any) -> None:
+        super().compute(name, ns * (1 + (self.rank == 2)), *sides)
+
+
+@cache
+def traces_of(name: str, after: bool = False) -> list[Trace]:
+    """The traces of a case, one per rank, without the names of their files; `after` is the other side of a change."""
+    if name == "pair":
+        return [link(*map(plain, fixture_pair("pairs/gpu_shaped_from_cpu")))]
+    if name == "slow_rank":
+        job = made_jobs.Job(made_jobs.ddp, 3, skew_ns=50_000, of=made_jobs.Rank if after else _SlowRank)
+        return [link(*texts) for texts in job.texts(waits=True)]
+    if name in GPU_PAIRS:
+        return [played(GPU_PAIRS[name], after=after).trace()]
+    stem = "gpu/tf32" if name == "tf32" else f"findings/{name}/{'after' if after else 'before'}"
+    ets = sorted(FIXTURES.glob(f"{stem}*.et.json.gz"))
+    return [link(plain(et), plain(et.with_name(et.name.replace(".et.", ".kineto.")))) for et in ets]
+
+
+@cache
+def _analyzed(name: str, after: bool = False) -> tuple[list[Analysis], Findings]:
+    traces = traces_of(name, after)
+    analyses = [analyze(trace) for trace in traces]
+    return analyses, find_findings(Case(traces, analyses=analyses))
+
+
+@cache
+def _compared_jobs(name: str) -> JobDifference:
+    a, b = ({trace.rank or 0: compared_rank(trace) for trace in traces_of(name, after)} for after in (False, True))
+    return job_difference(a, b, names=("a", "b"))
+
+
+def analysis_lines(name: str) -> list[str]:
+    """Tables, frames and findings of the traces, and the comparison with the traces after the change."""
+    analyses, findings = _analyzed(name)
+    lines = list(_flat("findings", findings.to_dict()))
+    for analysis in analyses:
+        trace = analysis.trace
+        lines += _flat("analysis", json_of(analysis))
+        lines += _flat("counters", drawn(counters(trace, analysis.memory), trace.span.start, 20))
+        lines += _flat("gaps", [gap.plain() for gap in longest_gaps(trace)])
+        lines += _flat("storages", vars(storages_of(trace)))
+        lines += _flat("relations", [relations_of(trace), backward_of(trace)])
+        lines += _flat("ops", op_frame(trace, np.arange(len(trace.calls))))
+        lines += _flat("events", event_frame(trace, np.arange(len(trace.gpu))))
+    for by in TOP_BY:
+        lines += _flat(f"top {by}", [row.plain() for row in top_table(analyses, by)])
+    if name in RECORDED or name in GPU_PAIRS:
+        a, b = analyses[0], _analyzed(name, True)[0][0]
+        lines += _flat("changes", changes(a, b).to_dict())
+        lines += _flat("lines", [row.plain() for row in line_rows(a, b, per_iteration=True)])
+        lines += _flat("paths", [row.plain() for row in path_rows(a, b, per_iteration=False)])
+    if len(analyses) > 1:
+        summary = Job(traces_of(name)).summary()
+        lines += [line for key, table in summary.tables.items() for line in _flat(key, [row.plain() for row in table])]
+        lines += _flat("jobs", _compared_jobs(name).to_dict())
+    return lines
+
+
+def report_lines(name: str) -> list[str]:
+    """The data of the pages, and each text on 80 columns."""
+    analyses, findings = _analyzed(name)
+    chains = [critical_chain(analysis.trace) for analysis in analyses]
+    reports = [rank_report(analysis, len(analyses), chain) for analysis, chain in zip(analyses, chains, strict=True)]
+    lines = list(
+        _flat("page", _data(report_html(reports, findings=cards_of(analyses, shells=["t.json"] * len(chains)))))
+    )
+    lines += _flat("columns", page_columns()) if name == "pair" else []
+    texts = [findings_text.render(findings, shell="t.json"), findings_text.render_full(findings)]
+    texts += [top_text.render(top_table(analyses, by), analyses, by, top=8) for by in TOP_BY]
+    for analysis in analyses:
+        texts += [report_text.text_of(analysis, 100), analysis_screen.render(analysis, findings)]
+    texts.append(analysis_screen.table_of_rows([analysis_screen.row_of(one, findings) for one in analyses], 80))
+    if name != "pair" and name != "tf32":
+        a, b = analyses[0], _analyzed(name, True)[0][0]
+        changed = changes(a, b)
+        lines += _flat("diff", _data(diff_html(changed, a, b, "a.json b.json")))
+        texts += [diff_text.render(changed, shell="a.json b.json"), diff_text.render_full(changed)]
+    if len(analyses) > 1:
+        compared = _compared_jobs(name)
+        lines += _flat("jobs", _data(job_diff_html(compared)))
+        texts += [diff_text.render_job(compared, shell="a b")]
+    return [*lines, *(line for text in texts for line in text.split("\n"))]
+
+
+def _data(page: bytes) -> Any:
+    found = re.search(rb'<script id="report" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return {key: value for key, value in json.loads(found[1]).items() if key != "columns"}
+
+
+def _flat(path: str, value: Any) -> Iterator[str]:
+    """One line per row of a table; sentences are left out, and blocks of the page are shown by their digest."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _flat(f"{path}.{key}", one)
+    elif isinstance(value, (list, tuple)) and value and isinstance(value[0], (dict, list, tuple, np.ndarray)):
+        for one in value:
+            yield f"{path} {json.dumps(_plain(one))}"
+    else:
+        yield f"{path} {json.dumps(_plain(value))}"
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _plain(one) for key, one in value.items() if key not in ("hint", "doc", "version")}
+        case list() | tuple() if len(value) > 40:
+            return [len(value), _digest(json.dumps(_plain_each(value)).encode())]
+        case list() | tuple():
+            return _plain_each(value)
+        case np.ndarray() | np.generic():
+            return _plain(value.tolist())
+        case float():
+            return float(f"{value:.9g}")
+        case str() if len(value) > 200 and " " not in value:
+            return _digest(_unpacked(value))
+        case str() if _PROSE.match(value):
+            return "…"
+        case str() | int() | None:
+            return value
+        case _:
+            return _plain(vars(value)) if hasattr(value, "__dict__") else str(value)
+
+
+def _plain_each(values: Any) -> list[Any]:
+    return [_plain(one) for one in values]
+
+
+def _unpacked(text: str) -> bytes:
+    """A block's content without its compression, which differs between versions of zlib."""
+    try:
+        plain = zlib.decompress(base64.b64decode(text))
+    except (ValueError, zlib.error):
+        return text.encode()
+    return json.dumps(_plain(json.loads(plain))).encode() if plain[:1] == b"{" else plain
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=6).hexdigest()
