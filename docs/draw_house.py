@@ -13,12 +13,12 @@ import tomllib
 
 HERE = Path(__file__).parent
 FOLDERS = {
-    "cli": ("one thin module a command",),
+    "cli": ("one thin module per command",),
     "planning": ("jobs that were not recorded: cost models, other sizes and layouts, measured operators",),
     "report": ("terminal text, CSV, the HTML page",),
     "analysis": ("tables, FLOPs and bytes, findings, diff, questions, SQL",),
     "converters": ("Trace or Job → Chakra, ASTRA-sim, Perfetto, Parquet, …; check",),
-    "timeline": ("graph, replay, critical path, what-if, network",),
+    "timeline": ("graph, replay, critical path, what-ifs, networks",),
     "jobs": ("several ranks: which files belong together, linking a folder, collectives, clocks",),
     "recording": ("records an unchanged program",),
     "linker": ("ET + Kineto → Trace: segment, match, attach, dependencies, identity",),
@@ -83,7 +83,7 @@ def house() -> str:
                 f'<line class="arrow" x1="{LEFT + WIDTH / 2}" y1="{top}" x2="{LEFT + WIDTH / 2}" y2="{top + 22}"/>'
             )
             top += 24
-    return svg(WIDTH + 2 * LEFT, top + 16, "The folders of etplus; each may import those below it", parts)
+    return svg(WIDTH + 2 * LEFT, top + 16, "The folders of etplus; each folder may import the folders below it", parts)
 
 
 def kernel() -> str:

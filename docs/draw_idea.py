@@ -10,7 +10,7 @@ from draw_house import HERE, box, svg
 SIDE, GAP, EDGE = 200, 20, 10
 USES = (
     ("Analysis", ("time by line, module, kernel",)),
-    ("Replay", ("critical path, what if, networks",)),
+    ("Replay", ("critical path, what-ifs, networks",)),
     ("Prediction", ("other sizes, devices, layouts",)),
     ("Simulators", ("ASTRA-sim, from Chakra traces",)),
 )
