@@ -241,8 +241,8 @@ null]}function io(s,t){let e=t.captured[s.captured];if(!e)return[];let n=t.repla
 shapes,e.dtypes);return[x("captured_by","Captured by",e.name),i?x("captured_shapes","Captured inputs",e.shapes,i):null,e.
 modules.length?x("captured_modules","Captured in",e.modules,e.modules.join(" / ")):null,x("captured_link","Link to the c\
 apture",t.links[s.captured_link]),n?.evidence.length?x("captured_evidence","Evidence for the graph",n.evidence,n.evidence.
-join(", ")):null,n?.candidates>1?x("candidates","Graphs that fit equally",n.candidates):null,o?x("graph","Graph",o.index,
-ro(o)):null]}function ro({index:s,file:t,batch_size:e}){return`${s} of ${t}${e===null?"":`, batch size ${e}`}`}function ao(s,t){let{stacks:e}=s;return t>=0&&e?.places[e.line[t]]||""}var Ls=s=>s?.shapes.map(t=>`[${t.join(",")}]`).join(
+join(", ")):null,n?.candidates>1?x("candidates","Graphs that fit equally well",n.candidates):null,o?x("graph","Graph",o.
+index,ro(o)):null]}function ro({index:s,file:t,batch_size:e}){return`${s} of ${t}${e===null?"":`, batch size ${e}`}`}function ao(s,t){let{stacks:e}=s;return t>=0&&e?.places[e.line[t]]||""}var Ls=s=>s?.shapes.map(t=>`[${t.join(",")}]`).join(
 ",")??"";async function de(s){let t=s.gpu?q.first(s.sources,"operator"):s.number;return t===null?null:lt().details.of(t)}
 async function Ps(s){let{data:t,details:e}=lt(),n=s,o=s;for(;o;){let i=q.first(o.sources,"caller");o=i===null?null:await e.
 of(i),o&&t.kinds[o.kind].name==="Operator"&&(n=o)}return n}var $t=(s,t)=>({gpu:t,has:(e,n,o)=>ao(o,e.entry[n])===s});function Ts(s){
@@ -572,11 +572,11 @@ tor or launch call → its first kernel"],["b","forward ↔ backward operator"],
 vent waits for or reads from; to the event that waits for it or reads it"],["n p","next and previous element of the crit\
 ical path"],["c","show or hide the critical path"],[". ,","next and previous event found by the search, or of the row th\
 at led here"],["/ Backspace","to the search; back to the row or finding that led here"],["z","fill the view with the sel\
-ected event"],["m","table of events that overlap the selected event"],["[ ]","start and end of a span at the selected ev\
-ent's start and end"],["Shift + drag","select a span and list its events in a table"],["Enter","to the details; Esc goes\
- back, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"keys","aria-la\
-bel":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Vo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},
-t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Jo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Yo=1.5;function cn(s){return{id:"overl\
+ected event"],["m","table of events that overlap the selected event"],["[ ]","set the start or end of a span to the star\
+t or end of the selected event"],["Shift + drag","select a span and list its events in a table"],["Enter","to the detail\
+s; Esc goes back, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"key\
+s","aria-label":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Vo.map(([t,e])=>h("div",{},h("dt",{},
+h("kbd",{},t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Jo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Yo=1.5;function cn(s){return{id:"overl\
 ay",type:"custom",clip:!0,silent:!0,z:5,progressive:0,encode:{x:[0,1],y:-1},tooltip:{show:!1},renderItem:(t,e)=>s.overlays[t.
 dataIndex]?.draw(e)??null,data:Ve(s)}}function Ve(s){return s.overlays=[...Qo(s),...ni(s),...ti(s),...Zo(s)],s.overlays.
 map(({from:t,to:e})=>[t,e])}var pt=(s,t)=>s.coord([t,0])[0];function we(s,t,e,n,o,i=0){return{from:s,to:t,draw:l=>{let a=pt(
@@ -747,7 +747,7 @@ push(["Rank",String(s.rank)]);for(let[n,o]of Object.entries(t.devices)){let i=Ob
 "count")} of ${u(e.total,"count")} linked (${u(e.linked/(e.total||1),"share")}) by ${e.method}`],["Certain",u(e.certain,
 "count")],["Unverified",`${u(e.unverified,"count")}; the structure fits, but the operators may belong to another run or \
 step`],["GPU time",`${u(e.attached_ns/(e.gpu_ns||1),"share")} of ${u(e.gpu_ns,"ns")} attached to operators`]]:[["Kind","\
-Kineto trace without Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators of the trace`]:null];
+Kineto trace without Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")} launched by operators in the trace`]:null];
 return[yt(o),rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,t.analysis.
 devices);e.mount();let n=u(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.tiles?` Calls shorter than ${n}\
  are merged until you zoom in.`:` Calls shorter than ${n} are merged with their neighbors.`:"",i=t.timeline.hidden?` ${E(

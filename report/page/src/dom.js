@@ -15,7 +15,7 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** A note next to a heading or a number, if any. @param {string | null | undefined} text */
+/** A note next to a heading or a number; null without a text. @param {string | null | undefined} text */
 export const small = (text) => (text ? el("small", {}, text) : null);
 
 /** A sentence that replaces missing data. @param {string} text */
@@ -32,7 +32,7 @@ export function factList(rows) {
 }
 
 /**
- * Call `move` with each position of a pressed pointer, and `up` with the last position.
+ * Call `move` with each pointer position while the button is down, and `up` with the last position.
  * @param {(event: PointerEvent) => void} move
  * @param {(event: PointerEvent) => void} up
  */

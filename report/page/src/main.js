@@ -45,7 +45,7 @@ export async function draw(at, stepAt = null) {
     step = stepAt === null ? null : whole.steps[stepAt],
     shown = step ? await reportOfStep(report, step) : report;
   if (typeof whole.path_rows === "string") whole.path_rows = await unpackJson(whole.path_rows);
-  if (asked !== drawings) return; // the user has chosen something else in the meantime
+  if (asked !== drawings) return; // the user has meanwhile chosen another rank or step
   const rank = shown.ranks[at];
   for (const one of charts) one.instance?.dispose();
   charts.clear();

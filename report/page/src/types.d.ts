@@ -1,4 +1,4 @@
-/* The data of the page, and what its modules hand to each other. Rows of tables have the keys that their columns name. */
+/* The data of the page, and the types that its modules share. Rows of tables have the keys that their columns specify. */
 
 /** Apache ECharts, which page.html loads before the page's own script. */
 declare const echarts: any;
@@ -167,7 +167,7 @@ interface Finding {
   where: Row;
 }
 
-/** All ranks of a job, of which the page shows some in detail. */
+/** All ranks of a job. The page shows some of them in detail. */
 interface ManyRanks {
   numbers: number[];
   quantities: Quantity[];
@@ -416,7 +416,7 @@ interface Place {
   /** full name, or name codes of the page */
   name?: string;
   codes?: Set<number>;
-  /** the topmost operator that launched it */
+  /** the topmost operator that launched the event */
   op?: string;
   /** tests the columns of an event */
   has?: (columns: any, at: number, texts: Texts, name: number) => boolean;
@@ -454,7 +454,7 @@ interface TableColumn {
 }
 
 interface TableOptions {
-  /** columns of a table that brings its own columns */
+  /** columns of a table that declares its own columns */
   columns?: TableColumn[];
   /** key of the column that sorts the rows at first, "" for the given order */
   sort?: string | null;
@@ -535,7 +535,7 @@ interface Chart {
   draw: () => void;
 }
 
-/** Options of ECharts, as far as the page gives functions in them. */
+/** The options of ECharts that contain functions of the page. */
 interface ChartOptions {
   series?: SeriesOptions[];
   [option: string]: any;
@@ -555,7 +555,7 @@ interface LabelOptions {
 }
 
 interface AxisOptions {
-  /** of the axis' numbers */
+  /** unit of the numbers on the axis */
   unit?: string;
   axisLabel?: LabelOptions;
   [option: string]: any;

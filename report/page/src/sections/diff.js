@@ -1,4 +1,4 @@
-/* Two traces or jobs side by side: what takes longer, by which operator, iteration and call path. */
+/* Two traces or jobs side by side: changes by operator, step, source line and call path. */
 
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el, listed, none } from "../dom.js";

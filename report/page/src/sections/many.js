@@ -1,4 +1,4 @@
-/* A job of many ranks: numbers for all ranks, and the ranks that stand out. */
+/* A job with many ranks: key figures of all ranks, and the ranks that stand out. */
 
 import { axis, chart, charts, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";

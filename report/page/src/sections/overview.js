@@ -220,7 +220,7 @@ function coverage(rank, attributed) {
       ]
     : [
         ["Kind", "Kineto trace without Execution Trace"],
-        rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators of the trace`] : null,
+        rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators in the trace`] : null,
       ];
   return [factList(rows), listed("notes", notes)];
 }

@@ -1,4 +1,4 @@
-/* The rank that the others wait for, in words. */
+/* The rank that other ranks wait for, in words. */
 
 import { numberOf, show } from "../units.js";
 

@@ -1,4 +1,4 @@
-/* Details of single events: their columns, their relations to others, and the texts that these refer to. */
+/* Details of single events: their columns, their relations to other events, and the texts to which both refer. */
 
 import { unpackColumns, unpackJson } from "../packed.js";
 

@@ -9,7 +9,7 @@ const MOST_CHECKED = 400; // maximum number of events whose details are compared
  * - `event`: number of an event; or `from` and `to`, ns: a time span;
  * - `gpu` (GPU events or CPU calls), `device`, `stream`: lane of the event;
  * - `name`: full name, or `codes`: name codes of the page; `op`: the topmost operator that
- *   launched it;
+ *   launched the event;
  * - `has`: a test of the columns of `Details`, (columns, at, texts, name) => boolean;
  * - `fits`: a test of all details, async (event, texts) => boolean, called for the longest events;
  * - `gap`: show the longest gap between the events of the lane instead;

@@ -1,4 +1,4 @@
-/* Details of an event: rows of a label, a text, and the plain value. */
+/* Details of an event, as rows: a label, a text, and the plain value. */
 
 import { plain, show } from "../units.js";
 
@@ -182,7 +182,7 @@ function launchFacts(config) {
 }
 
 /**
- * Return whether the bytes of a GPU event probably came from memory, see `from_memory` in roofline.py.
+ * Return whether the bytes of a GPU event probably came from memory, see `from_memory` in analysis/kernel_peaks.py.
  * @param {DetailedEvent} event
  * @param {Row | undefined} device
  */
@@ -282,7 +282,7 @@ function capturedFacts(event, texts) {
     replay?.evidence.length
       ? fact("captured_evidence", "Evidence for the graph", replay.evidence, replay.evidence.join(", "))
       : null,
-    replay?.candidates > 1 ? fact("candidates", "Graphs that fit equally", replay.candidates) : null,
+    replay?.candidates > 1 ? fact("candidates", "Graphs that fit equally well", replay.candidates) : null,
     graph ? fact("graph", "Graph", graph.index, graphText(graph)) : null,
   ];
 }

@@ -77,7 +77,7 @@ export function namedPlace(columns, row) {
 }
 
 /**
- * True if a text as of `place_text` in trace/stacks.py names the line of a row: "train.py:17 (forward)", "forward (train.py:17)".
+ * True if a text in the form of `place_text` (trace/stacks.py) names the line of a row: "train.py:17 (forward)", "forward (train.py:17)".
  * @param {string} text
  * @param {Row} row
  */

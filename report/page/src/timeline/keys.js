@@ -18,7 +18,7 @@ const KEYS = [
   ["/ Backspace", "to the search; back to the row or finding that led here"],
   ["z", "fill the view with the selected event"],
   ["m", "table of events that overlap the selected event"],
-  ["[ ]", "start and end of a span at the selected event's start and end"],
+  ["[ ]", "set the start or end of a span to the start or end of the selected event"],
   ["Shift + drag", "select a span and list its events in a table"],
   ["Enter", "to the details; Esc goes back, and Esc again closes the details"],
   ["?", "show this list"],

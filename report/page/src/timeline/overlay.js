@@ -1,4 +1,4 @@
-/* What is drawn over the calls of the timeline: the selected event and span, arrows, the critical path. */
+/* Drawings over the calls of the timeline: the selected event and span, arrows, and the critical path. */
 
 import { fillOf, Theme } from "../theme.js";
 import { AXIS } from "./blocks.js";

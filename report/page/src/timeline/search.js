@@ -102,7 +102,7 @@ export class TimelineSearch {
   }
 
   /**
-   * Go to the next or previous hit, among the calls of the name chosen in the list or else among all hits.
+   * Go to the next or previous hit: a call of the name chosen in the list, or any hit if no name is chosen.
    * @param {number} by
    */
   async step(by) {
