@@ -312,8 +312,8 @@ def lengths_in_arguments(signature: Signature, rows: int) -> RequestSums | None:
     """Return the sums over requests if the maximum lengths among the arguments determine them; else None.
 
     The lengths determine the sums if all requests have the same length and no earlier keys. The offsets are the first
-    one-dimensional integer tensor, with one more entry than there are requests. The maximum numbers of queries
-    and keys are the first numbers above 1.
+    one-dimensional integer tensor, with one more entry than there are requests. The maximum numbers of
+    queries and keys are the first arguments that are numbers above 1.
     """
     offsets = next((one for one in signature.tensors if len(one.shape) == 1 and one.dtype.startswith("int")), None)
     numbers = [argument.value for argument in signature.inputs if type(argument.value) is int and argument.value > 1]

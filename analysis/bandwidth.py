@@ -132,7 +132,7 @@ class CommunicationRow(WithMean, Row):
 
     @derived("bytes/s", "bus GB/s", INFERRED)
     def bus_bandwidth(self) -> float | None:
-        """Rate of the slowest link, comparable between collectives and numbers of ranks (as in nccl-tests)."""
+        """Bandwidth of the slowest link, comparable across collectives and group sizes (as in nccl-tests)."""
         rate, factor = self.algorithm_bandwidth, bus_factor(self.collective, self.group_size)
         return rate * factor if rate is not None and factor is not None else None
 

@@ -209,7 +209,7 @@ def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
 def _changes(
     ranks: Sequence[int], parts: Sequence[Sequence[PartTotals]], table: Callable[[PartTotals], Mapping[str, Side]]
 ) -> list[DiffRow]:
-    """Return one table over all ranks. Each row has the rank on which it changes most."""
+    """Return one table over all ranks. Each row states the rank with the largest change."""
     change: dict[str, tuple[float, int]] = {}
     for rank, *both in zip(ranks, *parts, strict=True):
         one, other = map(table, both)

@@ -220,7 +220,7 @@ class SmallMessages:
             INFERRED if told and _of_gradients(rank, at) else PREDICTED,
             "combine the messages in one buffer: DDP buckets (bucket_cap_mb), one FSDP unit around small modules, "
             "torch.distributed.all_reduce_coalesced, or torch._utils._flatten_dense_tensors",
-            "the communication table of `etplus analyze` shows fewer collectives of this kind, with more MB each",
+            "the communication table of `etplus analyze` shows fewer and larger collectives of this kind",
             (Intervention(f"comm:name={name_of(rank, at)}*{factor:.4g}", rows), *host),
             low=0.5 if told else 0.0,
             high=1.2,

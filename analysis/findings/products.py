@@ -215,7 +215,7 @@ class ProductDimensions(OfWorstRank):
             tuple(evidence),
             ns,
             PREDICTED if any(group.compared for group in groups) else INFERRED,
-            "pad the dimensions to multiples of 64, at least of 8 for 16-bit and of 16 for 8-bit dtypes (sequence"
+            "pad the dimensions to multiples of 64, or at least of 8 for 16-bit and 16 for 8-bit dtypes (sequence"
             " length, vocabulary, hidden size); combine many small GEMMs in a fused kernel or one larger GEMM",
             "the GEMMs reach more of the peak in the GEMM table, and kernel names contain align8",
             least_share=_LEAST_SHARE,

@@ -164,7 +164,7 @@ class _Compared:
             yield self.finding(
                 "other-software" if name in _SOFTWARE else "other-settings", f"{name}: {one} in A, {other} in B",
                 [(f"{name}: {one} in A, {other} in B", None, "")],
-                "use equal options in both; recording stacks, shapes and memory costs host time" if name in _RECORDED
+                "use the same options in both; recording stacks, shapes and memory costs host time" if name in _RECORDED
                 else "compare recordings that differ in only one setting",
             )  # fmt: skip
 
@@ -201,7 +201,7 @@ class _Compared:
                 f"{in_ms(row.change_ns)} more",
                 [(f"{row.a.count:,.0f} × {_us(row.a.mean_ns)} in A, {row.b.count:,.0f} × {_us(row.b.mean_ns)} in B",
                   row.change_ns, "ns"), *([(shapes, None, "")] if shapes else [])],
-                "use equal shapes in both runs" if shapes else
+                "use the same shapes in both runs" if shapes else
                 "not all kernels are slower: compare the inputs of this kernel (values, layout, alignment) and the "
                 "work that runs at the same time",
                 ns=row.change_ns, where=self._where(self.b, row.name),
@@ -234,7 +234,7 @@ class _Compared:
                 f"{op or 'work without an operator'} runs {_short(new)} instead of {_short(old)}: {in_ms(change)} more",
                 [(f"kernels that only A runs there take {in_ms(sum(gone.values()))}, kernels that only B runs take "
                   f"{in_ms(sum(come.values()))}", change, "ns"), *([(shapes, None, "")] if shapes else [])],
-                "use equal shapes in both runs: libraries choose kernels by shape" if shapes else
+                "use the same shapes in both runs: libraries choose kernels by shape" if shapes else
                 "compare library versions and settings that choose kernels (TF32, cudnn.benchmark, "
                 "deterministic algorithms, attention backend, compiled or not)",
                 ns=change, where=self._where(self.b, new),
