@@ -215,8 +215,6 @@ def is_paged_attention(name: str) -> bool:
 
 
 class Heads(NamedTuple):
-    """Dimensions and dtypes of one attention call."""
-
     rows: int  # rows of the query tensor, including the padding of a captured batch
     heads: int
     kv_heads: int

@@ -123,8 +123,6 @@ class HostUse:
 
 
 class Iteration(Row):
-    """One iteration of the program."""
-
     name: str = column("name", "Name of the annotation.", "iteration")
     start: int = column("ns", "Start time on the clock of the trace.")
     end: int = column("ns", "End time on the clock of the trace.")
@@ -190,7 +188,6 @@ def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:
-    """Return one row per stream with GPU events. Busy and idle times require recorded start times."""
     window, gpu, spans = trace.span, trace.gpu, _gpu_spans(trace)
     rows = Table(StreamUse)
     for device, stream, events in gpu.by_stream():
@@ -228,7 +225,6 @@ def _gpu_spans(trace: Trace) -> dict[int, int]:
 
 
 def host_use(trace: Trace) -> HostUse:
-    """Return the duration of the trace and the time spent in the data loader."""
     calls, loaded = trace.calls, []
     rows = np.flatnonzero(calls.kind == ANNOTATION)
     rows = rows[np.argsort(calls.ts[rows], kind="stable")]

@@ -60,8 +60,6 @@ class Blocks(NamedTuple):
 
 
 class MemoryHolder(Row):
-    """Blocks allocated at the memory peak, grouped by the operator that allocated them."""
-
     device: str = column("name", "Device, such as cuda:0.")
     operator: str = column("name", _OPERATOR, "allocated by")
     modules: tuple[str, ...] = column("name", "Enclosing modules and annotations, outermost first.", joined=" / ")
@@ -169,7 +167,6 @@ class DeviceMemory(Row):
         return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
 
     def to_pandas(self) -> Any:
-        """Return the curve as a pandas DataFrame."""
         return self.curve().to_pandas()
 
     def curve(self) -> Table[MemoryPoint]:

@@ -129,7 +129,6 @@ def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()
 
 
 def why_unknown(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> str:
-    """Return why `find_device` returns None."""
     matches = _candidates(properties or {}, own)
     return f"its properties match {_either(matches)}" if matches else "not in the device table"
 

@@ -276,6 +276,5 @@ def event_frame(trace: Trace, rows: IntColumn, only: str | None = None) -> Frame
 
 
 def described_columns(kind: str) -> dict[str, dict[str, str]]:
-    """Return the units and meanings of all columns of "ops" or "kernels", for Arrow metadata."""
     columns: tuple[Column, ...] = (CallFrame if kind == "ops" else EventFrame).columns()
     return {column.name: {"about": column.doc, "unit": column.unit} for column in columns}

@@ -215,7 +215,6 @@ class _WorkOfData:
 
     @cached_property
     def joining(self) -> Mask:
-        """Mask of GPU events that only combine results of attention kernels."""
         return matching(self._trace.gpu.name, self._trace.names, _JOINS_PARTS.search)
 
     @cached_property
@@ -223,7 +222,6 @@ class _WorkOfData:
         return CallTree.of(self._trace.attribution.calls.parent)
 
     def of_attention(self, call: int, kernels: IntColumn) -> _Amount | None:
-        """Return the attention work of the kernels that one call launched in one step."""
         calls, names = self._trace.attribution.calls, self._trace.names
         signature = self._trace.signatures[calls.signature[call]]
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])

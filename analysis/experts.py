@@ -42,8 +42,6 @@ _SUMMED = 4  # bytes per element of results that are accumulated in float32
 
 
 class ByteRange(NamedTuple):
-    """Lower and upper bounds of a number of bytes."""
-
     least: int
     most: int
 

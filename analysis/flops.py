@@ -170,7 +170,6 @@ def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[T
 
 
 def _matmul(first: int, signature: Signature) -> Product | None:
-    """Return the GEMM of two consecutive arguments, broadcast like torch.matmul."""
     left, right = signature.shape(first), signature.shape(first + 1)
     shape = matmul_shape(left, right) if left and right else None
     if shape is None or not left or not right:

@@ -54,7 +54,6 @@ class ComparedRank:
 
 
 def compared_rank(trace: Trace, *, annotation: str | None = None, by_shape: bool = False) -> ComparedRank:
-    """Return the comparison data of one rank. `annotation` is part of the names of iterations."""
     trace = with_unattached(trace)
     steps = iterations(trace, annotation)
     everything = np.ones(len(trace.gpu), np.bool_), np.ones(len(trace.calls), np.bool_)
@@ -123,8 +122,6 @@ class RankChange(Row):
 
 
 class JobDiffRow(DiffRow):
-    """One operator or kernel over all ranks in both jobs."""
-
     rank: int = column("number", "Rank with the largest change.")
     rank_change_ns: float = column("ns", "Change on the rank with the largest change.")
 

@@ -89,14 +89,10 @@ class _SharedWork(Row):
 
 
 class JobKernel(_SharedWork):
-    """All events of one kernel on all ranks."""
-
     title = "kernels of all ranks: total, and minimum, median and maximum total per rank, ms"
 
 
 class JobOperator(_SharedWork):
-    """All calls of one topmost operator on all ranks."""
-
     title = "operators of all ranks: total CPU time, and minimum, median and maximum total per rank, ms"
 
 

@@ -23,8 +23,6 @@ Mask = npt.NDArray[np.bool_]
 
 
 class KernelRow(WithMean, Row):
-    """All events of one kernel with the same dtype on one device."""
-
     device: int = column("number", "Device number.")
     kernel: str = column("name", "Name of the kernel.")
     category: str = column("name", "Kineto category: kernel, gpu_memcpy or gpu_memset.")
@@ -184,7 +182,6 @@ def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...
 
 
 def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int) -> list[_Amount]:
-    """Return, for each group, the sum of the known values (not −1) and the total duration of their events."""
     known = values >= 0
     total: list[int] = [0] * count
     for index, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may exceed 64 bits
@@ -194,8 +191,6 @@ def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int)
 
 
 class GemmRow(WithMean, Row):
-    """All calls of one operator that compute GEMMs of the same size and dtype on one device."""
-
     device: int = column("number", "Device number.")
     op: str = column("name", "Name of the operator.", "operator")
     dtype: str = inferred("name", "Dtype; tf32 if the kernel name contains it.")
@@ -233,7 +228,6 @@ class GemmRow(WithMean, Row):
 
 
 def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> Table[GemmRow]:
-    """Return one row per device, operator, dtype and GEMM size, longest total first."""
     gpu, work, devices = trace.gpu, work or work_of_events(trace), find_devices(trace) if devices is None else devices
     events, repetition = np.flatnonzero((work.flops >= 0) & (work.call >= 0)), trace.attribution.repetition
     size, products = _products(trace, work.call[events])

@@ -90,7 +90,6 @@ class QueueLength(Suggests):
     __repr__ = brief
 
     def to_pandas(self) -> Any:
-        """Return the step function as a pandas DataFrame."""
         return to_pandas({"ts_ns": self.ts, "length": self.length})
 
 
@@ -129,7 +128,6 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[I
 
 
 def launch_statistics(trace: Trace) -> Table[LaunchRow]:
-    """Return one row per name of launch calls, most frequent first."""
     gpu, runtime = trace.gpu, trace.runtime
     events = np.flatnonzero(gpu.runtime >= 0)
     calls = gpu.runtime[events]

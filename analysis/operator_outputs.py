@@ -146,7 +146,6 @@ class Reduction:
     given: int = 0  # position of the `dtype` argument after `keepdim` (absolute without dimensions); 0 if there is none
 
     def outputs(self, signature: Signature) -> Returned | None:
-        """Return the outputs; None if dimensions or dtypes are not recorded."""
         inputs = signature.inputs
         if len(inputs[0].tensors) != 1:
             return None
@@ -164,7 +163,6 @@ class Reduction:
         return [*returned, Tensor(shape, "int64")] if self.indices and not over_all else returned
 
     def moved(self, signature: Signature) -> int | None:
-        """Return the bytes of the input and the output, each counted once."""
         returned = signature.outputs or self.outputs(signature)
         if returned is None:
             return None
@@ -221,7 +219,6 @@ class GradientPlaces:
     count: Literal[2, 3] = 3
 
     def outputs(self, signature: Signature) -> Returned | None:
-        """Return the selected gradients; None if the flags are not recorded."""
         wanted = signature.inputs[self.mask].value if self.mask >= 0 else [True] * self.count
         if not isinstance(wanted, list) or len(wanted) != self.count or not all(type(want) is bool for want in wanted):
             return None

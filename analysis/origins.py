@@ -71,7 +71,6 @@ class PhaseRow(Row):
 
 
 def phase_table(trace: Trace) -> Table[PhaseRow]:
-    """Return one row per phase, in the order of `PHASES`, with the unknown phase last."""
     origin, ops, count = trace.origin, np.flatnonzero(trace.calls.kind == OP), len(PHASES)
     phase = origin.phase[ops].astype(np.int64)
     on_gpu = origin.gpu_phase.astype(np.int64)

@@ -80,7 +80,6 @@ class LineRow(Row):
 
     @property
     def place(self) -> str:
-        """File, lines in both traces, and function."""
         return place_text(self.file, self.lines, self.function, self.exact)
 
 
@@ -250,7 +249,6 @@ class PathRow(Row):
         return self.change("self_ns")
 
     def change(self, column: str) -> float:
-        """Return B minus A for a column of `PathSide`."""
         before, after = (0.0 if side is None else float(getattr(side, column)) for side in (self.a, self.b))
         return after - before
 
@@ -303,7 +301,6 @@ def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool)
 def _in_order(
     one: dict[str, Any], other: dict[str, Any], above: IntColumn, names: list[str], change: Any
 ) -> list[PathRow]:
-    """Return the paths of both traces, depth first, with siblings sorted by change."""
     used = (one["calls"] > 0) | (other["calls"] > 0)
     order = np.lexsort((np.arange(len(above)), -change))
     below: dict[int, list[int]] = {}

@@ -106,7 +106,6 @@ def _is_trace(name: str) -> bool:
 
 
 def _lines(report: PreflightReport, limit: int = _LISTED) -> list[str]:
-    """Return the verdict, and then the problems by kind with at most `limit` examples each."""
     sizes = {noun: getattr(report, f"{noun}s") for noun in ("rank", "node", "collective", "message")}
     counts = ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for noun, count in sizes.items())
     lines = _wrap(f"{report.verdict}: {counts}, for {report.profile}", "")

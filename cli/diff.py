@@ -76,7 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequence[TraceInput]]:
-    """Return the traces of A and B: one trace per side, or all ranks of a job."""
     pair = [] if arguments.kineto_file is None and arguments.et_file is None else [list[str]()]
     everything = copy(arguments)
     everything.first_files, everything.files = [], [*arguments.first_files, *arguments.files]

@@ -174,7 +174,6 @@ def _are(ranks: list[int]) -> str:
 
 
 def _few(ranks: list[int]) -> str:
-    """Return ranks as text such as "0-3, 7", cut to a readable length."""
     text = ranges(ranks)
     return text if len(text) < _LONG else f"{text[:_LONG].rpartition(',')[0]}, …"
 
@@ -190,7 +189,6 @@ def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
 
 
 def _merged_ranks(file: str) -> Sequence[FileRank]:
-    """Return the ranks of a merged Kineto trace; [] for any other file."""
     try:
         read_input(file)
     except SeveralRanksError as several:

@@ -24,7 +24,6 @@ _SOME_FAILED = 3
 
 
 def link_folder(arguments: argparse.Namespace) -> int:
-    """Link the job, print the report and return the exit status."""
     started = perf_counter()
     (folder,) = arguments.files
     where = options_of(arguments, "manifest et kineto ranks")

@@ -32,7 +32,6 @@ def render(linked: Trace, output: str) -> str:
 
 
 def render_full(linked: Trace, output: str) -> str:
-    """Return counts per category, edges, evidence, and links per method."""
     return "\n".join([linked.report.to_text(), *rewrap(_further(linked), _WIDTH, "  "), f"wrote   {output}"])
 
 
@@ -53,14 +52,12 @@ def _linked(report: LinkReport) -> str:
 
 
 def attached(report: LinkReport) -> str:
-    """Return text about how many GPU events are attached to operators."""
     categories = report.gpu["categories"].values()
     count, whole = sum(of["attached"] for of in categories), sum(of["total"] for of in categories)
     return f"{count:,} of {whole:,} GPU events attached" if whole else "no GPU events"
 
 
 def _doubts(report: LinkReport) -> Iterator[str]:
-    """Yield reasons for unverified links, unlinked operators, and unattached GPU events."""
     doubts = [] if report.identity is None else report.identity.doubts
     if doubts and report.ops["linked"]:
         yield f"not certain: {'; '.join(doubts[:_DOUBTS])}"

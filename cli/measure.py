@@ -171,7 +171,6 @@ def _write_script(arguments: argparse.Namespace, options: Options) -> int:
 
 
 def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | str]) -> CallIndex:
-    """Return the call with the node ID `wanted`, or the longest callable call with this name."""
     calls = trace.calls
     if wanted.isdecimal():
         at = np.flatnonzero(trace.nodes.id[calls.source] == int(wanted)) if len(wanted) < 19 else np.zeros(0, np.int64)

@@ -26,7 +26,6 @@ def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
 
 
 def rank_list(text: str) -> list[int]:
-    """Parse a list of ranks such as "0-3,7"."""
     from ..trace.selection import ranks_of
 
     try:

@@ -254,7 +254,6 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
 
 
 def command_named(name: str) -> Command:
-    """Import and return a command."""
     if name in COMMANDS or name in TASKS:
         module: Any = import_module(f".{name.replace(' ', '_')}", __package__)
         return module  # type: ignore[no-any-return]

@@ -128,7 +128,6 @@ def _replayed(
 
 
 def _bounds(traces: Sequence[Trace]) -> IntColumn:
-    """Return the minimum times of GPU events at the device peaks, for what-ifs relative to the peaks."""
     found: IntColumn = outer("analysis.kernel_peaks").row_bounds(traces)
     return found
 
@@ -145,8 +144,6 @@ def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Itera
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """Predicted iterations of a file, and the error of replaying the file without changes."""
-
     file: str
     damage: tuple[str, ...]
     base: BaseError

@@ -33,7 +33,6 @@ def bold(text: str, stream: TextIO) -> str:
 
 
 def print_text(text: str) -> None:
-    """Print paragraphs with their headings in bold, without control characters."""
     if _is_quiet.get():
         return
     paragraphs = (paragraph.partition("\n") for paragraph in escaped(text).split("\n\n"))
@@ -41,7 +40,6 @@ def print_text(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Print lines to standard error, without control characters."""
     if not _is_quiet.get():
         print(escaped(text), file=sys.stderr)
 

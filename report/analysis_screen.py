@@ -32,7 +32,6 @@ def render(analysis: Analysis, findings: Findings | None, width: int = 80) -> st
 
 
 def row_of(analysis: Analysis, findings: Findings) -> list[Cell]:
-    """Return the row of one trace for `table_of_rows`."""
     use = analysis.device_use
     busy, window = sum(row.busy_ns for row in use), sum(row.window_ns for row in use)
     trace = analysis.trace

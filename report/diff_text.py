@@ -70,7 +70,6 @@ def render_job(found: JobDifference, width: int = 80, *, shell: str = "") -> str
 
 
 def render_full(found: Difference, width: int = 80, top: int = 15) -> str:
-    """Return the causes with their evidence, and all tables with `top` rows each."""
     parts = ["\n".join([*_times(found, width), *_about(found, width), *_compared(found, width)])]
     if isinstance(found, JobDifference):
         parts += ["\n".join(_left_out(found)), table_text(found.ranks, width, top)]

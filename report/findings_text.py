@@ -88,7 +88,6 @@ def _counted(findings: Sequence[Finding], noun: str) -> str:
 
 
 def is_note(finding: Finding) -> bool:
-    """Return whether a finding has neither a cost nor a gain."""
     return finding.gain is None and finding.cost_ns is None
 
 

@@ -70,8 +70,6 @@ def _shell(trace: Trace, folder: PurePath) -> str:
 
 
 class RanksOfJob(Protocol):
-    """The parts of a `Job` that a page needs."""
-
     def summary(self, annotation: str | None = None) -> JobSummary: ...
 
     def select(self, ranks: Iterable[int]) -> RanksOfJob: ...

@@ -117,7 +117,6 @@ _ENDS_MATTER = ("modules", "path", "place", "source", "module")
 
 @cache
 def page_columns() -> dict[str, list[dict[str, Any]]]:
-    """Return the columns per table, as `TableColumn` in `page/src/types.d.ts`."""
     return {
         name: [_described((_Added, *joined, kind), shown, names.split()) for shown in names.split()]
         for name, (kind, names, *joined) in _TABLES.items()

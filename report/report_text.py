@@ -20,7 +20,6 @@ _WORTH_A_TABLE = 0.01
 
 
 def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
-    """Return all tables, with at most `top` rows each."""
     parts = [_head(analysis, width)]
     if analysis.streams:
         often = [sequence for sequence in analysis.sequences if sequence.count > 1]

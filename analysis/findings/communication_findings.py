@@ -114,8 +114,6 @@ class ExposedCommunication:
 
 
 class _Overlap(NamedTuple):
-    """Communication times in ns, averaged over the ranks."""
-
     transfer: float
     exposed: float
     hideable: float

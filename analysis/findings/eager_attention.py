@@ -41,8 +41,6 @@ _ONE_OPERATOR = frozenset(("aten::_native_multi_head_attention", "aten::_transfo
 
 @dataclass(frozen=True)
 class AttentionGroup:
-    """One attention: its forward items, and its backward items if the trace shows them."""
-
     items: tuple[int, ...]  # forward items in order, including `softmax` and the GEMMs `first` and `last`
     softmax: int
     first: int

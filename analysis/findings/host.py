@@ -211,8 +211,6 @@ def calls_once(trace: Trace, name: str) -> bool:
 
 
 class LaunchBound(OfWorstRank):
-    """The device waits for the host to launch work."""
-
     id = "launch-bound"
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
@@ -344,7 +342,6 @@ def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
 
 
 def blocked_copies(trace: Trace) -> IntColumn:
-    """Return positions in `Trace.gpu` of the copies that block their calls."""
     gpu, runtime = trace.gpu, trace.runtime
     copies = np.flatnonzero(trace.is_copy & (gpu.runtime >= 0))
     call = gpu.runtime[copies]

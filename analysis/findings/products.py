@@ -81,7 +81,6 @@ class ProductGroup:
 
 
 def product_groups(case: Case) -> tuple[tuple[ProductGroup, ...], ...]:
-    """Return the device GEMMs per rank, grouped by size, longest total time first."""
     return case.once(lambda of: tuple(_groups(of, rank) for rank in range(len(of.traces))), "products")
 
 

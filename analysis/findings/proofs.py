@@ -22,7 +22,6 @@ _MOST_NAMES = 12  # maximum number of names per command, longest time first; use
 
 
 def quoted(text: str) -> str:
-    """Return a string as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -107,7 +107,6 @@ class TimesOfJob:
 
 
 def job_times(case: Case) -> TimesOfJob:
-    """Return the communication times of a case, computed once."""
     return case.once(_times, "job times")
 
 

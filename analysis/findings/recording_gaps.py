@@ -13,8 +13,6 @@ AMONG = 3  # with fewer other findings, this finding becomes a note; without any
 
 
 class IncompleteRecording:
-    """The recording lacks shapes, stacks, the Execution Trace or other ranks."""
-
     id = INCOMPLETE
 
     def find(self, case: Case) -> Iterator[Candidate]:

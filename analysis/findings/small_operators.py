@@ -63,7 +63,6 @@ class OperatorLoop:
 
 
 def operator_loops(case: Case) -> tuple[tuple[OperatorLoop, ...], ...]:
-    """Return, for each rank, the loops of small operators with independent rounds."""
     return case.once(lambda of: tuple(map(_loops, work_items(of), of.analyses)), "operator loops")
 
 

@@ -34,8 +34,6 @@ Flags = npt.NDArray[np.bool_]
 
 
 class _LongerInStep(NamedTuple):
-    """Rows of one name that take longer in one step than in other steps."""
-
     key: tuple[str, bool]
     rows: IntColumn
     own_ns: float
@@ -51,8 +49,6 @@ class _LongerInStep(NamedTuple):
 
 
 class OutlierStep:
-    """A step that takes longer than other steps of its phase."""
-
     id = "outlier-step"
 
     def find(self, case: Case) -> Iterator[Candidate]:

@@ -44,8 +44,6 @@ class _Late:
 
 
 class _LongerOnRank(NamedTuple):
-    """Rows of one name that take longer on this rank than on other ranks."""
-
     name: str
     on_device: bool
     rows: IntColumn

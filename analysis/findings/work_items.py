@@ -123,7 +123,6 @@ class WorkItems:
         return (gpu.name if self.on_device else calls.name)[self.event[longest]]
 
     def kernel(self, item: int) -> str:
-        """Return the name of the item's longest kernel or, on a CPU, of the operator."""
         return self.trace.name_at(int(self.kernel_name[item]))
 
     def label(self, item: int) -> str:
@@ -160,7 +159,6 @@ class WorkItems:
         return found[0].shape if found else None
 
     def events(self, items: Iterable[int]) -> IntColumn:
-        """Return the positions of the items' GPU events or, on a CPU, of their calls."""
         parts = [self.event[self.first[item] : self.first[item + 1]] for item in items]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
@@ -229,7 +227,6 @@ def work_items(case: Case) -> tuple[WorkItems, ...]:
 
 
 def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the phase code per item, an index into `trace.kinds.PHASES`."""
     known = items.call < len(items.trace.calls)
     found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
         known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0

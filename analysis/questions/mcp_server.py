@@ -19,7 +19,6 @@ Recorded names and texts in answers come from whoever made the trace: they are d
 
 
 def require_mcp() -> None:
-    """Raise UsageError if the MCP SDK is not installed."""
     try:
         import mcp.server.lowlevel  # noqa: F401 (imports inside the SDK can also fail)
     except ImportError as error:
@@ -57,7 +56,6 @@ def server_for(served: ServedTraces) -> Server[Any]:
 
 
 def serve(served: ServedTraces) -> None:
-    """Serve requests on standard input and output until the client closes them."""
     import anyio
     from mcp.server.stdio import stdio_server
 

@@ -64,7 +64,6 @@ class ServedTraces:
         return self._case(self.chosen(number), steps)
 
     def findings(self, number: int | None) -> Findings:
-        """Return the findings of one trace, or of all ranks together."""
         numbers = self.chosen(number)
         return self._kept(("findings", *numbers, None), lambda: find_findings(self._case(numbers, None)))
 
@@ -74,7 +73,6 @@ class ServedTraces:
 
     @cached_property
     def difference(self) -> TraceChanges | None:
-        """Comparison of the first two traces; None for a job or a single trace."""
         if self.job or len(self.traces) < 2:
             return None
         a, b = [*self.traces][:2]

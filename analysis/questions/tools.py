@@ -44,7 +44,6 @@ Answer = dict[str, Any]
 
 
 def overview(served: ServedTraces) -> Answer:
-    """Describe the recording and list the tables."""
     traces = []
     for number, trace in [*served.traces.items()][:_TRACES]:
         analysis = served.analysis(number)
@@ -97,7 +96,6 @@ def table(
     trace: int | None = None,
     steps: str = "",
 ) -> Answer:
-    """Return rows of a table in table order, or sorted by a column."""
     kind = _chosen(_row_classes(served), name, "table")
     described = {column.name: column for column in kind.columns()}
     rows = _rows(served, name, trace, steps or None)
@@ -191,7 +189,6 @@ def sql(served: ServedTraces, query: str, limit: int = _ROWS, offset: int = 0) -
 
 
 def diff(served: ServedTraces, findings: int = 5) -> Answer:
-    """Compare the first two traces."""
     result = served.difference
     if result is None:
         raise UsageError("diff needs two traces of different runs; start the server with both: etplus mcp A B")
