@@ -75,7 +75,7 @@ class Attention:
         """Return 2·heads·pairs·(d + dv), or 2·heads·pairs·(3d + 2dv) for backward, over the unmasked pairs.
 
         None if the count depends on an unrecorded mask or on unrecorded packed lengths. An explicit mask (`attn_mask`)
-        leaves all pairs, because the kernels compute all of them.
+        does not reduce the pairs, because the kernels compute all of them.
         """
         shapes = self._shapes(signature, 2)
         if shapes is None:
@@ -116,8 +116,8 @@ class Attention:
     def _packed_pairs(self, signature: Signature, batch: int, queries: int, keys: int) -> int | None:
         """Return the total number of pairs in all packed sequences; None if unknown.
 
-        Only the sum and the maximum of the lengths are recorded. They are enough if all sequences have the same length,
-        or, without a mask, if all queries or all keys have the same length.
+        Only the sum and the maximum of the lengths are recorded. They determine the pairs if all sequences have the
+        same length or, without a mask, if all queries or all keys have the same length.
         """
         longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]
         if batch == 1:
@@ -234,8 +234,8 @@ class AttentionWork(NamedTuple):
 def heads_of(name: str, signature: Signature) -> Heads | None:
     """Return the head counts and dtypes that the shapes of a call show; None if the shapes are ambiguous.
 
-    The queries (tokens, heads, dimension) are the first tensor, or the second tensor after the result. The keys and
-    values come next: new ones (tokens, heads, dimension) or a cache (pages, page, heads, dimension).
+    The queries (tokens, heads, dimension) are the first tensor or, if the result comes first, the second. Keys and
+    values follow: new ones (tokens, heads, dimension) or a cache (pages, page, heads, dimension).
     """
     tensors = [one for argument in signature.inputs if len(argument.tensors) == 1 for one in argument.tensors]
     # (tokens, heads, dimension), or (requests, tokens per request, heads, dimension)
@@ -282,8 +282,8 @@ def _kv_heads(cache: Tensor, heads: int, dim: int, name: str) -> int | None:
 def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums) -> RequestSums | None:
     """Return the sums over the requests that one attention call of a step processes; None if unknown.
 
-    Engines issue either one call for both phases or one call per phase. The number of tokens decides (captured calls
-    may contain more tokens), then the name of the operator.
+    Engines issue one call for both phases, or one call per phase. The number of tokens shows which (captured calls may
+    contain additional tokens), or else the name of the operator.
     """
     both = added([prefill, decode])
     if not prefill.requests or not decode.requests:
@@ -331,7 +331,7 @@ class _Seen(NamedTuple):
 def seen(requests: RequestSums, left: int | None) -> _Seen:
     """Return the pairs and keys that queries see if each query sees itself and `left` earlier keys (None: all).
 
-    A window is supported for a single request, or if no request can have more than `left` + 1 keys.
+    A window is supported only for a single request, or if no request can have more than `left` + 1 keys.
     """
     if requests.requests is None or requests.q is None or requests.k is None:
         return _Seen(None, None)
@@ -348,8 +348,8 @@ def attention_work(
 ) -> AttentionWork:
     """Return the FLOPs, 2·heads·pairs·(d + dv), and the bytes of one attention call in a step with these requests.
 
-    A sliding window among the arguments (`window_size_left`) reduces the pairs. If the window is not recorded, all
-    keys count. `cache` is the dtype of the cache, for calls whose arguments contain only the new keys.
+    A sliding window among the arguments (`window_size_left`) reduces the pairs. If the window is not recorded, queries
+    are assumed to see all keys. `cache` is the dtype of the cache, for calls that receive only the new keys.
     """
     heads = heads_of(name, signature)
     if heads is None:

@@ -48,7 +48,8 @@ class BandwidthRow(Row):
 class BandwidthSeries(Suggests):
     """Bandwidth of one kind of copies as a step function, in bytes/s, summed over simultaneous copies.
 
-    Each value holds from its time (ns, ascending) until the next time."""
+    Each value is valid from its time (ns, ascending) until the next time.
+    """
 
     device: int
     kind: str

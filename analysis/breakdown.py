@@ -265,10 +265,7 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
-    """Return the index of the iteration that launched each GPU event; −1 for none.
-
-    If the launch of an event is unknown, the start of the event decides.
-    """
+    """Return the iteration index per GPU event: that of its launch or, if unknown, of its own start; −1 for none."""
     return iteration_at(iterations, trace.launched_ns)
 
 

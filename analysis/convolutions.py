@@ -42,8 +42,9 @@ class Convolution:
     def flops(self, signature: Signature) -> int:
         """Return 2 · batch · positions · weights.
 
-        Each output position (or input position, if transposed) is multiplied with all weights once. The shape of the
-        weight already accounts for groups."""
+        Every output position (or input position, if transposed) is multiplied with all weights once. The weight's shape
+        already accounts for groups.
+        """
         inputs, outputs, weight, transposed = self.shapes(signature)
         return 2 * inputs[0] * prod((inputs if transposed else outputs)[2:]) * prod(weight)
 
@@ -55,7 +56,8 @@ class Convolution:
 class Gradient:
     """Argument names of one backward convolution operator. "gradient" is the gradient of the output.
 
-    `parts` is the number of computed gradients if the arguments contain no mask."""
+    `parts` is the number of gradients that the operator computes if its arguments contain no mask.
+    """
 
     arguments: tuple[str, ...]
     parts: int = 2

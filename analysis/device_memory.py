@@ -222,9 +222,10 @@ def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
 
 
 def _paired(address: IntColumn, size: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the positions of a device's allocations, and the position of the next event at the address of each.
+    """Return the positions of a device's allocations, and of the next event at the address of each allocation.
 
-    Allocations without a later event get the number of events. Blocks without an address are ignored."""
+    If there is no later event, that position is the number of events. Blocks without an address are ignored.
+    """
     order = np.argsort(address, kind="stable")
     after = np.full(len(order), len(order), np.int64)
     same = address[order[1:]] == address[order[:-1]]
@@ -296,7 +297,8 @@ def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
 def _operators(trace: Trace, blocks: Blocks) -> IntColumn:
     """Return the name code of the topmost operator (or else annotation) that allocated each block.
 
-    −1 means none; −2 means that the block was allocated before the trace."""
+    −1 means that there is none, −2 that the block was allocated before the trace.
+    """
     top = np.append(trace.hierarchy.top, -1)[blocks.call]
     name = np.append(trace.calls.name, -1)[np.where(top >= 0, top, blocks.call)]
     return np.where(blocks.before, -2, name).astype(np.int64)

@@ -24,7 +24,7 @@ _BACKWARD = re.compile(r".*Backward\d*\Z")
 def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Return source, target and kind (index into `RELATIONS`) of all relations, as int64 arrays of equal length.
 
-    Events are numbered in this order: GPU events, calls, runtime calls. Nodes without an event have −1.
+    Events are numbered in this order: GPU events, calls, runtime calls. −1 stands for a node without an event.
     """
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     first_call, first_runtime = len(gpu), len(gpu) + len(calls)
@@ -60,7 +60,7 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
     Autograd numbers the nodes of its graph per thread. A forward operator records the number of the next node. A
     backward operator records the number and the forward thread of its node. As in the "fwdbwd" flows of Kineto, the
-    forward operator is the innermost operator with that number. Operators recorded by Kineto alone lack the forward
+    forward operator is the innermost operator with that number. Operators that only Kineto recorded have no forward
     thread; numbers that occur on several threads are then ambiguous and skipped.
     """
     calls, row = trace.calls, trace.calls.source

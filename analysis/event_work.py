@@ -87,8 +87,8 @@ class Work:
 def work_of_events(trace: Trace) -> Work:
     """Return FLOPs, bytes and dtypes of all GPU events.
 
-    FLOPs are counted for the innermost known operator (`mm` inside `matmul` inside `linear`). The same holds for bytes,
-    unless a nested operator with known bytes launched the event.
+    FLOPs are counted for the innermost known operator (`mm` inside `matmul` inside `linear`), and so are bytes, unless
+    a nested operator with known bytes launched the event.
     """
     gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     of_data = _WorkOfData(trace)
@@ -315,7 +315,7 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
 def _count_triton(trace: Trace, size: IntColumn) -> None:
     """Count the bytes of Triton kernels (operators named like the kernel), with each pointer's tensor counted once.
 
-    Skip calls with more bytes than the kernel can move in its time: such a kernel reads only part of a lookup table.
+    Calls with more bytes than the kernel can move in its time are skipped: such kernels read only part of a table.
     """
     calls, caller, gpu = trace.attribution.calls, trace.attribution.call, trace.gpu
     if not len(calls):
@@ -341,7 +341,8 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 class _EventGroups(NamedTuple):
     """GPU events grouped by call, replay and repetition.
 
-    In each group, kernels with the name of a main kernel come first, then longer kernels."""
+    Within a group, kernels with the name of a main kernel come first, then longer kernels come first.
+    """
 
     events: IntColumn  # sorted by group
     begin: IntColumn  # first position per group in `events`
@@ -390,9 +391,9 @@ def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
-    """Return the main kernels of a group as one list per kernel name, one name for each part of the operator's work.
+    """Return the main kernels of a group as lists, one list and kernel name for each part of the operator's work.
 
-    An operator may launch the same kernel several times, once per chunk of its tensors.
+    A list has several kernels if the operator launches its kernel once per chunk of its tensors.
     """
     name, entry = trace.gpu.name[events], operator(op)
     first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))

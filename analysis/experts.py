@@ -126,8 +126,8 @@ def expert_work(
 ) -> ExpertWork | None:
     """Return FLOPs and bytes of a call; None if the shapes do not determine the FLOPs.
 
-    Also None for experts spread over ranks (the arguments contain an expert map): the trace does not record the number
-    of tokens that reach the experts of this rank.
+    Also None for experts spread over ranks (the arguments contain an expert map), because the trace does not record how
+    many tokens reach the experts of this rank.
 
     Args:
         inside: signatures of the nested calls in order, if `inside_matters`. kernels: names of the launched kernels.
@@ -161,8 +161,8 @@ def _packings(dtype: str) -> tuple[int, ...]:
 def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
     """Return the dimensions of two weight layers that fit rows of this width; None if no layout or several layouts fit.
 
-    Weights are (experts, n, k), or (experts, k, n) in `triton_kernels`, packed along k. The number of columns of the
-    first layer equals the number of rows of the second layer, or twice that number if the layer is gated.
+    Weights are (experts, n, k), or (experts, k, n) in `triton_kernels`, packed along k. The first layer has as many
+    columns as the second layer has rows, or twice as many if the layer is gated.
     """
     fits = set()
     for (k, n), (inner, m) in zip(_extents(first), _extents(second), strict=True):
@@ -262,7 +262,9 @@ def _weight(weights: Tensor, others: Tensor, scales: Sequence[Tensor]) -> ByteRa
 def _without_scales(weights: Tensor, stored: int, kernels: Sequence[str]) -> ByteRange:
     """Return the bytes of one expert's weights if no scales were recorded.
 
-    Either there are no scales, or kernel names may reveal a four-bit format with scales."""
+    One-byte elements may pack a four-bit format that has scales. The result is a range unless kernel names show the
+    format.
+    """
     if itemsize(weights.dtype) != 1:
         return ByteRange(stored, stored)
     if any(_MXFP4.search(name) for name in kernels):
@@ -293,8 +295,8 @@ def _of_layers(
 def _one_product(signature: Signature) -> ExpertWork | None:
     """Return the work of a kernel that computes one GEMM: rows, weights (experts, n, k), then the result.
 
-    Either the rows are (tokens, k) and the result is (tokens, chosen, n), with half the columns if a gate is applied.
-    Or the rows are the expert states per token, (tokens, chosen, k) or stacked.
+    In the first GEMM, rows are (tokens, k) and the result is (tokens, chosen, n), or half of n columns if a gate is
+    applied. In the second GEMM, rows are the expert states per token, (tokens, chosen, k) or stacked.
     """
     tensors = signature.tensors
     index = next((i for i, one in enumerate(tensors) if i and len(one.shape) == 3), None)

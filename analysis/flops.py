@@ -91,7 +91,7 @@ def flops(name: str, signature: Signature) -> int | None:
 def element_flops(name: str, signature: Signature) -> int | None:
     """Return one FLOP per output element (for reductions, per input element); None for other operators and dtypes.
 
-    Rotary embeddings count queries and keys. For operators on lists, the first list counts.
+    For rotary embeddings, the elements of queries and keys count; for operators on lists, those of the first list.
     """
     plain = plain_name(name).removesuffix("_")
     entry = operator(plain.removeprefix("_foreach_") if plain.startswith("_foreach_") else name)
@@ -321,7 +321,8 @@ _CREATES = re.compile(
 def _moved_by_triton(name: str, signature: Signature) -> int | None:
     """Return the bytes moved: each buffer is counted once, in-place buffers twice.
 
-    A pointwise kernel reads at most one element per buffer and written element, so only part of a larger table.
+    A pointwise kernel reads at most one element per buffer and written element, so it reads only part of a larger
+    table.
     """
     buffers = signature.tensors
     if not buffers:
@@ -341,8 +342,8 @@ def _part(buffer: Tensor, buffers: tuple[Tensor, ...], index: int) -> Tensor:
 def _in_place(name: str, buffers: tuple[Tensor, ...]) -> bool:
     """Return whether the shapes show that the first buffer is both read and written.
 
-    A pointwise kernel writes a full-size buffer. The last buffer is only read if it is a bias along the last dimension
-    or the channels, or the flattened form of the first buffer (the result of a GEMM).
+    A pointwise kernel writes a full-size buffer. The last buffer is only read if it is a bias (along the last dimension
+    or the channels) or a flattened form of the first buffer (the result of a GEMM).
     """
     first, last = buffers[0], buffers[-1]
     if len(buffers) == 1:

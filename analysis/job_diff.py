@@ -164,7 +164,7 @@ def job_difference(
     """Compare two jobs using the data of their ranks, per iteration if every rank has iterations.
 
     Args:
-        names: names of the jobs, for messages. total: compare the whole traces even if all ranks have iterations.
+        names: names of the jobs, for messages. total: compare whole traces even if all ranks have iterations.
 
     Raises:
         UsageError: no rank occurs in both jobs.

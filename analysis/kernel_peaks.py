@@ -97,9 +97,9 @@ def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
 def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
     """Return a mask of the GPU events that moved their bytes to and from device memory.
 
-    Data that fits in the last-level cache may stay there. An event faster than memory is considered cached if the cache
-    explains its speed: the cache may hold inputs up to its size before the event and outputs up to its size after the
-    event. Events of devices that are not in `devices` (from `find_devices`) are False.
+    Data that fits in the last-level cache may stay there. An event that is faster than memory is considered cached if
+    the cache explains its speed: the cache may hold inputs up to its size before the event, and outputs up to its size
+    after the event. Events of devices that are not in `devices` (from `find_devices`) are False.
 
     Args:
         size: bytes per event, int64; −1 if unknown.
@@ -265,7 +265,7 @@ def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str,
 def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> IntColumn:
     """Return the minimum ns per GPU event: the longer of the times for its FLOPs and its bytes at the device peaks.
 
-    The minimum is at most the duration; −1 if FLOPs, bytes or peak are unknown, or for cached data and bus copies.
+    The minimum is at most the duration; −1 for cached data, for bus copies, or if FLOPs, bytes or peak are unknown.
     """
     work, devices = work or work_of_events(trace), find_devices(trace) if devices is None else devices
     gpu, bounds = trace.gpu, np.full(len(trace.gpu), -1, np.int64)

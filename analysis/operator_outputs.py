@@ -79,7 +79,7 @@ def plain_name(name: str) -> str:
 def functional(name: str, signature: Signature) -> Signature:
     """Return a call with `out` tensors in the form of a call that returns these tensors.
 
-    If outputs are not recorded, they are the `out` tensors, except if the call had to resize these tensors.
+    Unrecorded outputs are the `out` tensors, unless the call had to resize these tensors.
     """
     last = _INPUTS_UNTIL.get(plain_name(name), len(signature.inputs))
     given = tuple(tensor for argument in signature.inputs[last + 1 :] for tensor in argument.tensors)
@@ -135,8 +135,8 @@ def _without(shape: Shape, dim: int) -> Shape:
 class Reduction:
     """An operator that reduces its first tensor over some or all dimensions.
 
-    Overloads differ in their arguments. The bool `keepdim` follows the dimensions. All dimensions are reduced if
-    `keepdim` is missing and there are at most `whole` arguments.
+    Overloads differ in their arguments. The bool `keepdim` follows the dimensions. Without `keepdim`, a call with at
+    most `whole` arguments reduces all dimensions.
     """
 
     dim: int = 1  # position of the argument that lists the dimensions (a number, a list, or None for all)

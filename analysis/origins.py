@@ -22,10 +22,9 @@ _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 class SourceRow(Row):
     """One source line of the program.
 
-    A line causes the calls and launches that occur while it is the innermost line of your own code (`Op.source`). If
-    there is no own code, the innermost line counts. Backward work belongs to the line of its forward operator. Work
-    that a compiler fused from several lines is divided equally.
-    fused from several lines is divided equally.
+    A line causes the calls and launches that occur while it is the innermost line of your own code (`Op.source`) or, if
+    there is no own code, the innermost line. Backward work belongs to the line of its forward operator. Work that a
+    compiler fused from several lines is divided equally.
     """
 
     file: str = inferred("name", "Path of the source file.")
@@ -126,7 +125,8 @@ def source_table(trace: Trace) -> Table[SourceRow]:
 def idle_before(trace: Trace) -> IntColumn:
     """Return the time in ns that the device was idle before each GPU event.
 
-    The value is 0 if the event was launched earlier, because the device then did not wait for the host."""
+    The value is 0 if the event was launched before the idle time began, because the device did not wait for the host.
+    """
     gpu, idle = trace.gpu, np.zeros(len(trace.gpu), np.int64)
     launched = np.append(trace.runtime.ts, -1)[gpu.runtime]
     for _, events in grouped(gpu.device):
@@ -141,8 +141,8 @@ def idle_before(trace: Trace) -> IntColumn:
 class LineWork:
     """Source lines that caused each call and each GPU event.
 
-    `of_call` has the line code per call in `Trace.source_table`, −1 for none. `event`, `line`, `share` and
-    `entry` (of the stack) have one entry per pair of a GPU event and a line that caused the event.
+    `of_call` has the line per call (index into `Trace.source_table`; −1 for none). `event`, `line`, `share` and `entry`
+    (of the stack) have one entry per pair of a GPU event and a line that caused the event.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -166,7 +166,8 @@ class LineWork:
     def totals(self) -> tuple[list[SourceLine], npt.NDArray[np.float64]]:
         """Return `Trace.source_table` with the lines of own code that called its lines, and the GPU time (ns) per line.
 
-        Each stack with the line counts once."""
+        If a line occurs several times in a stack, the stack counts once.
+        """
         trace, stacks, is_own = self.trace, self.trace.stacks, own_by(self.trace.own_code)
         entries, entry = np.unique(self.entry, return_inverse=True)
         time = np.bincount(entry.reshape(-1), trace.gpu.dur[self.event] * self.share, len(entries))
@@ -183,8 +184,8 @@ def _stacks_of(
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
     """Return the lines that items belong to, as positions of items, stack entries and shares.
 
-    An item with several stacks has one entry per line, with equal shares. Other items have their entry in `first`.
-    Values of `source` (rows) and `first` (entries) are −1 for none.
+    An item with several stacks has one entry per line, with equal shares. Other items have their entry in `first`. In
+    `source` (rows) and `first` (entries), −1 stands for none.
     """
     stacks, of_entry = trace.stacks, trace.source_table.of_entry
     begin = np.searchsorted(stacks.row, source)

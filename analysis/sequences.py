@@ -33,7 +33,7 @@ class KernelSequence(Row):
 def kernel_sequences(trace: Trace, *, least: int = 3) -> Table[KernelSequence]:
     """Return the sequences of at least `least` GPU events in one call of a topmost operator, most frequent first.
 
-    Similar to `get_frequent_cuda_kernel_sequences` in HTA, but for all topmost operators.
+    Unlike `get_frequent_cuda_kernel_sequences` in HTA, this function covers all topmost operators.
     """
     gpu, calls = trace.gpu, trace.calls
     top = np.append(trace.hierarchy.top, -1)[gpu.call]

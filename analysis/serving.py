@@ -74,7 +74,7 @@ def moved_by_activation(signature: Signature) -> int | None:
 def moved_rotary(signature: Signature) -> int | None:
     """Return the bytes of `rotary_embedding(positions, query, key, head size, cos and sin, …)`.
 
-    It reads and writes the rotated part of query and key, and reads one row of the cosine table per position.
+    The operator reads and writes the rotated part of query and key, and reads one row of the cosine table per position.
     """
     positions, table = signature.inputs[0].tensors[0], signature.inputs[4].tensors[0]
     head_size, rotated = signature.inputs[3].value, table.shape[-1]
@@ -227,8 +227,8 @@ def library_product(name: str, signature: Signature) -> LibraryProduct | None:
 
     Libraries order arguments differently. Rows are (…, k). Weights are (n, k) or (k, n), with several elements packed
     into one along k, or along n if an argument shows n: the result (…, n), scales (…, n), or numbers m, n, k. If
-    several interpretations fit, the best evidence wins: the result, then another tensor with n, then weights right
-    after the rows, then the largest k, because scales also fit each other.
+    several assignments fit, the best evidence decides: first the result, then another tensor with n, then weights
+    directly after the rows, then the largest k (because scales also fit each other).
     """
     tensors = [one for one in signature.tensors if len(one.shape) >= 2 and one.numel]
     numbers = [argument.value for argument in signature.inputs if type(argument.value) is int]

@@ -46,8 +46,8 @@ class Storages:
 def storages_of(trace: Trace) -> Storages:
     """Return the storages of the tensors in an ET; empty if there are no storage ids (as in a Kineto trace alone).
 
-    A storage begins with the innermost call that returns it without having received it. Storages that no call returns
-    this way existed before the trace.
+    A storage begins with the innermost call that returns it but did not receive it. If no call does, the storage
+    existed before the trace.
     """
     calls = trace.calls
     ops = np.flatnonzero(calls.kind == OP) if trace.outputs_recorded else np.zeros(0, np.int64)
@@ -74,8 +74,8 @@ def storages_of(trace: Trace) -> Storages:
 def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn, IntColumn, npt.NDArray[np.bool_]]:
     """Return the uses of storages, sorted by storage and time, as calls, tensors (positions in `tensors`) and flags.
 
-    A call uses inputs at its start and outputs at its end. A flag marks the start of a call that returns a storage
-    without having received it, instead of a use. `call` contains the call per tensor.
+    A call uses its inputs at its start and its outputs at its end. A flagged entry is not a use: it marks the start of
+    a call that returns a storage but did not receive it. `call` contains the call per tensor.
     """
     calls, output = trace.calls, tensors.output
     key = call * MAX_STORAGE + tensors.storage

@@ -232,10 +232,7 @@ def _warned_of(trace: Trace, known: set[str]) -> Trace:
 
 
 class ReadAnew(Sequence[Trace]):
-    """Traces in order. If there are more than `_KEPT`, each access reads its trace again.
-
-    `choose` returns the part of a trace.
-    """
+    """Traces in order. If there are more than `_KEPT`, each access reads its trace again. `choose` selects a part."""
 
     def __init__(self, inputs: Sequence[TraceInput], choose: Callable[[Trace], Trace]) -> None:
         self._inputs, self._choose = inputs, choose

@@ -47,7 +47,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
 
     Args:
         parse: name of a function in the module `parser`.
-        given: the command line; None reads sys.argv and assumes that nothing else runs in the process.
+        given: the command line. None means sys.argv, in a process in which nothing else runs.
     """
     level, alone = "WARNING", given is None
     with _signals(program, alone) as imported:
@@ -97,8 +97,7 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
 def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
     """Import numpy with one BLAS thread. Starting more threads costs 0.1 s of CPU time, and small GEMMs do not gain.
 
-    Args:
-        lasting: keep one thread afterwards; `predict fit` solves many small systems.
+    `lasting` keeps one thread afterwards, because `predict fit` solves many small systems.
     """
     added = [name for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
@@ -186,7 +185,8 @@ def _lost_output() -> OSError | None:
 def _repair_streams() -> None:
     """Make the standard streams accept any text, and give them names for error messages.
 
-    For a closed descriptor (`>&-`), Python has no stream; a read-only stream replaces it, so lost output is reported.
+    If a descriptor is closed (`>&-`), Python has no stream. A read-only stream replaces it, so that lost output is
+    reported.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
@@ -209,8 +209,8 @@ class _StandardOutput(io.FileIO):
 def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
     """Handle signals. Yield a function to call after the modules of the command are imported.
 
-    Before that call, a signal ends the process at once, because Python may ignore exceptions raised during an import.
-    Afterwards SIGTERM raises SystemExit and SIGINT KeyboardInterrupt, so temporary files are removed.
+    Before that call, a signal ends the process immediately, because Python may ignore exceptions during an import.
+    After it, SIGTERM raises SystemExit and SIGINT raises KeyboardInterrupt, so that temporary files are removed.
     """
     if not alone:
         yield lambda: None

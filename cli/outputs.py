@@ -31,8 +31,8 @@ def add_tables(parser: argparse.ArgumentParser, **json: Any) -> None:
 def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[str], bool] = os.path.lexists) -> None:
     """Like `add_tables`, but --json without a value prints JSON.
 
-    `etplus analyze --json trace.json` prints JSON: the word after --json is an input, not an output, if no input
-    precedes it and `is_input` recognizes the word as an existing input.
+    In `etplus analyze --json trace.json`, the word after --json is an input, not an output file, if no input precedes
+    --json and `is_input` recognizes the word as an existing input.
     """
 
     class Json(argparse.Action):

@@ -224,7 +224,7 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
     """Return the parser of `etplus`, and the parsers of its commands and tasks.
 
     Args:
-        prepared: commands that are imported to add their options; None for all commands.
+        prepared: commands to import in order to add their options; None for all commands.
     """
     known = {*COMMANDS, *TASKS}
     is_known = prepared is not None and known >= {*prepared}  # then skip plugins: a search takes longer than parsing

@@ -34,8 +34,7 @@ _JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops":
 def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
     """Return one screen: the times of A and B, the causes, and the lines and operators that changed most.
 
-    Args:
-        shell: names of both traces on a command line.
+    `shell` contains the names of both traces on a command line.
     """
     causes = [finding for finding in found.findings.all if not is_note(finding)]
     lines = [*_times(found, width), *_about(found, width)]

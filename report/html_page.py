@@ -35,8 +35,8 @@ _COPIES = 3
 def page(report: dict[str, Any], title: str) -> bytes:
     """Return the page of a report. Equal reports give identical bytes.
 
-    Names in traces are untrusted: the content security policy allows only the page's own two scripts, by hash, and no
-    downloads.
+    Names in traces are untrusted. The content security policy therefore allows no downloads and only the page's own two
+    scripts, identified by hash.
 
     Raises:
         EtplusError: the page is too large for browsers or does not fit in memory.

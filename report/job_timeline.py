@@ -48,11 +48,7 @@ class RankLanes:
 
 
 def rank_lanes(trace: Trace, budget: int) -> RankLanes:
-    """Return a trace's busiest streams, with short events merged; without GPU events, its outermost calls.
-
-    Args:
-        budget: maximum number of blocks.
-    """
+    """Return a trace's busiest streams as at most `budget` blocks; without GPU events, its outermost calls."""
     keys, ts, dur, code, kind = _events(trace)
     rows, lane = distinct_rows(*keys)
     busy = np.bincount(lane, weights=dur, minlength=len(rows))

@@ -65,8 +65,9 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
 def step_reports(analysis: Analysis, files: int = 1, path: PathTable | None = None) -> list[dict[str, Any]]:
     """Return a report per step: `number`, `name`, `from` and `to` (ns after the trace's start), and `data`.
 
-    `data` is a block (see `pack_json`) with `part_report`, `flame` and `path_rows` of `path` for the trace cut to the
-    step (`part_of`). It is None for the shorter steps if there are many. A trace with at most one step has no reports.
+    `data` is a block (see `pack_json`) with `part_report`, `flame` and `path_rows` of `path`, for the trace cut to the
+    step (`part_of`). If there are many steps, it is None for the shorter ones. Without at least two steps, there are no
+    reports.
     """
     trace = analysis.trace
     present = distinct(np.concatenate([trace.step_of_call, trace.step_of_event]))

@@ -110,7 +110,7 @@ class _Branch:
 def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> dict[str, Any]:
     """Return all rows of `breakdown` as a tree, longest child first: `Branch` of `page/src/types.d.ts`.
 
-    Joins a module with its only child module ("outer / inner"). Merges the small parts of a level.
+    A module and its only child module share a node ("outer / inner"). The small parts of a level are merged.
     """
     root = _Branch("", "module")
     for row in rows:
@@ -147,10 +147,8 @@ def _plain_branch(branch: _Branch, least: float) -> dict[str, Any]:
 def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: IntColumn) -> dict[str, Any]:
     """Return the elements of the critical path within the trace's span: `PathData` of `page/src/types.d.ts`.
 
-    An element is CPU time in one topmost operator (or one annotation, outside operators), a kernel, or a wait.
-
-    Args:
-        events: int64, the events on the page, see `details_of`.
+    An element is a kernel, a wait, or CPU time in one topmost operator (outside operators, in one annotation). `events`
+    are the events on the page, as for `details_of`.
     """
     unit = _units(trace, chain.row)
     starts = np.flatnonzero(run_starts(unit, chain.kind))

@@ -50,8 +50,9 @@ _MOST_IN_TILES = 6_000_000
 class _EventRows:
     """All GPU events, calls and runtime calls of a trace, in this order.
 
-    `lane` numbers streams first, then threads. `ts` counts ns from the start of the trace. `name` is a code, `kind` an
-    index of `_KINDS`. `op` is the name code of the topmost operator that launched a GPU event, −1 if unknown.
+    `lane` is the number of the stream or, after all streams, of the thread. `ts` is in ns after the start of the trace.
+    `name` is a code, `kind` an index into `_KINDS`. `op` is the name code of the topmost operator that launched a GPU
+    event; −1 if unknown.
     """
 
     lane: IntColumn
@@ -71,13 +72,7 @@ def timeline_of(
     """Return the timeline of a trace as `TimelineData` of `page/src/types.d.ts`.
 
     Events are numbered by lane, depth and start. Tiles, details and the critical path are None if the page would exceed
-    its event limit.
-
-    Args:
-        work: result of `work_of_events`.
-        budget: maximum number of blocks; short calls are merged to meet it.
-        chain: the critical path.
-        files: number of traces on the page.
+    its event limit. Short calls are merged until at most `budget` blocks remain.
     """
     every, labels = _rows(trace)
     rows, lanes, events = _busiest(every, labels)

@@ -24,12 +24,10 @@ _MANY_GRAPHS = 0.5  # minimum share of GPU time in graphs that triggers the hint
 def render(
     rows: Sequence[TopRow], analyses: Sequence[Analysis], by: str, width: int = 80, top: int = 15, *, full: bool = False
 ) -> str:
-    """Return the busy share of the GPUs, the first rows, and commands to run next.
+    """Return the busy share of the GPUs, the first `top` rows, and commands to run next.
 
     Args:
-        rows: all rows, longest first.
-        by: grouping of the rows, one of `TOP_BY`.
-        top: maximum number of rows.
+        rows: all rows, longest first, grouped by `by` (one of `TOP_BY`).
         full: print full names.
     """
     on_gpu = any(row.device_ns for row in rows)

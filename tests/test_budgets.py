@@ -18,9 +18,9 @@ BUDGETS = {
     "jobs": 2_572,  # plan: 3,000
     "converters": 7_235,  # plan: 7,500
     "timeline": 5_454,  # plan: 5,500
-    "cli": 4_059,  # plan: 3,600
-    "analysis": 13_622,  # plan: 14,000
-    "report": 2_788,  # plan: 2,000
+    "cli": 4_056,  # plan: 3,600
+    "analysis": 13_615,  # plan: 14,000
+    "report": 2_771,  # plan: 2,000
     "planning": 15_105,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""

@@ -112,8 +112,8 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
     """Return GPU events that an idle device waited for because the host launched them late, and the waiting times.
 
     Returns:
-        positions in `Trace.gpu`, and ns until each event starts. The wait begins when all earlier work of the
-        device has ended, or when the operator of the event is launched, whichever is later.
+        positions in `Trace.gpu`, and ns until each event starts. The wait begins when all earlier work of the device
+        has ended or when the event's operator is launched, whichever is later.
     """
     gpu, runtime = trace.gpu, trace.runtime
     # A long launch call loads a module first, so it submits the work near its end.

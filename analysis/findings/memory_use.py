@@ -40,7 +40,7 @@ _MB = 1e6
 class AllocatorCalls(OfWorstRank):
     """The allocator requests or returns driver memory while the device has work. Such calls wait for the device.
 
-    The gain is estimated by removing these calls.
+    To estimate the gain, the replay removes these calls.
     """
 
     id = "allocator-calls"

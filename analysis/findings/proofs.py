@@ -26,18 +26,14 @@ def quoted(text: str) -> str:
 
 
 def sql(shell: str, query: str) -> str:
-    """Return the shell command that runs a query.
-
-    Args:
-        shell: command-line arguments that select the trace; see `Case.shell`.
-    """
+    """Return the shell command that runs a query. `shell` selects the trace, see `Case.shell`."""
     return f"etplus sql {shell} {shell_word(query)}"
 
 
 def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
     """Return the time of some work as evidence, if names and phases select exactly this work.
 
-    Otherwise return the time of all work with these names and say so in the text.
+    Otherwise return the time of all work with these names, and state this in the text.
     """
     trace, events = items.trace, items.events(at)
     if not items.on_device:

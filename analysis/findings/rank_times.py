@@ -78,10 +78,9 @@ class RankTimes:
 
     @cached_property
     def compute(self) -> Intervals:
-        """Intervals in which the rank computes.
+        """Intervals in which any kernel runs that does not communicate.
 
-        Compute means all kernels that do not communicate. If collectives run on the host, it also includes operators
-        that contain no communication.
+        If collectives run on the host, also intervals in which an operator runs that contains no communication.
         """
         trace, gpu = self.trace, self.trace.gpu
         kernels = trace.is_kernel & ~trace.is_comm
@@ -153,10 +152,7 @@ def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
 def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int]) -> IntColumn:
     """Return an int64 number for each row that identifies its name and its side (host or device).
 
-    Running numbers of annotations are ignored.
-
-    Args:
-        known: existing numbers; the function adds new numbers.
+    Numbers at the end of annotation names are ignored. Adds new entries to `known`.
     """
     device, annotation = trace.nodes.kind[rows] == GPU, trace.nodes.scope[rows] == ANNOTATION_SCOPE
     found, of = distinct_rows(trace.nodes.name[rows], device.astype(np.int8), annotation.astype(np.int8))

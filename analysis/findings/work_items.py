@@ -74,8 +74,8 @@ _BACKWARD_KERNEL = re.compile(r"backward|bwd|_bw_", re.IGNORECASE)
 class WorkItems:
     """Operator calls of a trace that compute, sorted by stream (or thread) and start.
 
-    On a device, an item is a run of GPU events that one call launched. Without a device, an item is a CPU operator
-    that contains no other computing operators.
+    On a device, an item is a run of GPU events launched by one call. Without a device, an item is a CPU operator that
+    contains no other computing operator.
     """
 
     trace: Trace  # includes GPU events that have no row
@@ -169,8 +169,7 @@ class WorkItems:
         return found[found >= 0]
 
     def all_rows(self, items: Iterable[int]) -> IntColumn:
-        """Return all rows to remove with some items: the items, their operators, and these operators' callees and
-        launches.
+        """Return all rows to remove with some items: their events, operators, and the operators' callees and launches.
 
         Operators of captured graphs and operators with several items are omitted.
         """

@@ -25,7 +25,7 @@ _KEPT = 12  # maximum number of cached results for selected steps; results for w
 class ServedTraces:
     """Traces by number: the rank in a job, otherwise the position from 0. Results are computed when needed and cached.
 
-    If `job` is true, the traces are ranks of one job, and tools answer about all ranks together.
+    If `job` is true, the traces are the ranks of one job, and tools answer about all ranks together.
     """
 
     def __init__(self, traces: Mapping[int, Trace], *, job: bool = False) -> None:
