@@ -1,6 +1,7 @@
-"""Find contradictions between the two records of the same calls: names, sequence numbers, threads and inputs.
+"""Find contradictions between the ET's and Kineto's records of the same calls.
 
-Two runs of one program can have the same ids, names and numbers. Runs of a parameter sweep differ in their inputs.
+Two runs of one program can have the same ids, names and sequence numbers. Runs of a parameter sweep differ in their
+inputs.
 """
 
 from __future__ import annotations
@@ -17,16 +18,15 @@ from ..trace.columns import IntColumn, distinct, distinct_rows, largest, mask_at
 from .calls import TracePair
 from .rank_claims import COMMUNICATION
 
-# Number of linked calls whose inputs are compared; comparing all calls would add a quarter to the linking time.
-# The last calls handle model outputs or the last parameters; the first calls cover nearly everything else.
+# Only the first and last linked calls have their inputs compared: comparing all would make linking 25% slower. The last
+# calls handle model outputs or the last parameters; the first calls cover nearly everything else.
 _FIRST, _LAST = 384, 128
-# Calls that identify a thread; fewer can be asynchronous collectives, which Kineto records on another thread.
+# Minimum number of calls that identify a thread. Fewer calls can be asynchronous collectives, which Kineto records on a
+# different thread than the ET.
 _OF_A_THREAD = 16
 
 
 class Contradiction(NamedTuple):
-    """Difference between the two records of the same calls."""
-
     by: Literal["calls", "numbers", "threads", "inputs"]
     says: str
 
@@ -34,8 +34,8 @@ class Contradiction(NamedTuple):
 def contradictions(
     pair: TracePair, node: IntColumn, call: IntColumn, unlinked: npt.NDArray[np.bool_]
 ) -> Iterator[Contradiction]:
-    """Compare the ET's and Kineto's records of their common calls. `node` and `call` are the positions of the certain
-    links in `pair.nodes` and `pair.calls`, in call order; `unlinked` marks the nodes without a link."""
+    """Yield each contradiction between the two files' records of their common calls. `node` and `call` are positions of
+    certain links in `pair.nodes` and `pair.calls`, in call order; `unlinked` is a mask of `pair.nodes`."""
     if not (pair.et.losses or pair.kineto.losses):
         yield from _calls(pair, node, unlinked)
     if len(node):
@@ -45,9 +45,9 @@ def contradictions(
 
 
 def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
-    """Find ET calls that Kineto lacks or names differently, in the period that both files cover. None of 123,725 calls
-    in 77 recorded pairs is missing or renamed. Without ids, communication calls are ignored, because Kineto records
-    asynchronous collectives on another thread."""
+    """Find ET calls that Kineto lacks or names differently, within the period that both files cover. Among 123,725
+    calls in 77 recorded pairs, none is missing or renamed. If the files have no ids, communication calls are ignored,
+    because Kineto records asynchronous collectives on a different thread."""
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)
     joined = (ours > 0) & (at >= 0)
@@ -87,7 +87,7 @@ def _numbers(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Cont
 
 
 def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
-    """Check that each ET thread matches one Kineto thread that no other ET thread matches."""
+    """Check that each ET thread corresponds to exactly one Kineto thread."""
     thread, other = pair.nodes.thread[node], pair.calls.thread[call]
     if not (np.any(thread[1:] != thread[:-1]) or np.any(other[1:] != other[:-1])):
         return

@@ -1,4 +1,4 @@
-"""Calls of both traces, each with its caller: ET nodes by id, Kineto CPU events by time."""
+"""The calls of both traces and their callers. ET nodes record the caller's id; Kineto's CPU events nest by time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..trace.columns import IntColumn, positions
 class EtCalls:
     """The ET's calls in order of start: all nodes except process and thread nodes."""
 
-    node: IntColumn  # position in the `ExecutionTrace`
-    parent: IntColumn  # position in this table, −1 if the caller is a thread node or is missing from the file
-    orphan: npt.NDArray[np.bool_]  # the caller's node is missing from the file
-    thread: IntColumn  # the ET's thread ordinal (`tid`)
-    name: IntColumn  # code of the name in Kineto's list of names, −1 if Kineto lacks the name
-    seq: IntColumn  # sequence number, −1 for none
+    node: IntColumn  # index of the call's node in the `ExecutionTrace`
+    parent: IntColumn  # index of the caller in this table, −1 if the caller is a thread node or not in the file
+    orphan: npt.NDArray[np.bool_]  # True if the caller's node is missing from the file
+    thread: IntColumn  # thread ordinal that the ET records (`tid`)
+    name: IntColumn  # index of the call's name in Kineto's list of names, −1 if Kineto lacks the name
+    seq: IntColumn  # sequence number of the autograd node, −1 if the ET has none
 
     def __len__(self) -> int:
         return len(self.node)
@@ -30,8 +30,6 @@ class EtCalls:
 
 @dataclass(frozen=True)
 class TracePair:
-    """Both traces and their calls."""
-
     et: ExecutionTrace
     kineto: KinetoTrace
     nodes: EtCalls
@@ -39,12 +37,12 @@ class TracePair:
 
     @property
     def rf_ids(self) -> tuple[IntColumn, IntColumn]:
-        """`rf_id` of `nodes` and of `calls`."""
+        """The `rf_id` of each ET call and of each Kineto call."""
         return self.et.rf_id[self.nodes.node], self.kineto.events.rf_id[self.calls.row]
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
-    """Return the ET's calls by id, that is, in order of start. Ignore parent ids above a call's own id (cycles)."""
+    """Return the ET's calls in order of id, that is, of start. Ignore parent ids above a call's own id (cycles)."""
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
     ids, parents = et.id[nodes], et.parent[nodes]
@@ -73,5 +71,5 @@ def exclusive_durations(calls: CpuCalls) -> IntColumn:
     parents = calls.parent[children]
     inside = np.minimum(calls.end[children], calls.end[parents]) - calls.ts[children]
     covered = np.zeros(len(calls), np.int64)
-    np.add.at(covered, parents, inside)  # not np.bincount: its float64 weights are inexact beyond 2**53
+    np.add.at(covered, parents, inside)  # np.bincount would use float64 weights, which are inexact beyond 2**53
     return calls.end - calls.ts - covered

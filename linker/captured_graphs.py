@@ -2,8 +2,9 @@
 
 A replay is one launch call with many kernels. A capture contains the launch calls, each inside an operator, but no
 kernels. Replay and capture list the kernel names in the same order per stream. `_CandidateGraphs.fit` finds the
-captured graphs that a replay fits: by the order of names (overall, per graph node id, or per stream), or by the number
-of kernels. `_choose` picks one graph per replay: by the batch size of the step, then by order in the step."""
+captured graphs that match a replay: by the order of names (overall, per graph node id, or per stream), or by the number
+of kernels. `_choose` picks one graph per replay: by the batch size of the step, then by order in the step.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +32,21 @@ from .captures import Capture, kernel_key, with_callers
 from .comm import comm_of_tensor, is_all_reduce
 
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
-_OTHER_RANK = "the captures come from another rank than the trace: no link to them is certain"
+_OTHER_RANK = "the captures come from a different rank than the trace, so their links are not certain"
 
 
 def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
-    """Link the replayed graphs of a trace to the calls of their captures; UsageError if they are linked already.
+    """Link the replayed graphs of a trace to the calls in their captures; raise UsageError if they are already linked.
 
-    A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. It is
-    `unverified` if other graphs also fit, if only the number of kernels agrees, if a replay without node ids runs on
-    several streams, or if the captures come from another rank, which are used only if this rank has none.
+    A link is `certain` if all kernel names of the graph agree in order and no other captured graph has the same names.
+    A link is `unverified` if several graphs match, if only the number of kernels agrees, if a replay without node ids
+    runs on several streams, or if only captures from another rank are available.
 
     Example:
         >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP
     """
     if trace.captured is not None:
-        raise UsageError(f"{trace.file}: its graphs are linked to captures already; give the trace without them")
+        raise UsageError(f"{trace.file}: its graphs are already linked to captures; pass an unlinked trace")
     names = StringTable()
     of_rank = [capture for capture in captures if trace.rank is None or capture.rank in (None, trace.rank)]
     captures = of_rank or captures
@@ -58,7 +59,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """Captured graph: positions of its launches in the capture (`at`), and codes of their kernels, −1 if unknown."""
+    """Captured graph: the positions of its launches in the capture (`at`), and kernel name codes, −1 if unknown."""
 
     capture: int
     ordinal: int
@@ -84,7 +85,7 @@ def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
 
 
 class _Fit(NamedTuple):
-    """Captured graphs that a replay fits equally well, and their alignments; `whole`: all names agree in order."""
+    """The captured graphs that match a replay equally well, with alignments; `whole` is True if all names agree."""
 
     candidates: tuple[int, ...]
     aligned: tuple[IntColumn, ...]
@@ -148,8 +149,8 @@ class _CandidateGraphs:
 
 
 def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
-    """Return whether kernels and launches have the same grids; None if not recorded on both sides.
-    Some HIP calls and tracers record the grid in threads: grid times block."""
+    """Return True if kernels and launches have the same grids, None if one side records no grids. Some HIP calls and
+    tracers record the number of threads (grid times block) as the grid."""
     captured, ran = graph.grid[launch], replay.grid
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
     if not known.any():
@@ -178,7 +179,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
         sizes = [graphs.graphs[candidate].batch_size for candidate in candidates]
-        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order distinguishes layers, not batch sizes
+        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order tells apart layers, not batch sizes
         further = ["one of several batch sizes"] if len(pool) < len(sizes) else []
         further += ["order in the step"] if len(pool) > 1 and len(members) % len(pool) == 0 else []
         for k, i in enumerate(members):
@@ -194,7 +195,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
 
 
 def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
-    """Return the candidates with the step's batch size, else with the next larger size (servers pad batches to it)."""
+    """Keep the candidates with the step's batch size, else the next larger size, to which servers pad a batch."""
     sizes = [graphs.graphs[i].batch_size for i in fit.candidates]
     if not replay.batch or None in sizes or not sizes:
         return fit
@@ -230,7 +231,7 @@ def _with_links(
         place, certain, unverified = None, 0, 0
         if choice.graph is not None and choice.launch is not None:
             graph, launch = graphs.graphs[choice.graph], choice.launch
-            op = np.append(place_of[graph.capture], -1)[captures[graph.capture].op[graph.at[launch]]]  # −1 stays −1
+            op = np.append(place_of[graph.capture], -1)[captures[graph.capture].op[graph.at[launch]]]
             has = np.flatnonzero(op >= 0)
             link = np.full(len(has), CERTAIN if choice.certain else UNVERIFIED)
             parts.append(np.stack([replay.events[has], op[has], link, np.full(len(has), number)]))
@@ -278,14 +279,14 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
 
 
 def _captured_calls(captures: Sequence[Capture], graphs: list[_Graph]) -> tuple[dict[int, IntColumn], dict[str, Any]]:
-    """Return the positions of each capture's calls in the merged table, and the calls as fields of `CapturedGraphs`."""
+    """Return each capture's call positions in the merged table, and the calls as `CapturedGraphs` fields."""
     place, names, texts, comm = dict[int, IntColumn](), list[str](), list[bytes](), dict[int, Comm]()
     kind, parent, of_graph = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for number in sorted({graph.capture for graph in graphs}):
         capture = captures[number]
         own = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
         kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in own]), capture.parent)
-        silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # they launch nothing
+        silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # calls that launch nothing
         kept = distinct(np.append(kept, np.flatnonzero(silent & np.isin(capture.parent, kept))))
         place[number] = scatter(len(capture.name), kept, len(names) + np.arange(len(kept)))
         ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in own], [i for i, _ in own])
@@ -307,20 +308,20 @@ _GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")
 
 @dataclass(frozen=True)
 class GraphLaunch:
-    """One launch of a graph, and its device events in order of start."""
+    """One launch of a graph, with its device events in order of start."""
 
     correlation: int
-    events: IntColumn  # rows of the trace, or len(trace) plus positions in `Trace.unattached`
-    codes: IntColumn  # of kernel names
+    events: IntColumn  # rows of the trace; for unattached events, len(trace) plus the position in `Trace.unattached`
+    codes: IntColumn  # codes of the kernel names
     stream: IntColumn
-    grid: IntColumn  # (n, 2, 3), −1 if not recorded
-    node: IntColumn  # `graph node id`, 0 if not recorded
-    step: int  # equal for all launches of a step
+    grid: IntColumn  # grid and block of each event, shape (n, 2, 3); −1 if not recorded
+    node: IntColumn  # `graph node id` of each event, 0 if not recorded
+    step: int  # number of the step, the same for all launches in a step
     batch: tuple[int, ...]  # batch sizes of the annotations around the launch, innermost first
 
     @cached_property
     def key(self) -> tuple[bytes, ...]:
-        """Key of a launch. Launches with equal keys fit the same graphs."""
+        """Return the lookup key: launches with equal keys match the same graphs."""
         ranks = np.argsort(np.argsort(self.node, kind="stable"), kind="stable")
         return tuple(column.tobytes() for column in (self.codes, self.stream, self.grid, ranks))
 
@@ -330,13 +331,13 @@ class GraphLaunch:
 
     @property
     def node_order(self) -> IntColumn | None:
-        """The events in order of node ids, None if the ids are unknown. Node ids increase while a graph is captured."""
+        """Indices that sort the events by node id, None if the ids are unknown. Node ids increase during capture."""
         known = bool(np.all(self.node > 0)) and len(distinct(self.node)) == len(self.node)
         return np.argsort(self.node, kind="stable") if known else None
 
 
 def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
-    """Return all graph launches that have device events, in call order; add new kernel names to `names`."""
+    """Return every graph launch that has device events, in call order; add new kernel names to `names`."""
     launching = np.array([_GRAPH_LAUNCH.fullmatch(name) is not None for name in trace.names], np.bool_)
     nodes = trace.nodes
     launches = np.flatnonzero((nodes.kind == RUNTIME) & launching[nodes.name] & (nodes.correlation > 0))
@@ -385,7 +386,7 @@ def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]
 
 
 def _steps(trace: Trace, launches: IntColumn) -> list[tuple[int, tuple[int, ...]]]:
-    """Return `step` and `batch` per launch call; the outermost annotation with a batch size marks the step."""
+    """Return the step and batch sizes of each launch call; a step is the outermost annotation with a batch size."""
     sizes = [batch_size_in(name) for name in trace.names]
     ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.nodes.ts[launches]).tolist()
     steps = []

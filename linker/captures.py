@@ -1,7 +1,7 @@
-"""Read captures: which launch calls were captured into which CUDA or HIP graph, and inside which operator.
+"""Read captures: launch calls that were captured into a CUDA or HIP graph, with the operators around them.
 
-Nothing runs on the device during capture, so captured launch calls have no kernel. HIP records the kernel's name and
-grid in the arguments of the launch call; CUDA records neither.
+The device runs nothing during capture, so captured launch calls have no kernel. HIP records the kernel's name and grid
+in the arguments of the launch call; CUDA records neither.
 """
 
 from __future__ import annotations
@@ -39,74 +39,73 @@ from .join import attach_gpu_events
 from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
 
-# A Kineto trace of the capture phase, a pair of an ET and a Kineto trace of that phase, or a folder of such files.
+# The Kineto trace of the capture phase, a pair of an ET and that Kineto trace, or a folder of such files.
 CaptureSource = Source | tuple[Source, Source]
-# `etplus.link`, passed as an argument because `link` itself imports this module.
+# The function `etplus.link`, passed as an argument because `link` imports this module.
 PairLink = Callable[[Source, Source], Trace]
 
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
-# Calls that each become a graph node with device work; they have no device event during capture.
+# Runtime calls that each add a graph node with device work; during capture they have no device event.
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
-# Shapes with a tensor of three dimensions or more.
+# Input shapes that include a tensor with three or more dimensions.
 _DIMS = re.compile(rb'"Input Dims": ?\[[^"]*\[\d+, ?\d+, ?\d+[^"]*')
-# Copies and memsets: their calls do not record the name of the device event.
+# Keys of memcpys and memsets, because their calls do not record the name of the device event.
 COPY, FILL = "<copy>", "<fill>"
 _CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
-_FORWARD = "give the Kineto trace of the run in which the graphs were captured"
+_FORWARD = "pass the Kineto trace of the run in which the graphs were captured"
 
 
 @dataclass(frozen=True)
 class Capture:
-    """Trace of a capture phase, with its launches in call order."""
+    """The trace of a capture phase, with its launches in call order."""
 
-    file: str  # the trace's name, without folders
-    rank: int | None  # in the job, None if not recorded
-    batch_size: tuple[int | None, ...]  # batch_size, mode: by graph; None and "" if not recorded
-    mode: tuple[str, ...]
-    graph: IntColumn  # by launch: the ordinal of its graph, ascending
-    kernel: list[str | None]  # by launch: its `kernel_key`, None if the capture has no name
-    grid: IntColumn  # (n, 2, 3), by launch: grid and block, −1 if not recorded
-    op: IntColumn  # by launch: position of the innermost call around it, −1 for none
-    name: list[str]  # name, kind, parent: calls around launches, in order; see `CapturedGraphs`
+    file: str  # name of the trace file, without folders
+    rank: int | None  # rank in the job, None if not recorded
+    batch_size: tuple[int | None, ...]  # per graph: batch size, None if not recorded
+    mode: tuple[str, ...]  # per graph: capture mode, "" if not recorded
+    graph: IntColumn  # per launch: number of its graph, ascending
+    kernel: list[str | None]  # per launch: its `kernel_key`, None if the capture does not record the kernel
+    grid: IntColumn  # per launch: grid and block, −1 if not recorded; shape (n, 2, 3)
+    op: IntColumn  # per launch: position of the innermost call around it, −1 if no call is
+    name: list[str]  # per call around launches: name, kind and parent, in order; see `CapturedGraphs`
     kind: npt.NDArray[np.int8]
     parent: IntColumn
-    of_graph: IntColumn  # by call: the graph that was being captured, −1 for none
-    texts: list[bytes]  # by call: a JSON object with its inputs and outputs
-    comm: dict[int, Comm]  # by call: its communication
-    notes: tuple[str, ...] = ()  # sentences about skipped launches and files
+    of_graph: IntColumn  # per call: number of the graph under capture, −1 if none was
+    texts: list[bytes]  # per call: JSON object with the inputs and outputs
+    comm: dict[int, Comm]  # communication of calls, by position of the call
+    notes: tuple[str, ...] = ()  # messages about skipped launches and files
 
 
 def kernel_key(name: str, category: str = "kernel") -> str:
-    """Return the key that device events and launches share: the kernel's name, or COPY or FILL for copies and memsets.
-    AMD's runtime implements copies and memsets as kernels."""
+    """Return the key that a launch shares with its device event: the kernel's name, or COPY or FILL for memcpys and
+    memsets. AMD's runtime implements memcpys and memsets as kernels."""
     if category == "gpu_memcpy" or name.startswith(_COPY_KERNEL):
         return COPY
     return FILL if category == "gpu_memset" or name.startswith(_FILL_KERNEL) else name
 
 
 def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
-    """Read the captures of a file or folder; the first capture's `notes` list the files without captures."""
+    """Read the captures in a file or folder; `notes` of the first capture lists the files that contain none."""
     found = [(str(name), _read_capture(et, name, link, progress)) for et, name in _files(source)]
     captures = [capture for _, capture in found if capture is not None]
     if not captures:
         where = found[0][0] if isinstance(source, (str, os.PathLike)) else "the capture"
         raise TraceFormatError(where, "", f"no graph is captured in it (no call of …{_BEGIN})", _FORWARD)
     left = tuple(
-        f"{Path(name).name}: no graph is captured in it, left out" for name, capture in found if capture is None
+        f"{Path(name).name}: skipped, no graph is captured in it" for name, capture in found if capture is None
     )
     return [replace(captures[0], notes=(*left, *captures[0].notes)), *captures[1:]]
 
 
 def capture_files(name: str) -> list[str]:
-    """Return the given file, or the files of the given folder, as sources of captures."""
     path = Path(name)
     return sorted(str(file) for file in path.rglob("*") if file.is_file()) if path.is_dir() else [name]
 
 
 def _files(source: CaptureSource) -> list[tuple[Source | None, Source]]:
-    """Return pairs of an ET, if there is one, and a Kineto trace."""
+    """Return pairs of an ET (None without an ET) and a Kineto trace."""
     if isinstance(source, tuple):
         return [source]
     if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
@@ -154,7 +153,7 @@ def _read_capture(et: Source | None, source: Source, link: PairLink, progress: b
         of_graph=inside,
         texts=_texts(kineto, calls, kept, recorded),
         comm=_comm(events, calls, kept, recorded),
-        notes=(f"{file}: {lost} launches while several graphs were captured were left out",) if lost else (),
+        notes=(f"{file}: skipped {lost} launches made while several graphs were being captured",) if lost else (),
     )
 
 
@@ -183,8 +182,8 @@ def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
 def _launches(
     kineto: KinetoTrace, begin: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IntColumn, IntColumn, int]:
-    """Return the event rows and graphs of captured launch calls, by graph and call, and the number of skipped calls.
-    Calls on a thread that captures nothing are skipped while several other threads capture."""
+    """Return the event rows of captured launch calls (by graph, then time), their graphs, and the number of skipped
+    calls. A call on a thread that captures nothing is skipped while several other threads capture."""
     events = kineto.events
     calls = np.flatnonzero(events.runtime_mask())
     rows = calls[_launching(events, calls)[events.name[calls]]]
@@ -201,7 +200,7 @@ def _launches(
 
 
 def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which names of runtime calls denote launches, by the name itself or because such calls record a kernel."""
+    """Return a mask of event names that denote launch calls, by the name or because the call records a kernel."""
     codes, first = np.unique(events.name[calls], return_index=True)
     launching = np.zeros(len(events.names), np.bool_)
     for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):
@@ -213,10 +212,10 @@ _OUTSIDE, _SEVERAL = -1, -2
 
 
 def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntColumn, thread: IntColumn) -> IntColumn:
-    """Return the graph being captured at each event's start: the innermost graph of its thread, else the only graph."""
+    """Return the graph under capture when each event starts: the innermost one on its thread, else the only one."""
     ts, graph = events.ts[rows], np.full(len(rows), _OUTSIDE, np.int64)
     for number, (first, last, own) in enumerate(zip(begin.tolist(), end.tolist(), thread.tolist(), strict=True)):
-        graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # inner captures begin later
+        graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # nested captures begin later
     for at in np.flatnonzero(graph == _OUTSIDE).tolist():
         opened = np.flatnonzero((begin <= ts[at]) & (ts[at] <= end))
         graph[at] = _OUTSIDE if not len(opened) else opened[0] if len(opened) == 1 else _SEVERAL
@@ -224,7 +223,7 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
 
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return the calls around launches and the calls that describe them, the caller of each call, and each launch's
+    """Return three arrays: the calls around launches plus their descriptive callees, each call's caller, each launch's
     call. Annotations that only mark the time of capture (by SGLang, vLLM or profiler steps) are left out."""
     names = [parse_capture(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
@@ -236,8 +235,8 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
-    """Return calls without launches that show an operator's tensors (`inside_matters`): one call per form and operator,
-    with tensors of three dimensions or more."""
+    """Return one call per operator and form among the calls that launch nothing but show tensor shapes
+    (`inside_matters`). Only calls with a tensor of three or more dimensions qualify."""
     of_interest = matching(calls.name, events.names, inside_matters)
     of_interest &= mask_at(len(calls), every)
     if not of_interest.any():
@@ -255,7 +254,7 @@ def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntCol
 
 
 def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
-    """Return the given calls (−1 for none) and all calls around them, ascending."""
+    """Return the given calls (−1 for none) and all their callers, sorted."""
     found, at = [ops[:0]], distinct(ops[ops >= 0])
     while len(at):
         found.append(at)
@@ -267,7 +266,7 @@ def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
 def _captured_for(
     kineto: KinetoTrace, calls: CpuCalls, begin: IntColumn, thread: IntColumn
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """Return the batch size and mode of each graph, from the annotation around its capture."""
+    """Return the batch size and mode of each graph, read from the annotation around its capture."""
     sizes, modes = list[int | None](), list[str]()
     for call in enclosing_call(calls, thread, begin, begin).tolist():
         size, mode = None, ""
@@ -287,7 +286,7 @@ def _key_of_launch(name: str, args: LaunchArgs) -> str | None:
 
 
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
-    """Return the inputs and outputs of calls from the ET; calls that the ET lacks have only Kineto's inputs."""
+    """Return the calls' inputs and outputs from the ET; a call without an ET node has only Kineto's inputs."""
     pair, match = host_side(kineto, calls)
     node_of_call = scatter(len(calls), match.call, pair.nodes.node)
     nodes = map(whole_sides, pair.et.texts.tensors_of(node_of_call[kept]))
@@ -301,7 +300,7 @@ def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trac
 
 
 def _nodes_of(recorded: Trace, events: IntColumn) -> IntColumn:
-    """Return the node linked to each Kineto event, −1 for none; in a linked trace, node rows precede other rows."""
+    """Return the node linked to each Kineto event, −1 for none. In a linked trace, node rows precede all other rows."""
     return positions(recorded.nodes.kineto_event[: np.count_nonzero(recorded.nodes.kind == CPU)], events)
 
 

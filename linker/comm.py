@@ -1,9 +1,10 @@
-"""Find the data that communication kernels send: the `comm` object of docs/reference/etplus.md.
+"""Find the messages that communication kernels send: the `comm` object in docs/reference/etplus.md.
 
 Sources, best first: the arguments that Kineto records, the ET's record_param_comms node around the launch, and, for
 all-reduces of serving engines, the operator's first tensor. For `batch_isend_irecv`, PyTorch registers each message
 with a `record_param_comms` and launches one kernel when the batch ends. No trace records which messages this kernel
-carries: messages registered on a thread since its last communication launch belong to the next launch."""
+carries; the linker assigns the messages registered on a thread since its last communication launch to the next launch.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ from ..trace.dtypes import itemsize
 from .calls import EtCalls
 from .join import Join
 
-# Node that PyTorch records around every collective.
+# Name of the node that PyTorch records around every collective.
 RECORD_PARAM_COMMS = "record_param_comms"
-# Name of the collective in the `record_param_comms` of `Work.wait`.
+# Value that `record_param_comms` has as the collective's name if `Work.wait` recorded it.
 WAIT = "wait"
 
-# Attributes of record_param_comms since schema 1.1.0.
+# Attributes of record_param_comms since schema 1.1.0, each with its name in `comm`.
 _ATTRS = {
     "collective": "collective_name",
     "dtype": "dtype",
@@ -54,21 +55,21 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 _STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
-# Fields that a kernel lacks are filled in from the ET's record_param_comms.
+# Fields to copy from the ET's record_param_comms if the kernel lacks them.
 _FROM_ET = ("collective", "in_nelems", "pg_ranks")
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
-# In a type such as "GenericList[Tensor(float)]".
+# Matches the dtype in a type such as "GenericList[Tensor(float)]".
 _DTYPE = re.compile(r"Tensor\(([^)]*)\)")
-# Number of callers above a launch that are searched for record_param_comms; bounds the work in very deep call trees.
+# Maximum number of callers above a launch to search for record_param_comms; limits the work in very deep call trees.
 _MAX_DEPTH = 63
-# Maximum number of node texts in memory at a time.
+# Maximum number of node texts held in memory at once.
 _TEXTS = 1024
 
 T = TypeVar("T")
 
 
 def comm_of_kernels(join: Join) -> dict[int, Comm]:
-    """Return each communication kernel's message, by position in `join.gpu_row`; unrecorded fields are None."""
+    """Return the message of each communication kernel by position in `join.gpu_row`; unrecorded fields are None."""
     et, nodes, events, rows, parents = join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent
     wanted, operator = _communicating(join)
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
@@ -91,8 +92,8 @@ def comm_of_kernels(join: Join) -> dict[int, Comm]:
 
 
 def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
-    """Return the positions in `gpu_row` of communication kernels, and the name code of every event's operator.
-    Kineto writes the same arguments for all kernels with one name and operator, so only the first kernel is read."""
+    """Return the positions of communication kernels in `gpu_row`, and the code of each event's operator name. Kineto
+    writes the same arguments for all kernels with the same name and operator, so only the first of them is read."""
     et, events, rows, parents = join.et, join.kineto.events, join.gpu_row, join.gpu_parent
     operator = et.name[join.nodes.node[parents]].astype(np.int64)
     operator[parents < 0] = -1
@@ -110,12 +111,12 @@ def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
 
 
 def is_all_reduce(operator: str) -> bool:
-    """Return whether an operator is a serving engine's custom all-reduce, which has no `record_param_comms`."""
+    """Return True for a serving engine's custom all-reduce, which has no `record_param_comms`."""
     return _ALL_REDUCE.search(operator) is not None and "c10d" not in operator
 
 
 def reduced_tensor(text: bytes) -> dict[str, Any]:
-    """Return the size and dtype of an all-reduce's message from the first tensor of its call; {} without a tensor."""
+    """Return the size and dtype of an all-reduce's message, based on its first tensor; {} without a tensor."""
     inputs = decode_call(text).inputs
     for shape, kind in zip(inputs.shapes, inputs.types, strict=False):
         found = _DTYPE.fullmatch(kind) if isinstance(kind, str) else None
@@ -125,14 +126,14 @@ def reduced_tensor(text: bytes) -> dict[str, Any]:
 
 
 def comm_of_tensor(text: bytes) -> Comm:
-    """Return the communication of an operator that reduces its first tensor."""
+    """Return the message of an operator that reduces its first tensor."""
     given = reduced_tensor(text)
     size = itemsize(given.get("dtype"))
     return Comm(**given, bytes=size * given["in_nelems"] if size else None)
 
 
 class CommRecord(NamedTuple):
-    """Fields of `record_param_comms` that pair a `Work.wait` with its collective."""
+    """The `record_param_comms` fields that pair a `Work.wait` with its collective."""
 
     collective: str  # name of the collective, or `WAIT` for `Work.wait`
     sequence: int | None  # sequence number of the collective within its group
@@ -140,7 +141,7 @@ class CommRecord(NamedTuple):
 
 
 def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> list[CommRecord | None]:
-    """Return the nearest `record_param_comms` at or above each node (−1 for none); None if the ET has none."""
+    """Return the nearest `record_param_comms` at or above each node (−1 for none), None if there is no such record."""
     return _of_ancestors(et, nodes, positions, _record_of)
 
 
@@ -150,7 +151,7 @@ def _record_of(text: bytes) -> CommRecord | None:
     if at < 0:
         return None
     sequence = values[at - 3] if at >= 3 else None
-    if isinstance(sequence, list) and sequence:  # since PyTorch 2.4, the sequence comes with a flag for point-to-point
+    if isinstance(sequence, list) and sequence:  # PyTorch 2.4 added a point-to-point flag
         sequence = sequence[0]
     group = values[at - 2]
     named = isinstance(group, list) and bool(group) and isinstance(group[0], str)
@@ -160,7 +161,7 @@ def _record_of(text: bytes) -> CommRecord | None:
 def _of_ancestors(
     et: ExecutionTrace, nodes: EtCalls, positions: IntColumn, read: Callable[[bytes], T]
 ) -> list[T | None]:
-    """Apply a function to the text of each node's nearest record_param_comms at or above it; None without one."""
+    """Apply `read` to the text of the nearest record_param_comms at or above each node; None if there is none."""
     is_record = matching(et.name[nodes.node], et.names, RECORD_PARAM_COMMS.__eq__)
     at = np.array(positions, np.int64)
     for _ in range(_MAX_DEPTH):
@@ -169,7 +170,7 @@ def _of_ancestors(
     found = np.flatnonzero((at >= 0) & is_record[at])
     node = nodes.node[at[found]]
     wanted = distinct(node)
-    made: list[T] = []  # in file order, to decode each block of the file only once
+    made: list[T] = []  # in file order, so that each block of the file is decoded only once
     for first in range(0, len(wanted), _TEXTS):
         made += map(read, et.texts.of(wanted[first : first + _TEXTS]))
     result: list[T | None] = [None] * len(at)
@@ -184,7 +185,7 @@ def _name_at(inputs: DecodedSide) -> int:
 
 
 def comm_of_node(text: bytes) -> dict[str, Any]:
-    """Return the `comm` fields of a record_param_comms: from attributes (since schema 1.1.0), else from inputs."""
+    """Return the `comm` fields of a record_param_comms, from its attributes (since schema 1.1.0) or else its inputs."""
     record, comm = decode_call(text), dict[str, Any]()
     values, types, name_at = record.inputs.values, record.inputs.types, _name_at(record.inputs)
     tensors = _tensors(values[0]) if values else []
@@ -208,7 +209,7 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
 
 
 def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
-    """Return the peer of a message, {} if unknown. The recorded number is a job rank only in the group of all ranks."""
+    """Return the peer of a message, {} if unknown. The recorded peer is a job rank only in a group of all ranks."""
     at = _name_at(inputs)
     peer, group = (inputs.values[at - back] if at >= back else None for back in (1, 2))
     of_all = isinstance(group, list) and len(group) == 2 and (group[0] == "0" or group[1] == "default_pg")
@@ -216,14 +217,14 @@ def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
 
 
 def _strided(start: Any, stride: Any, size: Any) -> list[int] | None:
-    """Return the ranks of a group that PyTorch describes by first rank, stride and size; a stride of −1 means none."""
+    """Return the ranks of a group that PyTorch describes by first rank, stride and size, None if the stride is −1."""
     if not all(type(value) is int for value in (start, stride, size)) or min(start, stride - 1, size - 1) < 0:
         return None
     return list(range(start, start + stride * size, stride)) if start + stride * size < MAX_RANKS else None
 
 
 def _tensors(value: Any) -> list[list[Any]]:
-    """Return all tensors [tensor, storage, offset, numel, itemsize, device] in a value, including nested lists."""
+    """Return all tensors [tensor, storage, offset, numel, itemsize, device] in a value, at any depth of lists."""
     found, pending = [], [value]
     while pending:
         item = pending.pop()
@@ -240,8 +241,9 @@ _OF_GROUP = ("dtype", "group_size", "pg_name", "pg_desc", "pg_ranks", "pg_first_
 
 
 def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]:
-    """Add messages to kernels that record none, by position in `join.gpu_row`. A batch is skipped if it contains other
-    communications or ends with several kernels, because no trace records which kernel carries which message."""
+    """Add messages to communication kernels that record none; `comms` maps positions in `join.gpu_row` to messages. A
+    batch is skipped if it contains other communication or ends with several kernels, because no trace records which
+    kernel carries which message."""
     launched = [i for i in comms if join.gpu_launcher[i] >= 0]
     silent = {i for i in launched if comms[i].in_nelems is None and comms[i].collective in (None, "sendrecv")}
     if not silent:

@@ -1,10 +1,11 @@
 """Infer unrecorded stream waits around collectives from the calls that request the waits.
 
-Before a collective, NCCL's stream waits for the stream that produced the input; later, `Work.wait` makes the stream
-that reads the output wait for NCCL's stream (ProcessGroupNCCL.cpp). Such a wait may take no time, so calls must reveal
-it: by their operators, by the sequence number in `record_param_comms`, or by their order on a thread. The waiting
-stream is the stream that the thread launches to next, unless a later operator is the first to read the tensors: then
-the collective was issued from a separate stream, as FSDP does to prefetch parameters."""
+Before a collective, NCCL's stream waits for the stream that produced the input. Later, `Work.wait` makes the stream
+that reads the output wait for NCCL's stream (ProcessGroupNCCL.cpp). Because such a wait may take no time, the linker
+finds it through the calls: by their operators, by the sequence number in `record_param_comms`, or by their order on a
+thread. The waiting stream is usually the stream that the thread launches to next. If a later operator is the first to
+read the tensors, the collective was issued from a separate stream, as FSDP does to prefetch parameters.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +32,22 @@ _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_pa
 
 @dataclass(frozen=True)
 class _CommCall:
-    """Call that launches one collective, or several coalesced ones."""
+    """A call that launches one collective, or several coalesced collectives."""
 
     thread: int
-    outermost: int  # position in `nodes` of the call's outermost operator, −1 for none
-    begin: int  # begin, launch, end: ns; start of the operator, its first launch, its end
-    launch: int
-    end: int
-    first: int  # first, last: positions in `gpu_row` of its first and last kernel by launch
-    last: int
-    record: CommRecord | None  # its `record_param_comms`, None without one
+    outermost: int  # position of the outermost operator around the call in `nodes`, −1 if there is none
+    begin: int  # start of the operator, in ns
+    launch: int  # its first launch, in ns
+    end: int  # its end, in ns
+    first: int  # position of its first kernel by launch in `gpu_row`
+    last: int  # position of its last kernel by launch in `gpu_row`
+    record: CommRecord | None  # `record_param_comms` of the call, None if the ET has none
 
 
 def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:
-    """Return pairs of GPU events (positions in `gpu_row`); the second event waits for the first on another stream.
-    `kernels` are positions in `gpu_row`; `waits` are unexplained stream waits in `runtime_row`, ascending."""
+    """Return pairs of GPU events: the second event waits, on another stream, for the first event. All events are
+    positions in `gpu_row`, including `kernels`, the communication kernels. `waits` are stream waits without a known
+    cause, as ascending positions in `runtime_row`."""
     if not kernels:
         return []
     calls = _comm_calls(linked, gpu, kernels)
@@ -74,7 +76,7 @@ def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: 
 def _waits_by_call(
     linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
-    """Return collectives that launch after a stream wait, and each collective's later waits as thread and time."""
+    """Return the collectives that launch after a stream wait, and each collective's later waits as (thread, time)."""
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
     numbered: dict[int, list[int]] = {}
@@ -105,7 +107,6 @@ def _waits_by_call(
 
 
 def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_CommCall]:
-    """Return the calls that launched communication kernels, in order of launch."""
     events, calls = linked.kineto.events, linked.calls
     members: dict[tuple[int, int], list[int]] = {}
     for i in sorted(kernels, key=lambda i: (int(gpu.launch[i]), i)):
@@ -137,8 +138,8 @@ def _outermost(linked: Join, position: int) -> int:
 def _numbered(
     calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
 ) -> int:
-    """Return the last collective with this number and group that launched before a time, preferably without a wait; −1
-    for none. Numbers are counted separately for each group and direction of messages."""
+    """Return the last collective of this group and number that launched before a time, −1 for none; prefer one without
+    a wait so far. Numbers are counted separately per group, and per direction of point-to-point messages."""
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
     for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):
@@ -153,7 +154,7 @@ def _numbered(
 def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Pair each collective with the time of one wait, in order, as DDP's reducer waits for its buckets. Waits between
     two launches belong to earlier launches. If there are fewer waits than launches, they belong to the last launches,
-    because waiting for a stream includes its earlier work."""
+    because waiting for a stream includes all its earlier work."""
     bursts: dict[int, list[int]] = {}
     for ts in waits:
         bursts.setdefault(bisect_left(launches, ts), []).append(ts)

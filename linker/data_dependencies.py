@@ -1,6 +1,6 @@
-"""Find the call that last wrote the bytes of each read tensor, from the ET's storage ids.
+"""Find the call that last wrote the bytes of each tensor that a call reads, based on the ET's storage ids.
 
-docs/reference/data_dependencies.md has the rules, their reasons, and what an ET does not record.
+docs/reference/data_dependencies.md explains the rules, the reasons for them, and what an ET does not record.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
-# Calls that neither touch an element nor allocate storage, whatever their schema says: over half of a trace.
-# They are views, queries of tensor properties, and autograd and DDP records around the calls that do the work.
+# Calls that neither access elements nor allocate storage, whatever their schema says: over half of all calls. They are
+# views, queries of tensor properties, and autograd and DDP records around the calls that do the work.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
     r"torch(?:::|\.)distributed(?:::|\.)(?:ddp\.)?reducer::\w+|"
@@ -33,13 +33,13 @@ _IDLE = re.compile(
     r"swapaxes_?|swapdims_?|t_?|tensor_split|transpose_?|unbind|unflatten|unfold|unsqueeze_?|view|view_as|"
     r"view_as_complex|view_as_real)"
 )
-# Calls that allocate a tensor's storage and touch no element.
+# Calls that allocate a tensor's storage but access no element.
 _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
-# Calls that read only shape and type of their inputs.
+# Calls that read only the shape and type of their inputs.
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
-# Calls that write their inputs even if no schema marks them: names with PyTorch's trailing underscore, and collectives.
+# Calls that write their inputs although no schema marks them: collectives, and names with a trailing underscore.
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
-# Calls that may write all their arguments.
+# Calls of unknown kernels, which may write all their arguments.
 _WRITES_ALL = re.compile(r"triton_\w+")
 
 _SCHEMA_TOKEN = re.compile(r"[()\[\],!*]")
@@ -50,7 +50,7 @@ _PIECES_PER_ACCESS = 16
 
 
 class _Accesses(NamedTuple):
-    """Reads and writes by calls in `EtCalls`, each of a piece of storage; accesses begin or end at each cut."""
+    """Reads and writes by calls in `EtCalls`. Storages are cut into pieces wherever an access begins or ends."""
 
     call: IntColumn
     write: _Flags
@@ -58,7 +58,7 @@ class _Accesses(NamedTuple):
 
 
 class _Tree(NamedTuple):
-    """Call tree in depth-first order: a call's number, the first number after its callees, and its last callee."""
+    """Call tree in depth-first order. Per call: its number, the first number after its callees, and its last callee."""
 
     first: IntColumn
     stop: IntColumn
@@ -66,8 +66,8 @@ class _Tree(NamedTuple):
 
 
 def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """Return writer and reader of each data dependency (edge kind `data`): positions in `nodes`, sorted, no pair twice.
-    A writer starts before its reader, and neither calls the other."""
+    """Return the writer and the reader of each data dependency (edge kind `data`) as sorted, unique positions in
+    `nodes`. A writer starts before its reader, and neither calls the other."""
     storage_only = _matching(_STORAGE_ONLY, et, nodes)
     accesses = _accesses(et, nodes, storage_only)
     tree = _tree(nodes.parent)
@@ -79,7 +79,7 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
 
 
 def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return producers of tensors and their readers in the timeline (`KinetoTrace.data`) if both calls are linked."""
+    """Return the producers and readers that the timeline records (`KinetoTrace.data`), if both calls are linked."""
     if not len(kineto.data):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     node = scatter(len(kineto.events), calls.row, node_of_call)
@@ -113,8 +113,8 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
 
 
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """Return the arguments that each call's schema marks as written, and the keyword-only arguments among them (`out`),
-    as bits. A "!" marks an argument and is rare elsewhere; a string with it is a schema if it names the operator."""
+    """Return bit masks of the arguments that each call's schema marks as written with "!", and of the keyword-only ones
+    (`out`). A string that contains "!" is a schema if it starts with the operator's name."""
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
     call_of_node = inverse_positions(len(et), nodes.node)
     known: dict[bytes, tuple[str, int, int]] = {}
@@ -133,8 +133,8 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
 
 
 def _marks(schema: str) -> tuple[str, int, int]:
-    """Return the operator of a schema, and its marked positional and keyword-only arguments as bits, from a string
-    such as "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"."""
+    """Return the operator of a schema, and bit masks of its marked positional and keyword-only arguments. A schema
+    looks like "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"."""
     marks, keyword_only, index, depth = [0, 0], False, 0, 0
     for token in _SCHEMA_TOKEN.findall(schema):
         if token in "([":
@@ -153,9 +153,8 @@ def _marks(schema: str) -> tuple[str, int, int]:
 
 
 def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _Accesses:
-    """Cut reads and writes into pieces. A storage with too many cuts (thousands of slices, each with a read of the
-    whole storage) remains one piece. Its writers are then also readers, so its calls form a chain that keeps their
-    order."""
+    """Cut reads and writes into pieces of storage. A storage with too many cuts (thousands of slices, each with a read
+    of the whole storage) remains one piece. Its writers also become readers, so its calls form a chain in order."""
     which = np.concatenate((np.flatnonzero(read), np.flatnonzero(write)))
     writes = np.arange(len(which)) >= np.count_nonzero(read)
     call, storage = call[which], tensors.storage[which]
@@ -182,7 +181,7 @@ def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _
 
 
 def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Flags:
-    """Return the caller's accesses that its callees perform: reads of bytes that a callee touches, and writes."""
+    """Return a mask of the accesses that callees perform: writes, and reads of bytes that a callee accesses."""
     group = accesses.piece * len(counting)
     key = group + tree.first[accesses.call]
     until = group + tree.stop[accesses.call]
@@ -195,8 +194,8 @@ def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Fla
 
 
 def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of calls: the last writer of a piece, and a reader. An ET does not record ends, so a call is assumed
-    to read at its start and to have written when its last callee starts."""
+    """Return pairs of calls: the last writer of a piece, and a reader of the piece. An ET does not record when calls
+    end, so a call is assumed to read at its start and to have written when its last callee starts."""
     size = len(last)
     starts, ends = _moments(last)
     call_at, write_at = np.zeros(2 * size, np.int64), np.zeros(2 * size, np.bool_)

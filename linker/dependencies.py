@@ -1,7 +1,7 @@
 """Find the dependencies between linked nodes, and check them against the measured order and against cycles.
 
-Every edge except `sync` leads to an event that starts later, and so do the edges of the call tree. A `sync` edge leads
-to a waiting call, which may start before the event that it waits for. Waiting calls launch nothing and have no outgoing
+Every edge except `sync` leads to an event that starts later, as do the edges of the call tree. A `sync` edge leads to a
+waiting call, which may start before the event that it waits for. Waiting calls launch nothing and have no outgoing
 edges, so no cycle can arise. `_check_order` verifies this on the finished edges.
 """
 
@@ -30,20 +30,20 @@ _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
 class Dependencies(NamedTuple):
-    """All edges, and waits of single nodes."""
+    """All edges, and the waits of each node."""
 
-    edges: IntColumn  # (m, 3): places of source and target (see `Join`), index into EDGE_KINDS; no duplicates
-    # By position in the ET: the place of the op on another thread that the node waits for
+    edges: IntColumn  # source and target place (see `Join`), index into EDGE_KINDS; shape (m, 3), no duplicates
+    # By position in the ET: the place of the operator on another thread that the node waits for
     inter_thread_dep: dict[int, int]
-    sync_dep: dict[int, list[int]]  # by position in the ET: GPU nodes (places) that must end before the node starts
-    inferred: list[tuple[int, int]]  # edges inferred from calls, tensors or times
+    sync_dep: dict[int, list[int]]  # by position in the ET: places of GPU nodes that must end before the node starts
+    inferred: list[tuple[int, int]]  # edges that no record shows, inferred from calls, tensors or times
     contradicted: dict[str, int]  # by kind: number of edges dropped because the measured order contradicts them
-    # Number of synchronization records without a known stream or event, plus arrows in CUDA graphs without known nodes
+    # Number of synchronization records with an unknown stream or event, plus CUDA graph arrows with unknown nodes
     unresolved: int
-    clock_skew_ns: int  # see `Waits`; `sync` edges may contradict the measured order by this much
+    clock_skew_ns: int  # see `Waits`; `sync` edges may contradict the measured order by up to this many ns
 
     def counts(self) -> dict[str, Any]:
-        """Return the report's edge counts: by kind, dropped, inferred and unresolved."""
+        """Return the edge counts for the report: by kind, dropped, inferred and unresolved."""
         by_kind = np.bincount(self.edges[:, 2], minlength=len(EDGE_KINDS)).tolist()
         return {
             "edges": {kind: count for kind, count in zip(EDGE_KINDS, by_kind, strict=True) if count},
@@ -75,9 +75,9 @@ class _Edges:
 
 
 def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_groups: dict[int, str]) -> Dependencies:
-    """Find the edges of every kind; raise LinkError if they could contain a cycle, which would be a bug in etplus.
-    `data` has writers and readers in `linked.nodes`; `comm_groups` maps positions of communication kernels in
-    `linked.gpu_row` to groups."""
+    """Find the edges of every kind. Raise LinkError if they could contain a cycle, which would be a bug in etplus.
+    `data` lists writers and readers as positions in `linked.nodes`; `comm_groups` maps positions of communication
+    kernels in `linked.gpu_row` to process groups."""
     edges, gpu = _Edges(), GpuOrder.of(linked)
     _add_launches(linked, edges)
     _add_streams(linked, gpu, edges)
@@ -99,7 +99,7 @@ def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_grou
 
 
 def _add_launches(linked: Join, edges: _Edges) -> None:
-    """Add edges from launches to GPU events: from the runtime call if it is in the window, else from the parent op."""
+    """Add an edge to each GPU event from its runtime call, or from its parent if the call is outside the window."""
     events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
     place = scatter(len(events) + 1, linked.runtime_row, linked.runtime_places)
     source = np.where(place[launcher] >= 0, place[launcher], linked.nodes.node[linked.gpu_parent])
@@ -130,7 +130,7 @@ def _add_comm(linked: Join, groups: dict[int, str], edges: _Edges) -> None:
 
 
 def _add_threads(linked: Join, edges: _Edges) -> dict[int, int]:
-    """Add edges between consecutive top-level ops of a thread and for thread handoffs; return `inter_thread_dep`."""
+    """Add edges between consecutive top-level operators of a thread, and thread handoffs; return `inter_thread_dep`."""
     calls, top = linked.calls, top_level_ops(linked)
     at, ts, end = linked.nodes.node[linked.node_of_call[top]], calls.ts[top], calls.end[top]
     i = np.flatnonzero(calls.thread[top[:-1]] == calls.thread[top[1:]])
@@ -151,7 +151,7 @@ def _add_data(linked: Join, data: tuple[IntColumn, IntColumn], edges: _Edges) ->
 
 
 def _add_host_comm(linked: Join, edges: _Edges) -> set[tuple[int, int]]:
-    """Add inferred `data` edges from collectives on the host to the first readers of their output; return the pairs."""
+    """Add inferred `data` edges from each host collective to the first readers of its output; return these edges."""
     run, reader = find_host_readers(linked)
     if not len(run):
         return set()
@@ -199,17 +199,17 @@ def _check_order(linked: Join, edges: IntColumn) -> None:
     leads_on = mask_at(len(start), source)
     back = start[target] < start[source]
     if np.any(back & (kind != _KIND["sync"])) or leads_on[target[back]].any():
-        raise LinkError("some edges point back in time, so cycles cannot be ruled out; please report this trace")
+        raise LinkError("some edges point back in time, so the graph could contain cycles; please report this trace")
 
 
-# A shorter pause of a thread is host work between two ops, not waiting for another thread.
+# Minimum pause of a thread that can be a wait for another thread. Shorter pauses are host work between two operators.
 _IDLE_NS = 200_000
-# Share of a pause during which the other thread must be busy.
+# Minimum share of the pause during which the other thread must be busy.
 _BUSY = 0.5
 
 
 def top_level_ops(linked: Join) -> IntColumn:
-    """Return the linked ops that no other linked op calls, by thread and start; annotations are not ops."""
+    """Return the linked operators that no linked operator calls, by thread and start; annotations are not operators."""
     events, calls = linked.kineto.events, linked.calls
     ops = events.mask(frozenset({"cpu_op"}))[calls.row] & (linked.node_of_call >= 0)
     above = np.where(calls.parent >= 0, nearest(calls.parent, calls.parent, ops), -1)
@@ -217,10 +217,10 @@ def top_level_ops(linked: Join) -> IntColumn:
 
 
 def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return pairs (positions in `top`): last op of a busy thread → first op of a thread that paused meanwhile. Among
-    the threads that last finished an op (`recently_finished`), the busiest is taken. It must be busy for over half of
-    the pause, and its op must end in the pause. A thread without an earlier call has paused since the trace's first op.
-    The time is O(n log n) for any number of threads."""
+    """Return pairs of positions in `top`: the last operator of a busy thread → the first operator of a thread that
+    paused meanwhile. Among the threads that last finished an operator (`recently_finished`), the busiest is chosen. It
+    must be busy for over half of the pause, and its operator must end during the pause. A thread without an earlier
+    call counts as paused since the trace's first operator. Takes O(n log n) time for any number of threads."""
     thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
     first = run_starts(thread)
     if np.count_nonzero(first) < 2:
@@ -239,8 +239,8 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
 
 
 def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of positions in `linked.nodes`: a collective on the host, and the first reader on each thread. A
-    reader that starts while the collective runs belongs to the collective: the backend is copying its buffers."""
+    """Return pairs of positions in `linked.nodes`: a host collective, and the first reader of its output on each
+    thread. Readers that start while the collective runs are part of the collective: the backend copies its buffers."""
     if not any(map(HOST_COLLECTIVE.fullmatch, linked.et.names)):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     start, end = linked.node_times

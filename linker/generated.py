@@ -1,9 +1,9 @@
 """Find the origins of kernels in compiled code and annotated graphs, from Kineto's arguments and compiler files.
 
 Generated code calls its kernels in sequence, and Inductor numbers these calls (handles) as it writes them. In a trace,
-these calls are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as `graph_0_cpp_fused_…` (with
-`cpp.enable_kernel_profile`), Triton kernels by name, and kernels left to PyTorch as its operators. Only their order
-distinguishes equal kernels, so the linker accepts a match only if the whole sequence agrees.
+the calls are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as `graph_0_cpp_fused_…` (with
+`cpp.enable_kernel_profile`), Triton kernels by name, and kernels that PyTorch runs as its own operators. Only the order
+distinguishes calls of the same kernel, so the linker accepts a match only if the whole sequence agrees.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .join import Join
 
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
-# Number of sampled events per name; if Triton launched any of these, all events with the name are read.
+# Number of events to sample per name. If Triton launched any sampled event, all events with that name are read.
 _SAMPLES = 3
 
 
@@ -44,15 +44,14 @@ class CodeOrigins:
     """Origins of kernels in addition to recorded Python frames, by place (see `Join`)."""
 
     kernels: tuple[GeneratedKernel, ...]
-    place: IntColumn  # of nodes
-    kernel: IntColumn  # by node: position in `kernels`
-    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # by evidence (see `Stacks`): the stacks of places
-    summary: dict[str, Any] | None  # `etplus.compiled`; None without files
+    place: IntColumn  # places of nodes with a generated kernel
+    kernel: IntColumn  # per node: position of its kernel in `kernels`
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # by evidence (see `Stacks`): maps places to stacks
+    summary: dict[str, Any] | None  # the `etplus.compiled` object; None without compiler files
 
     __repr__ = brief
 
     def generated(self, row: IntColumn) -> GeneratedKernels:
-        """Return the generated kernels of a trace; `row` maps places to rows."""
         if not len(self.place):
             return GeneratedKernels.none()
         rows = row[self.place]
@@ -60,7 +59,7 @@ class CodeOrigins:
         return GeneratedKernels(self.kernels, as_positions(rows[order]), self.kernel[order])
 
     def with_frames(self, stacks: Stacks, row: IntColumn) -> Stacks:
-        """Replace the recorded stacks of compiled code and graphs with these stacks."""
+        """Replace the recorded stacks of compiled code and graphs with the stacks found here."""
         for evidence, of_places in self.stacks.items():
             places = list(of_places)
             of_rows = dict(zip(row[np.array(places, np.int64)].tolist(), of_places.values(), strict=True))
@@ -69,14 +68,13 @@ class CodeOrigins:
 
 
 def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
-    """Find the code that generated a trace's kernels, and the source lines that they implement."""
     compiled = match_compiled(join.kineto.events, join.calls, files.graphs) if files.graphs else None
     kernels, calls, codes = _generated_calls(join, compiled)
     node = join.node_of_call[calls]
     linked = node >= 0
     stacks = {COMPILED: {} if compiled is None else _compiled_stacks(join, compiled)}
     written, annotated = _annotated_stacks(join, files.annotations)
-    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler cannot tell apart calls with the same name
+    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler's stacks mix up calls with the same name
     stacks[GRAPH_ANNOTATION] = annotated
     summary = None
     if files.files:
@@ -122,8 +120,8 @@ def _generated_calls(
 
 
 def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[int, tuple[str, ...]]:
-    """Return, by position of a call in `row`, what Kineto records about the Triton kernel that the call launches.
-    PyTorch operators have a namespace. For every other name, a few sampled calls show if it is a kernel."""
+    """Return Kineto's arguments of the launched Triton kernel, by position of the call in `row`. Names with a namespace
+    are PyTorch operators; for every other name, a few sampled calls show if it is a Triton kernel."""
     is_op = matching(events.category[row], events.categories, "cpu_op".__eq__)
     plain = is_op & ~matching(name, events.names, lambda text: "::" in text or "#" in text)
     samples = _samples(name, plain)
@@ -165,7 +163,7 @@ def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Fra
 def _annotated_stacks(
     join: Join, annotations: Mapping[int, NodeAnnotation]
 ) -> tuple[dict[int, tuple[Frames, ...]], dict[int, tuple[Frames, ...]]]:
-    """Map places of GPU events to stacks, once from Inductor's trace handler and once from graph annotations."""
+    """Map the places of GPU events to stacks, once from Inductor's trace handler and once from graph annotations."""
     events, rows = join.kineto.events, join.gpu_row
     if not len(rows):
         return {}, {}
@@ -194,10 +192,10 @@ def _args_of(events: EventTable, rows: IntColumn) -> Iterable[tuple[list[int], N
 _REGION, _GRAPH = "Torch-Compiled Region: ", "## Call CompiledFxGraph "
 _FORWARD, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
-# Kernels in `torch._inductor.kernel` whose operator has a different name.
+# Kernels in `torch._inductor.kernel` that have a different name than their operator.
 _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
 _BIASED = "extern_kernels.bias_addmm"
-# Reasons why the kernels of a compiled graph's call are unknown.
+# Reasons why etplus does not know the kernels of a compiled graph's call.
 Refusal = Literal[
     "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
     "its kernels are in another order", "its operators have other shapes", "several graphs fit",
@@ -206,11 +204,9 @@ Refusal = Literal[
 
 @dataclass(frozen=True)
 class GraphCall:
-    """Call of a compiled graph."""
-
-    call: int  # position among the calls
-    owner: int  # position of the region or backward that called the graph
-    region: str  # name of the region, "" for a backward without its forward in the trace
+    call: int  # position of the graph's call among all calls
+    owner: int  # position of the region or backward call that called the graph
+    region: str  # name of the region; "" for a backward call if the trace lacks the forward call
     backward: bool
     kernels: IntColumn  # positions of the outermost operators below the call, in order
 
@@ -219,21 +215,20 @@ class GraphCall:
 class CompiledCalls:
     """Maps calls to generated kernels."""
 
-    call: IntColumn  # ascending, positions among the calls
-    kernel: IntColumn  # by call: position in `kernels`
+    call: IntColumn  # positions among all calls, ascending
+    kernel: IntColumn  # per call: position of its kernel in `kernels`
     kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel with its graph
     graph_calls: int  # number of calls of compiled graphs
     refused: dict[str, int]  # number of unmatched calls by reason
 
 
 def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:
-    """Match the calls of compiled graphs with the graphs in files."""
     found, refused = list[tuple[int, CompiledGraph, CompiledKernel]](), Counter[str]()
     known = _Graphs(graphs)
     made = graph_calls(events, calls)
     for _, siblings in groupby(sorted(made, key=lambda graph: (graph.owner, graph.call)), lambda graph: graph.owner):
         fits = [known.fit(graph_call, events, calls) for graph_call in siblings]
-        several = sum(not isinstance(fit, str) for fit in fits) > 1  # the files contain one graph of the region
+        several = sum(not isinstance(fit, str) for fit in fits) > 1  # the files contain only one graph for the region
         for fit in fits:
             if isinstance(fit, str) or several:
                 refused[fit if isinstance(fit, str) else "several graphs fit"] += 1
@@ -251,9 +246,9 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
 
 
 def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
-    """Return the calls of compiled graphs in a trace, in order.
-    A backward belongs to the region of its forward: the last call of a compiled function before it with the same
-    sequence number. Autograd numbers each node it creates, so earlier calls with that number created none."""
+    """Return the calls of compiled graphs in a trace, in order. A backward call belongs to the region of its forward:
+    the last earlier call of a compiled function with the same sequence number. Autograd increases the number with each
+    node it creates, so earlier calls with the same number created no node."""
     kinds = np.array([_kind_of(name) for name in events.names], np.int8)[calls.name]
     graphs = np.flatnonzero(kinds == 1)
     if not len(graphs):
@@ -331,7 +326,7 @@ class _Graphs:
             found = self.by_region.get((of.region, of.backward))
             if found:
                 return found
-            again = f"{of.region}_"  # Dynamo compiled the region again: 0/0_1
+            again = f"{of.region}_"  # after a recompilation, Dynamo appends a number: 0/0_1
             regions = [key for key in self.by_region if key[1] == of.backward and key[0].startswith(again)]
             if regions:
                 return [graph for region in regions for graph in self.by_region[region]]
@@ -340,8 +335,8 @@ class _Graphs:
     def _aligned(
         self, graph_call: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls
     ) -> _CompiledFit | None:
-        """Return pairs of calls and kernels, None if the sequences differ. Skip kernels that never occur in the calls
-        (C++ without `cpp.enable_kernel_profile`) and operators that are not kernels of the graph."""
+        """Return pairs of calls and kernels, None if the sequences differ. Skip operators that are not kernels of the
+        graph, and kernels that no call runs (C++ kernels without `cpp.enable_kernel_profile`)."""
         names = [called_as_event(events.names[code]) for code in calls.name[graph_call.kernels].tolist()]
         occurring = set(names)
         kernels = [(_called_as(kernel.name), kernel) for kernel in graph.kernels]
@@ -358,7 +353,7 @@ class _Graphs:
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """Return the possible kernels of a graph: all, or those after a shorter backward that its file repeats."""
+        """Return the possible kernels of a graph: all, or only those after a shorter backward that its file repeats."""
         if not graph.backward:
             return [kernels]
         others = (other for (_, backward), found in self.by_region.items() if backward for other in found)
@@ -376,7 +371,7 @@ def called_as_event(name: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _called_as(kernel: str) -> str:
-    """Return the comparison name of a kernel in Inductor's files: "::addmm" for "extern_kernels.addmm"."""
+    """Return the name of a kernel in Inductor's files for comparison: "::addmm" for "extern_kernels.addmm"."""
     parts = kernel.split(".")
     if len(parts) == 1:
         return kernel

@@ -1,8 +1,8 @@
 """Order GPU events: by stream and launch, by launching thread, and within a launch of a CUDA graph.
 
-A trace may contain the dependencies between a graph's nodes (PyTorch 2.15,
-`CuspyConfig(enable_graph_dependencies=True)`); see `schemas.kineto.corrections`. Otherwise forks and joins between a
-launch's streams are inferred from times.
+A trace may record the dependencies between a graph's nodes (PyTorch 2.15,
+`CuspyConfig(enable_graph_dependencies=True)`); see `schemas.kineto.corrections`. Otherwise, the linker infers forks and
+joins between the streams of a graph launch from times.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .join import Join
 class GpuOrder:
     """GPU events of a linked trace by stream and launch."""
 
-    stream: IntColumn  # by event: code of its (device, stream)
-    key: list[tuple[int, int]]  # (device, stream) by code
-    launch: IntColumn  # ns, launch time for each event, or its start if the launch is unknown
-    free: IntColumn  # ns, end of all earlier work on the event's stream; 0 for the first event
-    queue: list[IntColumn]  # by code: positions in order of launch
-    queue_launch: list[IntColumn]  # their launch times
+    stream: IntColumn  # per event: index of its stream in `key`
+    key: list[tuple[int, int]]  # (device, stream) pairs
+    launch: IntColumn  # per event: launch time in ns, or its start if the launch is unknown
+    free: IntColumn  # per event: end of all earlier work on its stream in ns, 0 for the first event
+    queue: list[IntColumn]  # per stream: positions of its events in order of launch
+    queue_launch: list[IntColumn]  # per stream: launch times of these events
 
     @staticmethod
     def of(linked: Join) -> GpuOrder:
@@ -47,23 +47,23 @@ class GpuOrder:
         return GpuOrder(code, key, launch, free, queue, [launch[positions] for positions in queue])
 
     def last_before(self, stream: int, ts: int) -> int:
-        """Return the position of a stream's last event launched before a time, −1 for none."""
+        """Return the position of the stream's last event launched before `ts`, −1 for none."""
         k = int(np.searchsorted(self.queue_launch[stream], ts))
         return int(self.queue[stream][k - 1]) if k else -1
 
     def first_after(self, stream: int, ts: int) -> int:
-        """Return the position of a stream's first event launched after a time, −1 for none."""
+        """Return the position of the stream's first event launched after `ts`, −1 for none."""
         k = int(np.searchsorted(self.queue_launch[stream], ts, side="right"))
         return int(self.queue[stream][k]) if k < len(self.queue[stream]) else -1
 
     def streams(self, device: int, stream: int) -> list[int]:
-        """Return the codes of a stream number on a device; −1 means any."""
+        """Return the indices in `key` of a device's stream, or of all its streams if `stream` is −1."""
         return [k for k, (d, s) in enumerate(self.key) if device in (-1, d) and stream in (-1, s)]
 
 
 class Submissions:
-    """Launches per thread, by time. They reveal the stream of a CUDA event that has no profiler record, because PyTorch
-    records an event on the stream to which it has just submitted work."""
+    """Launches per thread, by time. They show the stream of a CUDA event that the profiler did not record, because
+    PyTorch records an event on the stream to which it has just submitted work."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         at = np.flatnonzero(linked.gpu_launcher >= 0)
@@ -75,8 +75,8 @@ class Submissions:
         self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
 
     def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:
-        """Return the stream code of an event that a thread recorded at a time, −1 for none: the stream of the thread's
-        last launch or, if that stream is the waiting stream, the stream before it."""
+        """Return the stream on which a thread recorded an event at `ts`, −1 if unknown: the stream of the thread's last
+        launch or, if that stream is the waiting stream, the stream before it."""
         first, stop = np.searchsorted(self._thread, [thread, thread + 1])
         last = int(first + np.searchsorted(self._ts[first:stop], ts)) - 1
         if last < first:
@@ -86,10 +86,10 @@ class Submissions:
         return int(self._stream[before if other else last])
 
 
-# Event and callback nodes; a GPU event that waits for such a node waits for the node's dependencies.
+# Event and callback nodes. A GPU event that waits for such a node waits for the node's dependencies.
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-# Graph work that starts this much later than its stream allows has waited for another stream.
+# Graph work that starts this much later than its stream allows must have waited for another stream.
 _LATE_NS = 3_000
 
 
@@ -102,7 +102,7 @@ class GraphOrder(NamedTuple):
 
 
 def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
-    """Find the dependencies between the GPU events of graph launches; `inferred` has stream joins found by time."""
+    """Find the recorded dependencies within graph launches, and infer the other stream forks and joins from times."""
     arrows, unresolved = _arrows(linked)
     launches = [] if len(arrows) else _launches(linked)
     inferred = [pair for members in launches for pair in _forks_and_joins(linked, gpu, members)]
@@ -177,9 +177,9 @@ def _launches(linked: Join) -> list[IntColumn]:
 
 
 def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
-    """Return pairs of events of one launch; the second event waited for the first event on another stream. A late event
-    waited for the last event of another stream that ended before it started and after its predecessor on the same
-    stream ended. For a stream's first event, the start of the launch's first event replaces the predecessor's end."""
+    """Return pairs of events in one launch: the second event waited for the first event on another stream. A late event
+    waited for the last event of another stream that ended before the late event started and after its predecessor on
+    the same stream ended. For the first event on a stream, the launch's start replaces the predecessor's end."""
     events, rows = linked.kineto.events, linked.gpu_row[members]
     stream = gpu.stream[members]
     if len(distinct(stream)) < 2:

@@ -35,35 +35,35 @@ from .join import Join
 
 # A kernel that starts this much later than its launch and stream allow must have waited for something.
 _LATE_NS = 5_000
-# The event that a late kernel has waited for ended at most this long before.
+# Maximum time between the end of the event that a late kernel waited for and the start of the kernel.
 _JUST_ENDED_NS = 30_000
-# Time from the call to the kernel's start on an idle stream, if the trace does not show it.
+# Assumed time from the launch call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000
-# Number of recorded events to consider for a waiting call, last first; it waits for the last event that had ended.
-# DDP's timers wait first, and they wait for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
+# Number of recorded CUDA events to consider for a waiting call, last first; the call waits for the last one that had
+# ended. DDP's timers wait first, and they wait for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
 _RECORDS = 16
 _NOTHING = np.zeros(0, np.int64)
 
-# Before an all-gather, FSDP1 waits here for the older of the last two events that it recorded when freeing parameters.
-# See torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`.
+# Before an all-gather, FSDP1 waits in this call for the older of the last two events that it recorded when freeing
+# parameters. See torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`.
 _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 
 
 class Waits(NamedTuple):
-    """Pairs, each an int64 array (m, 2)."""
+    """Pairs of an awaited GPU event and a waiting event or call; each field is an int64 array of shape (m, 2)."""
 
     event: IntColumn  # GPU event → GPU event on another stream that waits for it (positions in `gpu_row`)
     sync: IntColumn  # GPU event → position in `runtime_row` of the call that returns when the event has ended
     blocking: IntColumn  # GPU event of a blocking copy → position in `runtime_row` of the thread's next call
-    released: IntColumn  # GPU event → position in `EtCalls` of the first op after the call that waited
-    inferred: set[tuple[int, int]]  # pairs of places without a record
+    released: IntColumn  # GPU event → position in `EtCalls` of the first operator after the call that waited
+    inferred: set[tuple[int, int]]  # pairs of places that no record shows
     unresolved: int  # number of records whose stream or event is not in the trace
     # Maximum time by which a waiting call seems to return before its event ended, because host and device clocks differ
     clock_skew_ns: int
 
 
 def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
-    """Find every wait; `kernels` are the positions in `gpu_row` of the communication kernels."""
+    """Find every wait. `kernels` are the positions of the communication kernels in `gpu_row`."""
     finder = _Finder(linked, gpu)
     resolved = finder.from_records()
     finder.from_runtime_calls(resolved, kernels)
@@ -76,7 +76,7 @@ def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
 
 
 class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
-    """By thread code: ascending times, and the item at each time."""
+    """Maps thread codes to ascending times and the item at each time."""
 
     @staticmethod
     def of(thread: npt.NDArray[np.integer], ts: IntColumn, what: IntColumn) -> _ByThread:
@@ -92,7 +92,7 @@ class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
 
 
 class _Finder:
-    """Collects the pairs; all lookups use sorted arrays, so the work is O(n log n)."""
+    """Collects the pairs. All lookups use sorted arrays, so the time is O(n log n)."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         self.linked, self.gpu = linked, gpu
@@ -133,10 +133,10 @@ class _Finder:
         self.copies = (launcher >= 0) & blocks
 
     def _clock_skew(self) -> int:
-        """Return the maximum time by which a waiting call seems to return before its event ended, ns; 0 for none.
-        Synchronous copies to the host show this skew, because they cannot return before the copy has ended.
-        Synchronizing calls show it if they took over 20 µs and the work launched before them ended not in the 20 µs
-        before their return but in the 20 µs after."""
+        """Return the maximum time in ns by which a waiting call seems to return before its event ended, 0 for none.
+        Synchronous copies to the host show this skew, because they cannot return before the copy has ended. A
+        synchronizing call shows it if the call took over 20 µs and the work launched before it ended within the 20 µs
+        after its return, not within the 20 µs before."""
         events, linked = self.linked.kineto.events, self.linked
         launcher = linked.gpu_launcher
         copies = synchronous_readback(events.names, events.name[linked.gpu_row], events.name[launcher])
@@ -183,17 +183,17 @@ class _Finder:
         return resolved
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
-        """Return the work before an event recorded on a stream: its last GPU event, and the stream's pending waits."""
+        """Return the work that an event recorded on a stream covers: its last GPU event and pending waits."""
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
-        """Map other streams to the last GPU event there that the given stream waits for since its last launch."""
+        """Map other streams to the last GPU event there that the given stream has waited for since its last launch."""
         times, sources = self.carried.get((device, stream), ([], []))
         k = bisect_left(times, ts)
         return sources[k - 1] if k and all(self.gpu.launch[i] < times[k - 1] for i in last) else {}
 
     def _carry(self, device: int, stream: Any, ts: int, sources: list[int]) -> None:
-        """Remember the waits of a stream from a time on, for events recorded there before its next launch."""
+        """Remember the waits of a stream, for CUDA events recorded on it from `ts` until its next launch."""
         if not isinstance(stream, int) or stream < 0:
             return
         before = self._waited_for(device, stream, ts, self._on_stream(device, stream, ts))
@@ -273,7 +273,7 @@ class _Finder:
         return self.by_end[a:b][::-1]
 
     def _infer_pending(self, call: int, on_event: bool) -> None:
-        """Infer what a call without a recorded stream or event waited for: the GPU event that ended last during the
+        """Infer what a call waited for if no stream or event is recorded: the GPU event that ended last during the
         call, else the work submitted before the call, because a wait orders work even if it takes no time."""
         for i in self._ended(self._ts(call), int(self.runtime_end[call]) + self.tolerance).tolist():
             if self.gpu.launch[i] < self._ts(call):
@@ -295,7 +295,7 @@ class _Finder:
                 return
 
     def _frees(self, record: int) -> bool:
-        """Return whether an event is recorded after computation for the host alone: no stream wait follows."""
+        """Return True if a CUDA event recorded after computation is for the host only: no stream wait follows."""
         events, thread = self.linked.kineto.events, int(self.runtime_thread[record])
         following = self.runtime_of.first(thread, int(self.runtime_end[record]))
         name = "" if following is None else events.names[events.name[self.linked.runtime_row[following]]]
@@ -309,8 +309,8 @@ class _Finder:
 
     def _infer_stream_waits(self, waits: IntColumn) -> None:
         """Infer which event each late GPU event waited for. An event is late if it starts over 5 µs later than its
-        launch and stream allow, at most 30 µs after an event on another stream ended. Some call (`waits`: ns,
-        ascending) must have made a stream wait between the previous launch on its stream and its own launch."""
+        launch and stream allow, and at most 30 µs after an event on another stream ended. Some call (`waits`: ns,
+        ascending) must have made the stream wait between the stream's previous launch and the event's launch."""
         launched = self.linked.gpu_launcher >= 0
         returned = self.linked.kineto.events.end[self.linked.gpu_launcher]
         submitted = np.where(launched & ~self.copies, np.minimum(returned, self.start), self.gpu.launch)

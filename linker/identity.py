@@ -1,7 +1,7 @@
-"""Decide whether the ET and the Kineto trace were recorded in one process at one time.
+"""Decide whether one process recorded the ET and the Kineto trace at the same time.
 
-Ids, names and sequence numbers identify a call only within one process. All ranks of a job run the same program, so
-process id and time do not prove the rank. Containers assign the same small process ids in every run.
+Ids, names and sequence numbers identify a call only within one process. All ranks of a job run the same program, so the
+process id and the time do not prove the rank. Containers assign the same small process ids in every run.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Kind = Literal[
 Weight = Literal["proves", "refutes", "stated", "unknown"]
 
 _ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
-# Containers number processes from 1, so two runs can share an id below this; machines exceed it within a day.
+# Process ids below this do not identify a run, because containers number processes from 1. Machines exceed it in a day.
 _SMALL_PID = 4096
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
-# The ET's time is in whole seconds, rounded down.
+# The ET records its time in whole seconds, rounded down.
 _SLACK_S = 1.0
-# Maximum time from the end of recording to the last write of each file.
-# The ET is closed immediately (0.01 s in measurements); then the Kineto trace is exported.
+# Maximum time from the end of recording to the last write of each file. The ET is closed immediately (0.01 s in
+# measurements); then the Kineto trace is exported.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
-# `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
+# Tolerances: `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
 _UNVERIFIED = "links are marked unverified"
 _REMEDY = "record with etplus record, which writes an id, or link the whole job with etplus link FOLDER"
@@ -50,7 +50,7 @@ _REMEDY = "record with etplus record, which writes an id, or link the whole job 
 
 @dataclass(frozen=True)
 class StatedRank:
-    """Rank of both files that the user gives in the file names or with an option."""
+    """Rank that the user gives for both files, in the file names or with an option."""
 
     rank: int
     by: Literal["names", "option"]
@@ -58,21 +58,20 @@ class StatedRank:
 
 @dataclass(frozen=True)
 class Claims:
-    """Ranks that both files and the user claim, and facts about the files; see `read_claims`."""
+    """The ranks that both files and the user claim, and facts about the files; see `read_claims`."""
 
     et: Claim
     kineto: Claim
     stated: StatedRank | None
-    machine: int  # number of ranks in the timeline if exactly one rank has the ET's process id; otherwise 0
+    machine: int  # number of ranks in the timeline if exactly one rank has the ET's process id, otherwise 0
     timezone: str | None  # time zone of the machine that recorded the ET, according to the user; see `offsets_of`
-    # When the ET and the Kineto trace were last written, seconds since the epoch; None if unknown
+    # When the ET and the Kineto trace were last written, in s since the epoch; None if unknown
     modified_s: tuple[float, float] | None
-    whole_job: bool  # the files of all ranks are available, and these two fit only each other
-    one_of_several: bool = False  # files of other ranks are available
+    whole_job: bool  # True if all ranks' files are available and these two fit only each other
+    one_of_several: bool = False  # True if files of other ranks are available
 
     @property
     def same_run(self) -> bool:
-        """True if both files contain the same recording id."""
         return bool(self.et.runs & self.kineto.runs)
 
     @property
@@ -90,7 +89,7 @@ class Claims:
 
     @property
     def agreed(self) -> bool:
-        """True unless a file contradicts the rank that the user states."""
+        """False if a file contradicts the rank that the user gives."""
         stated, claims = self.stated, (self.et, self.kineto)
         return stated is None or all(claim.ranks is None or stated.rank in claim.ranks for claim in claims)
 
@@ -102,20 +101,19 @@ class _Weighed(NamedTuple):
 
 
 def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | None:
-    """Return the rank of both files according to the user: `rank` if given, else the rank in both file names.
-
-    Raise UsageError if the file names contain different ranks and `rank` is not given, or if `rank` is invalid."""
+    """Return the rank of both files according to the user: `rank` if given, else the rank in both file names. Raise
+    UsageError if the file names contain different ranks and `rank` is not given, or if `rank` is invalid."""
     if rank is not None:
         if not 0 <= rank < MAX_RANKS:
-            raise UsageError(f"invalid rank {rank}; give a number from 0 to {MAX_RANKS - 1:,}")
+            raise UsageError(f"invalid rank {rank}; pass a number from 0 to {MAX_RANKS - 1:,}")
         return StatedRank(rank, "option")
     files = [_name(source) for source in (et, kineto)]
     ranks = list(map(file_rank, files))
     if None in ranks:
         return None
     if ranks[0] != ranks[1]:
-        named = f"by their names, {files[0]} is of rank {ranks[0]} and {files[1]} is of rank {ranks[1]}"
-        raise UsageError(f"{named}; give the two files of one rank, or pass --rank if the names are wrong")
+        named = f"{files[0]} is of rank {ranks[0]} and {files[1]} is of rank {ranks[1]}, according to their names"
+        raise UsageError(f"{named}; pass two files of the same rank, or set --rank if the names are wrong")
     return StatedRank(ranks[0], "names") if ranks[0] is not None else None
 
 
@@ -133,7 +131,7 @@ def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
 
 
 def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, **facts: Any) -> Claims:
-    """Return the `Claims`; `facts` are the last four fields. Raise TraceFormatError if a file contradicts `stated`."""
+    """Return the `Claims`; `facts` are its last four fields. Raise TraceFormatError if a file contradicts `stated`."""
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
     of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
@@ -144,7 +142,7 @@ def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | No
             if claim.ranks is not None and stated.rank not in claim.ranks:
                 said = f" ({side} by {_ranks(other)})" if other.ranks is not None else ""
                 problem = f"recorded by {_ranks(claim)}, not by rank {stated.rank}{said}"
-                raise TraceFormatError(file, "", problem, "give the two files of one rank")
+                raise TraceFormatError(file, "", problem, "pass two files of the same rank")
     return claims
 
 
@@ -155,13 +153,12 @@ def identify(
     certain: tuple[IntColumn, IntColumn],
     unlinked: npt.NDArray[np.bool_],
 ) -> Identity:
-    """Judge whether one process recorded both files at one time.
-
-    The same recording id in both files proves everything. Without it, process id and time prove the run if there is one
-    rank, the process id is large, and both files agree about their common calls. If there can be several ranks, both
-    files, or all files of the job, must also prove the rank. A rank from the user proves nothing, as files get renamed.
-    `linked` has positions in `pair.calls`; `certain` the links (positions in `pair.nodes` and `pair.calls`) that are
-    certain if one process recorded both files; `unlinked` marks nodes."""
+    """Judge whether one process recorded both files at one time. The same recording id in both files proves everything.
+    Without it, process id and time prove the run if there is one rank, the process id is large, and both files agree
+    about their common calls. If there can be several ranks, both files, or all files of the job, must also prove the
+    rank. A rank from the user proves nothing, as files get renamed. `linked` lists positions in `pair.calls`. `certain`
+    lists the links (positions in `pair.nodes` and `pair.calls`) that are certain if one process recorded both files.
+    `unlinked` is a mask of `pair.nodes`."""
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
     if not claims.same_run:
         weighed += [*_time(claims, pair, linked), *_rank(claims)]
@@ -193,7 +190,7 @@ def _verdict(claims: Claims, weighed: list[_Weighed]) -> tuple[Verdict, int | No
 def _run(claims: Claims) -> Iterator[_Weighed]:
     ours, theirs = claims.et.runs, claims.kineto.runs
     if ours & theirs:
-        yield _Weighed("run", "proves", f"both files have the id of recording {min(ours & theirs)}")
+        yield _Weighed("run", "proves", f"both files contain the recording id {min(ours & theirs)}")
     elif ours and theirs:
         says = f"two runs: the ET is from recording {min(ours)}, the Kineto trace from recording {min(theirs)}"
         yield _Weighed("run", "refutes", says)
@@ -206,7 +203,7 @@ def _pid(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighe
     elif not pids:
         return
     elif pids != [str(pid)]:
-        says = f"two runs: the ET is from process {pid}, the linked Kineto events are from {', '.join(pids[:8])}; "
+        says = f"two runs: the ET is from process {pid}, but the linked Kineto events are from {', '.join(pids[:8])}; "
         yield _Weighed("pid", "refutes", says + "the structure is the same, the times are those of the Kineto run")
     elif pid < _SMALL_PID and not claims.same_run:
         says = f"both files are from process {pid}, but processes of two containers can share this id; {_UNVERIFIED}; "
@@ -216,7 +213,6 @@ def _pid(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighe
 
 
 def linked_pids(pair: TracePair, linked: IntColumn) -> list[str]:
-    """Return the process ids of Kineto calls (positions in `pair.calls`), as text."""
     threads = pair.kineto.events.threads
     return sorted({str(threads[code][0]) for code in distinct(pair.calls.thread[linked]).tolist()})
 
@@ -238,8 +234,8 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
     shown = [zone for zone in zones if known is None and _were_written(claims, et, zone, begin_s + length)]
     fitting = shown or [zone for zone in zones if known is None or zone in known]
     if not fitting:
-        where = f", which was in {claims.timezone}" if zones else ""
-        says = f"two windows: the linked Kineto events lie outside the time in which the ET was recorded{where}; "
+        where = f", assuming {claims.timezone}" if zones else ""
+        says = f"two windows: the linked Kineto events fall outside the time the ET was being recorded{where}; "
         says += "the structure is the same, the times are from another window or another run"
         yield _Weighed("time", "refutes", says)
     elif length > et.duration_s * (1 + _CLOCK_DRIFT) + _CLOCK_SLACK_S:
@@ -248,17 +244,19 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
         yield _Weighed("time", "refutes", says)
     elif known is None and not shown and fitting[0]:
         zone = offset_name(fitting[0])
-        says = "the linked Kineto events lie in the time in which the ET was recorded only if that machine was in "
+        says = "the linked Kineto events fall within the time the ET was being recorded only if that machine was in "
         says += f"{zone}, which the files do not show; two runs can be that far apart; {_UNVERIFIED}; "
         says += f"if it was, pass --timezone {zone}"
         yield _Weighed("time", "unknown", says)
     else:
         zone = f" (local time {offset_name(fitting[0])})" if fitting[0] else ""
-        yield _Weighed("time", "proves", f"the linked Kineto events lie in the time in which the ET was recorded{zone}")
+        yield _Weighed(
+            "time", "proves", f"the linked Kineto events fall within the time the ET was being recorded{zone}"
+        )
 
 
 def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -> bool:
-    """Return whether both files were last written when they were recorded, if local time is `zone` s ahead of UTC.
+    """Return True if both files were last written at the time of recording, if local time is `zone` s ahead of UTC.
     Copies have later times, so a file written this early belongs to this run."""
     if claims.modified_s is None:
         return False
@@ -317,8 +315,8 @@ def _ranks(claim: Claim) -> str:
 
 _HOUR_S = 3600
 _PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
-# Offsets of local time from UTC, smallest first, including daylight saving time.
-# The list has whole hours, and the 15, 30 and 45-minute offsets of the IANA database.
+# Offsets of local time from UTC in s, smallest first, including daylight saving time. The list has whole hours, and the
+# 15, 30 and 45-minute offsets of the IANA database.
 OFFSETS_S = tuple(
     sorted((int(hours * _HOUR_S) for hours in (*range(-12, 15), *_PARTS_OF_HOURS)), key=lambda s: (abs(s), s))
 )
@@ -332,24 +330,23 @@ def offset_name(offset_s: int) -> str:
 
 
 def offsets_of(name: str, local_s: int) -> frozenset[int]:
-    """Return the offsets of a time zone from UTC, in s; two offsets in the hour that ends daylight saving time.
-
-    `name` is an offset ("UTC-7", "+05:30", "UTC") or an IANA name ("Europe/Berlin"), else UsageError. `local_s` is
-    local time in seconds since the epoch, as if local time were UTC."""
+    """Return the possible offsets of a time zone from UTC, in s; there are two in the hour when daylight saving time
+    ends. `name` is an offset ("UTC-7", "+05:30", "UTC") or an IANA name ("Europe/Berlin"), else UsageError. `local_s`
+    is local time in seconds since the epoch, as if local time were UTC."""
     if name.upper() in ("UTC", "Z"):
         return frozenset((0,))
     if found := _OFFSET.fullmatch(name):
         sign, hours, minutes = found.groups()
         offset_s = (int(hours) * _HOUR_S + int(minutes or 0) * 60) * (-1 if sign == "-" else 1)
         if offset_s not in OFFSETS_S:
-            raise UsageError(f"no time zone is {name}; give an offset such as UTC-7 or UTC+05:30, or Europe/Berlin")
+            raise UsageError(f"no time zone has the offset {name}; pass one such as UTC-7, or Europe/Berlin")
         return frozenset((offset_s,))
     from zoneinfo import ZoneInfo
 
     try:
         zone = ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise UsageError(f"unknown time zone {name!r}; give an offset such as UTC-7, or Europe/Berlin") from None
+        raise UsageError(f"unknown time zone {name!r}; pass an offset such as UTC-7, or Europe/Berlin") from None
     local = datetime.fromtimestamp(local_s, timezone.utc).replace(tzinfo=None)
     both = (local.replace(fold=fold, tzinfo=zone).utcoffset() for fold in (0, 1))
     return frozenset(int(offset / timedelta(seconds=1)) for offset in both if offset is not None)

@@ -1,4 +1,4 @@
-"""Attach GPU events and runtime calls to nodes: GPU event → launching runtime call → innermost linked call around it.
+"""Attach each GPU event to its launching runtime call, and the call to the innermost linked operator around it.
 
 The linker finds the launch by correlation, else by ac2g flow, else by `External id`.
 """
@@ -24,7 +24,7 @@ from .match.result import Match
 
 ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
 
-# Names of wrappers; the parent is their calling operator.
+# Wrapper operators: events below them are attached to the wrapper's caller.
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
 # Names of calls that launch one kernel. Graph, batch and multi-device launch calls launch many kernels.
 _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
@@ -37,14 +37,14 @@ class Attachment:
     row: IntColumn  # row in the `EventTable`
     launcher: IntColumn  # row of the launching runtime call, −1 for none
     method: npt.NDArray[np.int8]  # index into `ATTACH_METHODS`, −1 for none
-    repeated: int  # number of events whose correlation several calls share
-    shared: npt.NDArray[np.bool_]  # several events have this launcher, although such a call launches only one kernel
+    repeated: int  # number of events that have a correlation shared by several calls
+    shared: npt.NDArray[np.bool_]  # several events have this launcher, although it launches only one kernel
     call: IntColumn  # position in `CpuCalls` of the innermost linked call around the launch, −1 if not attached
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
 
 
 def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_]) -> Attachment:
-    """Find the launcher and parent of every kernel, memcpy and memset; `linked` marks the calls with a linked node."""
+    """Find the launcher and parent of every kernel, memcpy and memset; `linked` marks the calls that have a node."""
     events = kineto.events
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     rows = rows[np.lexsort((rows, events.ts[rows]))]
@@ -67,7 +67,7 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
 def _launching_calls(
     kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_], rows: IntColumn, launcher: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int8]]:
-    """Return the innermost call and the innermost linked call around each launch, and how the launch was found."""
+    """Return the innermost call around each launch, the innermost linked call, and the index of the attach method."""
     events = kineto.events
     method = np.where(launcher >= 0, 0, -1).astype(np.int8)
     thread, ts, until = np.full(len(rows), -1, np.int64), events.ts[rows], events.ts[rows]
@@ -99,7 +99,7 @@ def _shared_launches(kineto: KinetoTrace, launcher: IntColumn) -> npt.NDArray[np
 
 
 def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:
-    """Return, for each GPU event, the last earlier runtime call that has the event's correlation."""
+    """Return the last earlier runtime call with each GPU event's correlation, and how many events have several."""
     events = kineto.events
     runtime = np.flatnonzero(events.runtime_mask() & (events.correlation > 0))
     runtime = runtime[np.lexsort((events.ts[runtime], events.correlation[runtime]))]
@@ -130,7 +130,7 @@ def _flow_starts(
 def _launching_ops(
     kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn]:
-    if not kineto.modern:  # in older files the number is the correlation, and may equal an unrelated op's id by chance
+    if not kineto.modern:  # in older files this number is the correlation, which may equal an unrelated op's id
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     events = kineto.events
     at = positions(events.external_id[calls.row], events.external_id[rows])
@@ -141,17 +141,17 @@ def _launching_ops(
 @dataclass(frozen=True)
 class Join(TracePair):
     """A matched pair of traces with attached GPU events and runtime calls, as positions in the tables of both traces.
-    A row of the trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
+    Every row of the linked trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
-    match: Match  # by node in `nodes`: its linked call
-    node_of_call: IntColumn  # by call in `calls`: position of its linked node in `nodes`, −1 for none
+    match: Match  # per node in `nodes`: its linked call
+    node_of_call: IntColumn  # per call in `calls`: position of its linked node in `nodes`, −1 for none
     attachment: Attachment  # the launch of every GPU event
     gpu_row: IntColumn  # event rows of the attached GPU events, in order of GPU start
-    gpu_parent: IntColumn  # position of the event's parent in `nodes`
-    gpu_launcher: IntColumn  # event row of the runtime call that launched the event, −1 for none
+    gpu_parent: IntColumn  # per GPU event: position of its parent in `nodes`
+    gpu_launcher: IntColumn  # per GPU event: event row of the runtime call that launched it, −1 for none
     runtime_row: IntColumn  # event rows of the runtime calls in the window, in order of start
-    runtime_parent: IntColumn  # position of the call's innermost linked caller in `nodes`, −1 for none
-    has_storages: bool = True  # the nodes record tensor storages; nodes created from a Kineto trace do not
+    runtime_parent: IntColumn  # per runtime call: position of its innermost linked caller in `nodes`, −1 for none
+    has_storages: bool = True  # False for nodes created from a Kineto trace, which records no tensor storages
 
     @property
     def gpu_places(self) -> IntColumn:
@@ -170,16 +170,16 @@ class Join(TracePair):
 
     @cached_property
     def call_of_node(self) -> IntColumn:
-        """By node: position of its call in `calls`, −1 for none."""
+        """Per node: position of its call in `calls`, −1 for none."""
         return self.of_nodes(np.arange(len(self.calls)))
 
     @cached_property
     def node_times(self) -> tuple[IntColumn, IntColumn]:
-        """By node: its start and end in ns, −1 if not linked."""
+        """Per node: its start and end in ns, −1 if not linked."""
         return self.of_nodes(self.calls.ts), self.of_nodes(self.calls.end)
 
     def of_nodes(self, values: IntColumn) -> IntColumn:
-        """Return the value of each node's call, −1 for unlinked nodes."""
+        """Return `values` per node instead of per call, −1 for unlinked nodes."""
         at = np.flatnonzero(self.node_of_call >= 0)
         return scatter(len(self.nodes), self.node_of_call[at], values[at])
 
@@ -210,7 +210,7 @@ def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
 def adopt_unattached(
     pair: TracePair, attachment: Attachment, parent: IntColumn
 ) -> tuple[EtCalls, Attachment, IntColumn]:
-    """Add the process node at the end, as the parent of GPU events without an operator."""
+    """Append the process node, and make it the parent of all GPU events without an operator."""
     apart = np.isin(attachment.reason, UNKNOWN_LAUNCH) & (pair.kineto.recorder != "Kineto")
     parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
     columns = {name: np.append(getattr(pair.nodes, name), -1) for name in ("parent", "thread", "name", "seq")}
@@ -222,6 +222,6 @@ def adopt_unattached(
 def linked_caller(
     pair: TracePair, node_of_call: IntColumn, thread: npt.NDArray[np.int32], ts: IntColumn, end: IntColumn
 ) -> IntColumn:
-    """Return the position of the innermost linked call around each event in `nodes`, −1 for none."""
+    """Return the position in `nodes` of the innermost linked call around each event, −1 for none."""
     op = enclosing_call(pair.calls, thread.astype(np.int64), ts, end, node_of_call >= 0)
     return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])

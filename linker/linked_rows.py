@@ -36,19 +36,19 @@ from .stacks import find_stacks
 
 @dataclass(frozen=True)
 class Numbering:
-    """Ids of the rows by place (see `Join`), and the order of the rows."""
+    """The row ids by place (see `Join`), and the order of the rows."""
 
     id: IntColumn
     # Places in row order. Parents precede children, because Chakra's converter drops `ctrl_deps` on nodes not yet read.
     order: IntColumn
-    is_new: bool = False  # ET nodes have new ids
+    is_new: bool = False  # True if ET nodes have new ids
 
     __repr__ = brief
 
     @staticmethod
     def of(join: Join, *, renumber: bool) -> Numbering:
-        """Number GPU nodes by start and then runtime calls, after the largest ET id. With `renumber`, ET nodes get
-        new ids in the order of their old ids, each followed by its GPU nodes."""
+        """Number GPU nodes by start and then runtime calls, after the largest ET id. With `renumber`, ET nodes get new
+        ids in the order of their old ids, each followed by its GPU nodes."""
         et, gpu_parent = join.et, join.nodes.node[join.gpu_parent]
         nodes, gpu_count, runtime_count = len(et), len(gpu_parent), len(join.runtime_row)
         by_id = _parents_first(et)
@@ -89,10 +89,10 @@ class Numbering:
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:
-    """Return the nodes in order of id, or of depth and id if a parent has a higher id (never in PyTorch's files)."""
+    """Return the nodes sorted by id, or by depth and id if a parent has a higher id (never in PyTorch's files)."""
     by_id = np.argsort(et.id, kind="stable")
     parent = positions(et.id[by_id], et.parent[by_id])
-    if np.all(parent <= np.arange(len(parent))):  # the root has itself as parent
+    if np.all(parent <= np.arange(len(parent))):  # the root is its own parent
         return by_id
     parent = np.where(parent == np.arange(len(parent)), -1, parent)
     return by_id[np.argsort(depths(parent), kind="stable")]
@@ -107,14 +107,14 @@ def linked_trace(
     *,
     renumber: bool,
 ) -> Trace:
-    """Return the trace (`comm` by position in `join.gpu_row`); its columns are built when they are needed."""
+    """Return the trace; its columns are built when they are needed. `comm` is keyed by position in `join.gpu_row`."""
     et, numbers = join.et, Numbering.of(join, renumber=renumber)
     rows, kernels = LinkedRows.of(join, dependencies, code, numbers), sorted(comm)
     at = numbers.rows(join.gpu_places[kernels]).tolist() if kernels else []
     summary = summary_as_read({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)})
     before, after = known_head(et.before, et.after)
     events = join.kineto.events
-    # All times are whole µs, as before 2024; tools for such files expect integers in ET+.
+    # Before 2024, all times were whole µs. Tools for such files expect integers in ET+.
     times = events.ts, events.dur, join.kineto.memory.ts
     whole_us = not join.kineto.modern and not any(np.any(column % 1000) for column in times)
     records = LinkedRecords(
@@ -156,20 +156,20 @@ def _add(builder: TraceBuilder, rows: LinkedRows, chosen: IntColumn) -> None:
 
 @dataclass(frozen=True)
 class LinkedRows:
-    """Rows of a join; implements `RowSource`, and keeps no more of the join than it needs."""
+    """The rows of a join. Implements `RowSource`, and keeps no more of the join than the rows need."""
 
     et: ExecutionTrace
     events: EventTable
     numbers: Numbering
-    event: IntColumn  # by place: row in `events`, −1 for unlinked nodes
-    parent: IntColumn  # by place: position in `et` of the parent of a GPU event or runtime call, −1 for none
-    link: npt.NDArray[np.int8]  # by ET node: certainty of its link
-    exclusive: IntColumn  # ns, by ET node
-    doubtful: IntColumn  # places of GPU events that share a single-kernel launch
+    event: IntColumn  # per place: row in `events`, −1 for unlinked nodes
+    parent: IntColumn  # per place: position in `et` of the parent of a GPU event or runtime call, −1 for none
+    link: npt.NDArray[np.int8]  # per ET node: certainty of its link
+    exclusive: IntColumn  # per ET node: exclusive time, in ns
+    doubtful: IntColumn  # places of GPU events that share a launch call that launches only one kernel
     waiting: IntColumn  # ET nodes that wait for an operator on another thread
-    waits_for: IntColumn  # ids of the operators
-    left: IntColumn  # event rows of GPU events without a row
-    reason: npt.NDArray[np.int8]  # as in `UnattachedEvents`
+    waits_for: IntColumn  # ids of the operators that `waiting` nodes wait for
+    left: IntColumn  # event rows of the GPU events that have no row in the trace
+    reason: npt.NDArray[np.int8]  # per event in `left`, as in `UnattachedEvents`
     kind: npt.NDArray[np.int8]
     sync_dep: dict[int, list[int]]
     edges: IntColumn
@@ -219,12 +219,12 @@ class LinkedRows:
 
     @property
     def names(self) -> list[str]:
-        """Names of the ET, then names of Kineto."""
+        """Names in the ET, followed by names in the Kineto trace."""
         return [*self.et.names, *self.events.names]
 
     @property
     def categories(self) -> list[str]:
-        """The empty category, then the categories of Kineto."""
+        """The empty category, followed by the categories in the Kineto trace."""
         return ["", *self.events.categories]
 
     @property
@@ -236,7 +236,7 @@ class LinkedRows:
         return self.events.index[self.left]
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
-        """Return one of `GIVEN_COLUMNS` for some rows; `tid` contains codes of `tids` for runtime calls."""
+        """Return one of `GIVEN_COLUMNS` for some rows; for runtime calls, `tid` contains indices into `tids`."""
         place, kind, field = self.numbers.places(rows), self.kind[rows], GIVEN_COLUMNS[name]
         values = np.full(len(rows), field.none or 0, field.dtype)
         if name == "id":
@@ -250,7 +250,7 @@ class LinkedRows:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])
             values[at] = self._of_events(name, event[at])
-        if name == "dur":  # negative for unfinished calls; for GPU events it shows that the times are wrong
+        if name == "dur":  # negative for unfinished calls; a negative GPU duration means that the times are wrong
             values = np.where(kind == GPU, values, np.maximum(values, 0))
         if name == "parent":
             at = np.flatnonzero(self.parent[place] >= 0)
@@ -282,19 +282,18 @@ class LinkedRows:
         return getattr(events, _EVENT_COLUMN.get(name, name))[event]  # type: ignore[no-any-return]
 
     def _new_ids(self, ids: IntColumn) -> IntColumn:
-        """Return the ids of ET nodes in the file; with `renumber`, 0 for nodes that the file lacks."""
+        """Return the ids of ET nodes in the output file; with `renumber`, 0 for ids that no node has."""
         if not self.numbers.is_new:
             return ids
         at = positions(self.et.id, ids)
         return np.where(at >= 0, self.numbers.id[at], 0)
 
     def node_of(self, rows: IntColumn) -> IntColumn:
-        """Return the positions in the ET of nodes, or of the parents of GPU events."""
+        """Return the position in the ET of each node, or of each GPU event's parent."""
         place = self.numbers.places(rows)
         return np.where(place < len(self.et), place, self.parent[place])
 
     def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
-        """Return some of the GPU events without a row, in order of start."""
         events, rows = self.events, self.left[begin:end]
         return UnattachedEvents(
             names=[events.names[code] for code in events.name[rows].tolist()],
@@ -305,7 +304,7 @@ class LinkedRows:
         )
 
 
-# Columns that ET nodes take from the ET or from their link.
+# Columns of ET nodes that come from the ET or from the node's link.
 _OF_NODES = frozenset("parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split())
 _EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
 # Columns that come from Kineto's events, with the kinds of rows that have each column.
@@ -315,13 +314,13 @@ _OF_EVENTS = (
     | dict.fromkeys(("category", "exclusive", "stream", "device"), _GPU)
     | {"tid": _RUNTIME}
 )
-# Columns with a different name in the `EventTable`.
+# Columns that have a different name in the `EventTable`.
 _EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
 
 
 def _memory(join: Join, numbers: Numbering) -> MemoryEvents:
-    """Return all memory events in time order, each with the innermost linked call around it. Events before the ET's
-    window are included, because memory in use during the window may have been allocated earlier."""
+    """Return all memory events in time order, each with the innermost linked call around it. Include events before the
+    ET's window, because memory in use during the window may have been allocated earlier."""
     memory = join.kineto.memory
     order = np.argsort(memory.ts, kind="stable")
     memory = MemoryTable(*(getattr(memory, field.name)[order] for field in fields(memory)))

@@ -29,22 +29,22 @@ from ..trace.kinds import CERTAIN, UNVERIFIED
 from .calls import TracePair, et_calls
 from .match.result import Match
 
-# Attribute that marks the nodes created here; its value lists their sources.
+# Attribute that marks the nodes created here; its value describes their sources.
 MADE_OF = "made_of"
 _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)
 _MOST_NAMED = 4
 _NO_LIMIT = 2**63
 _TYPE = re.compile(r"Tensor\([^)]*\)")
-# Tensor and storage id, the first two elements of a tensor.
+# Matches the tensor and storage ids, the first two elements of a tensor.
 _PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
 
-# Value, shape and type.
+# A tensor's value, shape and type.
 _Tensor = tuple[Any, Any, str]
 
 
 class _Lost(NamedTuple):
-    """Collective without a node: event, issuing call (in `EtCalls`), id of the new node, certainty of the call."""
+    """A collective without a node: event, issuing call (in `EtCalls`), id of the new node, certainty of the call."""
 
     name: str
     run: int
@@ -54,7 +54,7 @@ class _Lost(NamedTuple):
 
 
 class _Issued(NamedTuple):
-    """Positions of a collective and its issuing call in `CpuCalls`, and whether numbers prove the pair."""
+    """Positions of a collective and its issuing call in `CpuCalls`, and whether numbers prove that they are a pair."""
 
     run: int
     call: int
@@ -62,7 +62,7 @@ class _Issued(NamedTuple):
 
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
-    """Return the pair with a node for every host collective whose issuing call is in the ET. The node gets the
+    """Return the pair with a node for every host collective that has its issuing call in the ET. The node gets the
     certainty of the call's link, but at most UNVERIFIED if only order identifies the call."""
     lost = list(_lost(pair, found))
     if not lost:
@@ -113,9 +113,9 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
 
 
 def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
-    """Return collectives and their issuing calls, in the order of the collectives.
-    Kineto numbers calls when they begin (`Record function id`) and collectives when they are issued, so the last call
-    with a lower number issued the collective. Without numbers, the pairing uses start times."""
+    """Return collectives and their issuing calls, in the order of the collectives. Kineto numbers calls when they begin
+    (`Record function id`) and collectives when they are issued, so the last call with a lower number issued the
+    collective. Without numbers, the pairing uses start times."""
     calls, names = pair.calls, pair.kineto.events.names
     issuing = outermost_calls(calls.parent, calls.name, names, np.ones(len(calls), np.bool_))
     numbers = pair.rf_ids[1]
@@ -145,7 +145,7 @@ def _in_order(
 
 
 def _is_there(unlinked: Sequence[tuple[int, str]], call: int, name: str) -> bool:
-    """Return whether the ET may contain a call's collective as an unlinked node before the next unlinked call."""
+    """Return True if the ET may contain the call's collective: as an unlinked node before the next unlinked call."""
     later = islice(unlinked, bisect_right(unlinked, call, key=itemgetter(0)), None)
     return next((other == name for _, other in later if other == name or other.startswith(_CALL)), False)
 
@@ -160,8 +160,8 @@ def _ids_in(et: ExecutionTrace) -> set[int]:
 
 
 def _free(used: Container[int], low: int, high: int, least: int) -> int:
-    """Return the first unused number between two numbers, else the first unused number after `least`. The neighbors'
-    numbers leave an unused number between them unless they began in a different order than they were issued."""
+    """Return the first unused number between `low` and `high`, else the first unused number after `least`. The
+    neighbors' numbers leave a gap between them unless the calls began in a different order than they were issued."""
     number = next(id for id in count(low + 1) if id not in used)
     return number if number < high else next(id for id in count(least + 1) if id not in used)
 
@@ -213,7 +213,6 @@ def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
 
 
 def _tensors(value: Any, shape: Any, kind: Any) -> Iterator[_Tensor]:
-    """Yield the tensors in a call's input, each with its shape and type; nested lists are flattened."""
     if not isinstance(value, list) or not isinstance(kind, str):
         return
     if kind.startswith("Tensor("):

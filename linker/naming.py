@@ -31,7 +31,7 @@ KINETO: Final[Kind] = "Kineto trace"
 _NO_TRACE = re.compile(r"\.etplus\.json|_plus\.json|\.comm_groups\.json|\.links\.json")
 _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[._-]?trace)(?![a-z])")
 _KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
-# The pattern excludes local ranks, which differ from the rank in the job.
+# The pattern excludes local ranks, because they differ from the rank in the job.
 _RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
 _RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})")
 _NUMBERED = re.compile(r"\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
@@ -44,7 +44,7 @@ _NOT_STEM = re.compile(r"\.(?:json|sqlite|pftrace)(?:\.gz)?$|\.\d{10,20}(?=\.)|(
 _SEPARATORS = re.compile(r"[._\-]*/[._\-]*|[._\-]+")
 
 _JSON = (".json", ".json.gz")
-# Timelines in other formats than JSON: Nsight Systems exports and Perfetto traces.
+# Suffixes of timelines that are not JSON: Nsight Systems exports and Perfetto traces.
 _TIMELINES = (".sqlite", ".sqlite.gz", ".pftrace", ".pftrace.gz")
 _NSYS = (".sqlite", ".sqlite.gz")
 
@@ -61,29 +61,26 @@ _KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A trace file."""
-
-    name: str  # below the folder
-    kind: Kind  # ET or KINETO; "" for neither
-    named: int | None = None  # rank in its name ("rank3"), None for none
-    inside: int | None = None  # rank in its contents: `distributedInfo`, or process groups with only one common rank
-    maybe: int | None = None  # number in its name that may be the rank
-    process: int = -1  # number in its name that may be the process id, −1 for none
-    stem: str = ""  # its name without the parts that distinguish ETs from Kineto traces
-    ranks: frozenset[int] | None = None  # ranks that its contents allow, None if unknown
-    world_size: int | None = None  # number of ranks of the job in its contents, None if unknown
-    pid: int = -1  # process id in its contents, −1 if unknown
-    settled: bool = True  # the name or contents give the rank, not just a process id or a lack of other files
-    shared: bool = False  # it contains several ranks: an Nsight Systems export or a merged Kineto trace
+    name: str  # path below the folder
+    kind: Kind  # ET or KINETO, "" for other files
+    named: int | None = None  # rank in the file name ("rank3"), None for none
+    inside: int | None = None  # rank in the contents: `distributedInfo`, or process groups with only one common rank
+    maybe: int | None = None  # number in the file name that may be the rank
+    process: int = -1  # number in the file name that may be the process id, −1 for none
+    stem: str = ""  # file name without the parts that distinguish ETs from Kineto traces
+    ranks: frozenset[int] | None = None  # ranks that the contents allow, None if unknown
+    world_size: int | None = None  # number of ranks in the job according to the contents, None if unknown
+    pid: int = -1  # process id in the contents, −1 if unknown
+    settled: bool = True  # False if the rank follows only from a process id or from a lack of other files
+    shared: bool = False  # True for a file with several ranks: an Nsight Systems export or a merged Kineto trace
 
     @property
     def rank(self) -> int | None:
-        """The rank by the best evidence."""
         return next((rank for rank in (self.named, self.inside, self.maybe) if rank is not None), None)
 
     @property
     def evidence(self) -> int:
-        """Quality of the evidence for the rank: 3 name, 2 contents, 1 a number in the name, 0 none."""
+        """Quality of the evidence for the rank: 3 file name, 2 contents, 1 a number in the file name, 0 none."""
         return next((3 - i for i, rank in enumerate((self.named, self.inside, self.maybe)) if rank is not None), 0)
 
 
@@ -113,7 +110,7 @@ def number_before_suffix(path: str) -> int | None:
 
 
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
-    """Identify a file; open the file only if its name is not enough or it can contain several ranks."""
+    """Identify a file; open it only if its name is not enough or if it can contain several ranks."""
     lower = name.lower()
     if not kind and (_NO_TRACE.search(lower) or not lower.endswith((*_JSON, *_TIMELINES))):
         return TraceFile(name, "")
@@ -136,7 +133,7 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
 
 
 def kind_inside(file: str | os.PathLike[str]) -> Kind:
-    """Return the kind of a file from its contents; "" if unclear or unreadable, which linking reports later."""
+    """Return a file's kind based on its contents, "" if it is unclear or unreadable, which linking reports later."""
     if is_nsys(file):
         return KINETO
     if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only
@@ -163,7 +160,7 @@ def _has_several_ranks(folder: Folder, name: str) -> bool:
 
 
 def is_merged(folder: Folder, name: str) -> bool:
-    """Read a file and return whether it contains the Kineto traces of several ranks."""
+    """Return True if the file contains the Kineto traces of several ranks."""
     from ..schemas.kineto.processes import processes_of
     from ..schemas.kineto.read_kineto import read_kineto
 
@@ -190,13 +187,12 @@ def _stem(name: str) -> str:
 
 
 def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
-    """Identify a file's rank and process from its first megabyte."""
     _, claim, pid = _look_inside(folder, name, kind, search=False)
     return TraceFile(name, kind, inside=claim.rank, ranks=claim.ranks, world_size=claim.world_size, pid=pid)
 
 
 def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
-    """Return the kind, claim and process id from a file's beginning; `search` finds `distributedInfo` anywhere."""
+    """Return the kind, claim and process id from the beginning of a file; `search` finds `distributedInfo` anywhere."""
     seen, first, pid = b"", True, -1
     try:
         with folder.open(name) as file:

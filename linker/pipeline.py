@@ -1,4 +1,4 @@
-"""Read both files and run the stages of linking in order: `_link` and `_finished` list them."""
+"""Read an ET and a Kineto trace, and link them; `_link` and `_finished` list the stages in order."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class LinkOptions:
         match: "auto", or a single method from `etplus.linker.match.METHODS`.
         exact_match: use only ids, sequence numbers and call order; skip tree matching.
         strict: leave ambiguous nodes unlinked and reject broken files.
-        iteration: the choice between equal placements: "first", "last", "median" or an ordinal from 0.
+        iteration: which of several equally good placements to use: "first", "last", "median" or a number from 0.
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add edges from the last writer of a tensor to its reader; linking takes about 40% longer.
-        rank: rank of both files in the job, if the file names lack it. This option proves nothing: in a job of several
+        rank: rank of both files in the job, if the file names lack it. A stated rank is no proof: in a job of several
             ranks, links are certain only if both files record the rank, or with `whole_job`.
         timezone: time zone of the machine that recorded the ET in local time: "UTC-7", "Europe/Berlin".
-        whole_job: process ids and process groups show that these two files fit no other files of the job;
+        whole_job: process ids and process groups show that these two files fit no other files in the job;
             `etplus.jobs.batch.link_many` sets it.
         one_of_several: the job has several ranks. Links are then certain only if the files prove their rank.
 
@@ -158,8 +158,8 @@ def link(
 
 
 def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -> list[Capture]:
-    """Read the capture phase of a job: Kineto traces, pairs of an ET (for inputs and outputs) and a Kineto trace, or
-    folders of traces.
+    """Read the capture phase of a job from Kineto traces, pairs of an ET (for inputs and outputs) and a Kineto trace,
+    or folders of traces.
 
     Raise TraceFormatError if a file cannot be read or captures no graph, and UsageError for a folder without traces.
 
@@ -194,7 +194,7 @@ def _link(
 def trace_of_kineto(
     kineto: KinetoTrace, annotation: str | None = None, provenance: Sequence[Source] | None = None
 ) -> Trace:
-    """Build a trace whose nodes are the calls of a Kineto trace (read it with `modules=True` to get module paths).
+    """Build a trace whose nodes are the calls in a Kineto trace. Read it with `modules=True` to get module paths.
 
     Example:
         >>> from etplus.schemas.kineto.read_kineto import read_kineto
@@ -229,8 +229,8 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
 def read_timeline(
     source: Source | Blob[Text], *, modules: bool = True, strict: bool = False, progress: bool = False, **process: Any
 ) -> KinetoTrace:
-    """Read a Kineto trace or an Nsight Systems export; `modules` adds module paths. If the file has several ranks,
-    `process` must choose one (`rank`, or `et_pid` and `et_rank`), else UsageError."""
+    """Read a Kineto trace or an Nsight Systems export. `modules` adds module paths. If the file has several ranks,
+    `process` must select one (`rank`, or `et_pid` and `et_rank`), else UsageError."""
     if isinstance(source, ProcessRank):
         if source.timeline is not None:
             return source.timeline
@@ -268,7 +268,7 @@ def _is_gzipped(source: Source) -> bool:
 
 
 def compile_files(kineto: KinetoTrace, given: Sequence[Source] | None) -> CompileFiles:
-    """Read the given files of PyTorch's compiler, else those named after the trace; skip broken ones with a warning."""
+    """Read the given compiler files, else those with names based on the trace's; skip broken files with a warning."""
     if given is not None:
         return read_compile_files(given)
     readable = list[str]()
@@ -276,7 +276,7 @@ def compile_files(kineto: KinetoTrace, given: Sequence[Source] | None) -> Compil
         try:
             read_compile_files([file])
         except TraceFormatError as error:
-            _LOG.warning("%s; left out", error)
+            _LOG.warning("%s; file skipped", error)
         else:
             readable.append(file)
     return read_compile_files(readable)

@@ -20,7 +20,7 @@ from ..schemas.execution_trace.arguments import PROCESS_GROUPS, CallRecord, deco
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 
-if TYPE_CHECKING:  # the readers are slow to import, and identifying files by name needs neither reader
+if TYPE_CHECKING:  # the readers are slow to import, and identifying files by name needs neither
     from ..schemas.execution_trace.read_et import ExecutionTrace
     from ..schemas.kineto.read_kineto import KinetoTrace
 
@@ -38,7 +38,7 @@ _NOT_ROOTED = (
 )  # fmt: skip
 # Position of the peer in the inputs of `c10d::send` and `c10d::recv_`.
 _PEER_AT = 2
-# Maximum number of nodes read per name. A single node is evidence, and an ET can contain a million.
+# Maximum number of nodes to read per name. One node is enough evidence, and an ET can contain a million.
 _NODES_READ = 256
 _MAX_LISTED = 1 << 16
 
@@ -48,13 +48,13 @@ class Claim:
     """Rank and job size of a process according to one file."""
 
     ranks: frozenset[int] | None = None  # possible ranks of the process, None if unknown
-    world_size: int | None = None  # number of ranks of the job, None if unknown
-    communicates: bool = False  # calls or kernels in the file communicate with other processes
-    runs: frozenset[str] = frozenset()  # ids of recordings, from annotations of `etplus.recording`
+    world_size: int | None = None  # number of ranks in the job, None if unknown
+    communicates: bool = False  # True if calls or kernels in the file communicate with other processes
+    runs: frozenset[str] = frozenset()  # ids of recordings, from annotations that `etplus.recording` writes
 
     @property
     def rank(self) -> int | None:
-        """The rank if only one rank is possible, else None."""
+        """The rank if only one is possible, else None."""
         return next(iter(self.ranks)) if self.ranks is not None and len(self.ranks) == 1 else None
 
 
@@ -65,8 +65,8 @@ def _recordings(names: Iterable[str]) -> Claim:
 
 
 def group_ranks(groups: Iterable[Any]) -> Claim:
-    """Return the rank and job size that follow from a process's process groups: objects with `ranks`, `pg_desc` and
-    `group_size` (ET) or `pg_size` (`distributedInfo.pg_config`)."""
+    """Return the rank and job size that follow from process groups: objects with `ranks`, `pg_desc` and `group_size`
+    (ET) or `pg_size` (`distributedInfo.pg_config`)."""
     ranks: frozenset[int] | None = None
     world_size = None
     for group in groups:
@@ -81,7 +81,7 @@ def group_ranks(groups: Iterable[Any]) -> Claim:
 
 
 def rank_of_et(et: ExecutionTrace) -> Claim:
-    """Return the claim of an Execution Trace: from process groups, collectives and peers of messages."""
+    """Return what process groups, collectives and peers of messages show about the rank of an Execution Trace."""
     groups = [group for node in _nodes(et, INIT) for group in recorded_groups(node.inputs)]
     claim = group_ranks(groups)
     ranks, world_size = claim.ranks, claim.world_size
@@ -99,7 +99,7 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
 
 
 def rank_of_kineto(kineto: KinetoTrace) -> Claim:
-    """Return the claim of a Kineto trace: from `rank`, `world_size` and `pg_config` of its `distributedInfo`."""
+    """Return what `rank`, `world_size` and `pg_config` in `distributedInfo` show about the rank of a Kineto trace."""
     info = kineto.distributed_info
     groups = info.get("pg_config")
     claim = group_ranks(groups if isinstance(groups, list) else [])
@@ -134,7 +134,7 @@ def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
 def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
     """Return the rank and the number of ranks from a `record_param_comms` node of schema 1.0.2 or later. Three
     successive inputs are the group (name and description), the rank in the group, and the collective. In older schemas,
-    a number that does not identify the group replaces the first input."""
+    the first input is a number that does not identify the group."""
     values = node.inputs.values
     for group, rank, name in zip(values, values[1:], values[2:], strict=False):
         if isinstance(group, list) and len(group) == 2 and _is_rank(rank) and isinstance(name, str):

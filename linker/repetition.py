@@ -1,11 +1,13 @@
-"""Find the same work in a later iteration for GPU events that were launched before the recording.
+"""Find the operators of GPU events that were launched before the recording, based on the same work in a later
+iteration.
 
 Nothing records the operator of such kernels, but in a trace of several iterations the same sequence of kernels occurs
-again, with launches. `_find_pairs` looks for the longest run of symbols (kernel, launch size, message) around each
-event that also occurs with launches; its counterpart is at the same offset in the first occurrence. Equal runs of one
-length have one number, which follows from the numbers of their halves (Karp, Miller and Rosenberg 1972). `_trial`
-hides known launches to find the minimum length of reliable runs. `_accepted` keeps pairs with long enough runs,
-unambiguous operators, and similar durations."""
+again, with launches. Around each such event, `_find_pairs` looks for the longest run of symbols (kernel, launch size,
+message) that also occurs with launches; the event's counterpart is at the same offset in the run's first occurrence.
+Equal runs of the same length get the same number, which is computed from the numbers of their halves (Karp, Miller and
+Rosenberg 1972). `_trial` hides known launches to find the minimum length of reliable runs. `_accepted` keeps pairs with
+long enough runs, unambiguous operators, and similar durations.
+"""
 
 from __future__ import annotations
 
@@ -28,30 +30,30 @@ from ..trace.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
-# Shorter runs recur by chance: a layer repeats two or three kernels within an iteration.
-# With fewer unknown events, the search is skipped, because building the trace's tables costs more than it gains.
+# Minimum length of a run. Shorter runs recur by chance: a layer repeats two or three kernels within an iteration. With
+# fewer unknown events than this, the search is skipped, because building the trace's tables costs more than it gains.
 SHORTEST_RUN = 8
-# Number of neighbors on either side of an event that its run must contain (fewer at the ends of a stream).
+# Minimum number of neighbors on either side of an event in its run (fewer at the ends of a stream).
 _MARGIN = 2
-# Number of evenly spaced occurrences of a run whose operators are compared; bounds the work for frequent runs.
+# Number of evenly spaced occurrences of a run whose operators are compared; limits the work for frequent runs.
 _CANDIDATES = 8
-# Shares of the known launches that trials hide, until a trial is conclusive; short traces repeat only small shares.
+# Shares of the known launches to hide, in order, until a trial is conclusive; short traces repeat only small shares.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
-# Minimum share of a trial's pairs with the correct operator; a lower share would assign kernels to wrong operators.
+# Minimum share of pairs with the correct operator in a trial; a lower share would assign kernels to wrong operators.
 _MIN_RIGHT = 0.99
-# Minimum share of its hidden events that a conclusive trial pairs.
+# A trial is conclusive only if it pairs this share of its hidden events.
 _MIN_REPEATED = 0.5
-# Minimum number of pairs in a conclusive trial; with fewer pairs, a single wrong pair exceeds 3%.
+# A trial is conclusive only if it has this many pairs; with fewer pairs, a single wrong pair exceeds 3%.
 _MIN_TRIED = 32
 # Without a conclusive trial, only runs this long are used, and only if they contain this share of the unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
-# Durations that differ by more than this factor and by more than 10 µs come from different work.
-# Short kernels vary by more than the factor, and communication kernels are exempt, because they wait for other ranks.
+# Durations that differ by more than this factor and by more than 10 µs come from different work. Short kernels vary by
+# more than the factor. Communication kernels are exempt, because they wait for other ranks.
 _TIMES, _NEAR_NS = 4, 10_000
 
 
 def find_repetition(trace: Trace) -> Trace:
-    """Return the trace with counterparts of GPU events launched before it began, also in its file and report."""
+    """Add counterparts for GPU events that were launched before the trace began, also to its file and report."""
     events = _sequences(trace)
     if not events.unknown.any():
         return trace
@@ -66,13 +68,13 @@ class _Sequences:
     """All GPU events by stream and start, with a separator after each stream."""
 
     event: IntColumn  # position among the device events (rows, then `Trace.unattached`), −1 for a separator
-    symbol: IntColumn  # equal for interchangeable events of one stream. Each separator has a unique negative symbol.
-    operator: IntColumn  # equal for equal operators with equal shapes, −1 if no operator is known
+    symbol: IntColumn  # equal for interchangeable events on one stream; unique and negative for each separator
+    operator: IntColumn  # equal for the same operator with the same shapes, −1 if no operator is known
     module: IntColumn  # name code of the innermost module around the launch, −1 for none
     dur: IntColumn
-    waits: Mask  # the duration depends on other ranks
+    waits: Mask  # True if the duration depends on other ranks
     launched: IntColumn
-    unknown: Mask  # the launch is not in the trace
+    unknown: Mask  # True if the launch is not in the trace
 
     def take(self, kept: Mask) -> _Sequences:
         return _Sequences(**{column.name: getattr(self, column.name)[kept] for column in fields(self)})
@@ -107,7 +109,7 @@ def _sequences(trace: Trace) -> _Sequences:
 
 
 def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the operator and module of some calls (−1 for none); see `_Sequences`."""
+    """Return the operator and module of each call (−1 for none); see `_Sequences`."""
     calls, has = trace.calls, call >= 0
     operator, module = np.full((2, len(call)), -1, np.int64)
     operator[has] = distinct_rows(calls.name[call[has]], calls.signature[call[has]])[1]
@@ -117,8 +119,8 @@ def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
-    """Return codes of the launch arguments that all unknown events of a kind have. On ROCm a kernel's grid and block
-    come from its launch call, so kernels without a launch lack both."""
+    """Return codes of the launch arguments that all unknown events of the same kind have. On ROCm a kernel's grid and
+    block come from its launch call, so kernels without a launch lack both."""
     table = StringTable()
     code = table.codes([work_args(text) for text in args]).astype(np.int64)
     variants, variant = distinct_rows(kind, code, unknown.astype(np.int64))
@@ -135,7 +137,7 @@ def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
 
 
 class _Pairs(NamedTuple):
-    """By place: the counterpart (−1 for none), the length of the run that contains both events, and whether other
+    """Per place: the counterpart (−1 for none), the length of the run that contains both events, and whether other
     occurrences of the run have a different operator or module at this place."""
 
     partner: IntColumn
@@ -155,7 +157,7 @@ def _find_pairs(events: _Sequences) -> _Pairs:
             if count <= 0 or not unpaired.any():
                 continue
             run: npt.NDArray[np.integer] = number[:count]
-            if longer > length:  # two overlapping runs of a power of two
+            if longer > length:  # two overlapping runs, each a power of two long, cover the run
                 run = distinct_rows(run, number[longer - length :][:count])[1]
             runs = _repeated_runs(surroundings, longer, run, unpaired)
             if runs is not None:
@@ -164,8 +166,8 @@ def _find_pairs(events: _Sequences) -> _Pairs:
 
 
 class _Surroundings(NamedTuple):
-    """By place: number of events of the same stream before and after the place, and number of separators and unknown
-    events before the place, with the total at the end."""
+    """Per place: number of events on the same stream before and after it, and number of separators and unknown events
+    before it, with the total at the end."""
 
     before: IntColumn
     after: IntColumn
@@ -205,9 +207,9 @@ class _RepeatedRuns(NamedTuple):
     """Runs of one length that contain unknown events and also occur among known events."""
 
     length: int
-    matched: Mask  # such a run begins at this place
+    matched: Mask  # True for places where such a run begins
     starts: IntColumn  # start positions of the occurrences among known events, grouped by run
-    # first, times: by place, position in `starts` of the run's first occurrence, and number of occurrences
+    # Per place: position of the run's first occurrence in `starts`, and number of occurrences
     first: IntColumn
     times: IntColumn
 
@@ -231,8 +233,8 @@ def _repeated_runs(
 def _pair_by_runs(
     events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, surroundings: _Surroundings
 ) -> None:
-    """Pair unknown events in repeated runs of a length. An event can be part of several repeated runs: the nearest runs
-    on either side of the run that is centered on the event must agree."""
+    """Pair unknown events in repeated runs of the same length. If an event is part of several repeated runs, the
+    nearest runs on either side of the run that is centered on the event must agree."""
     size = len(runs.matched)
     places = np.arange(size)
     earlier = np.maximum.accumulate(np.where(runs.matched, places, -1))
@@ -262,14 +264,14 @@ def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: 
 
 
 class _Trial(NamedTuple):
-    """Result of pairing events with known launches, as if the launches were unknown. The earlier half of the pairs
-    shows which symbols vary; only later pairs with other symbols are counted."""
+    """Result of pairing events with known launches as if the launches were unknown. The earlier half of the pairs shows
+    which symbols vary; only later pairs with other symbols are counted."""
 
-    length: IntColumn  # by later pair: its run length
-    right: Mask  # the operator is correct
-    conclusive: bool  # enough events were paired
-    varies: IntColumn  # symbols with different operators in repetitions
-    same_modules: bool  # modules are also correct
+    length: IntColumn  # per later pair: length of its run
+    right: Mask  # per later pair: True if the operator is correct
+    conclusive: bool  # True if enough events were paired
+    varies: IntColumn  # symbols whose repetitions have different operators
+    same_modules: bool  # True if modules are also correct
     counts: dict[str, int]  # for the report
 
 
@@ -303,9 +305,9 @@ def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
 
 
 def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
-    """Return the minimum run length of reliable pairs; if no pair is reliable, more than the number of events."""
+    """Return the minimum length of reliable runs; if no pair is reliable, a number above the number of events."""
     never = len(events.event) + 1
-    if not trial.conclusive:  # in this case, the whole sequence must occur again
+    if not trial.conclusive:  # then the whole sequence must occur again
         long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
         return _LONG_RUN if trial.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown) else never
     order = np.argsort(-trial.length, kind="stable")

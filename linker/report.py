@@ -69,15 +69,15 @@ def _warnings(join: Join) -> list[str]:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
         warnings.append(
-            f"{attachment.repeated:,} GPU events share their correlation with several calls; "
-            "the last one before each was taken"
+            f"{attachment.repeated:,} GPU events have the same correlation as several calls; "
+            "each was attached to the last call before it"
         )
     shared = attachment.shared & (attachment.call >= 0)
     if shared.any():
         launches = len(distinct(attachment.launcher[shared]))
         warnings.append(
             f"{np.count_nonzero(shared):,} GPU events share {launches:,} "
-            f"launch{'es' * (launches > 1)} of one kernel each: their launches are not certain"
+            f"launch{'es' * (launches > 1)} of one kernel each, so their launches are not certain"
         )
     return warnings
 

@@ -16,11 +16,11 @@ from ..trace.printable import shortened
 from .calls import EtCalls
 from .match.result import Match
 
-# Default of the original trace_link.py.
+# The annotation that the original trace_link.py looks for by default.
 DEFAULT_ANNOTATION = DATA_LOADER
 _MAX_NAMES = 8
 _LONGEST_NAME = 60
-# An iteration with a smaller share of the linked calls only touches the edge of the window.
+# Minimum share of the linked calls in a covered iteration; iterations with fewer only touch the edge of the window.
 _STRAY = 0.05
 
 
@@ -28,10 +28,10 @@ _STRAY = 0.05
 class Iterations:
     """Iterations of the Kineto trace in time order."""
 
-    start: IntColumn  # start, end: ns; an iteration ends when the next one starts
-    end: IntColumn
-    label: list[str]  # name in the trace ("ProfilerStep#7"), or ordinal
-    marker: IntColumn  # event rows of the annotations; empty if the annotation ends an iteration
+    start: IntColumn  # start in ns
+    end: IntColumn  # in ns; an iteration ends when the next one starts
+    label: list[str]  # name in the trace ("ProfilerStep#7"), or number
+    marker: IntColumn  # event rows of the annotations that start iterations; empty if annotations end iterations
     annotation: str = ""  # name of the annotations that mark iterations, "" for none
     notes: tuple[str, ...] = ()  # sentences for the report
 
@@ -39,14 +39,14 @@ class Iterations:
         return len(self.start)
 
     def of(self, ts: IntColumn) -> IntColumn:
-        """Return the ordinal of the iteration at each time (ns), −1 before the first iteration."""
+        """Return the number of the iteration at each time (ns), −1 before the first iteration."""
         return np.searchsorted(self.start, ts, side="right") - 1
 
 
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
     """Find iterations by the requested annotation, else from the start of one step to the next, as `trace.steps` does.
-    Any event with the requested annotation in its name ends an iteration, as in the original trace_link.py. An
-    annotation that does not occur is ignored, with a note."""
+    Any event with the requested annotation in its name ends an iteration, as in the original trace_link.py. If the
+    annotation does not occur, it is ignored with a note."""
     events = kineto.events
     annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
     annotations = annotations[np.argsort(events.ts[annotations], kind="stable")]
@@ -58,7 +58,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
             return _ending_with(kineto, calls, marked, annotation)
         most_common = [name for name, _ in Counter(map(family_of, names)).most_common(_MAX_NAMES)]
         asked, *shown = (repr(shortened(name, _LONGEST_NAME)) for name in (annotation, *most_common))
-        notes = (f"no event is named like {asked}; annotations in the trace: {', '.join(shown) or 'none'}",)
+        notes = (f"no event name contains {asked}; annotations in the trace: {', '.join(shown) or 'none'}",)
     last = int(calls.end.max(initial=0))
     thread = events.thread[annotations].astype(np.int64)
     found = find_marks(names, events.ts[annotations], events.end[annotations], thread, calls.ts, last)
@@ -99,7 +99,7 @@ def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: 
     notes += _offset_note(threads, windows["et_sequence"], windows["kineto_sequence"])
     places = max((thread["equal_places"] for thread in threads), default=1)
     if places > 1:
-        taken = "one was taken (see --iteration) and its links are marked unverified"
+        taken = "one was chosen (see --iteration), and its links are marked unverified"
         notes.append(f"{places} places fit equally well; {taken}")
     return {**windows, "notes": notes}
 
@@ -121,7 +121,7 @@ def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[i
 
 
 def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None, sure: bool) -> list[str]:
-    """Describe the linked iterations; `sure`: only one place fits, and its sequence numbers are the ET's."""
+    """Describe the linked iterations. `sure`: only one place fits, and its sequence numbers are the ET's."""
     total = len(iterations)
     numbers = f" (sequence numbers {sequence[0]}–{sequence[1]})" if sequence else ""
     if not covered or len(covered) == total:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 
-# The search stops after this many insertions and deletions; time and memory grow with the square of this number.
+# Maximum number of insertions and deletions; time and memory grow with the square of this number.
 _MAX_DIFFERENCES = 500
 
 
@@ -24,7 +24,7 @@ class CallOrder:
 
     @staticmethod
     def of_names(name: IntColumn) -> CallOrder:
-        """Return the calls without numbers, to compare only names."""
+        """Return calls without sequence numbers, to compare only names."""
         return CallOrder(name, np.full(len(name), -1, np.int64))
 
     def slice(self, begin: int, end: int, step: int = 1) -> CallOrder:
@@ -34,8 +34,8 @@ class CallOrder:
 
 
 def shortest_edit(pattern: CallOrder, text: CallOrder, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
-    """Return the positions matched by a shortest edit script from the start of both sides (Myers 1986, greedy).
-    Takes O(length · differences). The search stops after 500 insertions and deletions; later elements stay unmatched.
+    """Return the positions matched by a shortest edit script from the start of both sides (Myers 1986, greedy). Takes
+    O(length · differences) time. The search stops after 500 insertions and deletions; later elements stay unmatched.
     With `whole`, the script covers both sides completely; otherwise it ends when either side ends."""
     n, m = len(pattern), len(text)
     a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()

@@ -20,8 +20,8 @@ _STRICT_NS = 1 << 20
 
 
 def find_stacks(join: Join, row: IntColumn) -> Stacks:
-    """Return the stacks of linked ET nodes, GPU events and runtime calls; `row` maps places to rows (see `Join`).
-    A frame is open at a time if it is on the same thread, began at or before that time, and ends later."""
+    """Return the stacks of linked ET nodes, GPU events and runtime calls; `row` maps places to rows (see `Join`). A
+    frame is open at a time if it is on the same thread, began at or before that time, and ends later."""
     if not len(join.kineto.frames):
         return Stacks.none()
     place, thread, ts = _moments(join)
@@ -51,7 +51,7 @@ def _nested(kineto: KinetoTrace) -> CpuCalls:
     thread = np.array([threads.code(name) for name in frames.threads], np.int64)[frames.thread]
     ts, end = frames.ts, frames.end
     row = np.arange(len(frames))
-    if len(thread) and thread.min() < 0:  # a thread with no other events
+    if len(thread) and thread.min() < 0:  # a thread without other events
         row = np.flatnonzero(thread >= 0)
         thread, ts, end = thread[row], ts[row], end[row]
     step, longer = np.diff(ts), np.diff(end) <= 0
@@ -78,7 +78,7 @@ def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: Int
     return stacks_of_tree(kineto.frames.names, parent, name, line, row, place[frame])
 
 
-# Number of frames to check for `CallFrom`: a profiler writes it for all frames or for none.
+# Number of frames to check for `CallFrom`; a profiler writes it for all frames or for none.
 _LOOKED_AT = 16
 
 

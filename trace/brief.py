@@ -1,4 +1,4 @@
-"""Short `__repr__` of records: one line for small records, else one screen with a line per attribute."""
+"""Short `__repr__` of records: one line for small records, else one screen with one line per attribute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHORT = (bool, int, float, str, bytes, type(None))
 
 
 def brief(self: Any) -> str:
-    """Return the `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns."""
+    """The `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns."""
     name, values = _title(self), {key: getattr(self, key) for key in _names(self)}
     texts = {key: _text(value) for key, value in values.items()}
     line = f"{type(self).__name__}({', '.join(f'{key}={text}' for key, text in texts.items())})"
@@ -32,7 +32,7 @@ def brief(self: Any) -> str:
 
 
 def as_text(self: Any) -> str:
-    """Return the `__repr__` of an answer: what its `to_text` prints, at most 24 lines."""
+    """The `__repr__` of an answer: the output of its `to_text`, at most 24 lines."""
     try:
         lines = self.to_text().splitlines()
     except EtplusError:  # the part of etplus that renders the answer is not installed
@@ -42,20 +42,15 @@ def as_text(self: Any) -> str:
 
 
 def as_html(self: Any) -> str:
-    """Return the `_repr_html_` for notebooks: the text of `__repr__`."""
     return f"<pre>{escape(repr(self))}</pre>"
 
 
 class Record:
-    """Base of dataclasses with `repr=False`."""
-
     __repr__ = brief
     _repr_html_ = as_html
 
 
 class RecordStruct(msgspec.Struct, frozen=True):
-    """Base of frozen structs."""
-
     __repr__ = brief
 
 
@@ -87,7 +82,7 @@ def _title(record: Any) -> str:
 
 
 def _collection(value: Collection[Any]) -> str:
-    """Show short collections of numbers and texts in full; for others, show the number of items and their types."""
+    """Show short collections of numbers and texts in full; for others, show the number and types of the items."""
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
     if len(items) <= 8 and all(isinstance(item, _SHORT) for item in items):
         return repr(value)

@@ -1,4 +1,4 @@
-"""`TraceBuilder` builds a `Trace` from columns, which are added in file order."""
+"""Build a `Trace` from columns, which are added in file order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import Trace
 
-# A column of a block: an array, or Python values; a value that does not fit becomes the column's null.
+# A column of one block: an array, or Python values; a value that does not fit becomes the column's null.
 Values = Sequence[Any] | npt.NDArray[Any]
 
 _REMEDY = "create the file again with trace-link"
@@ -43,10 +43,10 @@ _DERIVED = ("structural", "parent_row", "thread")
 # Columns that callers add; `build` derives the other columns of `Nodes`.
 GIVEN_COLUMNS: dict[str, RowColumn] = {
     **{name: row_column for name, row_column in NODE_COLUMNS.items() if name not in _DERIVED},
-    "tid": RowColumn(np.int64, 0, "", "of a CPU node the ET's thread, of a runtime call a code into `tids`"),
+    "tid": RowColumn(np.int64, 0, "", "CPU nodes: thread id in the ET; runtime calls: index into `tids`"),
 }
 
-# problems of an event's times, indexed by code
+# Why an event's times are impossible, by code.
 IMPOSSIBLE = (
     "",
     "has a negative duration",
@@ -57,8 +57,8 @@ IMPOSSIBLE = (
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
 # Recordings take minutes. A missing time is 0; other times are relative to the epoch or to a moment months ago.
 _DAY_NS = 86_400 * 10**9
-# No event of a stream ends this long after a later event ends. Rounding, programmatic dependent launches and memcpys
-# cause overlaps of µs to ms. On ROCm, several streams share a queue, in which a collective may wait.
+# Maximum time by which an event may end after a later event on its stream. Rounding, programmatic dependent launches
+# and memcpys cause overlaps of µs to ms. On ROCm, several streams share a queue, in which a collective may wait.
 _OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
 _CONCURRENT = "mtia_ccp_events"  # An MTIA lane contains overlapping work of several units.
 
@@ -69,18 +69,16 @@ class TraceBuilder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.names, self.categories = StringTable(), StringTable([""])
-        # Kineto's thread ids of runtime calls: an interning table, or a list that the codes in the column `tid` index.
+        # Thread ids of runtime calls in Kineto; the column `tid` contains indices into this table or list.
         self.tids: StringTable | Sequence[int | str] = StringTable()
-        self.sync_dep: dict[int, list[int]] = {}  # sync_dep, comm: keyed by row, as in `Trace`; filled by callers
-        self.comm: dict[int, Comm] = {}
+        self.sync_dep: dict[int, list[int]] = {}  # keyed by row, as in `Trace`; callers fill it
+        self.comm: dict[int, Comm] = {}  # keyed by row, as in `Trace`; callers fill it
         self.count = 0  # number of rows so far
         self._blocks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
 
     def add(self, kind: int | npt.NDArray[np.int8], *, id: Values, **columns: Values) -> None:
         """Add rows: `kind`, `id` (unique, not negative) and other `GIVEN_COLUMNS`; missing columns get their null.
-
-        `name`, `category`, and the `tid` of runtime calls, can be texts or arrays of codes.
-        """
+        `name`, `category`, and the `tid` of runtime calls can be texts or arrays of codes."""
         size = len(id)
         given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
         interned = {"name": self.names, "category": self.categories}
@@ -102,14 +100,13 @@ class TraceBuilder:
         self.count += size
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a column in `GIVEN_COLUMNS` for all rows so far; callers must not change the array."""
+        """Return one of `GIVEN_COLUMNS` for all rows so far; callers must not change the array."""
         blocks = self._blocks[name]
         if len(blocks) != 1:
             blocks[:] = [np.concatenate([np.zeros(0, GIVEN_COLUMNS[name].dtype), *blocks])]
         return blocks[0]
 
     def check(self) -> None:
-        """Raise TraceFormatError if durations are out of range or ids repeat."""
         if any(self.column(name).sum(dtype=np.float64) >= MAX_NS for name in ("dur", "exclusive")):
             raise TraceFormatError(self.file, "", "durations that add up to over 146 years", _REMEDY)
         ordered = np.sort(self.column("id"))
@@ -134,10 +131,8 @@ class TraceBuilder:
         thread: ColumnOf[Row, np.int64] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Trace:
-        """Return a trace with these rows. Raise TraceFormatError if an edge does not join two rows.
-
-        `edges` (m, 3): source id, target id, index into EDGE_KINDS. `thread`: from an earlier build of the same rows.
-        """
+        """Return a trace with these rows. Raise TraceFormatError if an edge does not join two rows. `edges` has the
+        columns source id, target id, index into EDGE_KINDS. `thread` comes from an earlier build of these rows."""
         columns: dict[str, Any] = {name: self.column(name) for name in GIVEN_COLUMNS}
         self._blocks.clear()
         tid, same_tids, kind = columns.pop("tid"), summary.get("nodes_from") == "kineto", columns["kind"]
@@ -180,7 +175,7 @@ class TraceBuilder:
             columns["parent"] = np.where(mask_at(len(parent_row), circling), -1, columns["parent"])
             ids = columns["id"][circling]
             shown = ", ".join(map(str, ids[:_SHOWN].tolist())) + (", ..." if len(ids) > _SHOWN else "")
-            are = "1 call is its own caller" if len(ids) == 1 else f"{len(ids):,} calls are each other's callers"
+            are = "1 call is its own caller" if len(ids) == 1 else f"{len(ids):,} calls form cycles of callers"
             broken = f"{PurePath(self.file).name} is broken: {are} (ids {shown}); read as calls without a caller"
             summary = {**summary, "damage": [*damage_in(summary), broken]}
         return parent_row, summary
@@ -192,12 +187,12 @@ class TraceBuilder:
         wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
         if wrong.any():
             sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
-            if not any(text.endswith(sentence) for text in damage_in(summary)):  # from an input file
+            if not any(text.endswith(sentence) for text in damage_in(summary)):  # the input file may list it already
                 damage = [*damage_in(summary), PurePath(self.file).name + sentence]
                 summary = {**summary, "damage": damage}
             columns["ts"] = np.where(wrong[:rows], -1, columns["ts"])
             unattached = replace(unattached, ts=np.where(wrong[rows:], -1, unattached.ts))
-        for name in ("dur", "exclusive"):  # negative in unfinished calls
+        for name in ("dur", "exclusive"):  # unfinished calls have negative durations
             columns[name] = np.where(columns["ts"] >= 0, np.maximum(columns[name], 0), 0)
         return replace(unattached, dur=np.where(unattached.ts >= 0, unattached.dur, 0)), summary
 
@@ -220,28 +215,28 @@ class TraceBuilder:
         places = np.flatnonzero(wrong)
         shown = []
         for place in places[:_SHOWN].tolist():
-            row = place - len(columns["id"])  # index of an unattached event, if not negative
+            row = place - len(columns["id"])  # if not negative, the index of an unattached event
             name = unattached.names[row] if row >= 0 else self.names.values[columns["name"][place]]
             loose = f"not attached, correlation {unattached.correlation[row]}" if row >= 0 else ""
             which = loose or f"id {columns['id'][place]}"
             shown.append(f"{shortened(name, _NAME)} ({which}) {IMPOSSIBLE[wrong[place]]}")
-        count = "1 event has times that cannot be and counts"
+        count = "1 event has impossible times and is excluded"
         if len(places) > 1:
-            count = f"{len(places):,} events have times that cannot be and count"
-        return f"{count} in no sum: {'; '.join(shown)}{', ...' if len(places) > _SHOWN else ''}"
+            count = f"{len(places):,} events have impossible times and are excluded"
+        return f"{count} from all sums: {'; '.join(shown)}{', ...' if len(places) > _SHOWN else ''}"
 
     def _rows_of(self, edges: IntColumn, ids: IntColumn) -> IntColumn:
         ends = positions(ids, edges[:, :2].reshape(-1)).reshape(-1, 2)
         strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
         if len(strange):
             a, b, kind = edges[strange[0]].tolist()
-            problem = f"[{a}, {b}, {EDGE_KINDS[kind]!r}] does not join two nodes of the file"
+            problem = f"[{a}, {b}, {EDGE_KINDS[kind]!r}] does not join two nodes in the file"
             raise TraceFormatError(self.file, f"edges[{strange[0]}]", problem, _REMEDY)
         return np.concatenate([ends, edges[:, 2:]], axis=1)
 
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
-    """Return a trace that `build` completes on first use; its texts and summary suffice to write it."""
+    """Return a trace that `build` completes on first use; its texts and summary suffice to write it to a file."""
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=EtplusSection(summary), texts=texts, captured=None, _build=build)
     return trace
@@ -265,7 +260,7 @@ class _ColumnsOnDemand(Trace):
 
 
 def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row], IntColumn]:
-    """Return `Nodes.parent_row` with caller cycles cut, and the rows on cycles (not an ET's root, its own caller)."""
+    """Return `Nodes.parent_row` without caller cycles, and the rows on cycles (except an ET's root, its own caller)."""
     rows = positions(ids, parent)
     rows[rows == np.arange(len(ids))] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # in PyTorch, callers have lower ids
@@ -284,10 +279,8 @@ def threads_of_rows(
     *,
     same_tids: bool,
 ) -> ColumnOf[Row, np.int64]:
-    """Return `Nodes.thread`. A runtime call gets the ET thread of most callers on its Kineto thread.
-
-    `codes`: index into `tids` per runtime call. `same_tids`: nodes come from the Kineto trace and have its tids.
-    """
+    """Return `Nodes.thread`. A runtime call gets the ET thread that most callers on its Kineto thread have. `codes` are
+    indices into `tids`, one per runtime call. `same_tids`: nodes come from the Kineto trace and have its tids."""
     thread = np.where(kind == GPU, -1, tid)
     runtime = np.flatnonzero(kind == RUNTIME)
     below = parent_row[runtime] >= 0
@@ -318,7 +311,7 @@ def impossible_times(
     categories: Sequence[str],
     names: Sequence[str],
 ) -> npt.NDArray[np.int8]:
-    """Return an index into `IMPOSSIBLE` for each event; `ts` is −1 if missing, `dur` < 0 for an unfinished call."""
+    """Return each event's index into `IMPOSSIBLE`; `ts` is −1 if missing, `dur` < 0 for an unfinished call."""
     wrong = np.zeros(len(ts), np.int8)
     timed = np.flatnonzero(ts >= 0)
     if not len(timed):
@@ -347,7 +340,7 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
         return np.zeros(len(ts), np.bool_)
     lane = distinct_rows(device, stream)[1]
     order = np.lexsort((ts, lane))
-    end = (ts + dur - ts.min())[order] // 1000  # µs, so that the lanes fit into int64
+    end = (ts + dur - ts.min())[order] // 1000  # in µs, so that the shifted lanes fit into int64
     # Shift the lanes so that all ends in a lane are later than all ends in earlier lanes.
     end += lane[order] * (int(end.max()) + 1)
     first_later = np.minimum.accumulate(end[::-1])[::-1]

@@ -12,13 +12,13 @@ from .columns import IntColumn, distinct_rows, mask_at, run_starts
 from .index import CallIndex, ColumnOf, Positions, as_positions
 
 Mask = npt.NDArray[np.bool_]
-_WALKED = 64  # `nearest` follows this many callers step by step, then switches to jumps. Call trees are rarely deeper.
+_WALKED = 64  # `nearest` follows this many callers one by one, then switches to jumps. Call trees are rarely deeper.
 
 
 @dataclass(frozen=True, repr=False)
 class CallTree(Record):
     order: Positions[int, CallIndex]  # all calls except roots, grouped by caller
-    first: IntColumn  # per call, the start of its callees in `order`; then the end of the last range
+    first: IntColumn  # per call: start of its callees in `order`; one extra entry marks the end of the last range
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:
@@ -31,7 +31,6 @@ class CallTree(Record):
         return self.order[first:end]
 
     def below(self, call: CallIndex) -> Positions[int, CallIndex]:
-        """Return a call and all calls below it."""
         generations: list[Positions[int, CallIndex]] = [as_positions(np.array([call]))]
         while len(generations[-1]):
             generations.append(
@@ -42,7 +41,7 @@ class CallTree(Record):
     def totals(
         self, parent: Positions[CallIndex, CallIndex], values: ColumnOf[CallIndex, np.int64]
     ) -> ColumnOf[CallIndex, np.int64]:
-        """Return, per call, the sum of the values of the call and all calls below it."""
+        """Return the sum of the values of each call and all calls below it."""
         total = values.copy()
         for rows in reversed(levels(parent)[1:]):
             np.add.at(total, parent[rows], total[rows])
@@ -50,7 +49,7 @@ class CallTree(Record):
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:
-    """Return the positions at each depth, roots first. Parents must precede their children."""
+    """Return the positions per depth, roots first. Parents must precede their children."""
     if not len(parent):
         return []
     depth = depths(parent)
@@ -74,10 +73,8 @@ def depths(parent: IntColumn) -> IntColumn:
 def name_paths(
     parent: IntColumn, name: npt.NDArray[np.integer], root: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Merge calls whose callers have the same names, from the outermost call down, into one path.
-
-    Return the path of each call; per path, its parent path (or the negative code in `root`) and its last name's code.
-    """
+    """Merge calls into one path if their names and their callers' names, up to the outermost call, are the same. Return
+    the path of each call; and per path, its parent path (or the negative code in `root`) and last name code."""
     path, known = np.zeros(len(parent), np.int64), 0
     above, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for rows in levels(parent):
@@ -99,10 +96,8 @@ def on_circles(parent: IntColumn) -> Mask:
 
 
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the innermost earlier interval of the same thread that is open when the interval starts, −1 for none.
-
-    Intervals are sorted by (thread, ts, −end). If j has ended at ts[i], so have all intervals that had ended at ts[j].
-    """
+    """Return the innermost earlier interval on the same thread that is open when an interval starts, −1 for none.
+    Intervals are sorted by (thread, ts, −end). The search goes from the previous interval outwards."""
     parent = np.arange(-1, len(ts) - 1)
     parent[run_starts(thread)] = -1
     active = np.flatnonzero(parent >= 0)
@@ -133,7 +128,7 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
     first, end = preorder(parent)
     rows = np.flatnonzero(key >= 0)
     rows = rows[np.lexsort((first[rows], key[rows]))]
-    base = key[rows] * (len(parent) + 1)  # offsets the ranges of different keys so that they cannot overlap
+    base = key[rows] * (len(parent) + 1)  # shifts the ranges of different keys so that they cannot overlap
     reach = np.maximum.accumulate(base + end[rows])
     chosen = np.zeros(len(parent), np.bool_)
     chosen[rows] = np.append(-1, reach[:-1]) <= base + first[rows] if len(rows) else False

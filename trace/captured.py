@@ -1,4 +1,4 @@
-"""Captured graphs: link kernels of replayed CUDA or HIP graphs to the operators that were captured with them."""
+"""Captured graphs: links from kernels of replayed CUDA or HIP graphs to the operators that were captured with them."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ GRAPH_REASONS = (
 
 
 class CapturedGraph(RecordStruct, gc=False, frozen=True):
-    file: str  # name of the capture's file, without folders
-    index: int  # ordinal among the graphs of that file
-    batch_size: int | None  # None if not recorded
-    mode: str  # "FULL", "PIECEWISE", "" if unknown
+    file: str  # name of the capture file, without folders
+    index: int  # number among the graphs in that file, counting from 0
+    batch_size: int | None  # batch size, None if not recorded
+    mode: str  # capture mode ("FULL", "PIECEWISE"), "" if unknown
     launches: int  # number of captured launch calls
 
 
 class GraphReplay(RecordStruct, gc=False, frozen=True):
-    correlation: int  # shared by the launch call and all GPU events of the replay
+    correlation: int  # id that the launch call and all GPU events of the replay share
     graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
-    candidates: int  # number of captured graphs with equally fitting kernels
+    candidates: int  # number of captured graphs that fit the kernels equally well
     evidence: tuple[str, ...]  # values in `EVIDENCE`
     reason: str  # one of `GRAPH_REASONS` if `graph` is None, else ""
     events: int  # number of GPU events
-    certain: int  # certain, unverified: number of events linked to an operator
-    unverified: int
+    certain: int  # number of events with a certain link to an operator
+    unverified: int  # number of events with an unverified link to an operator
 
 
 @dataclass(frozen=True, repr=False)
 class CaptureLinks(Record):
-    """Links from GPU events to operators of a capture; one entry per link."""
+    """Links from GPU events to operators of a capture, one entry per link."""
 
-    event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
-    op: IntColumn  # position among the captured operators
+    event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
+    op: IntColumn  # positions among the captured operators
     link: npt.NDArray[np.int8]  # UNVERIFIED or CERTAIN
-    replay: IntColumn  # position in `CapturedGraphs.replays`
+    replay: IntColumn  # positions in `CapturedGraphs.replays`
 
     @staticmethod
     def none() -> CaptureLinks:
@@ -94,24 +94,24 @@ class CaptureLinks(Record):
 class CapturedGraphs(Record):
     """The graphs that a trace replays, and the calls recorded while they were captured."""
 
-    graphs: tuple[CapturedGraph, ...]  # replayed graphs
-    replays: tuple[GraphReplay, ...]  # every launch of a graph, in order
-    names: list[str]  # names, kind: for each call; kind is OP, ANNOTATION or MODULE
-    kind: npt.NDArray[np.int8]
-    parent: IntColumn  # position of the caller, which precedes the call; −1 for none
-    graph: IntColumn  # position of the captured graph in `graphs`, −1 for a call that encloses several captures
-    texts: list[bytes]  # JSON objects with `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
-    comm: dict[int, Comm] = field(default_factory=dict)  # communication, keyed by call
-    links: CaptureLinks = field(default_factory=CaptureLinks.none)  # for events that are nodes
-    unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # for events of `Trace.unattached`
-    notes: tuple[str, ...] = ()  # sentences about missing data
+    graphs: tuple[CapturedGraph, ...]  # the replayed graphs
+    replays: tuple[GraphReplay, ...]  # all launches of graphs, in order
+    names: list[str]  # per call: its name
+    kind: npt.NDArray[np.int8]  # per call: OP, ANNOTATION or MODULE
+    parent: IntColumn  # per call: position of its caller, which precedes it; −1 for none
+    graph: IntColumn  # per call: position of its captured graph in `graphs`, −1 if it encloses several captures
+    texts: list[bytes]  # per call: JSON object with `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
+    comm: dict[int, Comm] = field(default_factory=dict)  # communication of calls, by position of the call
+    links: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of events that are rows of the trace
+    unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of events in `Trace.unattached`
+    notes: tuple[str, ...] = ()  # messages about missing data
 
     def __len__(self) -> int:
         return len(self.names)
 
     @cached_property
     def comm_above(self) -> list[int]:
-        """The nearest call at or above each call that has an entry in `comm`, −1 for none."""
+        """Nearest call at or above each call that has an entry in `comm`, −1 for none."""
         nearest_comm: list[int] = []
         for call, above in enumerate(self.parent.tolist()):
             nearest_comm.append(call if call in self.comm else nearest_comm[above] if above >= 0 else -1)
@@ -119,7 +119,7 @@ class CapturedGraphs(Record):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of GPU events in replayed graphs: "events", "certain", "unverified", "unlinked"."""
+        """Number of GPU events in replayed graphs: "events", "certain", "unverified", "unlinked"."""
         events, certain, unverified = (
             sum(getattr(replay, key) for replay in self.replays) for key in ("events", "certain", "unverified")
         )
@@ -134,7 +134,7 @@ class CapturedGraphs(Record):
             return ["the trace launches no graphs, so the captures were not used", *self.notes]
         linked = counts["certain"] + counts["unverified"]
         lines = [
-            f"{linked:,} of {counts['events']:,} kernels and copies of {_launches(replays)} linked to the operators of"
+            f"{linked:,} of {counts['events']:,} kernels and copies of {_launches(replays)} linked to operators in"
             f" the capture ({counts['certain']:,} certain)"
         ]
         for reason in GRAPH_REASONS:
@@ -147,7 +147,7 @@ class CapturedGraphs(Record):
         if padded := sum("padded batch size" in replay.evidence for replay in self.replays):
             lines.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
         if several := sum("one of several batch sizes" in replay.evidence for replay in self.replays):
-            lines.append(f"{_launches(several)} of unknown batch size: shapes come from one of the graphs that fit")
+            lines.append(f"{_launches(several)} of unknown batch size: the shapes come from one of the matching graphs")
         return [*lines, *self.notes]
 
 
@@ -169,7 +169,7 @@ class CalledWith:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Dtypes of the input tensors, in torch's spelling; "" if not recorded."""
+        """Dtypes of the input tensors in PyTorch's spelling, "" if not recorded."""
         signature = self._signature()
         return tuple(tensor.dtype for tensor in signature.tensors) if signature else ()
 
@@ -240,14 +240,14 @@ class CapturedOp(CalledWith):
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Record):
-    """The operator of each GPU event, which launched the event, its captured original or its counterpart."""
+    """The operator of each GPU event: its launching operator, captured original, or counterpart's operator."""
 
-    calls: Calls  # calls of the trace, then calls of its captured graphs with times of 0
-    call: IntColumn  # position in `calls` for each GPU event, −1 for none
-    hierarchy: Hierarchy  # of `calls`
-    # Numbers the events with the same counterpart, starting at 1; 0 if `call` does not come from a counterpart.
+    calls: Calls  # calls in the trace, followed by the calls in its captured graphs with times of 0
+    call: IntColumn  # per GPU event: position of its operator in `calls`, −1 for none
+    hierarchy: Hierarchy  # hierarchy of `calls`
+    # Per GPU event: number of its counterpart, counted from 1; 0 if `call` does not come from a counterpart.
     repetition: IntColumn
-    in_module: npt.NDArray[np.bool_]  # whether the event belongs to the modules around `call`
+    in_module: npt.NDArray[np.bool_]  # per GPU event: True if it belongs to the modules around `call`
 
 
 def attribution_of(trace: Trace) -> Attribution:
@@ -273,7 +273,7 @@ def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: H
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
-    """Return a table of the calls of captured graphs, without times, and add their signatures to `table`."""
+    """Return a table of the calls in captured graphs, without times, and add their signatures to `table`."""
     graphs = trace.captured
     if graphs is None:
         return Calls.none()

@@ -20,7 +20,7 @@ _SPARSE = 4  # Lookups use an array if the range is at most this many times the 
 
 
 class RowColumn(NamedTuple):
-    """Description of a column of `Nodes`: numpy's type, null value (None if every row has a value), unit, meaning."""
+    """Description of a column in `Nodes`: numpy type, null value (None if every row has a value), unit, meaning."""
 
     dtype: type[np.generic]
     none: int | None
@@ -44,7 +44,7 @@ class StringTable:
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Translate codes that index a list into codes of this table; the list may contain unused and equal values."""
+        """Translate codes that index a list into codes of this table. The list may have unused and repeated values."""
         used, first, back = np.unique(codes, return_index=True, return_inverse=True)
         new = np.empty(len(used), np.int32)
         for k in np.argsort(first).tolist():
@@ -58,7 +58,7 @@ class StringTable:
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows that differ from the row before; all columns have the same length."""
+    """Return a mask of the rows that differ from the row before. All columns must have the same length."""
     first = np.zeros(len(columns[0]), np.bool_)
     first[:1] = True
     for column in columns:
@@ -95,13 +95,13 @@ def percentiles_of(values: npt.ArrayLike, *wanted: float) -> list[float]:
 
 
 def without(values: IntColumn, gone: IntColumn) -> IntColumn:
-    """Like `np.setdiff1d`, by sorting instead of hashing."""
+    """Like `np.setdiff1d`, but sorts instead of hashing."""
     left: IntColumn = distinct(values)
     return left[~among(left, gone)]
 
 
 def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Like `np.isin`, faster for sparse numbers."""
+    """Like `np.isin`, but faster for sparse numbers."""
     known: IntColumn = distinct(np.asarray(others, np.int64))
     if not len(known):
         return np.zeros(len(values), np.bool_)
@@ -111,10 +111,8 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct rows of the columns, ascending, as a (k, columns) array, and the index of each row in it.
-
-    Like `np.unique(axis=0)`, but ten times as fast if a row can be packed into one number.
-    """
+    """Return the distinct rows of the columns, ascending, as a (k, columns) array, and every row's index in this array.
+    Like `np.unique(axis=0)`, but ten times as fast if a row can be packed into one number."""
     packed, room, spans = np.zeros(len(columns[0]), np.int64), 1, list[tuple[int, int]]()
     for column in columns:
         least, most = (int(column.min()), int(column.max())) if len(column) else (0, 0)
@@ -144,14 +142,14 @@ def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
 
 
 def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], IntColumn]:
-    """Return the distinct values, ascending, and the first position of each value."""
+    """Return the distinct values, ascending, with their first positions."""
     order = np.argsort(values, kind="stable")
     first = order[run_starts(values[order])]
     return values[first], first
 
 
 def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct values in order of first appearance, and the index of each entry among them."""
+    """Return the distinct values in order of first appearance, and each entry's index among them."""
     rows, which = distinct_rows(codes)
     order = np.argsort(positions(which, np.arange(len(rows))))
     return rows[order, 0], inverse_positions(len(order), order)[which]
@@ -166,7 +164,7 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
-    """Return the position of the first largest value of each group; −1 for an empty group."""
+    """Return the position of the first largest value per group, −1 for an empty group."""
     most = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(most, group, values)
     at = np.flatnonzero(values == most[group])[::-1]  # the first position is written last and wins
@@ -184,14 +182,14 @@ def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]
 def matching(
     codes: npt.NDArray[np.integer], values: Sequence[str], fits: Callable[[str], object]
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the codes whose values fit. Each value is tested once."""
+    """Return a mask of the codes that have a fitting value. Each value is tested once."""
     wanted = np.fromiter((bool(fits(value)) for value in values), np.bool_, len(values))
     found: npt.NDArray[np.bool_] = wanted[codes]
     return found
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the first position of each wanted value in a column, −1 if absent. Takes linear time for dense numbers."""
+    """Return the first position of every wanted value in `among`, −1 if absent. Takes linear time for dense numbers."""
     if not len(among):
         return np.full(len(wanted), -1, np.int64)
     low, high = int(among.min()), int(among.max())
@@ -217,7 +215,7 @@ def mask_at(size: int, places: Any) -> npt.NDArray[np.bool_]:
 
 
 def inverse_positions(size: int, places: IntColumn) -> IntColumn:
-    """Return the index of each position below `size` in `places` (distinct), −1 for positions not in `places`."""
+    """Return the index in `places` (distinct) of every position below `size`, −1 for other positions."""
     return scatter(size, places, np.arange(len(places)))
 
 
@@ -229,7 +227,7 @@ def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
 
 
 def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """Concatenate columns by name. The parts are emptied, so that at most one column is in memory twice."""
+    """Concatenate columns by name. Empties the parts, so that at most one column is in memory twice."""
     return {key: np.concatenate([part.pop(key) for part in parts]) for key in list(parts[0])} if parts else {}
 
 
@@ -241,7 +239,6 @@ def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
 
 
 def decimal_ns(us: Sequence[Decimal | None]) -> IntColumn:
-    """Convert decimal µs to ns; None becomes 0."""
     exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in us)
     return np.fromiter(exact, np.int64, len(us))
 

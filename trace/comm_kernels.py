@@ -9,7 +9,8 @@ from typing import Any
 from .brief import RecordStruct
 from .conventions import MAX_NAME
 
-# Names of device functions by library. Only the first row ignores case, because its libraries spell names differently.
+# Patterns of device function names, by library. Only the first pattern ignores case, because its libraries spell names
+# differently.
 _LIBRARIES = {
     "NCCL, RCCL, MSCCL, HCCL, oneCCL and their relatives": r"^(?:[nrhumx]|ms|one?)ccl|nccl(?:Symk?)?(?:Dev)?Kernel"
     r"|^ccl(?:::|_(?:all|reduce|broadcast|send|recv|barrier))|mscclKernel|mscclpp|(?<![a-z])hcom_",
@@ -37,7 +38,7 @@ _COMPUTES_IN_CALL = re.compile(
     r"|copy|split|(?<![a-z])(?:cat|div|mul|add|fill)(?![a-z])",
     re.IGNORECASE,
 )
-# Operators that launch the collective's kernel directly; operators that they call only compute its input.
+# Operators that launch the collective's kernel directly; the operators that they call only compute its input.
 _COMM_OPERATOR = re.compile(
     r"(?:[nrhumx]|ms|one?)ccl:(?!coalesced)\w+.*|record_param_comms"
     r"|c10d::(?:_?(?:all_?|reduce|broadcast|gather|scatter|send|recv|barrier)\w*)"
@@ -46,7 +47,7 @@ _COMM_OPERATOR = re.compile(
 )
 _PARTS = re.compile(r"[<>(]|[^<>(]+")
 _COLLECTIVE_FIELDS = (b'"Collective name"', b'"Process Group Name"')
-# Parts of kernel names; longer names precede the names that they contain.
+# Collectives by parts of kernel names; longer names precede the names that they contain.
 _COLLECTIVES = {
     "allreduce": re.compile("all_?reduce|cross_device_reduce", re.IGNORECASE),
     "allgather": re.compile("all_?gather", re.IGNORECASE),
@@ -59,11 +60,9 @@ _COLLECTIVES = {
 
 
 class Comm(RecordStruct, gc=False, frozen=True):
-    """The communication of a kernel; None for unrecorded fields.
-
-    `pg_first_rank` distinguishes groups with the same name if the profiler truncated the list of ranks. A kernel with
-    `inferred_messages` contains the values that the messages share, and the total number of elements.
-    """
+    """The communication of a kernel; unrecorded fields are None. `pg_first_rank` tells apart groups with the same name
+    if the profiler truncated the list of ranks. For a kernel with `inferred_messages`, the other fields have the values
+    that all messages share, and the total number of elements."""
 
     collective: str | None = None
     dtype: str | None = None
@@ -100,7 +99,7 @@ class Comm(RecordStruct, gc=False, frozen=True):
 
 @lru_cache(maxsize=4096)
 def is_comm_kernel(name: str) -> bool:
-    """Return whether a function's name marks a communication kernel; `Trace.is_comm` also uses other evidence."""
+    """Return True if a function's name marks a communication kernel; `Trace.is_comm` also uses other evidence."""
     function = _function_name(name)
     if function.startswith(_GENERATED):
         return False
@@ -110,18 +109,17 @@ def is_comm_kernel(name: str) -> bool:
 
 
 def has_collective_fields(args: bytes) -> bool:
-    """Return whether Kineto's arguments of a GPU event describe a collective."""
+    """Return True if Kineto's arguments of a GPU event describe a collective."""
     return any(field in args for field in _COLLECTIVE_FIELDS)
 
 
 def launches_collective(operator: str, kernel: str) -> bool:
-    """Return whether a kernel belongs to a collective, judged by its operator and not by its own name."""
+    """Return True if a kernel belongs to a collective, judged by its operator and not by its own name."""
     return _COMM_OPERATOR.fullmatch(operator) is not None and may_communicate(kernel)
 
 
 @lru_cache(maxsize=4096)
 def may_communicate(kernel: str) -> bool:
-    """Return whether a kernel could communicate, judged by its name."""
     return _COMPUTES_IN_CALL.search(_function_name(kernel)) is None
 
 
@@ -138,5 +136,5 @@ def _function_name(kernel: str) -> str:
 
 
 def collective_of(kernel: str) -> str | None:
-    """Return the collective that a communication kernel's name contains, None if there is none."""
+    """Return the collective in the name of a communication kernel, None if there is none."""
     return next((collective for collective, pattern in _COLLECTIVES.items() if pattern.search(kernel)), None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-ANNOTATION_SCOPE = 7  # `scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`
+ANNOTATION_SCOPE = 7  # `scope` of a user annotation (record_function) in the ET; Kineto's category is `user_annotation`
 BETWEEN = "(between calls)"  # CPU time outside operators and runtime calls: Python code or idle time
 # Below this many µs, a double with three decimals rounds to the correct ns (half an ulp is under 0.5 ns).
 EXACT_US = 2.0**43
-MAX_NAME = 2**16  # Only this many characters of a kernel name are searched; real names are much shorter.
+MAX_NAME = 2**16  # Maximum number of characters of a kernel name that are searched; real names are much shorter.
 MAX_NS = 2**62  # Upper bound of times and their sums (146 years), so that int64 does not overflow.
 MAX_DURATION_NS = 2**53  # A record with a longer duration (104 days) is treated as damaged.
 MAX_RANKS = 2**31
@@ -16,7 +16,7 @@ NS_PER_UNIT = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000
 # Times above this (in 2005) are relative to the epoch; doubles from 2**50 to 2**51 µs have a resolution of 0.25 µs.
 EPOCH_NS = 2**50 * 1000
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")  # `torch.profiler` puts this annotation around each step
-# Names of an ET's process and thread nodes, which are not calls.
+# Names of the process and thread nodes in an ET; these nodes are not calls.
 STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})  # calls that are nodes of the ET
 # Kernels of CUDA, ROCm, XPU and PrivateUse1 backends; all work of MTIA.
@@ -27,7 +27,7 @@ COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
 # and the counters and insights of MTIA.
 GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
 PYTHON_CATEGORY = "python_function"  # not needed for linking, but most events of a trace recorded with_stack
-# One event per stream, from the first to the last GPU event launched inside a user annotation.
+# Kineto writes one such event per stream, from the first to the last GPU event launched inside a user annotation.
 GPU_ANNOTATION_CATEGORY = "gpu_user_annotation"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")
 # Key and value in `etplus` of an ET+ file if the source has no start times; see `Trace.times_recorded`.
@@ -47,5 +47,5 @@ UNATTACHED_REASONS = (
 NO_LAUNCHER, OUTSIDE_OPS, OUTSIDE_WINDOW, NOT_IN_ET, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION = range(
     1, len(UNATTACHED_REASONS)
 )
-UNKNOWN_LAUNCH = (NO_LAUNCHER, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION)  # no launch in the trace
+UNKNOWN_LAUNCH = (NO_LAUNCHER, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION)  # the launch is not in the trace
 LONGEST_NAME = 200  # Longer operator names are not searched; names in libraries are shorter.

@@ -1,6 +1,6 @@
 """Counterparts: match GPU events launched before the recording with the same work in a later iteration.
 
-If a sequence of events without launchers recurs later with recorded launches, the launcher of the later event also
+If a sequence of events without launches recurs later with launches, the operator that launched the later event also
 launched the earlier event, one iteration before. The link is inferred, never certain, and adds no edge.
 """
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from .brief import Record
 from .columns import IntColumn, positions
 
-# Why a GPU event without a launcher has no counterpart: keys of the report's `gpu.repetition.unpaired`.
+# Why a GPU event without a launch has no counterpart: keys of the report's `gpu.repetition.unpaired`.
 UNPAIRED_REASONS = (
     "the trace does not repeat itself",
     "no such sequence is launched in the trace",
@@ -27,12 +27,12 @@ UNPAIRED_REASONS = (
 
 @dataclass(frozen=True, repr=False)
 class CounterpartLinks(Record):
-    """Links from GPU events to their counterparts; one entry per link."""
+    """Links from GPU events to their counterparts, one entry per link."""
 
-    event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
-    row: IntColumn  # node of the counterpart, a GPU event with an operator
-    # True if the counterpart is in the same module, so the event's module is also known.
-    # False if it is in another layer with equal work: only operator, shapes and source line are known.
+    event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
+    row: IntColumn  # row of the counterpart, a GPU event with an operator
+    # True if the counterpart is in the same module, so the event's module is also known. False if it is in another
+    # layer that does the same work: then only the operator, shapes and source line are known.
     same_module: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class CounterpartLinks(Record):
 
 @dataclass(frozen=True, repr=False)
 class Counterparts(Record):
-    """The counterparts of a trace's GPU events, separately for nodes and for events in `Trace.unattached`."""
+    """The counterparts of GPU events, separately for rows of the trace and for events in `Trace.unattached`."""
 
     links: CounterpartLinks = field(default_factory=CounterpartLinks.none)
     unattached: CounterpartLinks = field(default_factory=CounterpartLinks.none)
@@ -74,7 +74,7 @@ class _GpuReport(msgspec.Struct):
 
 
 def repetition_sentences(gpu: object) -> list[str]:
-    """Return sentences about counterparts from the link report's `gpu`; [] if every event has a launcher."""
+    """Return sentences about counterparts based on the link report's `gpu`; [] if every event has a launch."""
     try:
         report = msgspec.convert(gpu, _GpuReport).repetition
     except msgspec.ValidationError:  # the file's link report lacks this section
@@ -83,12 +83,12 @@ def repetition_sentences(gpu: object) -> list[str]:
         return []
     share = f" ({100 * report.paired_time_ns / report.time_ns:.1f}% of their time)" if report.time_ns else ""
     elsewhere = report.paired - report.same_module
-    apart = f", {elsewhere:,} of them in a different but equal layer" if elsewhere else ""
+    apart = f", {elsewhere:,} of them from a different layer" if elsewhere else ""
     sentences = []
     if report.paired:
         sentences.append(
-            f"{report.paired:,} of {report.events:,} GPU events that were launched before the trace{share} have the"
-            f" operator of their repetition in it (unverified, by repetition){apart}"
+            f"{report.paired:,} of {report.events:,} GPU events that were launched before the trace{share} get their"
+            f" operator from their repetition in the trace (unverified, by repetition){apart}"
         )
     for why, count in sorted(report.unpaired.items(), key=lambda item: (-item[1], item[0])):
         were, have = (" that was", "has") if count == 1 else ("s that were", "have")

@@ -21,7 +21,7 @@ from .tensors import SignatureTable, numbers_matter
 if TYPE_CHECKING:
     from .trace import Trace
 
-# Devices are equal if these members of `deviceProperties` agree.
+# Devices are the same model if these members of `deviceProperties` agree.
 _SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
@@ -57,7 +57,7 @@ def _in_order(wanted: npt.NDArray[np.bool_], key: ColumnOf[Row, np.int64]) -> Po
 
 
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
-    """Return the position in the calls of each node's nearest timed caller, −1 for none; caller cycles are ignored."""
+    """Return each node's nearest timed caller (position in the calls), −1 for none. Caller cycles are ignored."""
     nodes = trace.nodes
     order = np.argsort(nodes.id, kind="stable")
     rank = inverse_positions(len(nodes), order)
@@ -107,7 +107,7 @@ def _gpu_events(
 
 
 def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterparts: CounterpartLinks) -> dict[str, Any]:
-    """Return the `GpuEvents` columns about links to captured operators and to counterparts."""
+    """Return the `GpuEvents` columns that link events to captured operators and to counterparts."""
     by, link, replay = (captured or CaptureLinks.none()).of(events)
     counterpart, same_module = counterparts.of(events)
     return {
@@ -120,7 +120,7 @@ def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterpart
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
-    """Return the properties of each used device. AMD numbers devices differently, so equal devices match any number."""
+    """Return the properties of each used device, regardless of AMD's different numbers if all devices are equal."""
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}
     equal = len({tuple(str(record.get(key)) for key in _SAME_DEVICE) for record in records}) == 1

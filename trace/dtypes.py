@@ -9,17 +9,17 @@ UNKNOWN_DTYPE = "unknown"  # ET+ writes `Tensor(unknown)` if the dtype is not re
 
 
 class _Dtype(NamedTuple):
-    name: str  # torch's, without "torch."
+    name: str  # the name in torch, without "torch."
     size: int | None  # bytes per element of a shape, None if several elements share a byte
     others: str = ""  # other spellings: in lower case, "_" for spaces, no "c10::" prefix and no " int" suffix
-    # et: C++ spelling in the ET. kineto: `ScalarType` spelling in Kineto's collectives.
-    # "" if etplus does not write traces with the dtype.
+    # Spelling in the ET (from C++), and in Kineto's collectives (from `ScalarType`); "" if etplus does not write traces
+    # with this dtype.
     et: str = ""
     kineto: str = ""
-    values: int = 1  # numbers in one element
+    values: int = 1  # number of values in one element
 
 
-# In the order of `ScalarType` (c10/core/ScalarType.h), as a `dtype` argument is recorded.
+# In the order of `ScalarType` (c10/core/ScalarType.h), because traces record a `dtype` argument as a number.
 _SCALAR_TYPES = (
     _Dtype("uint8", 1, "byte unsigned_char"),
     _Dtype("int8", 1, "char signed_char"),
@@ -70,13 +70,13 @@ def values_per_element(dtype: str) -> int:
 
 
 def standard_dtype(dtype: str) -> str:
-    """Return torch's name ("bfloat16" for "c10::BFloat16"), "" for `UNKNOWN_DTYPE`, an unknown spelling unchanged."""
+    """Return torch's name ("bfloat16" for "c10::BFloat16"), "" for `UNKNOWN_DTYPE`, unknown spellings unchanged."""
     known = _known(dtype)
     return _plain(dtype) if known is None else known.name
 
 
 def is_floating(dtype: str) -> bool:
-    """Return whether a dtype, in any spelling, is a real floating-point type."""
+    """Return True for real floating-point types, in any spelling."""
     return standard_dtype(dtype).startswith(_FLOATING)
 
 
@@ -88,7 +88,6 @@ def scalar_type(number: int) -> str:
 
 
 def et_spelling(dtype: str) -> str:
-    """Return the ET spelling of a dtype, or the dtype unchanged if none is known."""
     known = _known(dtype)
     return dtype if known is None else known.et or dtype
 

@@ -1,4 +1,4 @@
-"""Errors for users; each message states a file, a place, a problem and a remedy."""
+"""Errors for users; each message names a file, a place, a problem and a remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 import msgspec
 
-# Exceptions of msgspec for unreadable text; RecursionError means too deep nesting.
+# Exceptions that msgspec raises for unreadable text; RecursionError means too deep nesting.
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 

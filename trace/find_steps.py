@@ -22,7 +22,7 @@ from .tables import ANNOTATION, MODULE, OP, Calls
 if TYPE_CHECKING:
     from .trace import Trace
 
-_FEWEST_REPETITIONS = 4  # Fewer repetitions may be a coincidence.
+_FEWEST_REPETITIONS = 4  # Minimum number of repetitions; fewer may be a coincidence.
 _SHORTEST = 4  # Minimum number of kernels in a repetition.
 _COVERED_KERNELS = 0.5  # Minimum share of the kernels that must be in repetitions.
 _CANDIDATES = 32  # Number of kernel names to try, rarest first; limits the search time in traces without repetitions.
@@ -32,7 +32,7 @@ _OPTIMIZER = "Optimizer.step#"  # torch.optim puts this annotation around each s
 _STEPS = "ProfilerStep"
 _MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
-_FEWEST = 3  # Fewer repetitions of a user's annotation may be a coincidence.
+_FEWEST = 3  # Minimum number of repetitions of a user's annotation; fewer may be a coincidence.
 _EVEN = 0.5  # Maximum spread (10th to 90th percentile) of the distances between marks, relative to their median.
 _COVERED = 0.5  # Minimum share of the trace's calls that must begin within the iterations.
 _WHOLE = 0.5  # The time after the last mark is an iteration if it lasts at least this share of the median iteration.
@@ -40,12 +40,12 @@ _WHOLE = 0.5  # The time after the last mark is an iteration if it lasts at leas
 
 @dataclass(frozen=True)
 class IterationMarks:
-    mark: IntColumn  # position of each mark among the given annotations; an iteration begins with its mark
-    # Ends of the iterations in ns; each end is the start of the next iteration.
-    # The last iteration ends with its mark if marks enclose iterations, else with the last call.
+    mark: IntColumn  # positions of the marks among the given annotations; an iteration begins with its mark
+    # Ends of the iterations in ns; each end is the start of the next iteration. The last iteration ends with its mark
+    # if marks enclose iterations, else with the last call.
     end: IntColumn
     annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers
-    encloses: bool = False  # marks last about as long as their iterations
+    encloses: bool = False  # True if each mark lasts about as long as its iteration
     batches: tuple[StepBatch, ...] = ()  # work per step of a serving engine; () for other iterations
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class IterationMarks:
         return self.annotation == _STEPS
 
     def labels(self, names: Sequence[str]) -> list[str]:
-        """Return the names of the iterations: the profiler's names of its steps, else ordinals."""
+        """Return the names of the iterations: the profiler's names of its steps, else numbers."""
         return [names[mark] if self.steps else str(k) for k, mark in enumerate(self.mark.tolist())]
 
 
@@ -65,7 +65,6 @@ _NO_MARKS = IterationMarks(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def family_of(name: str) -> str:
-    """Return an annotation's name without its running number."""
     return _NUMBER.sub("#", name)
 
 
@@ -73,12 +72,11 @@ def find_marks(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
 ) -> IterationMarks:
     """Find the marks by the first of these rules that applies: annotations of serving engines with a known phase, and
-    their unknown forms next to these; annotations of captures; `ProfilerStep#K`; unknown forms of serving engines; data
-    loader annotations that recur evenly; the rarest annotation (the first of equally rare ones) that recurs evenly and
-    covers the trace; `Optimizer.step#…` that covers the trace. The last three rules need three marks.
-
-    `ts`, `end` (ns) and `thread` describe the user annotations, in order of start; `calls` are the starts of all
-    operators and annotations, and `last` is the end of the last call."""
+    similar annotations with an unknown phase next to them; annotations of captures; `ProfilerStep#K`; annotations of
+    serving engines with an unknown phase; data loader annotations that recur evenly; the rarest annotation (the first
+    if several are equally rare) that recurs evenly and covers the trace; `Optimizer.step#…` if it covers the trace. The
+    last three rules need three marks. `ts`, `end` (ns) and `thread` describe the user annotations, in order of start;
+    `calls` are the starts of all operators and annotations, and `last` is the end of the last call."""
     found = _first_marks(names, ts, end, thread, calls, last)
     return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
 
@@ -182,14 +180,12 @@ class Repetition(NamedTuple):
     start: int  # position of the first repetition
     period: int  # length of a repetition
     times: int  # number of repetitions
-    slack: int  # how much later the first repetition may begin, because the pattern continues after the last repetition
+    slack: int  # number of kernels by which the pattern continues after the last repetition
 
 
 def find_repetition(codes: IntColumn) -> Repetition | None:
-    """Return the outermost repetition in a sequence, None if there is none.
-
-    The rarest names are tried first, so that a step with 28 equal layers is found as one step.
-    """
+    """Return the outermost repetition in a sequence, None if there is none. The rarest names are tried first, so that a
+    step with 28 equal layers is found as one step."""
     _, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable")
     first = np.concatenate([[0], np.cumsum(count)]).tolist()

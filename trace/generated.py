@@ -14,13 +14,13 @@ from .index import Positions, Row, as_positions
 
 
 class CompiledSummary(RecordStruct, gc=False, frozen=True):
-    """Coverage of a trace by the compiler's files; stored in `etplus.compiled` of an ET+ file."""
+    """Number of kernels in a trace that compiler files describe; stored in `etplus.compiled` of an ET+ file."""
 
-    files: list[str]  # their names, without folders
+    files: list[str]  # names of the files, without folders
     graph_calls: int  # number of calls of compiled graphs
     kernels: int  # number of calls inside compiled graphs that have a known kernel
     refused: dict[str, int]  # number of calls of unknown graphs, keyed by reason
-    annotated: int  # number of GPU events described by annotations of graphs
+    annotated: int  # number of GPU events that annotations of graphs describe
 
     @property
     def sentences(self) -> list[str]:
@@ -33,7 +33,7 @@ class CompiledSummary(RecordStruct, gc=False, frozen=True):
 
 
 def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
-    """Return the coverage of a trace by the compiler's files, None if no such file was read."""
+    """Return the `CompiledSummary` of a trace, None if no compiler file was read."""
     try:
         return msgspec.convert(summary.get("compiled"), CompiledSummary)
     except msgspec.ValidationError:
@@ -45,11 +45,11 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
 
     name: str  # the compiler's name: "triton_poi_fused_gelu_1", "extern_kernels.addmm"
     region: str = ""  # compiled region, such as "Torch-Compiled Region: 0/0"; "" if unknown
-    backward: bool | None = None  # whether the kernel belongs to the region's backward; None if unknown
+    backward: bool | None = None  # True if the kernel belongs to the region's backward; None if unknown
     handle: int | None = None  # number that the compiler gave the call, None if unknown
     nodes: tuple[str, ...] = ()  # names of the source nodes that the kernel computes
-    # kernel_file: file with the Triton code ("/tmp/torchinductor_me/ab/cabc….py"); kernel_hash: hash of the file;
-    # kernel_kwargs: constants ("XBLOCK=1024"). All are as Kineto records them, "" if not recorded.
+    # The next three values are as Kineto records them, "" if not recorded: the file with the Triton code
+    # ("/tmp/torchinductor_me/ab/cabc….py"), the hash of the file, and the constants ("XBLOCK=1024").
     kernel_file: str = ""
     kernel_hash: str = ""
     kernel_kwargs: str = ""
@@ -63,8 +63,8 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
 @dataclass(frozen=True, repr=False)
 class GeneratedKernels(Record):
     kernels: tuple[GeneratedKernel, ...]  # without duplicates
-    row: Positions[int, Row]  # nodes of the calls that launched a generated kernel, ascending
-    kernel: IntColumn  # position in `kernels` for each entry of `row`
+    row: Positions[int, Row]  # rows of the calls that launched a generated kernel, ascending
+    kernel: IntColumn  # per entry of `row`: position in `kernels`
 
     def __len__(self) -> int:
         return len(self.row)
@@ -75,6 +75,6 @@ class GeneratedKernels(Record):
         return GeneratedKernels((), as_positions(none), none)
 
     def at(self, rows: IntColumn) -> IntColumn:
-        """Return the position in `kernels` for each node, −1 for none."""
+        """Return each node's position in `kernels`, −1 for none."""
         kernel: IntColumn = np.append(self.kernel, -1)[positions(self.row, rows)]
         return kernel

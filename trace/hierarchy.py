@@ -1,4 +1,4 @@
-"""Find the module path and the topmost operator of each call; add stack frames to the call tree."""
+"""Find the module path and the topmost operator of every call; add stack frames to the call tree."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Record):
-    """A tree of modules and annotations, and the place of each call in it.
+    """A tree of modules and annotations, and each call's place in it. The time of an operator is added to its topmost
+    operator, directly below a module or annotation. A named region (`## … ##`, `nn.Module: …`) inside an operator
+    starts a new path; other annotations inside operators are ignored."""
 
-    The time of an operator is added to its topmost operator, directly below a module or annotation. A named region
-    (`## … ##`, `nn.Module: …`) inside an operator starts a new path; other annotations inside operators are ignored.
-    """
-
-    # The topmost operator for each call, −1 for an annotation above all operators.
+    # Per call: its topmost operator, −1 for an annotation above all operators.
     top: Positions[CallIndex, CallIndex]
-    # Tree row of the innermost region at or around each call; 0 for none.
+    # Per call: tree row of the innermost region at or around the call, 0 for none.
     path: ColumnOf[CallIndex, np.int64]
-    # tree_parent: row of the path without its last region; tree_name: name code of the last region.
-    # Row 0 is the empty path (parent −1, name −1).
+    # Per tree row: the row of the path without its last region, and the name code of the last region. Row 0 is the
+    # empty path (parent −1, name −1).
     tree_parent: IntColumn
     tree_name: IntColumn
 
@@ -50,7 +48,7 @@ class Hierarchy(Record):
 
 
 def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
-    """Return the hierarchy of calls. If there are no module calls, module frames from the stacks are used."""
+    """Return the hierarchy of calls. If there are no module calls, the module frames in the stacks are used instead."""
     parent, name, kind = calls.parent, calls.name, calls.kind
     if len(trace.stacks) and not np.any(kind == MODULE):
         entry = trace.stacks.first_entry(calls.source)
@@ -93,11 +91,11 @@ def frames_between(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Insert stack frames into the call tree: wanted frames (a mask of entries) that opened after the caller and before
-    the call. `entry` is the innermost stack entry of each call (−1 for none), `parent` the caller of each call. Return
-    the new `parent` of the calls, then of the added frames (a caller may follow its callees); the frames' name codes in
-    the stacks; and the number of calls in each added frame."""
+    the call. `entry` is each call's innermost stack entry (−1 for none), `parent` its caller. Return the new `parent`
+    of the calls, then of the added frames (a caller may follow its callees); the frames' name codes in the stacks; and
+    the number of calls in each added frame."""
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
-    around = nearest(stacks.above, stacks.above, wanted)  # the next wanted frame outside of each frame
+    around = nearest(stacks.above, stacks.above, wanted)  # per frame: the next wanted frame around it
     inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
     outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
     places = np.flatnonzero((inner >= 0) & (inner != outer))

@@ -17,7 +17,7 @@ EVENT_RECORD = re.compile(r"EventRecord(?!ed)")
 COPY = re.compile(r"[Mm]emcpy")
 STREAM_WAIT = re.compile(r"StreamWaitEvent")
 ROUNDING_NS = 1000  # Files written before 2024 have times in whole µs.
-MAX_SKEW_NS = 20_000  # Maximum difference of host and device clocks; 8.1 µs was seen on MI300X.
+MAX_SKEW_NS = 20_000  # Maximum difference between host and device clocks; 8.1 µs was seen on MI300X.
 LONG_PAUSE_NS = 200_000  # A shorter pause is treated as the thread's own work, not as a wait for another thread.
 _ASYNC = re.compile(r"Async")
 _HOST_COPY = re.compile(r"Pageable|HostToDevice|DeviceToHost")
@@ -33,11 +33,9 @@ def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flag
 def blocking_copies(
     names: Sequence[str], copy: _Codes, call: _Codes, late_ns: IntColumn, tolerance_ns: int = ROUNDING_NS
 ) -> _Flags:
-    """Return a mask of the GPU events that are memcpys whose calls waited for them.
-
-    A call waits if it is synchronous, or copies from or to pageable memory (CUDA C Programming Guide, "Asynchronous
-    Concurrent Execution"), and returned no earlier than `tolerance_ns` before the end of the copy.
-    """
+    """Return a mask of the GPU events that are memcpys and made their calls wait. A call waits if it is synchronous, or
+    copies from or to pageable memory (CUDA C Programming Guide, "Asynchronous Concurrent Execution"), and returned no
+    earlier than `tolerance_ns` before the end of the copy."""
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
 

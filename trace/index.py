@@ -72,10 +72,10 @@ else:
 
 
 def as_column(values: npt.NDArray[Scalar]) -> ColumnOf[Any, Scalar]:
-    """Declare that a computed array is a column; the table is inferred from its use."""
+    """Declare that a computed array is a column; the type checker infers the table from its use."""
     return cast("ColumnOf[Any, Scalar]", values)
 
 
 def as_positions(values: IntColumn) -> Positions[Any, Any]:
-    """Declare that computed positions are a column; both tables are inferred from its use."""
+    """Declare that computed positions are a column; the type checker infers both tables from its use."""
     return cast("Positions[Any, Any]", values)

@@ -37,7 +37,7 @@ class Intervals(NamedTuple):
     def until(self, t: IntColumn) -> IntColumn:
         """Return the covered time before each time in `t`, in ns."""
         started = np.searchsorted(self.start, t, side="right")
-        after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # the rest of that interval
+        after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # the part of an interval after t
         covered: IntColumn = np.append(0, np.cumsum(self.end - self.start))[started] - np.maximum(after, 0)
         return covered
 
@@ -60,7 +60,7 @@ def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColum
 
 
 def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
-    """Return the largest total size of overlapping spans; a span is (first place, last place, size)."""
+    """Return the maximum total size of overlapping spans; a span is (first place, last place, size)."""
     change = Counter[int]()
     for first, last, size in spans:
         change[first] += size

@@ -35,17 +35,16 @@ _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|c
 
 
 def is_device_copy(name: str, category: str) -> bool:
-    """Return whether an event is a memcpy or memset; MTIA copies are named "dma_request"."""
+    """Return True for a memcpy or memset; MTIA copies are named "dma_request"."""
     return category in COPY_CATEGORIES or (category == _MTIA and name.startswith("dma"))
 
 
 def is_device_wait(name: str, category: str) -> bool:
-    """Return whether an event only waits, as some MTIA events do."""
+    """Return True if an event only waits, as some MTIA events do."""
     return category == _MTIA and name.startswith("waitOnEvent")
 
 
 def gpu_kind(name: str, category: str, is_comm: bool) -> int:
-    """Return the kind of a GPU event, as an index into `GPU_KINDS`."""
     if is_comm:
         return GPU_KINDS.index("Communication")
     if is_device_copy(name, category):
@@ -57,7 +56,7 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
 
 @lru_cache(maxsize=4096)
 def computes_products(name: str) -> bool:
-    """Return whether a kernel's name shows a GEMM, convolution or attention, the main kernel of an operator."""
+    """Return True if the name shows a GEMM, convolution or attention kernel, the main kernel of an operator."""
     return _kind_of(name) in _PRODUCTS and not _HELPER.search(name, 0, MAX_NAME)
 
 

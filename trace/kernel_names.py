@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _LONGEST = 80
-# Maximum length of a parsed name and depth of wrappers around a functor, because names in traces are untrusted.
+# Maximum length of a parsed name, and depth of wrappers around a functor; both limit the work on untrusted names.
 _PARSED, _DEEPEST = 4000, 16
 _MOST_ARGUMENTS = 6
 _OPEN, _CLOSE = "<({[", ">)}]"
@@ -25,16 +25,16 @@ _WRAPPERS = """
 AUnaryFunctor BUnaryFunctor BinaryFunctor ReduceOp func_wrapper_t gpu_kernel_impl gpu_kernel_impl_nocast
 opmath_gpu_kernel_with_scalars uniform_and_transform normal_and_transform
 """
-_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # Wrappers that bind an operand to a number.
+_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # wrappers that bind an operand to a number
 # Template arguments that describe tensors and access patterns.
 _DATA = re.compile(r"Metadata|Calculator|Array$|array$|^Load|^Store|function_traits")
-# PyTorch kernels that apply a functor, and the labels for the way they apply it.
+# PyTorch kernels that apply a functor, with labels for the way they apply it.
 _FAMILIES = (
     (re.compile(r"elementwise"), "elementwise"),
     (re.compile(r"^reduce_kernel$"), "reduce"),
     (re.compile(r"multi_tensor_apply_kernel"), "foreach"),
 )
-# Tensile, MIOpen, cuDNN and cuBLAS.
+# Patterns of kernel names in Tensile, MIOpen, cuDNN and cuBLAS.
 _TENSILE = r"(Cijk_[A-Za-z]+_[A-Za-z]+_[A-Z_]+?)_(?:Bias|GB|UserArgs|MT).*?_?(MT\d+x\d+x\d+)(_MI\d+x\d+x\d+)?.*"
 _MIOPEN = r"(igemm_\w+?)_bx\d+_ex\d+(_bt\d+x\d+x\d+)(_wt\d+x\d+x\d+)?.*"
 _XMMA = (
@@ -86,7 +86,7 @@ def _of_signature(text: str) -> str:
 
 def _shown(arguments: Sequence[str]) -> list[str]:
     names = [_simple(given) for given in arguments if _SIMPLE.fullmatch(given) or _NUMBER.fullmatch(given)]
-    pairs = zip(names, [None, *names], strict=False)  # each name with the name before it
+    pairs = zip(names, [None, *names], strict=False)  # pairs of a name and the name before it
     shown = [name for name, last in pairs if name != last or name in _BOOLS or _NUMBER.fullmatch(name)]
     return shown if len(shown) <= _MOST_ARGUMENTS else [name for name in shown if name not in _BOOLS][:_MOST_ARGUMENTS]
 

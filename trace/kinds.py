@@ -12,8 +12,8 @@ UNVERIFIED: Final = 1
 CERTAIN: Final = 2  # UNLINKED, UNVERIFIED and CERTAIN are values of `Nodes.link`.
 LINK_NAMES = ("unlinked", "unverified", "certain")  # names in files and reports
 
-# Phase of a call, by code; "" if unknown. "recomputation" is forward work repeated inside backward, "gradient
-# communication" is communication inside backward, "communication" other communication outside forward.
+# Phases of a call, by code; "" if unknown. "recomputation" is forward work that is repeated inside backward, "gradient
+# communication" is communication inside backward, and "communication" is any other communication outside forward.
 PHASES = (
     "",
     "forward",

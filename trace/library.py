@@ -34,7 +34,7 @@ HTA_CALLS = guesses_of(
 )
 
 
-# Names that dir() lists for a trace: those for users. The other attributes form the model, see docs/extending.md.
+# Names that dir() lists for a trace, for users. Other attributes form the data model, see docs/extending.md.
 _FOR_USERS = """
 analyze between critical_path device_events distributed_info file findings kernels link_report module notes ops rank
 replay save span sql step steps to_dict to_networkx window world_size write_report
@@ -80,7 +80,7 @@ class Library(Suggests):
         raise no_key("Trace", key, f"`trace.{key}`" if named else "`trace.ops`, `trace.kernels`, `trace.steps`")
 
     def analyze(self, *, by_shape: bool = False, **options: Any) -> Analysis:
-        """Return an analysis of where the time goes: breakdown, streams, devices, operators, kernels with roofline.
+        """Analyze where the time goes: breakdown, streams, devices, operators, kernels with roofline.
 
         `by_shape` lists each shape of an operator separately; `options` go to `etplus.analysis.summary.analyze`.
 
@@ -93,10 +93,10 @@ class Library(Suggests):
         return found
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
-        """Predict the timeline, with optional what-if changes; docs/reference/replay.md describes their grammar.
+        """Predict the timeline, with optional what-if changes; docs/reference/replay.md describes their syntax.
 
-        `network`, such as "bandwidth=25,latency=5us", estimates communication times first; `answer_range` of the
-        result bounds the error of the makespan.
+        With `network`, such as "bandwidth=25,latency=5us", communication times are estimated first. `answer_range` of
+        the result bounds the error of the makespan.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
@@ -156,7 +156,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Trace:
-        """Return the events in a time window as a trace: two times after the start (ns or "10ms"), or "10-12.5ms"."""
+        """Return the events in a time window as a trace: two times after its start (ns or "10ms"), or "10-12.5ms"."""
         from .selection import part_of, window_text
 
         return part_of(cast("Trace", self), window=window_text(start, end))
@@ -169,9 +169,7 @@ class Library(Suggests):
 
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
         """Return the critical path of the replay, broken down by kind of time, operator, source line and phase.
-
-        `between` limits the path to the `number`-th annotation with this name, from its start to the end of its work.
-        """
+        `between` limits it to the `number`-th annotation with this text in its name, including the work it launched."""
         from ..timeline.critical import critical_path, with_origins
 
         replay = self.replay(*what_ifs)
@@ -188,8 +186,8 @@ class Library(Suggests):
         between: tuple[str, int] | None = None,
         module: str | None = None,
     ) -> None:
-        """Write a self-contained HTML page about the trace, or about a part of it; the options are those of
-        `etplus.trace.selection.part_of`.
+        """Write a self-contained HTML page about the trace or a part of it; `etplus.trace.selection.part_of` has the
+        options.
 
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")

@@ -14,7 +14,7 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-# Users are shown proofs of these subjects: recording id, rank, job.
+# Proofs of these subjects are shown to users: recording id, rank, job.
 _SHOWN = frozenset({"run", "rank", "job"})
 
 
@@ -22,8 +22,8 @@ _SHOWN = frozenset({"run", "rank", "job"})
 class Clue(Record):
     """A fact for or against the claim that both traces come from the same run, or a missing fact."""
 
-    # The subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files), "job"
-    # (files of all ranks), "names" (file names), "option" (--rank), "calls" (missing from one file).
+    # Subject of the clue: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files),
+    # "job" (files of all ranks), "names" (file names), "option" (--rank), "calls" (missing from one file).
     by: str
     says: str  # a sentence for the report
 
@@ -32,15 +32,15 @@ class Clue(Record):
 class Identity(Record):
     """Evidence on whether the two traces recorded the same process at the same time."""
 
-    # "proved", "refuted", "stated" (everything is proved except the rank, which the user gave), or "unknown".
-    # Links can be `certain` only if the identity is proved.
+    # "proved", "refuted", "stated" (everything is proved except the rank that the user gave), or "unknown". Links can
+    # be `certain` only if the identity is proved.
     verdict: Verdict
-    rank: int | None  # rank of both files, None if neither proved nor stated, or if the job has a single rank
+    rank: int | None  # rank of both files; None if neither proved nor stated, or if the job has a single rank
     world_size: int | None  # number of ranks in the job, None if unknown
     several_ranks: bool  # True if a different rank could have recorded one of the files
-    proves: tuple[Clue, ...]  # proves, refutes, unknown: evidence for, evidence against, and missing evidence
-    refutes: tuple[Clue, ...]
-    unknown: tuple[Clue, ...]
+    proves: tuple[Clue, ...]  # evidence that one process recorded both traces
+    refutes: tuple[Clue, ...]  # evidence against this claim
+    unknown: tuple[Clue, ...]  # missing evidence
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = asdict(self)
@@ -60,14 +60,14 @@ class Identity(Record):
 
 @dataclass(frozen=True, repr=False)
 class LinkReport(Record):
-    et: dict[str, Any]  # et, kineto: contents of both files (counts by kind, window, pid, schema)
-    kineto: dict[str, Any]
+    et: dict[str, Any]  # contents of the ET (counts by kind, window, pid, schema)
+    kineto: dict[str, Any]  # contents of the Kineto trace (counts by kind, window, pid, schema)
     ops: dict[str, Any]  # number of ET operators: total, certain, unverified, unlinked by reason
     method: str  # the matching method used
-    considered: tuple[str, ...]  # sentences about the results of the tried methods
+    considered: tuple[str, ...]  # sentences about the methods tried, with results
     windows: dict[str, Any]  # windows of both files: iterations and sequence numbers
     gpu: dict[str, Any]  # per category: events attached by method and unattached by reason; coverage of GPU time
-    dependencies: dict[str, Any]  # numbers of edges by kind: contradicted by the measured order, inferred, unresolved
+    dependencies: dict[str, Any]  # number of edges by kind, edges dropped, inferred, and records unresolved
     warnings: tuple[str, ...] = ()  # sentences a user should read
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None  # None if no ET was given
@@ -86,7 +86,7 @@ class LinkReport(Record):
         return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
-        """Return whether the linked and certain shares of ET operators reach these minimums; False without links."""
+        """Return True if the linked and certain shares of ET operators reach these minimums; False without links."""
         if not self.ops["linked"]:
             return False
         return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain

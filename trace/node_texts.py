@@ -1,4 +1,4 @@
-"""The JSON texts of nodes, which are decoded only when needed."""
+"""The JSON texts of nodes. Texts are decoded only when needed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .columns import IntColumn
 from .comm_kernels import Comm
 from .tensors import SignatureTable, TensorUses
 
-Record = dict[str, msgspec.Raw]  # a node as in the file: keys and undecoded values
+Record = dict[str, msgspec.Raw]  # A node as in the file: keys and undecoded values.
 
-# Number of texts in memory at once. A larger number takes more memory, a smaller number more calls to the store.
+# Number of texts in memory at once. A larger number needs more memory; a smaller number needs more calls to the store.
 _TEXTS = 1 << 15
 
 
@@ -42,7 +42,7 @@ class LazyTexts(Sequence[bytes]):
 
 
 def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
-    """Yield the texts at the given positions; takes little memory if the positions are close together."""
+    """Yield the texts at the given positions; needs little memory if the positions are close together."""
     for begin in range(0, len(places), _TEXTS):
         part = places[begin : begin + _TEXTS]
         least = int(part.min())
@@ -51,7 +51,7 @@ def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
 
 
 class RecordStore:
-    """The JSON texts of the rows of `Nodes`, as in the ET+ file. This base class has no texts and cannot be written."""
+    """The JSON texts of the rows in `Nodes`, as in the ET+ file. This base class has no texts and cannot be written."""
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """Return the JSON objects of the rows, including the braces."""
@@ -73,11 +73,9 @@ class RecordStore:
         return SignatureTable()
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Yield the records of rows, with undecoded values."""
         return ({} for _ in rows)
 
     def decoded(self, row: int) -> dict[str, Any]:
-        """Return the record of a row as plain Python objects."""
         return {}
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
@@ -85,15 +83,13 @@ class RecordStore:
         return np.full(len(rows), -1, np.int64)
 
     def args_size(self, args: bytes) -> int:
-        """Return the size of a memcpy or memset from its Kineto arguments, in bytes; −1 if not recorded."""
+        """Return the size of a memcpy or memset in bytes, from its Kineto arguments; −1 if not recorded."""
         return -1
 
     def args_comm(self, args: bytes, kernel: str) -> Comm:
-        """Return the communication of a kernel, based on its Kineto arguments and name."""
         return Comm()
 
     def document(self) -> dict[str, Any]:
-        """Return the whole ET+ file as plain Python objects."""
         raise NotImplementedError("the trace has no records")
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:

@@ -55,8 +55,8 @@ class Nodes(Record):
         )
     )
     link: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, UNVERIFIED or CERTAIN, for ET nodes"))
-    stream: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
-    device: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
+    stream: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "stream of a GPU event"))
+    device: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "device of a GPU event"))
     correlation: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event or runtime call"))
     kineto_event: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "index in Kineto's `traceEvents`"))
     inter_thread_dep: ColumnOf[Row, np.int64] = field(
@@ -84,19 +84,16 @@ class Nodes(Record):
 
     @cached_property
     def stream_lane(self) -> IntColumn:
-        """A number per pair of device and stream, for rows of GPU events; −1 for other rows."""
+        """One number per pair of device and stream, for rows of GPU events; −1 for other rows."""
         gpu = np.flatnonzero(self.kind == GPU)
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Sort rows by lane, start and id; return the rows, and for each row the row before it in its lane.
-
-        `lane` has an entry per row of the table. `nested`: rows may enclose each other; at equal starts, longest first.
-        """
+        """Sort rows by lane, start and id. Return the sorted rows, and for each the previous row in its lane. `lane`
+        has one entry per row of the table. `nested`: rows may enclose each other; at equal starts, longest first."""
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
         return order, np.where(run_starts(lane[order]), -1, np.roll(order, 1))
 
 
-# Columns of `Nodes` by name.
 NODE_COLUMNS: dict[str, RowColumn] = {column.name: column.metadata["column"] for column in fields(Nodes)}

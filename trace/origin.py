@@ -62,16 +62,16 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 @dataclass(frozen=True, repr=False)
 class Origin(Record):
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES`
-    forward: Positions[CallIndex, CallIndex]  # forward call for each backward call and the calls below it; −1 for none
+    forward: Positions[CallIndex, CallIndex]  # forward call of a backward call or of the calls below it, −1 for none
     through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
-    # Innermost stack entry (in `Trace.stacks`) of each call or its forward call; −1 for none.
+    # Innermost stack entry (in `Trace.stacks`) of the call or of its forward call, −1 for none.
     entry: ColumnOf[CallIndex, np.int64]
-    module: ColumnOf[CallIndex, np.int64]  # code of the innermost module in `modules`; −1 for none
+    module: ColumnOf[CallIndex, np.int64]  # index of the innermost module in `modules`, −1 for none
     modules: list[tuple[str, ...]]  # paths of modules and named regions, outermost first, without "nn.Module: "
-    gpu_phase: ColumnOf[GpuIndex, np.int8]  # gpu_phase, gpu_entry, gpu_module: like the columns above, for GPU events
-    gpu_entry: ColumnOf[GpuIndex, np.int64]
-    gpu_module: ColumnOf[GpuIndex, np.int64]
-    # Call that launched each GPU event, or its counterpart in a different iteration; −1 for none.
+    gpu_phase: ColumnOf[GpuIndex, np.int8]  # index into `PHASES`
+    gpu_entry: ColumnOf[GpuIndex, np.int64]  # like `entry`, for GPU events
+    gpu_module: ColumnOf[GpuIndex, np.int64]  # like `module`, for GPU events
+    # Call that launched the GPU event or the event's counterpart in another iteration, −1 for none.
     gpu_call: Positions[GpuIndex, CallIndex]
 
 
@@ -116,10 +116,8 @@ def origin_of(trace: Trace) -> Origin:
 
 
 def _with_lost_callers(trace: Trace, backward: npt.NDArray[np.bool_]) -> Trace:
-    """Return the trace with callers inferred from times, on threads on which a checkpoint recomputes.
-
-    A recomputation ends with an exception, so the ET observer misses the ends of calls and records wrong callers later.
-    """
+    """Return the trace with callers inferred from times, on threads on which a checkpoint recomputes. A recomputation
+    ends with an exception, so the ET observer misses the ends of calls and records wrong callers later."""
     calls = trace.calls
     around = nearest(calls.parent, calls.parent, backward)
     recomputes = (around >= 0) & ~backward & (calls.kind == OP) & (trace.nodes.seq_id[calls.source] >= 0)
@@ -166,7 +164,7 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
 def _add_engine(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
 ) -> None:
-    """Assign the forward call of a backward function to the engine call around it, which has no sequence number."""
+    """Give the engine call around a backward function the function's forward call; it has no sequence number itself."""
     calls = trace.calls
     inner = np.flatnonzero(forward >= 0)
     around = nearest(calls.parent[inner], calls.parent, backward)
@@ -179,7 +177,7 @@ def _add_engine(
 
 
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the forward calls if the forward thread is unknown. With several threads, the operator names must fit."""
+    """Return the forward calls if the forward thread is unknown. With several threads, operator names must match."""
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
     if len(threads) == 1:
@@ -280,10 +278,8 @@ def _mark_detaches(trace: Trace, phase: npt.NDArray[np.int8]) -> None:
 def _in_grad_mode(
     trace: Trace, backward: npt.NDArray[np.bool_], differentiable: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the backward roots with `create_graph=True`: all operators they call have sequence numbers.
-
-    The root of a checkpoint also calls operators without sequence numbers. The last entry of the mask is for "no root".
-    """
+    """Return a mask of the backward roots with `create_graph=True`: all operators they call have sequence numbers. The
+    root of a checkpoint also calls operators without one. The last entry of the mask stands for "no root"."""
     calls = trace.calls
     direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)
     without = np.append(matching(calls.name, trace.names, lambda name: "Checkpoint" in name), False)

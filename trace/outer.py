@@ -13,7 +13,7 @@ _PRODUCT = __name__.rpartition(".trace.")[0]
 
 
 def installed(part: str) -> bool:
-    """Return whether `etplus.PART` is installed, as in "analysis"."""
+    """Return True if `etplus.PART` is installed, such as "analysis"."""
     return find_spec(f"{_PRODUCT}.{part}") is not None
 
 
@@ -43,9 +43,7 @@ def lazy_names(
     package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` (PEP 562) and `__dir__` of a package; `modules` maps modules to space-separated names.
-
-    `guesses` maps wrong names that users try to their replacements; None disables suggestions.
-    """
+    `guesses` maps wrong names that users try to their replacements; None disables suggestions."""
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def get(name: str) -> Any:

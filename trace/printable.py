@@ -1,4 +1,4 @@
-"""Make texts safe to print: untrusted names from traces must not control terminals or run in spreadsheets."""
+"""Make texts safe to print: untrusted names in traces must not control terminals or run as formulas in spreadsheets."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def _in_dollar_quotes(character: str) -> str:
         return f"\\{character}"
     if character.isprintable():
         return character
-    of_a_byte = "\udc80" <= character <= "\udcff"  # how Python represents a byte of a file name that is not UTF-8
+    of_a_byte = "\udc80" <= character <= "\udcff"  # Python represents a byte of a file name that is not UTF-8 this way
     byte_values = character.encode("utf-8", "surrogateescape" if of_a_byte else "surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in byte_values)
 
 
 def is_formula(text: str) -> bool:
-    """Return whether a spreadsheet could interpret a cell as a formula or a command."""
+    """Return True if a spreadsheet could interpret a cell as a formula or a command."""
     # spreadsheets skip blanks and invisible characters before the sign
     return next((c for c in text if c.isprintable() and not c.isspace()), "") in _OPENS_A_FORMULA
 

@@ -14,7 +14,7 @@ from .link_report import LinkReport
 
 
 def damage_in(summary: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the sentences for `Trace.damage` from the `etplus` object in the root."""
+    """Return the sentences for `Trace.damage` from the root's `etplus` object."""
     listed = summary.get("damage")
     return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
 
@@ -37,7 +37,7 @@ class EtplusSection(dict[str, Any]):
 
 
 class RootFacts:
-    """Facts about a `Trace` from `summary`, the root's `etplus` object; values of the wrong type count as missing."""
+    """Facts about a `Trace` from `summary`, the root's `etplus` object; values of the wrong type are ignored."""
 
     file: str
     summary: dict[str, Any]
@@ -56,7 +56,7 @@ class RootFacts:
 
     @property
     def is_derived(self) -> bool:
-        """True if `etplus reshard` derived the times."""
+        """True if `etplus reshard` computed the times."""
         return bool(self.summary) and "link" not in self.summary and self.outputs_recorded
 
     @property
@@ -66,7 +66,7 @@ class RootFacts:
 
     @property
     def times_recorded(self) -> bool:
-        """True if start times were recorded. If not, times are derived from dependencies, and waits are meaningless."""
+        """False if times are derived from dependencies instead of recorded; then waits are meaningless."""
         return self.summary.get(TIMES) != PREDICTED
 
     @property
@@ -81,7 +81,7 @@ class RootFacts:
 
     @property
     def unattached_counts(self) -> dict[str, int]:
-        """The number of GPU events in the Kineto trace that have no node, by reason."""
+        """Number of GPU events in the Kineto trace that have no node, by reason."""
         listed = self.summary.get("unattached")
         given = listed.items() if isinstance(listed, dict) else ()
         return {reason: len(events) for reason, events in given if isinstance(events, list)}
@@ -98,7 +98,7 @@ class RootFacts:
 
     @property
     def process_groups(self) -> dict[str, list[int]]:
-        """Ranks of each process group in Kineto's `distributedInfo`, by name."""
+        """Ranks per process group in Kineto's `distributedInfo`, by the group's name."""
         return groups_in(self.distributed_info.get("pg_config"))
 
     @property
@@ -117,7 +117,7 @@ class RootFacts:
 
     @property
     def clock_skew_ns(self) -> int:
-        """Clock difference measured by the linker, in ns (by how much waiting calls return too early), 0 if unknown."""
+        """Clock difference measured by the linker (by how many ns waiting calls return too early), 0 if unknown."""
         dependencies = self._object("link").get("dependencies")
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0

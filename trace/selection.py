@@ -36,10 +36,10 @@ _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection(Record):
-    about: str  # description of the choice, such as "steps 2-4"
-    span: Span  # the chosen time, extended to include the GPU events and their launches
+    about: str  # description of the selected part, such as "steps 2-4"
+    span: Span  # the selected time, extended to include the GPU events and their launches
     steps: Steps  # the iterations of the recording that the part contains
-    words: tuple[str, ...] = ()  # the options of a command that choose it
+    words: tuple[str, ...] = ()  # the command-line options that select this part
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class _Chosen:
 
 
 def parse_window(text: str) -> Span:
-    """Parse a time span relative to the trace's start, in ns, us, ms or s; the first unit may be omitted."""
+    """Parse a time span relative to the trace's start, in ns, us, ms or s. The first unit may be omitted."""
     match = _WINDOW.fullmatch(text)
     if match is None:
         raise UsageError(f"window {text[:40]!r}: two times after the trace's start, such as 10-12.5ms or 900us-1.2ms")
@@ -92,11 +92,11 @@ def part_of(
     between: tuple[str, int] | None = None,
     module: str | None = None,
 ) -> Trace:
-    """Return a part of a trace as a new trace, which cannot be written as ET+.
+    """Return a part of a trace as a new trace. The result cannot be written as ET+.
 
-    Iterations and annotations contain their CPU calls and the GPU events these launched. A window contains everything
-    that overlaps it. A module contains its calls, its backward calls, and their GPU events. The calls that launched the
-    GPU events are always included. Nothing is cut: an operator that began earlier keeps its duration.
+    Iterations and annotations contain their CPU calls and the GPU events that these launched. A window contains
+    everything that overlaps it. A module contains its calls, its backward calls, and their GPU events. The calls that
+    launched the GPU events are always included. Nothing is cut: an operator that began earlier keeps its duration.
 
     Args:
         steps: iterations by number (counted from 0), such as "3" or "0-19", or a phase, such as "decode".
@@ -130,12 +130,17 @@ def part_words(
     between: tuple[str, int] | None = None,
     module: str | None = None,
 ) -> tuple[str, ...]:
-    """Return the options of a command that choose a part of each trace."""
+    """Return the command-line options that select this part of a trace."""
     chosen = {"window": window, "steps": steps, "module": module}
     words = tuple(f"--{name}={value}" for name, value in chosen.items() if value is not None)
     if between is None:
         return words
-    return ("--between", between[0], str(between[1]), *(words or ("--log-level=warning",)))  # ends the values
+    return (
+        "--between",
+        between[0],
+        str(between[1]),
+        *(words or ("--log-level=warning",)),
+    )  # ends --between
 
 
 def without_enclosing(trace: Trace) -> Trace:
@@ -175,7 +180,7 @@ def _of_window(trace: Trace, window: str) -> _Chosen:
     chosen = _in_spans(trace, spans, _in(spans, trace.gpu.ts, trace.gpu.end))
     if not (chosen.calls.any() or chosen.runtime.any() or chosen.gpu.any()):
         length = trace.span.length / 1e6
-        raise UsageError(f"window {window}: contains no event of {trace.file}, which is {length:,.3f} ms long")
+        raise UsageError(f"window {window}: contains no event of {trace.file} (length: {length:,.3f} ms)")
     return chosen
 
 
@@ -281,12 +286,12 @@ def ranks_of(text: str) -> list[int]:
 
 
 def new_places(kept: Mask) -> IntColumn:
-    """Return the new position of each row, −1 for dropped rows, and an extra last entry of −1 for row −1."""
+    """Return the new position of each row, −1 for dropped rows. An extra last entry of −1 maps row −1 to itself."""
     return inverse_positions(len(kept) + 1, np.flatnonzero(kept))
 
 
 def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
-    """Return the trace with the chosen and structural nodes and `loose` unattached events; other references are −1."""
+    """Return the trace with the chosen and structural nodes and `loose` unattached events; other references get −1."""
     kept = chosen | trace.nodes.structural
     rows, place = np.flatnonzero(kept), new_places(kept)
     columns: dict[str, Any] = {name: getattr(trace.nodes, name)[rows] for name in NODE_COLUMNS}
@@ -372,7 +377,7 @@ class _SomeRecords(RecordStore):
         return self.whole.decoded(int(self.rows[row]))
 
     def document(self) -> NoReturn:
-        raise UsageError(f"{self.file}: ET+ files hold whole traces, not only {self.about}; write the whole trace")
+        raise UsageError(f"{self.file}: ET+ files contain whole traces, not only {self.about}; write the whole trace")
 
     def chunks(self) -> NoReturn:
         self.document()

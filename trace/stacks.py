@@ -1,4 +1,4 @@
-"""Stacks of frames in which nodes were called, and the source line of each stack."""
+"""The stacks of Python frames in which nodes were called, and the source line of each stack."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .index import Positions, Row, as_positions
 from .printable import shortened
 
 Codes = npt.NDArray[np.int32]
-# Values of `Stacks.evidence`, the origin of a node's stack. "Python frames": recorded, open when the node began or was
-# launched. "compiled code": the source of a compiled kernel. "graph annotation": written when the kernel's graph was
-# captured. "repetition" (inferred): the stack of an equal kernel in another iteration.
+# Values of `Stacks.evidence`, the origin of a node's stack. "Python frames": recorded frames, open when the node began
+# or was launched. "compiled code": the source of a compiled kernel. "graph annotation": written when the kernel's graph
+# was captured. "repetition" (inferred): the stack of the same kernel in another iteration.
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
 _WIDTH = 70
 MODULE_FRAME = "nn.Module: "
 _LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
-# Files that are not the user's own code: invented or compiled files, torch, and the standard library's folder.
+# Files that are not the user's own code: generated or compiled files, torch, and the standard library's folder.
 _LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
@@ -37,10 +37,8 @@ _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"
 
 
 def place_text(file: str, line: str, function: str, exact: bool) -> str:
-    """Return a source line as text: "train.py:17 (forward)" if `line` is that of a call, else "forward (train.py:17)".
-
-    Before version 2.14, PyTorch records the line of a frame's `def`; the line of module-level code is left out.
-    """
+    """Return a source line as text: "train.py:17 (forward)" if `line` is where the call was made, else "forward
+    (train.py:17)". Before 2.14, PyTorch records the line of a frame's `def`; module-level code gets no line."""
     if exact or not function:
         return f"{file}:{line}" + (f" ({function})" if function else "")
     return f"module level ({file})" if function == "<module>" else f"{function} ({file}:{line})"
@@ -49,8 +47,8 @@ def place_text(file: str, line: str, function: str, exact: bool) -> str:
 class SourceLine(NamedTuple):
     file: str  # as recorded: absolute, or relative to the folder of installed packages
     line: int  # counted from 1; the line of the call if recorded, else the first line of the function
-    function: str = ""  # "" if unknown
-    exact: bool = False  # `line` is the line of the call
+    function: str = ""  # name of the function, "" if unknown
+    exact: bool = False  # True if `line` is the line of the call
     own: bool = True  # True for the user's own code. If a stack has no own line, its innermost line gets own=False.
 
     @property
@@ -67,18 +65,16 @@ class SourceLine(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Stacks(Record):
-    """Stacks of frames, as a tree of entries (a frame with all its callers), and the nodes that were called in them.
-
-    A node may have several stacks: a fused kernel does the work of several lines. The first stack is the main one.
-    """
+    """Stacks of frames, as a tree of entries (a frame with all its callers), and the nodes that were called in them. A
+    node may have several stacks: a fused kernel does the work of several lines. The first stack is the main one."""
 
     names: list[str]  # names of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
-    above: IntColumn  # entry of the caller (before the entry itself); −1 for an outermost frame
-    name: Codes  # code of each entry's frame in `names`
-    line: Codes  # line in the caller's file from which the frame was called; −1 if not recorded
-    row: Positions[int, Row]  # nodes, ascending; one entry per stack of a node
-    entry: IntColumn  # for each entry of `row`, the innermost entry of the stack
-    evidence: npt.NDArray[np.int8]  # for each entry of `row`, an index into `EVIDENCE_OF_STACKS`
+    above: IntColumn  # per entry: position of the caller's entry, which comes earlier; −1 for an outermost frame
+    name: Codes  # per entry: index of the frame's name in `names`
+    line: Codes  # per entry: line in the caller's file from which the frame was called, −1 if not recorded
+    row: Positions[int, Row]  # nodes, ascending; one element per stack of a node
+    entry: IntColumn  # per element of `row`: innermost entry of the stack
+    evidence: npt.NDArray[np.int8]  # per element of `row`: index into `EVIDENCE_OF_STACKS`
 
     def __len__(self) -> int:
         return len(self.above)
@@ -89,12 +85,12 @@ class Stacks(Record):
         return Stacks([], none, codes, codes, as_positions(none), none, np.zeros(0, np.int8))
 
     def first_entry(self, rows: IntColumn) -> IntColumn:
-        """Return the innermost entry of the first stack of each node, −1 for none."""
+        """Return the innermost entry of each node's first stack, −1 for none."""
         entry: IntColumn = np.append(self.entry, -1)[positions(self.row, rows)]
         return entry
 
     def first_evidence(self, rows: IntColumn) -> IntColumn:
-        """Return the evidence of the first stack of each node, an index into `EVIDENCE_OF_STACKS`; −1 for none."""
+        """Return the evidence of each node's first stack as an index into `EVIDENCE_OF_STACKS`, −1 for none."""
         evidence: IntColumn = np.append(self.evidence, -1)[positions(self.row, rows)]
         return evidence
 
@@ -109,7 +105,7 @@ class Stacks(Record):
         return found
 
     def evidence_of(self, row: int) -> str:
-        """Return the evidence of the stacks of a node, one of `EVIDENCE_OF_STACKS`; "" without stacks."""
+        """Return the evidence of a node's stacks, one of `EVIDENCE_OF_STACKS`; "" without stacks."""
         code = int(self.first_evidence(np.array([row]))[0])
         return EVIDENCE_OF_STACKS[code] if code >= 0 else ""
 
@@ -189,10 +185,8 @@ class Stacks(Record):
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """Return a copy with stacks of further nodes, which replace any old stacks of these nodes.
-
-        Frames are in order from the outermost; each is a name, or a name and the line that called it (−1 if unknown).
-        """
+        """Return a copy with stacks for further nodes; old stacks of these nodes are replaced. Frames are in order,
+        outermost first; each is a name, or a name and the line that called it (−1 if unknown)."""
         names = {name: code for code, name in enumerate(self.names)}
         keys = zip(self.above.tolist(), self.name.tolist(), self.line.tolist(), strict=True)
         entries = {key: entry for entry, key in enumerate(keys)}
@@ -220,7 +214,7 @@ class Stacks(Record):
 
 @dataclass(frozen=True, repr=False)
 class SourceTable(Record):
-    """Distinct source lines, and for each stack entry the index of its line (−1 if it has no line)."""
+    """Distinct source lines, and for each stack entry the index of its line (−1 if it has none)."""
 
     lines: list[SourceLine]
     of_entry: IntColumn
@@ -229,10 +223,8 @@ class SourceTable(Record):
 def stacks_of_tree(
     names: list[str], parent: IntColumn, name: Codes, line: Codes, row: IntColumn, frame: IntColumn
 ) -> Stacks:
-    """Return the stacks of recorded frames; equal stacks are merged. `parent` is each frame's caller and precedes it.
-
-    `row`: the nodes, ascending; `frame`: the innermost frame of each node.
-    """
+    """Return the stacks of recorded frames, with equal stacks merged. `parent` is each frame's caller and precedes it.
+    `row` lists the nodes, ascending; `frame` is the innermost frame of each node."""
     entry, known = np.zeros(len(parent), np.int64), 0
     columns: list[IntColumn] = [np.zeros((0, 3), np.int64)]
     for frames in levels(parent):
@@ -242,7 +234,7 @@ def stacks_of_tree(
         columns.append(distinct)
         known += len(distinct)
     above, code, called = np.concatenate(columns).T
-    order, _ = first_seen(code)  # used names, in order of first appearance
+    order, _ = first_seen(code)  # names in use, in order of first appearance
     of_name = inverse_positions(len(names), order)
     used, evidence = [names[at] for at in order.tolist()], np.full(len(row), PYTHON_FRAMES, np.int8)
     tree = above.copy(), of_name[code].astype(np.int32), called.astype(np.int32)
@@ -262,7 +254,7 @@ def is_module(name: str) -> bool:
 
 
 def is_own_file(file: str) -> bool:
-    """Return whether a file is own code: not compiled, built in, or part of the standard library, torch or Triton."""
+    """Return True for own code: not compiled, built in, or part of the standard library, torch or Triton."""
     if re.match(_LIBRARY, file):
         return False
     first = re.split(r"[/\\]", file, maxsplit=1)[0]
@@ -270,6 +262,6 @@ def is_own_file(file: str) -> bool:
 
 
 def own_by(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that tests whether any pattern occurs in a path; "*" matches any text."""
+    """Return a function that tests if any pattern occurs in a path; "*" matches any text."""
     wanted = [re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL) for pattern in patterns]
     return is_own_file if not wanted else lambda file: any(one.search(file) for one in wanted)

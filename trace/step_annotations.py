@@ -25,7 +25,7 @@ _PLAIN_SUMS = re.compile(r"(\d{1,18})(?:_(\d{1,18}))?", re.ASCII)
 _STEP = re.compile(r"step\[([A-Z_]{1,40})((?: [a-z_]{1,40}=[^ \]]{1,40}){0,20})\]", re.ASCII)
 _MODE = r"([A-Z]+(?:_[A-Z]+)*)"
 _CAPTURE = re.compile(rf"capture_(\d{{1,18}})_{_MODE}|graph_capture: batch=(\d{{1,18}}) mode={_MODE}", re.ASCII)
-# Unknown forms of serving annotations: `execute_` followed by numbers, or `step` with a mode.
+# Serving annotations of unknown versions: `execute_` followed by numbers, or `step` with a mode.
 _LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]", re.ASCII)
 _BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
 _UNTRACED = re.compile(r"etplus\.untraced steps=(\d{1,18}) step_ns=(\d{1,18}) host_ns=(\d{1,18})", re.ASCII)
@@ -38,17 +38,15 @@ class RequestSums(NamedTuple):
     """Sums over the requests in one phase of a step, None if the annotation lacks them."""
 
     requests: int | None = None  # number of requests
-    q: int | None = None  # q: sum of new tokens; k: sum of keys, including new tokens
-    k: int | None = None
-    qq: int | None = None  # qq, qk: Σq² and Σq·k
-    qk: int | None = None
+    q: int | None = None  # number of new tokens
+    k: int | None = None  # number of keys, including new tokens
+    qq: int | None = None  # Σq² over the requests
+    qk: int | None = None  # Σq·k over the requests
 
     @property
     def pairs(self) -> int | None:
-        """Number of query-key pairs in causal attention: Σq·k − (Σq² − Σq) / 2.
-
-        In a request with k keys, the i-th of q new tokens (counted from 1) attends to k − q + i keys.
-        """
+        """Number of query-key pairs in causal attention: Σq·k − (Σq² − Σq) / 2. In a request with k keys, the i-th of q
+        new tokens (counted from 1) attends to k − q + i keys."""
         if self.q is None or self.qq is None or self.qk is None:
             return None
         return self.qk - (self.qq - self.q) // 2
@@ -61,10 +59,10 @@ class StepBatch(NamedTuple):
     """The work of one step of a serving engine, from its annotation; None for unknown values."""
 
     phase: str  # one of `PHASES`
-    prefill: RequestSums = RequestSums()  # prefill, decode: sums over the requests in each phase
-    decode: RequestSums = RequestSums()
-    requests: int | None = None  # requests, tokens: totals of both phases; tokens are new tokens (q)
-    tokens: int | None = None
+    prefill: RequestSums = RequestSums()  # sums over the requests in prefill
+    decode: RequestSums = RequestSums()  # sums over the requests in decode
+    requests: int | None = None  # number of requests in both phases
+    tokens: int | None = None  # number of new tokens in both phases
     # Number of tokens or sequences that the engine runs or captures; greater than `tokens` if padded.
     size: int | None = None
     mode: str = ""  # SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one
@@ -87,7 +85,7 @@ def _first(own: int | None, other: int | None) -> int | None:
 
 
 def parse_step(name: str) -> StepBatch | None:
-    """Parse a step's annotation. Unknown forms get only the phase "unknown"; for other annotations return None."""
+    """Parse a step's annotation. Unknown forms only get the phase "unknown"; other annotations return None."""
     if match := _EXECUTE.fullmatch(name):
         return _execute_step(match)
     if match := _STEP.fullmatch(name):
@@ -109,7 +107,7 @@ def parse_capture(name: str) -> StepBatch | None:
 
 
 def batch_size_in(name: str) -> int | None:
-    """Return the batch size in the name of a step's annotation, None if the name is not such an annotation."""
+    """Return the batch size in the name of a step's annotation, None for other names."""
     step, match = parse_step(name), _BATCH_SIZE.search(name)
     if step is not None and step.phase != CAPTURE and step.size is not None:
         return step.size
@@ -169,8 +167,8 @@ class UntracedStep(NamedTuple):
 
     steps: int  # number of timed steps; the device was idle before and after
     step_ns: int  # mean duration of the steps
-    # Median time between the ends of consecutive steps on the host.
-    # A slow device increases it only once the launch queue is full.
+    # Median time between the ends of consecutive steps on the host. A slow device increases it only once the launch
+    # queue is full.
     host_ns: int
 
 

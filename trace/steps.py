@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class Step(Suggests):
     number: int  # counted from 0, as in `etplus analyze --steps`
     name: str  # "ProfilerStep#3" for a profiler step, else the number
-    start_ns: int  # start_ns, end_ns: on the trace's clock
-    end_ns: int
+    start_ns: int  # start on the trace's clock
+    end_ns: int  # end on the trace's clock
     batch: StepBatch | None = None  # phase, requests and tokens of a serving engine's step; None for other steps
-    inferred: bool = False  # True if no annotation marks the step: it is inferred from repeated kernels
+    inferred: bool = False  # True if the step is inferred from repeated kernels because no annotation marks it
     _whole: Any = field(default=None, compare=False)
 
     __repr__ = brief
@@ -64,14 +64,14 @@ class Steps(Suggests, Sequence[Step]):
         ([('ProfilerStep#2', 3849674), ('ProfilerStep#3', 3227174)], 2)
     """
 
-    # Position in `Trace.calls` of the call that marks each step: its annotation, or for inferred steps
-    # the outermost call that launches its first kernel.
+    # Position in `Trace.calls` of the call that marks each step: its annotation, or for inferred steps the outermost
+    # call that launches its first kernel.
     call: Positions[Any, CallIndex]
-    start: IntColumn  # start, end: ns
-    end: IntColumn
-    names: tuple[str, ...]  # names, batches, inferred: as in `Step`; batches is () if there is no serving engine
+    start: IntColumn  # in ns
+    end: IntColumn  # in ns
+    names: tuple[str, ...]  # as in `Step`
     thread: IntColumn  # the thread of `call`
-    batches: tuple[StepBatch, ...] = ()
+    batches: tuple[StepBatch, ...] = ()  # as in `Step`; () if there is no serving engine
     inferred: bool = False
     _whole: Any = None
 
@@ -96,7 +96,7 @@ class Steps(Suggests, Sequence[Step]):
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
-        """Return the step that encloses each time (ns) and began last, −1 for none; prefer steps of the same thread."""
+        """Return the step that encloses each time (ns) and began last, −1 for none; prefer steps on the same thread."""
         step_of_time = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
         if thread is None or len(own) < 2:
@@ -127,7 +127,7 @@ class Steps(Suggests, Sequence[Step]):
         return columns
 
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
-        """Return the steps with these ordinals; `places` lists the new position of each call."""
+        """Return the steps with these numbers; `places` maps old positions of calls to new positions."""
         chosen = numbers.tolist()
         call, names = as_positions(np.asarray(places)[self.call[numbers]]), tuple(self.names[k] for k in chosen)
         batches = tuple(self.batches[k] for k in chosen) if self.batches else ()
@@ -136,18 +136,18 @@ class Steps(Suggests, Sequence[Step]):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Phase of each step of a serving engine; () for other traces."""
+        """Phase of every step of a serving engine; () for other traces."""
         return tuple(batch.phase for batch in self.batches)
 
     def of_phase(self, phase: str) -> tuple[Step, ...]:
         """Return the steps in a phase, such as "decode". Raise UsageError for an unknown phase."""
         if phase not in PHASES:
-            raise UsageError(f"phase {phase[:40]!r}: give one of {', '.join(PHASES)}")
+            raise UsageError(f"phase {phase[:40]!r}: use one of {', '.join(PHASES)}")
         return tuple(step for step in self if step.phase == phase)
 
 
 def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> IntColumn:
-    """Return the ordinals of the steps described by a text: "7", "0-19", or a phase such as "decode"."""
+    """Return the numbers of the steps that a text describes: "7", "0-19", or a phase such as "decode"."""
     if wanted in PHASES:
         numbers = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
         if not len(numbers):
@@ -157,7 +157,7 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
         return numbers
     first, _, last = wanted.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
-        raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19, or a phase such as decode")
+        raise UsageError(f"iterations {wanted!r}: give a number from 0, a range like 0-19, or a phase like decode")
     low, high = int(first), int(last or first)
     if not low <= high < count:
         raise UsageError(f"iterations {wanted!r}: {file} has {count}, numbered from 0")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .brief import as_html
 
-# Data frame attributes that users try on objects with `to_pandas`.
+# Data frame attributes that users try on objects that only have `to_pandas`.
 _PANDAS = """
 agg apply assign at columns corr count cumsum describe drop drop_duplicates dtypes fillna filter groupby head
 hist iloc index info join loc max mean median melt merge min nlargest nsmallest pivot pivot_table plot quantile
@@ -62,7 +62,7 @@ def no_key(thing: str, key: object, remedy: str) -> TypeError:
 
 def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[str, str]) -> AttributeError:
     """Return the error for a missing attribute; it suggests a replacement from `guesses`, or similar `known` names."""
-    from difflib import get_close_matches  # only errors need it
+    from difflib import get_close_matches  # only errors need this import
 
     if name in guesses:
         return AttributeError(f"{thing} has no attribute {name!r}; use {guesses[name]}")
@@ -70,7 +70,7 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
     near = get_close_matches(name, public, n=3, cutoff=0.65)
     begun = [other for other in public if name and (other.startswith(name) or other.removesuffix("_ns") == name)]
     found = list(dict.fromkeys([*begun, *near]))[:3]
-    meant = f"; did you mean {' or '.join(map(repr, found))}?" if found else f"; dir() of it lists {len(public)} names"
+    meant = f"; did you mean {' or '.join(map(repr, found))}?" if found else f"; dir() lists its {len(public)} names"
     return AttributeError(f"{thing} has no attribute {name!r}{meant}")
 
 

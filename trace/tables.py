@@ -30,7 +30,7 @@ class _Table(Record, Suggests):
         return len(self.name)  # type: ignore[attr-defined]
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
-        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # a mask would be searched once per column
+        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # so that a mask is not searched once per column
         return replace(self, **{name: column[at] for name, column in self._columns().items()})
 
     def joined(self: T, other: T) -> T:
@@ -47,13 +47,13 @@ class Calls(_Table):
 
     guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.ops.to_pandas()`"}
 
-    name: ColumnOf[CallIndex, np.int32]  # code into `Trace.names`
+    name: ColumnOf[CallIndex, np.int32]  # index into `Trace.names`
     kind: ColumnOf[CallIndex, np.int8]  # OP, ANNOTATION or MODULE
     parent: Positions[CallIndex, CallIndex]  # the innermost enclosing call, −1 for none
     thread: ColumnOf[CallIndex, np.int64]  # one number per thread
-    ts: ColumnOf[CallIndex, np.int64]  # ts, end: ns
-    end: ColumnOf[CallIndex, np.int64]
-    signature: ColumnOf[CallIndex, np.int32]  # code into `Trace.signatures`, −1 if nothing is recorded
+    ts: ColumnOf[CallIndex, np.int64]  # start in ns
+    end: ColumnOf[CallIndex, np.int64]  # end in ns
+    signature: ColumnOf[CallIndex, np.int32]  # index into `Trace.signatures`, −1 if nothing is recorded
     source: Positions[CallIndex, Row]  # row of `Trace.nodes`
 
     @property
@@ -70,12 +70,12 @@ class Calls(_Table):
 class RuntimeCalls(_Table):
     guesses: ClassVar[dict[str, str]] = {"to_pandas": '`trace.sql("select * from runtime").to_pandas()`'}
 
-    name: ColumnOf[RuntimeIndex, np.int32]  # name, thread, ts, end, source: as in `Calls`
+    name: ColumnOf[RuntimeIndex, np.int32]  # like the columns in `Calls`
     thread: ColumnOf[RuntimeIndex, np.int64]
     ts: ColumnOf[RuntimeIndex, np.int64]
     end: ColumnOf[RuntimeIndex, np.int64]
     call: Positions[RuntimeIndex, CallIndex]  # the innermost enclosing call, −1 for none
-    launches: ColumnOf[RuntimeIndex, np.bool_]  # True if the call launched at least one GPU event of the trace
+    launches: ColumnOf[RuntimeIndex, np.bool_]  # True if the call launched at least one GPU event in the trace
     source: Positions[RuntimeIndex, Row]
 
     @property
@@ -85,30 +85,28 @@ class RuntimeCalls(_Table):
 
 @dataclass(frozen=True, repr=False)
 class GpuEvents(_Table):
-    """Kernels, memcpys and memsets."""
-
     guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.device_events.to_pandas()`"}
 
-    name: ColumnOf[GpuIndex, np.int32]  # name, ts, source: as in `Calls`; source is −1 for an event without a node
-    category: ColumnOf[GpuIndex, np.int32]  # code into `Trace.categories`
-    ts: ColumnOf[GpuIndex, np.int64]
-    dur: ColumnOf[GpuIndex, np.int64]  # ns, not negative
-    device: ColumnOf[GpuIndex, np.int64]  # device, stream: −1 for none
-    stream: ColumnOf[GpuIndex, np.int64]
-    call: Positions[GpuIndex, CallIndex]  # call, runtime: calls that launched the event, −1 if unknown
-    runtime: Positions[GpuIndex, RuntimeIndex]
-    # Reason why the launching call is unknown, an index into `UNATTACHED_REASONS`; 0 if the call is known.
+    name: ColumnOf[GpuIndex, np.int32]  # index into `Trace.names`
+    category: ColumnOf[GpuIndex, np.int32]  # index into `Trace.categories`
+    ts: ColumnOf[GpuIndex, np.int64]  # start in ns
+    dur: ColumnOf[GpuIndex, np.int64]  # in ns, not negative
+    device: ColumnOf[GpuIndex, np.int64]  # device number, −1 for none
+    stream: ColumnOf[GpuIndex, np.int64]  # stream number, −1 for none
+    call: Positions[GpuIndex, CallIndex]  # operator that launched the event, −1 if unknown
+    runtime: Positions[GpuIndex, RuntimeIndex]  # runtime call that launched the event, −1 if unknown
+    # Reason why the launching call is unknown, as an index into `UNATTACHED_REASONS`; 0 if the call is known.
     reason: ColumnOf[GpuIndex, np.int8]
     bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset, −1 if not recorded
-    comm: dict[int, Comm]  # communication, keyed by position
-    source: Positions[GpuIndex, Row]
+    comm: dict[int, Comm]  # communication of kernels, by position of the event
+    source: Positions[GpuIndex, Row]  # row of `Trace.nodes`, −1 for an event without a node
     # Position in `Tables.captured` of the call that launched the event during graph capture, −1 for none.
     captured_by: ColumnOf[GpuIndex, np.int64]
     captured_link: ColumnOf[GpuIndex, np.int8]  # UNVERIFIED, CERTAIN or UNLINKED
     graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 for none
     # For an event launched before the trace, the node of its later repetition, −1 for none; see `trace.counterparts`.
     counterpart: Positions[GpuIndex, Row]
-    same_module: ColumnOf[GpuIndex, np.bool_]  # whether event and counterpart are in the same module of the model
+    same_module: ColumnOf[GpuIndex, np.bool_]  # True if event and counterpart are in the same module of the model
 
     @cached_property
     def end(self) -> ColumnOf[GpuIndex, np.int64]:
@@ -131,9 +129,8 @@ class GpuEvents(_Table):
 def unknown_launch_reasons(
     ts: IntColumn, correlation: IntColumn, recorded_ts: IntColumn, recorded: IntColumn, cpu_calls: int
 ) -> npt.NDArray[np.int8]:
-    """Return codes of `UNATTACHED_REASONS`. An event whose start and correlation precede those of all recorded calls
-    was launched before the recording.
-    """
+    """Return indices into `UNATTACHED_REASONS`. An event was launched before the recording if its start or its
+    correlation precedes those of all recorded calls."""
     if not cpu_calls and not len(recorded):
         return np.full(len(ts), NO_CPU_CALLS, np.int8)
     reason = np.full(len(ts), NO_LAUNCHER, np.int8)
@@ -146,7 +143,7 @@ def unknown_launch_reasons(
 
 @dataclass(frozen=True, repr=False)
 class Tables(Record):
-    signatures: list[Signature]  # distinct arguments of calls, indexed by code
+    signatures: list[Signature]  # distinct arguments of calls, indexed by `Calls.signature`
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
@@ -156,17 +153,17 @@ class Tables(Record):
 
 @dataclass(frozen=True, repr=False)
 class UnattachedEvents(Record):
-    """Kernels, memcpys and memsets that no ET operator is known to have launched, in order of start."""
+    """GPU events that no ET operator is known to have launched, in order of start."""
 
     names: list[str]
     categories: list[str]
-    ts: IntColumn  # ns, −1 for impossible times
-    dur: IntColumn  # ns; not negative, 0 without a time
-    device: IntColumn  # device, stream, correlation: −1 for none
-    stream: IntColumn
-    correlation: IntColumn
+    ts: IntColumn  # start in ns, −1 for impossible times
+    dur: IntColumn  # in ns, not negative; 0 without a time
+    device: IntColumn  # device number, −1 for none
+    stream: IntColumn  # stream number, −1 for none
+    correlation: IntColumn  # −1 for none
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
-    args: list[bytes]  # Kineto's arguments, JSON
+    args: list[bytes]  # Kineto's arguments as JSON
 
     def __len__(self) -> int:
         return len(self.names)
@@ -190,15 +187,13 @@ _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: 
 
 @dataclass(frozen=True, repr=False)
 class MemoryEvents(Record):
-    """Allocations and frees, in order of time."""
-
-    ts: IntColumn  # ns
+    ts: IntColumn  # time in ns
     bytes: IntColumn  # number of bytes allocated, or freed if negative
     address: IntColumn  # address of the block, −1 if not recorded
-    allocated: IntColumn  # allocated, reserved: allocator totals in bytes after the event, −1 if not recorded
-    reserved: IntColumn
+    allocated: IntColumn  # bytes that the allocator has handed out after the event, −1 if not recorded
+    reserved: IntColumn  # bytes that the allocator has reserved after the event, −1 if not recorded
     device_type: IntColumn  # value of c10::DeviceType
-    device: IntColumn  # −1 for the CPU
+    device: IntColumn  # device number, −1 for the CPU
     row: Positions[Any, Row]  # node of the innermost enclosing linked operator, −1 for none
     kineto_event: IntColumn  # index in the Kineto trace's `traceEvents`
 
@@ -206,7 +201,7 @@ class MemoryEvents(Record):
         return len(self.ts)
 
     def __call__(self) -> NoReturn:  # many users first try to call it
-        raise TypeError("memory is a table of events, not a function; `analyze().memory` has the bytes over time")
+        raise TypeError("memory is a table of events, not a function; `analyze().memory` shows the bytes over time")
 
     @staticmethod
     def none() -> MemoryEvents:

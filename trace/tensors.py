@@ -17,7 +17,7 @@ from .columns import IntColumn, joined_ranges
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
-# Operators whose work depends not only on shapes, but also on numeric arguments (strides, dimensions, flags).
+# Operators whose work depends on numeric arguments (strides, dimensions, flags) in addition to shapes.
 _WITH_NUMBERS = re.compile(
     r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
     r"|flash_attn|flash_attn_\d)::)?_?(?:"
@@ -29,7 +29,7 @@ _WITH_NUMBERS = re.compile(
 
 
 def numbers_matter(name: str) -> bool:
-    """Return whether signatures of an operator keep numeric arguments in addition to shapes and dtypes."""
+    """Return True if signatures of an operator keep numeric arguments in addition to shapes and dtypes."""
     return _WITH_NUMBERS.fullmatch(name) is not None
 
 
@@ -37,12 +37,12 @@ _OF_EXPERTS = re.compile(r"vllm::\w*moe_forward\w*")
 
 
 def inside_matters(name: str) -> bool:
-    """Return whether an operator's work depends on arguments of nested calls, as in vLLM's expert layers."""
+    """Return True if an operator's work depends on arguments of nested calls, as in vLLM's expert layers."""
     return _OF_EXPERTS.fullmatch(name) is not None
 
 
 class Tensor(NamedTuple):
-    """Shape and dtype of a tensor, in torch's spelling ("bfloat16"); the dtype is "" if not recorded (Kineto lists)."""
+    """Shape and dtype of a tensor, in torch's spelling ("bfloat16"); the dtype is "" if Kineto did not record it."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -58,7 +58,6 @@ class Tensor(NamedTuple):
 
 
 def total_bytes(tensors: Iterable[Tensor]) -> int | None:
-    """Return the total size of tensors in bytes; None if a dtype is unknown."""
     sizes = [tensor.nbytes for tensor in tensors]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
@@ -141,10 +140,10 @@ class TensorUses(NamedTuple):
     output: npt.NDArray[np.bool_]  # True for returned tensors, False for passed tensors
     argument: IntColumn  # position among the node's inputs or outputs
     storage: IntColumn  # storage id, 1 to MAX_STORAGE − 1
-    begin: IntColumn  # begin, end: byte range in the storage, as if contiguous; not empty
-    end: IntColumn
-    device_code: npt.NDArray[np.int32]  # code into `devices`, which are spelled like `str(torch.device)`
-    devices: Sequence[str]
+    begin: IntColumn  # first byte in the storage, as if the tensor were contiguous
+    end: IntColumn  # byte after the last byte, greater than `begin`
+    device_code: npt.NDArray[np.int32]  # index into `devices`
+    devices: Sequence[str]  # names in the spelling of `str(torch.device)`
 
     @staticmethod
     def none() -> TensorUses:
@@ -179,7 +178,7 @@ class SignatureTable:
         *,
         outputs_recorded: bool = True,
     ) -> npt.NDArray[np.int32]:
-        """Return the signature code of each node, −1 if nothing is recorded. `texts` are indexed by `which`
-        (`RecordStore.tensor_texts`; default: one text each), `wants_values` is True for nodes that keep numbers, and
-        `outputs_recorded` is False for nodes created from Kineto events."""
+        """Return the signature code of each node, −1 if nothing is recorded. `which` has each node's index into `texts`
+        (`RecordStore.tensor_texts`; default: one text per node). `wants_values` is True for nodes that keep numbers,
+        and `outputs_recorded` is False for nodes created from Kineto events."""
         return np.full(len(texts if which is None else which), -1, np.int32)

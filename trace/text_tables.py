@@ -1,4 +1,4 @@
-"""Format tables for the terminal: fit its width, shorten names, and remove control characters."""
+"""Format tables for the terminal: fit them to its width, shorten names, and remove control characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .printable import printable
 Cell = str | int | float | None
 _LEAST_NAME = 12
 _USUAL, _NARROWEST = 80, 40
-_CLAUSE = 24  # Minimum number of characters that remain of a shortened sentence.
+_CLAUSE = 24  # Minimum number of characters that must remain of a shortened sentence.
 _WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
@@ -28,11 +28,9 @@ def render(
     above: Sequence[str] | None = None,
     below: Sequence[Sequence[str]] | None = None,
 ) -> str:
-    """Format a table: names in the first column take the remaining width, the other columns are right-aligned.
-
-    If the columns are too wide, each row and the header take several lines. `above` has one line per row, which is
-    shown above the row; `below` has several lines per row.
-    """
+    """Format a table: names in the first column take the remaining width, other columns are right-aligned. If the
+    columns are too wide, each row and the header take several lines. `above` has one line per row, shown above the row;
+    `below` has several lines per row."""
     texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
     names, *widths = (max(map(len, column)) for column in zip(heads, *texts, strict=True))
     least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # narrow tables use several lines per row
@@ -99,7 +97,7 @@ def in_short(ns: float) -> str:
 
 
 def change_text(before_ns: float, after_ns: float) -> str:
-    """Format a change: both times in the same unit, and the difference: "138.0 -> 84.6 ms (-38.7%)"."""
+    """Format both times of a change in the same unit, and the difference: "138.0 -> 84.6 ms (-38.7%)"."""
     largest = max(before_ns, after_ns)
     unit, scale = next(((unit, ns) for unit, ns in (("s", 1e9), ("ms", 1e6)) if largest >= ns), ("µs", 1e3))
     change = f" ({after_ns / before_ns - 1:+.1%})" if before_ns else ""
@@ -107,7 +105,7 @@ def change_text(before_ns: float, after_ns: float) -> str:
 
 
 def first_clause(text: str, room: int) -> str:
-    """Cut a sentence at the end of the last clause that fits, never inside parentheses."""
+    """Cut a sentence after the last clause that fits, never inside parentheses."""
     text = printable(text, " ")
     depth, end = 0, 0
     for at, letter in enumerate(text[: room + 1]):

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from .columns import IntColumn, distinct, run_starts
 
-# Maximum number of other threads to consider per pause: those that finished work last.
-# Without a limit, n pauses on n threads would take n² steps.
+# Maximum number of other threads to consider per pause: those that finished work last. Without a limit, n pauses on n
+# threads would take n² steps.
 MOST_RECENT = 16
 
 
@@ -19,9 +19,7 @@ def recently_finished(
     end: IntColumn, thread: IntColumn, *, since: IntColumn, until: IntColumn, of: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
     """Return (pause, work) pairs: the last work that other threads finished in each pause, up to `MOST_RECENT` threads.
-
-    Each pause belongs to a thread in `of`, and lasts from `since` to `until` (ns).
-    """
+    The thread of each pause is in `of`; the pause lasts from `since` to `until` (ns)."""
     count = len(end)
     time = np.concatenate([end, until])
     latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread; the thread that finished last is at the end
@@ -50,21 +48,20 @@ def recently_finished(
 class BusyTime:
     """Busy time of threads up to a given time; overlapping work on a thread is counted once."""
 
-    thread: IntColumn  # thread, start: for each piece of work, sorted
-    start: IntColumn
+    thread: IntColumn  # thread of each piece of work, sorted by thread and start
+    start: IntColumn  # start of each piece of work, in ns
     end: IntColumn  # running maximum of the end times on the thread
     total: IntColumn  # busy time (ns) of all pieces before each piece, then of all pieces
 
     @staticmethod
     def of(thread: IntColumn, start: IntColumn, end: IntColumn) -> BusyTime:
-        """Build the busy time from work that is sorted by thread and start."""
         first = run_starts(thread)
         end = running_max(end, first)
         since = np.maximum(start, np.where(first, start, np.concatenate((start[:1], end[:-1]))))
         return BusyTime(thread, start, end, np.concatenate(([0], np.cumsum(np.maximum(end - since, 0)))))
 
     def before(self, time: IntColumn, thread: IntColumn) -> IntColumn:
-        """Return the busy time of each thread before a time (ns), up to a constant per thread."""
+        """Return each thread's busy time before a time (ns), up to a constant per thread."""
         times = distinct(np.concatenate([self.start, time]))
         mine, asked = (np.searchsorted(times, of) for of in (self.start, time))
         begun = np.searchsorted(self.thread * len(times) + mine, thread * len(times) + asked)
@@ -74,7 +71,7 @@ class BusyTime:
 
 
 def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return the running maximum, which restarts at each entry of `first` that is True."""
+    """Return the running maximum; it restarts at each entry of `first` that is True."""
     if not len(values):
         return values
     group: IntColumn = np.cumsum(first)

@@ -1,8 +1,8 @@
 """The data model of a recorded rank.
 
-`nodes` and `edges` have one row per node and runtime call of the file, in file order. The tables are derived from
-nodes that have a time, in order of start: `calls` (operators, annotations, modules), `runtime` (launches and other
-driver calls), `gpu` (kernels, memcpys, memsets). If `aten::mm` calls `cudaLaunchKernel`, which launches `gemm`, then
+`nodes` and `edges` have one row per node and runtime call of the file, in file order. The tables are derived from nodes
+that have a time, in order of start: `calls` (operators, annotations, modules), `runtime` (launches and other driver
+calls), `gpu` (kernels, memcpys, memsets). For example, `aten::mm` calls `cudaLaunchKernel` to launch `gemm`: then
 `runtime.call[0]` and `gpu.call[0]` are the position of `aten::mm` in `calls`, and `gpu.runtime[0]` is 0.
 
 A trace is immutable: `with_` and `with_tables` return a new trace without values computed from the old tables.
@@ -55,17 +55,17 @@ _Derived = TypeVar("_Derived")
 class Trace(RootFacts, Library):
     """The recording of one rank, linked to its ET if there is an ET. `TraceBuilder` builds traces."""
 
-    file: str  # name for messages
+    file: str  # file name for messages
     header: Mapping[str, msgspec.Raw]  # undecoded keys of the root, except `nodes`, `runtime`, `edges`, `etplus`
-    summary: dict[str, Any]  # `etplus` in the root; {} if a different linker wrote the file
-    flat: bool  # True for the node layout of schema 1.0.1, which has flat fields instead of `ctrl_deps` and `attrs`
+    summary: dict[str, Any]  # the root's `etplus` object; {} if a different linker wrote the file
+    flat: bool  # True for the node layout of schema 1.0.1: flat fields instead of `ctrl_deps` and `attrs`
     texts: RecordStore  # undecoded records of the rows of `nodes`
     nodes: Nodes  # nodes of the file, then its runtime calls
-    names: list[str]  # names, categories: strings, indexed by the codes in `name` and `category` of all tables
-    categories: list[str]
+    names: list[str]  # all names, indexed by the column `name` of all tables
+    categories: list[str]  # all categories, indexed by the column `category` of all tables
     sync_dep: dict[int, list[int]]  # ids that a call waits for, by row of `nodes`
     comm: dict[int, Comm]  # communication by row of `nodes`
-    edges: IntColumn  # (m, 3): source row, target row, index into EDGE_KINDS
+    edges: IntColumn  # source row, target row, index into EDGE_KINDS; shape (m, 3)
     unattached: UnattachedEvents  # GPU events in the ET's window that have no node; empty in files from other linkers
     memory: MemoryEvents
     stacks: Stacks
@@ -76,8 +76,6 @@ class Trace(RootFacts, Library):
     own_code: tuple[str, ...]  # patterns that match the user's own files; () for the default (`trace.stacks.own_by`)
     selection: Selection | None  # the selected part of the recording; None for a whole recording
     given_tables: Tables | None  # tables of a selection or modified trace; None if derived from `nodes`
-
-    # Modified copies of the trace.
 
     def with_(self, **changes: Any) -> Trace:
         """Return a copy with changed attributes or columns of `nodes`; its tables are derived again."""
@@ -104,8 +102,6 @@ class Trace(RootFacts, Library):
             derived[derive] = derive(self)
         return derived[derive]
 
-    # The nodes, in file order.
-
     def __len__(self) -> int:
         return len(self.nodes)
 
@@ -126,8 +122,6 @@ class Trace(RootFacts, Library):
         communicating = matching(self.nodes.name, self.names, is_comm_kernel)
         communicating[list(self.comm)] = True
         return as_column(communicating & (self.nodes.kind == GPU))
-
-    # The tables, in order of start.
 
     @cached_property
     def tables(self) -> Tables:
@@ -166,15 +160,13 @@ class Trace(RootFacts, Library):
 
     @property
     def digest(self) -> bytes:
-        """Hash of the start and end times of all calls and GPU events, which identifies the recording."""
+        """Hash of the start and end times of all calls and GPU events; identifies the recording."""
         from hashlib import blake2b  # late import: loads OpenSSL
 
         state = blake2b(str(self.base_time_ns).encode(), digest_size=16)
         for table in (self.calls, self.runtime, self.gpu):
             state.update(table.ts.tobytes() + table.end.tobytes())
         return state.digest()
-
-    # Rows of the tables as objects.
 
     @property
     def ops(self) -> Ops:
@@ -201,8 +193,6 @@ class Trace(RootFacts, Library):
         """Kernels, memcpys and memsets, in order of start."""
         return DeviceEvents(self, np.arange(len(self.gpu)))
 
-    # Names.
-
     def name_at(self, code: int) -> str:
         name: str = self.names[code]
         return name
@@ -211,20 +201,18 @@ class Trace(RootFacts, Library):
     def name_codes(self) -> Mapping[str, int]:
         return {name: code for code, name in reversed(list(enumerate(self.names)))}
 
-    # Columns of calls.
-
     @cached_property
     def call_tree(self) -> CallTree:
         return CallTree.of(self.calls.parent)
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
-        """Module path of each call, and its topmost operator."""
+        """Module path and topmost operator of all calls."""
         return hierarchy_of(self, self.calls)
 
     @cached_property
     def self_ns(self) -> ColumnOf[CallIndex, np.int64]:
-        """Duration of each call minus its direct callees on the same thread."""
+        """Duration of calls without their direct callees on the same thread, in ns."""
         calls = self.calls
         own = calls.end - calls.ts
         inner = np.flatnonzero((calls.parent >= 0) & (calls.thread[calls.parent] == calls.thread))
@@ -233,7 +221,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def device_ns(self) -> ColumnOf[CallIndex, np.int64]:
-        """Total duration of the GPU events launched by each call and the calls below it."""
+        """Total duration of the GPU events launched by a call and the calls below it, in ns."""
         launched = self.gpu.call >= 0
         direct = np.zeros(len(self.calls), np.int64)
         np.add.at(direct, self.gpu.call[launched], self.gpu.dur[launched])
@@ -241,21 +229,19 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def step_of_call(self) -> ColumnOf[CallIndex, np.int64]:
-        """Step in which each call begins, −1 for none."""
+        """Step in which a call begins, −1 for none."""
         return as_column(self.steps.of(self.calls.ts, self.calls.thread))
 
     @cached_property
     def generated_of_call(self) -> ColumnOf[CallIndex, np.int64]:
-        """Position in `generated.kernels` of the kernel that each call is part of, −1 for none."""
+        """Position in `generated.kernels` of the kernel that a call is part of, −1 for none."""
         own, calls = self.generated.at(self.calls.source), self.calls
         at = nearest(np.arange(len(calls)), calls.parent, own >= 0)
         return as_column(np.where(at >= 0, own[at], -1) if len(calls) else own)
 
-    # Columns of GPU events.
-
     @cached_property
     def launched_ns(self) -> ColumnOf[GpuIndex, np.int64]:
-        """Launch time of each GPU event; its own start if the launch is unknown."""
+        """Launch time of GPU events in ns; the event's own start if the launch is unknown."""
         gpu = self.gpu
         launched_at = gpu.ts.copy()
         called, launched = gpu.call >= 0, gpu.runtime >= 0
@@ -265,12 +251,12 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """Mask of the GPU events with a known launch, whose `launched_ns` is not their own start."""
+        """Mask of the GPU events with a known launch; for other events, `launched_ns` is their own start."""
         return as_column((self.gpu.call >= 0) | (self.gpu.runtime >= 0))
 
     @cached_property
     def step_of_event(self) -> ColumnOf[GpuIndex, np.int64]:
-        """Step in which each GPU event was launched (for graphs, the step of the replay), −1 for none."""
+        """Step in which a GPU event was launched (for graphs, the step of the replay), −1 for none."""
         gpu = self.gpu
         thread = np.append(self.calls.thread, -1)[gpu.call]
         launched = gpu.runtime >= 0
@@ -302,16 +288,14 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def attribution(self) -> Attribution:
-        """Operator to which the time of each GPU event is attributed."""
+        """The operators to which the time of GPU events is attributed."""
         return attribution_of(self)
 
     @cached_property
     def counterpart(self) -> Positions[GpuIndex, GpuIndex]:
-        """The later event that repeats each GPU event launched before the trace; −1 for none."""
+        """The later event that repeats a GPU event launched before the trace; −1 for none."""
         found = positions(self.gpu.source, self.gpu.counterpart)
         return as_positions(np.where(self.gpu.counterpart >= 0, found, -1))
-
-    # Steps, origins, devices.
 
     @cached_property
     def steps(self) -> Steps:
@@ -327,15 +311,12 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def source_table(self) -> SourceTable:
-        """Source lines of the entries in `stacks`."""
         return self.stacks.table_of(own_by(self.own_code))
 
     @cached_property
     def properties(self) -> Mapping[int, Mapping[str, Any]]:
         """Kineto's `deviceProperties` by device number, for devices that ran something."""
         return device_properties(self._object("kineto").get("device_properties"), self.gpu.device)
-
-    # The ET+ file.
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the ET+ file atomically with `jobs` processes, gzipped for ".gz"; equal traces give equal bytes."""

@@ -1,4 +1,4 @@
-"""Include GPU events that the linker could not attach to an operator: they also took time on the device."""
+"""Include GPU events that the linker could not attach to an operator, because they also took time on the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MS = 1e6
 
 
 def with_unattached(trace: Trace) -> Trace:
-    """Return a trace whose `gpu` includes the unattached GPU events in the nodes' time span, counted in `notes`."""
+    """Return a trace with the unattached GPU events in the nodes' time span added to `gpu`, counted in `notes`."""
     events, tables = trace.unattached, trace.tables
     if tables.whole:
         return trace
@@ -41,7 +41,7 @@ def with_unattached(trace: Trace) -> Trace:
 
 
 def counted_events(trace: Trace) -> IntColumn:
-    """Return the positions in `Trace.unattached`, in order of start, of the events that `with_unattached` counts."""
+    """Return the events that `with_unattached` includes, as positions in `Trace.unattached`, in order of start."""
     events, (first, last) = trace.unattached, trace.nodes.span
     near = (events.ts < last) & (events.ts + events.dur > first)
     if trace.selection is not None or not trace.nodes.timed.any():
@@ -98,8 +98,8 @@ def _not_counted(trace: Trace, apart: int) -> list[str]:
     missing = sum(trace.unattached_counts.values()) - trace.unattached_counts.get(outside, 0)
     if missing > len(trace.unattached):
         notes.append(
-            f"{_events(missing - len(trace.unattached))} not attached to an operator, and not in this file, which an"
-            " older etplus wrote: not counted; link the traces again"
+            f"{_events(missing - len(trace.unattached))} not attached to an operator and missing in this file,"
+            " because an older etplus wrote it: not counted; link the traces again"
         )
     return notes
 

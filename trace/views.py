@@ -34,7 +34,7 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 @dataclass(frozen=True)
 class View(Suggests, Generic[Index]):
-    """A row of a table of a trace, identified by its position."""
+    """A row of a table in a trace, identified by its position."""
 
     trace: Trace
     index: Index
@@ -101,7 +101,7 @@ class View(Suggests, Generic[Index]):
 
     @property
     def step(self) -> str | None:
-        """Iteration that contains the start or launch ("ProfilerStep#3", or an ordinal), None outside of iterations."""
+        """Iteration that contains the start or launch ("ProfilerStep#3", or a number), None outside of iterations."""
         steps: Any = self.trace.step_of_event if self._on_gpu else self.trace.step_of_call
         step = int(steps[self.index])
         return self.trace.steps.names[step] if step >= 0 else None
@@ -134,7 +134,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def self_ns(self) -> int:
-        """CPU time minus that of direct callees on the same thread."""
+        """CPU time without the time of direct callees on the same thread, in ns."""
         return int(self.trace.self_ns[self.index])
 
     @property
@@ -163,7 +163,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def device_ns(self) -> int:
-        """Sum of the durations of `kernels`."""
+        """Sum of the durations of `kernels`, in ns."""
         return int(self.trace.device_ns[self.index])
 
     @property
@@ -241,7 +241,7 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def same_module(self) -> bool:
-        """True if the counterpart runs in the same module, not in a different layer with equal work."""
+        """True if the counterpart runs in the same module, False if in a different layer that does the same work."""
         return bool(self.trace.gpu.same_module[self.index])
 
     @property
@@ -265,7 +265,7 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def delay_ns(self) -> int | None:
-        """Time from the end of the launching call to the event's start, 0 if negative; None if the call is unknown."""
+        """Time in ns from the end of the launching call to the event's start, 0 if negative; None if unknown."""
         return self._value("delay_ns")
 
     @property
@@ -336,7 +336,7 @@ Rows = TypeVar("Rows", bound="_Rows[Any]")
 class _Rows(Suggests, Sequence[Row], Generic[Row]):
     _row: type[Row]
     _kind: str
-    _sought: tuple[_Rows[Any], str] | None = None  # of an empty result of `named`: the searched rows, and the name
+    _sought: tuple[_Rows[Any], str] | None = None  # for an empty result of `named`: the searched rows, and the name
     guesses: ClassVar[dict[str, str]] = ROWS_GUESSES
 
     def __init__(self, trace: Trace, rows: IntColumn) -> None:

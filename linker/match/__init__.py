@@ -19,10 +19,10 @@ from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]
 
-# The methods, best evidence first.
+# The methods, strongest evidence first.
 METHODS = ("ids", "sequence", "shift", "tree")
 
-# If a smaller share of names is equal, the ids come from two runs and overlap by chance.
+# Minimum share of joined pairs with equal names. Below this share, the ids come from two runs and overlap by chance.
 _MIN_AGREEMENT = 0.99
 # The search ends with the first match that covers this share of the calls that can have a partner.
 _ENOUGH = 0.5
@@ -32,7 +32,7 @@ def match_calls(
     pair: TracePair, claims: Claims, *, method: str, exact: bool, strict: bool, iteration: str
 ) -> tuple[Match, Identity, list[str]]:
     """Match by one method, or by the best method that works ("auto"). Also return whether both files come from one
-    process, and a sentence about each method tried."""
+    process, and one sentence about each method tried."""
     considered: list[str] = []
     found = unmatched(len(pair.nodes))
     for attempt in _attempts(pair, method, exact, iteration):
@@ -73,7 +73,7 @@ def _attempts(pair: TracePair, method: str, exact: bool, iteration: str) -> list
 
 
 def _is_enough(pair: TracePair, found: Match) -> bool:
-    """Return whether a match covers enough of the calls that can have a partner (for ids: the calls with an id)."""
+    """Return True if a match covers enough of the calls that can have a partner (for ids: the calls with an id)."""
     ours, theirs = len(pair.nodes), len(pair.calls)
     if found.method == "ids":
         ours, theirs = (int(np.count_nonzero(ids > 0)) for ids in pair.rf_ids)
@@ -81,7 +81,7 @@ def _is_enough(pair: TracePair, found: Match) -> bool:
 
 
 def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
-    """Set the reason for unlinked calls before and after the window, and on threads that were not profiled."""
+    """Set the reason for unlinked calls outside the profiled window, and on threads that were not profiled."""
     linked = found.call >= 0
     if not linked.any():
         return found
@@ -96,8 +96,8 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
 
 
 def match_ids(pair: TracePair) -> Match:
-    """Join calls by nonzero ids that are unique on both sides; the names must be equal. Every link is `CERTAIN` at
-    first; `identity` judges later whether both files come from one process."""
+    """Join calls by nonzero ids that are unique on both sides and have equal names. Every link is `CERTAIN` at first;
+    `identity` judges later whether both files come from one process."""
     (rf_id, event_id), nodes, calls = pair.rf_ids, pair.nodes, pair.calls
     if not (rf_id > 0).any() or not (event_id > 0).any():
         side = "the Kineto trace" if (rf_id > 0).any() else "the ET"
@@ -109,13 +109,13 @@ def match_ids(pair: TracePair) -> Match:
     result = unmatched(len(nodes), method="ids")
     result.reason[repeated] = REASONS.index("id is not unique")
     if not len(node_at):
-        return result.noting("ids: no id occurs on both sides", joined=0)
+        return result.noting("ids: no id occurs in both files", joined=0)
     same = nodes.name[node_at] == calls.name[call_at]
     agreement = np.count_nonzero(same) / len(same)
     facts = {"joined": len(same), "names_differ": int(np.count_nonzero(~same))}
     if agreement < _MIN_AGREEMENT:
         return unmatched(len(nodes), method="ids").noting(
-            f"ids: refused, only {agreement:.1%} of {len(same)} joined pairs have the same name: ids of another run",
+            f"ids: refused, only {agreement:.1%} of {len(same)} joined pairs have the same name (ids of another run)",
             **facts,
         )
     result.reason[node_at[~same]] = REASONS.index("name differs from the event with its id")

@@ -1,11 +1,12 @@
 """Find every place where an ET thread (the pattern) fits a Kineto thread (the text), and mark its uncertain links.
 
-A thread is a list of calls with a name and perhaps a sequence number; either side may lack calls. Calls whose name and
-number occur once on both sides are anchors (`unique_anchors`). Without anchors, runs of 64, 16 or 4 names that both
-sides have vote for diagonals (text minus pattern position), and the middle run of each frequent diagonal is the anchor
-(`candidates_by_order`). `align_at_anchors` places the calls between anchors: along a diagonal, else from both ends of
-the gap inwards, the rest by a shortest edit script. `_unsure` marks calls that fit two positions if all calls of a gap
-are placed as early and as late as their order allows."""
+A thread is a list of calls, each with a name and perhaps a sequence number; either side may lack calls. Calls whose
+name and number occur once on both sides are anchors (`unique_anchors`). Without anchors, runs of 64, 16 or 4 names that
+both sides contain vote for diagonals (text position minus pattern position), and the middle run of each frequent
+diagonal becomes the anchor (`candidates_by_order`). `align_at_anchors` places the calls between anchors: along a
+diagonal, else from both ends of the gap inwards, and the remaining calls by a shortest edit script. `_unsure` marks
+calls that land on two positions if all calls in a gap are placed first as early, then as late as their order allows.
+"""
 
 from __future__ import annotations
 
@@ -20,46 +21,45 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, distinct, scatter
 from ..shortest_edit import CallOrder, shortest_edit
 
-# Evidence for a place: numbers that differ (another iteration), names alone, numbers that agree.
+# Evidence for a place: different numbers (another iteration), only names, or equal numbers.
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 
 # Minimum share of placed calls between the first and last placed call; different programs can reach 0.75.
 _MIN_DENSITY = 0.8
-# Minimum share of the shorter side that must be placed. A smaller share can be one repeated layer.
+# Minimum share of the shorter side that must be placed; a smaller share can be one repeated layer.
 _MIN_OVERLAP = 0.3
-# Minimum share of common names on either side if both threads run one program.
+# Minimum share of names that both threads must have in common if they run the same program.
 _MIN_COMMON_NAMES = 0.95
-# Minimum share of placed calls among calls with numbers in both threads: every program numbers its calls from 0.
+# Minimum share of placed calls among the calls with numbers in both threads, because every program counts from 0.
 _MIN_AGREEMENT = 0.8
-# Minimum share of numbered pairs with the most frequent offset; offsets vary if the programs differ.
+# Minimum share of numbered pairs with the most frequent offset; the offset varies if the programs differ.
 _MIN_STEADY = 0.5
 # Lengths of the runs that vote for diagonals. Long runs rarely recur by chance, so they are tried first.
 _RUN_LENGTHS = (64, 16, 4)
-# Maximum number of places to try; each place costs an alignment of the whole thread.
+# Maximum number of places to try; each place requires aligning the whole thread.
 _MAX_DIAGONALS = 64
-# Votes are counted in bands this wide, or 5% of the pattern, because each missing call shifts the diagonal by one.
+# Width of the bands in which votes are counted, or 5% of the pattern: each missing call shifts the diagonal by one.
 _MIN_BAND = 32
-# Maximum number of occurrences that vote for a run that is not unique in the pattern; bounds the number of pairs.
+# Maximum number of occurrences that may vote for a run that is not unique in the pattern; limits the number of pairs.
 _MAX_REPEATS = 32
 # A place competes with the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98
 _MAX_OCCURRENCES = 4096
-# Extra distance, in calls, that a call before the first or after the last anchor may be displaced.
+# Maximum extra shift, in calls, of a call before the first or after the last anchor.
 _SPARE = 8
 _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Position in the text, by call of the pattern."""
+    """Position in the text of each call in the pattern."""
 
-    at: IntColumn  # −1 for none; otherwise ascending
+    at: IntColumn  # −1 for calls without a position, otherwise ascending
     unsure: npt.NDArray[np.bool_]  # the call could also be linked to a neighbor with the same name
-    anchors: int = 0  # number of pairs that sequence numbers fix
+    anchors: int = 0  # number of pairs that sequence numbers determine
 
     @property
     def matched(self) -> int:
-        """Number of placed calls."""
         return int(np.count_nonzero(self.at >= 0))
 
 
@@ -112,9 +112,6 @@ def _judged(pattern: CallOrder, text: CallOrder, alignment: Alignment) -> Candid
     return CandidateAlignment(alignment, DISAGREE, 0, offset, float(counts.max() / counts.sum()))
 
 
-# Places by the order of names
-
-
 def _whole(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
     size = len(pattern)
     places = [np.arange(begin, begin + size) for begin in occurrences(pattern.name, text.name)]
@@ -125,7 +122,7 @@ def _whole(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
 
 
 def occurrences(pattern: IntColumn, text: IntColumn) -> list[int]:
-    """Return up to 4096 positions where one list of names occurs completely in another list; linear time."""
+    """Return up to 4096 positions where the whole pattern of names occurs in the text; takes linear time."""
     if not len(pattern) or len(pattern) > len(text) or int(max(pattern.max(), text.max())) > _LAST_CHAR - _FIRST_CHAR:
         return []
     needle, hay = _as_text(pattern), _as_text(text)
@@ -138,12 +135,12 @@ def occurrences(pattern: IntColumn, text: IntColumn) -> list[int]:
 
 
 def _as_text(codes: IntColumn) -> str:
-    """Return codes as characters, because Python searches strings in C and in linear time."""
+    """Return codes as characters, because Python's string search is written in C and takes linear time."""
     return "".join(_NO_CHAR if code < 0 else chr(code + _FIRST_CHAR) for code in codes.tolist())
 
 
 def _with_gaps(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
-    """Return alignments from the middle run of every band of diagonals with many votes."""
+    """Return alignments from the middle run in every band of diagonals with many votes."""
     for length in _RUN_LENGTHS:
         i, j = _shared_runs(pattern.name, text.name, length)
         if len(i):
@@ -190,7 +187,7 @@ def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntC
         key = keys[at[shared[counts[at[shared]] == rarest][0]]]
         left, right = np.flatnonzero(ours == key)[:_MAX_REPEATS], np.flatnonzero(theirs == key)[:_MAX_REPEATS]
         i, j = np.repeat(left, len(right)), np.tile(right, len(left))
-    same = pattern[i] == text[j]  # two different runs can have equal hashes
+    same = pattern[i] == text[j]  # different runs can have equal hashes
     return i[same], j[same]
 
 
@@ -208,15 +205,12 @@ def _is_dense(alignment: Alignment) -> bool:
 
 
 def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
-    """Return whether two windows overlap: one side ends at either end of the match, and enough calls are common."""
+    """Return True if two windows overlap: one side ends at each end of the match, and enough calls are common."""
     placed = np.flatnonzero(alignment.at >= 0)
     before = min(int(placed[0]), int(alignment.at[placed[0]]))
     after = min(len(alignment.at) - 1 - int(placed[-1]), size - 1 - int(alignment.at[placed[-1]]))
     left_over = (1 - _MIN_DENSITY) * len(placed)
     return bool(before + after <= left_over and len(placed) >= least * min(len(alignment.at), size))
-
-
-# Anchors, and the calls between them
 
 
 def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntColumn]:
@@ -259,7 +253,7 @@ def _longest_increasing(values: IntColumn) -> IntColumn:
 
 
 class _Stretch(NamedTuple):
-    """Calls `begin:end` of the pattern, and calls `low:high` of the text that contain them."""
+    """Calls `begin:end` of the pattern, and calls `low:high` of the text, which contain their partners."""
 
     begin: int
     end: int
@@ -268,7 +262,7 @@ class _Stretch(NamedTuple):
 
 
 def align_at_anchors(pattern: CallOrder, text: CallOrder, i: IntColumn, j: IntColumn) -> Alignment:
-    """Place the other calls around anchors (pairs i, j, both ascending); there must be at least one."""
+    """Place the calls around anchors. The anchors are pairs (i, j), at least one, ascending on both sides."""
     at = scatter(len(pattern), i, j)
     diagonal = j - i
     runs = np.concatenate(([0], np.flatnonzero(np.diff(diagonal)) + 1, [len(i)]))
@@ -307,7 +301,7 @@ def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: 
 
 
 def _fill_gap(pattern: CallOrder, text: CallOrder, gap: _Stretch, at: IntColumn) -> None:
-    """Place calls between fixed ends: first from the left, then from the right, and the rest by edit script."""
+    """Place calls between fixed ends: first from the left, then from the right, finally by edit script."""
     a, b, c, d = gap
     n = min(b - a, d - c)
     if n == 0:
@@ -330,15 +324,12 @@ def _fits(pattern: CallOrder, text: CallOrder) -> npt.NDArray[np.bool_]:
     return fits & agree
 
 
-# Calls that could be elsewhere
-
-
 def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which calls, judged by name and number, could also be placed elsewhere between their two anchors."""
+    """Return a mask of calls that, judged by name and number, could also be placed elsewhere between their anchors."""
     unsure = np.zeros(len(pattern), np.bool_)
     gaps = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
     for a, b in pairwise(anchors.tolist()):
-        if gaps[a] != gaps[b]:  # without a gap between the anchors, the calls fit in only one place
+        if gaps[a] != gaps[b]:  # with no gap between the anchors, calls fit only one place
             stretch = _Stretch(a + 1, b, int(at[a]) + 1, int(at[b]))
             unsure[_undecided(pattern, text, at, stretch)] = True
             unsure[_displaceable(pattern, text, at, stretch)] = True
@@ -359,15 +350,15 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
             within = beyond._replace(low=max(0, reach))
         unsure[_undecided(pattern, text, at, beyond)] = True
         gaps = np.flatnonzero(np.abs(np.diff(at[outwards])) != 1)
-        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # beyond the first gap no anchor fixes calls
+        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # no anchor fixes calls beyond the first gap
         unsure[behind[at[behind] >= 0]] = True
         unsure[_displaceable(pattern, text, at, within)] = True
     return unsure
 
 
 def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
-    """Return the placed calls without numbers if both sides have calls left over. The sides may then show different
-    iterations, which only numbers can distinguish."""
+    """Return the placed calls without numbers if both sides have unplaced calls. The two sides may then show different
+    iterations, which only numbers can tell apart."""
     ours = np.arange(stretch.begin, stretch.end)
     placed = ours[at[ours] >= 0]
     left_over = len(placed) < stretch.high - stretch.low and np.any((at[ours] < 0) & (pattern.name[ours] >= 0))

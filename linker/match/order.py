@@ -1,7 +1,8 @@
 """Match by sequence numbers and call order, thread by thread: the methods sequence and shift.
 
 An ET thread can fit several Kineto threads, and several iterations of one Kineto thread. `place_threads` selects one
-place per thread, starting with the best evidence. Links are certain only if no other place fits as well.
+place per thread, starting with the thread that has the best evidence. Links are certain only if no other place fits as
+well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .result import REASONS, Match
 
 
 def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place ET threads by pairs of name and sequence number that also occur in a Kineto thread."""
+    """Place ET threads by the pairs of name and sequence number that both threads contain."""
     found = place_threads(nodes, calls, steps, candidates_by_sequence, iteration, "sequence")
     if not found.linked:
         return found.noting("sequence: no sequence number of the ET occurs with the same name in the Kineto trace")
@@ -47,16 +48,16 @@ def match_sequence_and_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, 
 
 def _noted(found: Match) -> Match:
     if not found.linked:
-        return found.noting(f"{found.method}: no run of names is common to an ET thread and a Kineto thread")
+        return found.noting(f"{found.method}: no run of names occurs in both an ET and a Kineto thread")
     several = max(thread["equal_places"] for thread in found.facts["threads"])
     note = f"{found.method}: {found.linked:,} calls placed by call order"
     return found.noting(note + (f", in one of {several} equal places" if several > 1 else ""))
 
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
-    """Pair leftover calls in the linked window if both sides have the same number of calls with a name: the k-th in
-    call order with the k-th in time. These links are never certain. The ET records asynchronous collectives on the
-    caller's thread, Kineto on the worker thread."""
+    """Pair leftover calls in the linked window by name if both sides have the same number of them: the k-th in call
+    order with the k-th in time. These links are never certain. The ET records asynchronous collectives on the caller's
+    thread, Kineto on the worker thread."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
         return found
@@ -78,18 +79,18 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
     return replace(found, call=call, link=link, reason=reason).noting(note)
 
 
-# Finds the places of an ET thread (first) in a Kineto thread (second).
+# A function that finds the places of an ET thread (first argument) in a Kineto thread (second argument).
 Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 
 # A place is as good as the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98
-# A place with gaps, or in another thread, casts doubt on the chosen place if it has this share of its calls.
+# A place with gaps, or in another thread, makes the chosen place uncertain if it has this share of its calls.
 _RIVAL = 0.9
 # Minimum share of an ET thread that identifies a Kineto thread if all calls of the Kineto thread are matched.
 _MOST = 0.5
 # Two threads run the same program if this share of one thread's calls has names that occur in the other thread.
 _SAME_PROGRAM = 0.8
-# Two threads are compared only if this share of the shorter thread has names that occur in both.
+# Two threads are compared only if this share of the shorter thread has names that occur in both threads.
 _MIN_COMMON = 0.3
 
 
@@ -101,7 +102,7 @@ class _Candidate:
     theirs: int
     place: CandidateAlignment
     call: IntColumn  # positions in CpuCalls, −1 for none
-    size: int  # calls of the Kineto thread
+    size: int  # number of calls in the Kineto thread
     start: int
     dur: int
 
@@ -137,10 +138,9 @@ class _Search:
 def place_threads(
     nodes: EtCalls, calls: CpuCalls, steps: IntColumn, place: Placer, iteration: str, method: str
 ) -> Match:
-    """Place every ET thread in a Kineto thread. `steps` are codes of names that number an iteration (ProfilerStep#7).
-
-    A thread's links are certain if it has a single best place, no other thread on either side fits as well, and the
-    place is proved: by sequence numbers, or by names if all calls of both traces are matched."""
+    """Place every ET thread in a Kineto thread. `steps` are codes of names that number an iteration (ProfilerStep#7). A
+    thread's links are certain if it has a single best place, no other thread on either side fits as well, and the place
+    is proved: by sequence numbers, or by names if all calls of both traces are matched."""
     threads = _CallThreads.of(nodes, calls)
     ours, candidates = threads.ours, _all_candidates(threads, place)
     state = _Search(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
@@ -169,7 +169,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
     result: list[list[_Candidate]] = []
     for t, own in enumerate(threads.ours):
         pattern, names = CallOrder(nodes.name[own], nodes.seq[own]), np.bincount(nodes.name[own] + 1, minlength=width)
-        names[0] = 0  # the names that Kineto lacks
+        names[0] = 0  # 0 stands for all names that Kineto lacks
         found = []
         for k, (a, b) in enumerate(theirs):
             if np.minimum(names, counts[k]).sum() < _MIN_COMMON * min(len(own), b - a):
@@ -216,7 +216,7 @@ def _place_one(
 
 
 def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
-    """Return whether a candidate is as good as the chosen place; only a gapless place competes with a gapless place."""
+    """Return True if a candidate is as good as the chosen place; only a gapless place competes with a gapless place."""
     if candidate.place.evidence < taken.place.evidence:
         return False
     enough = candidate.place.matched >= _RIVAL * taken.place.matched
@@ -228,10 +228,9 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
 
 
 def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
-    """Return whether another ET thread with the same program could be the profiled one.
-    Each thread counts its own sequence numbers, so they do not distinguish such threads. Another thread is ruled out if
-    its numbers prove a different Kineto thread. A thread without a place is also ruled out if most of this ET thread
-    matches every call of its Kineto thread."""
+    """Return True if another ET thread with the same program could be the profiled thread. Sequence numbers do not tell
+    such threads apart, because each thread counts its own. A thread is ruled out if its numbers prove a different
+    Kineto thread, or if it has no place and most of this ET thread matches every call of its Kineto thread."""
     taken = state.chosen[t][0]
     whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)
     names = threads.nodes.name[threads.ours[t]]
@@ -247,7 +246,7 @@ def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
 
 
 def _violations(threads: _CallThreads, state: _Search, candidate: _Candidate) -> int:
-    """Count a candidate's calls that are outside the time between their linked neighbors in call order."""
+    """Count a candidate's calls that lie outside the time between their linked neighbors in call order."""
     linked = np.flatnonzero(state.call >= 0)
     if not len(linked):
         return 0
@@ -270,10 +269,9 @@ def _choose(candidates: list[_Candidate], iteration: str) -> _Candidate:
 
 
 def _is_proof(taken: _Candidate, whole: bool) -> bool:
-    """Return whether a place is proved.
-    Sequence numbers prove a place if several agree; a single number can recur in every iteration, because inference
-    does not increment it. Names recur in every iteration, so they prove a place only if all calls of both traces are
-    matched and both contain the profiler's numbered step."""
+    """Return True if a place is proved. Sequence numbers prove a place if several agree. A single number can recur in
+    every iteration, because inference does not increment it. Names recur in every iteration, so they prove a place only
+    if all calls of both traces are matched and both contain the profiler's numbered step."""
     if taken.place.evidence == NUMBERS and taken.place.distinct > 1:
         return True
     return taken.place.evidence >= NAMES and whole

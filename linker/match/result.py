@@ -25,18 +25,17 @@ REASONS = tuple(
 
 @dataclass(frozen=True)
 class Match:
-    """Links of the ET's calls to Kineto's CPU calls."""
+    """Links from the ET's calls to Kineto's CPU calls."""
 
-    call: IntColumn  # by call of `EtCalls`: position in `CpuCalls`, −1 for none
-    link: npt.NDArray[np.int8]  # UNLINKED, UNVERIFIED or CERTAIN
-    reason: npt.NDArray[np.int8]  # index into `REASONS`
-    method: str = ""  # the method that found the links, "" for none
+    call: IntColumn  # per call of `EtCalls`: position in `CpuCalls`, −1 for none
+    link: npt.NDArray[np.int8]  # per call: UNLINKED, UNVERIFIED or CERTAIN
+    reason: npt.NDArray[np.int8]  # per call: index into `REASONS`
+    method: str = ""  # name of the method that found the links, "" if none did
     notes: tuple[str, ...] = ()  # sentences for the report
-    facts: dict[str, Any] = field(default_factory=dict)  # numbers for the report (candidates, offsets, windows)
+    facts: dict[str, Any] = field(default_factory=dict)  # values for the report (candidates, offsets, windows)
 
     @property
     def linked(self) -> int:
-        """Number of linked calls."""
         return int(np.count_nonzero(self.call >= 0))
 
     def noting(self, *notes: str, **facts: Any) -> Match:
@@ -45,7 +44,6 @@ class Match:
 
 
 def unmatched(count: int, method: str = "") -> Match:
-    """Return a match without links."""
     reason = np.full(count, REASONS.index("not in the Kineto trace"), np.int8)
     return Match(np.full(count, -1, np.int64), np.zeros(count, np.int8), reason, method)
 
@@ -54,7 +52,7 @@ _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
-    """Return the match; links become `UNVERIFIED` unless both sides are provably one call of one process."""
+    """Return the match with all links `UNVERIFIED` unless both sides are provably one call in one process."""
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, UNVERIFIED).astype(np.int8))
     if found.method != "ids":
@@ -74,7 +72,7 @@ def _demote_other_ids(pair: TracePair, found: Match) -> Match:
     differ = linked[(ours > 0) & (theirs >= 0) & (ours != theirs)]
     if not len(differ):
         return found
-    note = f"{len(differ):,} links join calls with different ids, so not the same calls"
+    note = f"{len(differ):,} links join calls with different ids, so they are not the same calls"
     return _at_most_equivalent(found, differ).noting(note)
 
 
@@ -90,9 +88,9 @@ def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
-    """Demote the links of a call and its caller if only one trace records the calling relation: either link may be
-    wrong. This affects 273 of 88,120 recorded calls, all in asynchronous communication or below calls that raised: the
-    ET's caller is the last node begun and not yet ended, on any thread."""
+    """Demote the links of a call and its caller if only one trace records that call relation, because either link may
+    be wrong. This affects 273 of 88,120 recorded calls, all in asynchronous communication or below calls that raised:
+    the ET records the last node begun and not yet ended, on any thread, as the caller."""
     is_linked = found.call >= 0
     linked = np.flatnonzero(is_linked)
     node_of_call = scatter(len(calls), found.call[linked], linked)

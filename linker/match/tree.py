@@ -1,4 +1,4 @@
-"""Match by call trees if neither sequence numbers nor call order fit: the isomorphism method.
+"""Match by call trees if neither sequence numbers nor call order fit.
 
 Calls with a name on only one side are skipped; their children go to the caller. Then both forests are compared from the
 roots down: siblings are aligned first by equal subtrees, then by name, and unequal pairs are compared recursively.
@@ -21,7 +21,7 @@ from ..shortest_edit import CallOrder, shortest_edit
 from .candidate_alignments import candidates_by_order
 from .result import REASONS, Match
 
-# Maximum number of root placements that are compared down to the leaves.
+# Maximum number of root placements to compare down to the leaves.
 _MAX_PLACES = 16
 # Minimum share of paired calls between the first and last pair; trees of different programs also have common parts.
 _MIN_SHARE = 0.8
@@ -29,7 +29,7 @@ _MIN_SHARE = 0.8
 
 @dataclass(frozen=True)
 class _Forest:
-    """Call trees of one thread: name, children in call order, and shape by call; call −1 is the parent of the roots."""
+    """Call trees of one thread: per call, its name, shape and children in order. Call −1 is the parent of the roots."""
 
     name: list[int]
     children: dict[int, list[int]]
@@ -37,8 +37,8 @@ class _Forest:
 
 
 def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
-    """Pair the calls of each ET thread with the Kineto thread that shares most call trees with it. Trees are the same
-    in every iteration, so every link is `UNVERIFIED`. Linear time in practice."""
+    """Pair the calls of each ET thread with the Kineto thread that shares most call trees with it. Trees look the same
+    in every iteration, so every link is `UNVERIFIED`. Takes linear time in practice."""
     common = np.intersect1d(nodes.name[nodes.name >= 0], calls.name)
     shapes: dict[tuple[int, tuple[int, ...]], int] = {}
     ours, theirs = _forests(nodes, common, shapes), _forests(calls, common, shapes)
@@ -79,7 +79,7 @@ def _forests(
 
 
 def _belong_together(pairs: list[tuple[int, int]], ours: IntColumn, theirs: IntColumn) -> bool:
-    """Return whether nearly all calls between the first and the last pair are paired on both threads."""
+    """Return True if nearly all calls between the first and the last pair are paired on both threads."""
     for side, thread in zip(np.array(pairs).T, (ours, theirs), strict=True):
         span = thread[side.min() : side.max() + 1] == thread[side[0]]
         if len(pairs) < _MIN_SHARE * np.count_nonzero(span):
@@ -110,7 +110,7 @@ def _descend(ours: _Forest, theirs: _Forest, pairs: list[tuple[int, int]]) -> li
 
 
 def _align(ours: _Forest, theirs: _Forest, left: list[int], right: list[int]) -> list[tuple[int, int]]:
-    """Align siblings: first those with equal subtrees, then, in the gaps, siblings with equal names."""
+    """Align siblings with equal subtrees first; then, in the gaps, siblings with equal names."""
     x, y = shortest_edit(_labels(ours.shape, left), _labels(theirs.shape, right), whole=True)
     pairs, a, b = [], 0, 0
     for i, j in [*zip(x.tolist(), y.tolist(), strict=True), (len(left), len(right))]:

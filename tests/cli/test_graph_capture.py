@@ -27,7 +27,7 @@ def test_trace_link(files: tuple[Path, Path], tmp_path: Path) -> None:
     done = call("link", "--kineto-file", replay, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stderr.decode().split())
-    said = "graphs 4 of 4 kernels and copies of 2 graph launches linked to the operators of the capture (4 certain)"
+    said = "graphs 4 of 4 kernels and copies of 2 graph launches linked to operators in the capture (4 certain)"
     assert said in text
     document = read_json(tmp_path / "out.json")
     assert_valid(document)

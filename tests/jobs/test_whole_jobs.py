@@ -70,7 +70,7 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     assert sorted(reasons) == [1, 2, 4, 6] and not batch.complete
     assert reasons[1].startswith("rank-1.kineto.json.gz: ")
     assert reasons[2] == "no ET was found for rank-2.kineto.json.gz"
-    assert reasons[4] == "rank-4.kineto.json.gz: recorded by rank 3, not by rank 4; give the two files of one rank"
+    assert reasons[4] == "rank-4.kineto.json.gz: recorded by rank 3, not by rank 4; pass two files of the same rank"
     assert reasons[6] == (
         "not of this job: rank-6.kineto.json.gz is of a job of 2 ranks, the others of a job of 8 ranks"
     )
@@ -140,7 +140,7 @@ def test_the_files_of_all_ranks_prove_which_belong_together(tmp_path: Path) -> N
     assert counts(batch) == [(1335, 0)] * 2 and not any(one.warnings for one in batch.report.ranks)
     assert counts(link_many(job, tmp_path / "part", ranks=[1], jobs=1)) == [(1335, 0)], "the other rank is there"
     later = link_many(job, tmp_path / "zone", ranks=[1], jobs=1, timezone="UTC+1")
-    assert counts(later) == [(0, 1335)] and "in UTC+1" in later.report.ranks[0].warnings[0]
+    assert counts(later) == [(0, 1335)] and "assuming UTC+1" in later.report.ranks[0].warnings[0]
     inside = containers(tmp_path / "containers", same_pid=True)
     batch = link_many(inside, ranks=[1], jobs=1)
     assert counts(batch) == [(0, 1335)]

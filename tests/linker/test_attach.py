@@ -205,7 +205,7 @@ def test_kernels_that_share_a_launch_of_one_are_not_certain() -> None:
     gpu, report, document = join(NODES, events)
     assert parents(gpu) == [4, 3, 3] and [node.get("link") for node in gpu.values()] == [None, *["unverified"] * 2]
     assert report.gpu["categories"]["kernel"]["unverified"] == 2
-    assert report.warnings == ("2 GPU events share 1 launch of one kernel each: their launches are not certain",)
+    assert report.warnings == ("2 GPU events share 1 launch of one kernel each, so their launches are not certain",)
     again = read_etplus(orjson.dumps(document))
     assert (again.nodes.link[again.nodes.kind == GPU] == UNVERIFIED).tolist() == [False, True, True]
 
@@ -215,7 +215,7 @@ def test_a_repeated_correlation_goes_to_the_last_call_before_the_event() -> None
     calls = [launch(15, 1), launch(50, 1), launch(210, 1)]
     gpu, report, _ = join(NODES, [*CPU, *calls, work(20, 1), work(60, 1), work(220, 1)])
     assert parents(gpu) == [4, 3, 5]
-    assert any("share their correlation" in warning for warning in report.warnings)
+    assert any("have the same correlation" in warning for warning in report.warnings)
 
 
 def rocm(events: list[Event]) -> list[Event]:

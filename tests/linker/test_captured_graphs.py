@@ -183,5 +183,5 @@ def test_copies_and_memsets_are_recognized_by_their_kind() -> None:
 
 def test_captures_cannot_be_linked_twice() -> None:
     trace = linked(capture_events([unique("AB")]), replay_events([kernels(unique("AB"))]))
-    with pytest.raises(UsageError, match="linked to captures already"):
+    with pytest.raises(UsageError, match="already linked to captures"):
         link_captured_graphs(trace, [])

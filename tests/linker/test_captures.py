@@ -61,7 +61,7 @@ def test_captures_of_threads_and_within_each_other() -> None:
     launches = [(15, 3), (25, 3), (25, 1), (25.5, 2), (32, 2), (37, 2), (45, 3), (60, 3)]
     found = captured([*events, *(run("cudaLaunchKernel", ts, tid) for ts, tid in launches)])
     assert found.graph.tolist() == [0, 0, 0, 1, 1, 2]
-    assert found.notes == ("<bytes>: 1 launches while several graphs were captured were left out",)
+    assert found.notes == ("<bytes>: skipped 1 launches made while several graphs were being captured",)
 
 
 def test_a_capture_that_does_not_end_lasts_to_the_end_of_the_trace() -> None:
@@ -119,7 +119,7 @@ def test_a_folder_of_captures(tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_bytes(orjson.dumps(kineto_document([{**document["traceEvents"][0], "name": "x"}])))
     (found,) = captures_of(tmp_path, None, False)  # type: ignore[arg-type]
     assert (found.file, found.batch_size, found.mode) == ("k.json", (None,), ("",))
-    assert found.notes == ("empty.json: no graph is captured in it, left out",)
+    assert found.notes == ("empty.json: skipped, no graph is captured in it",)
 
 
 def test_names_of_kernels_copies_and_fills() -> None:

@@ -191,10 +191,8 @@ def test_another_time_zone_needs_to_be_known() -> None:
     assert "in UTC-07:00, which the files do not show" in found.unknown[0].says
     assert judged(claims_of(timezone="UTC-7"), seven_before).proves[1].says.endswith("(local time UTC-07:00)")
     found = judged(claims_of(timezone="UTC-6"), seven_before)
-    assert found.refutes[0].says.startswith(
-        "two windows: the linked Kineto events lie outside the time in which the ET"
-    )
-    assert "recorded, which was in UTC-6; " in found.refutes[0].says
+    assert found.refutes[0].says.startswith("two windows: the linked Kineto events fall outside the time the ET")
+    assert "recorded, assuming UTC-6; " in found.refutes[0].says
     assert judged(claims_of(timezone=None)).verdict == "proved", "nothing is assumed where local time is UTC"
     assert by(judged(claims_of(timezone=None), a_pair(begin=7 * 3600 + 900)))[1] == ["time"], "no zone is so"
 
@@ -219,7 +217,7 @@ def test_an_id_of_the_recording_decides_alone() -> None:
     one, both, other = (Claim(frozenset({k}), 4, True, frozenset(runs)) for k, runs in ((0, "a"), (0, "ab"), (1, "b")))
     found = judged(claims_of(one, both), a_pair(started=-1))
     assert (found.verdict, found.rank, by(found)) == ("proved", 0, (["run", "pid"], [], []))
-    assert found.proves[0].says == "both files have the id of recording a"
+    assert found.proves[0].says == "both files contain the recording id a"
     found = judged(claims_of(one, other))
     assert found.verdict == "refuted" and by(found)[1] == ["run", "rank"]
     assert found.refutes[0].says == "two runs: the ET is from recording a, the Kineto trace from recording b"
@@ -269,10 +267,12 @@ def test_what_the_user_says_of_the_rank(tmp_path: Path) -> None:
     assert stated_rank(b"{}", io.BytesIO(), None) is None
     with (tmp_path / "rank3.json").open("wb") as file:
         assert stated_rank(file, tmp_path / "rank3.kineto.json", None) == StatedRank(3, "names")
-    with pytest.raises(UsageError, match=r"by their names, rank1.et.json is of rank 1 and rank0.json is of rank 0; "):
+    with pytest.raises(
+        UsageError, match=r"rank1.et.json is of rank 1 and rank0.json is of rank 0, according to their names; "
+    ):
         stated_rank("rank1.et.json", "rank0.json", None)
     for rank in (-1, MAX_RANKS):
-        with pytest.raises(UsageError, match=f"invalid rank {rank}; give a number from 0 to"):
+        with pytest.raises(UsageError, match=f"invalid rank {rank}; pass a number from 0 to"):
             stated_rank("a", "b", rank)
 
 
@@ -304,7 +304,7 @@ def test_a_rank_that_a_file_contradicts_is_refused(
     monkeypatch.setattr(identity, "rank_of_kineto", lambda kineto: at_rank(1))
     et: Any = SimpleNamespace(pid=5, file="et.json")
     kineto: Any = SimpleNamespace(machine_pids=[], file="k.json")
-    with pytest.raises(TraceFormatError, match=rf"k\.json: recorded by rank 1, not by rank 0{more}; give the two"):
+    with pytest.raises(TraceFormatError, match=rf"k\.json: recorded by rank 1, not by rank 0{more}; pass two files"):
         read_claims(et, kineto, StatedRank(0, "option"), timezone=None, modified_s=None, whole_job=False)
 
 
@@ -315,7 +315,7 @@ def test_offsets_of_time_zones() -> None:
     assert offset_name(0) == "UTC" and offset_name(20_700) == "UTC+05:45"
     assert OFFSETS_S[:3] == (0, -3600, 3600) and len(OFFSETS_S) == len(set(OFFSETS_S)) == 40
     for name in ("UTC+15", "+05:10", "-13"):
-        with pytest.raises(UsageError, match="no time zone is"):
+        with pytest.raises(UsageError, match="no time zone has the offset"):
             offsets_of(name, 0)
     for name in ("Berlin", "", "../etc"):
         with pytest.raises(UsageError, match="unknown time zone"):

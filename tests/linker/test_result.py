@@ -72,7 +72,7 @@ def test_links_against_the_ids_are_not_certain() -> None:
     pair, found = a_pair([1, 2, 3, 0, 5], [1, 9, 3, 7, -1]), made([0, 1, 2, 3, 4])
     assert certain(pair, found) == [0, 2, 3, 4], "of the last two one side has no id"
     assert demote_uncertain(pair, found, PROVED).notes == (
-        "1 links join calls with different ids, so not the same calls",
+        "1 links join calls with different ids, so they are not the same calls",
     )  # fmt: skip
     assert certain(a_pair([1, 2], [2, 0]), made([0, 1])) == [], "where events have ids, 0 is one that no call has"
     assert demote_uncertain(a_pair([1], [1]), made([0]), PROVED).notes == ()
@@ -132,7 +132,7 @@ def test_equal_ids_and_names_are_joined() -> None:
 def test_ids_that_repeat_are_not_joined() -> None:
     found = ids(a_pair([1, 1, 2, 3, 7, 7], [1, 2, 2, 3, -1, -1]))
     assert found[:2] == ([-1, -1, -1, 3, -1, -1], [NOT_UNIQUE] * 3 + [0, NEVER, NEVER])
-    assert ids(a_pair([1, 1], [1]))[2:] == (("ids: no id occurs on both sides",), {"joined": 0})
+    assert ids(a_pair([1, 1], [1]))[2:] == (("ids: no id occurs in both files",), {"joined": 0})
 
 
 @pytest.mark.parametrize(("odd", "refused"), [(0, False), (1, False), (2, True)])
@@ -142,7 +142,7 @@ def test_a_join_in_which_names_differ_is_refused(odd: int, refused: bool) -> Non
     assert facts == {"joined": 100, "names_differ": odd}
     if refused:
         assert call == [-1] * 100 and reason == [NEVER] * 100
-        assert notes == ("ids: refused, only 98.0% of 100 joined pairs have the same name: ids of another run",)
+        assert notes == ("ids: refused, only 98.0% of 100 joined pairs have the same name (ids of another run)",)
     else:
         assert call == [-1] * odd + list(range(odd, 100)) and reason == [OTHER_NAME] * odd + [0] * (100 - odd)
         assert notes == (f"ids: {100 - odd} pairs joined, names equal",)

@@ -145,7 +145,7 @@ def test_windows_of_nothing() -> None:
          ["the ET covers iterations 0 to 1 of 3, counted from 0{}"]),
         ((0, 100, 200), (0, 3, 1), {"threads": [thread(2)]}, [0, 2],
          ["the ET is linked to iterations 0, 2 of 3, counted from 0{}",
-          "2 places fit equally well; one was taken (see --iteration) and its links are marked unverified"]),
+          "2 places fit equally well; one was chosen (see --iteration), and its links are marked unverified"]),
         ((0, 100), (0, 2, -1), {}, [0, 1], []),  # all of them
         ((0,), (0, -1, -1), {}, [0], []),  # the only one
         ((10, 100), (0, -1, -1), {}, [], []),  # before the first
@@ -220,5 +220,5 @@ def test_names_that_occur_most_are_told_first() -> None:
     rows = [event(name, 10 * k, 1) for k, name in enumerate("ab" * 2 + "b" + "".join("cdefghij"))]
     (note,) = iterations_of([*rows, *OPS], "n" * 100).notes
     told = "n" * 59 + "…"
-    assert note.startswith("no event is named like 'nnn") and len(note.split("annotations")[0]) < len(told) + 30
+    assert note.startswith("no event name contains 'nnn") and len(note.split("annotations")[0]) < len(told) + 30
     assert note.endswith("annotations in the trace: 'b', 'a', 'c', 'd', 'e', 'f', 'g', 'h'")

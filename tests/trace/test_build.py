@@ -93,7 +93,7 @@ def test_edges_of_other_ids_are_refused() -> None:
     kind = EDGE_KINDS.index("sync")
     for ends in ((2, 7), (9, 1), (2, 2)):
         edges = np.array([[1, 2, 0], [*ends, kind]])
-        said = re.escape(f"made.json: edges[1]: [{ends[0]}, {ends[1]}, 'sync'] does not join two nodes of the file")
+        said = re.escape(f"made.json: edges[1]: [{ends[0]}, {ends[1]}, 'sync'] does not join two nodes in the file")
         with pytest.raises(TraceFormatError, match=said):
             builder_of([1, 2]).build(NO_RECORDS, summary={}, edges=edges)
 

@@ -95,16 +95,16 @@ def test_counts_and_sentences() -> None:
     found = graphs(replays=replays, notes=("a note",))
     assert found.counts == {"events": 2050, "certain": 1510, "unverified": 105, "unlinked": 435}
     assert found.sentences == [
-        "1,615 of 2,050 kernels and copies of 6 graph launches linked to the operators of the capture (1,510 certain)",
+        "1,615 of 2,050 kernels and copies of 6 graph launches linked to operators in the capture (1,510 certain)",
         f"1 kernels and copies of 1 graph launch not linked: {GRAPH_REASONS[0]}",
         f"34 kernels and copies of 2 graph launches not linked: {GRAPH_REASONS[1]}",
         "400 kernels and copies have no launch with an operator in the captured graph",
         "1 graph launch in a step with a smaller batch than the graph's",
-        "2 graph launches of unknown batch size: shapes come from one of the graphs that fit",
+        "2 graph launches of unknown batch size: the shapes come from one of the matching graphs",
         "a note",
     ]
     assert graphs().sentences == [
-        "2 of 2 kernels and copies of 1 graph launch linked to the operators of the capture (1 certain)",
+        "2 of 2 kernels and copies of 1 graph launch linked to operators in the capture (1 certain)",
     ]  # fmt: skip
     assert graphs(replays=(), notes=("x",)).sentences == [
         "the trace launches no graphs, so the captures were not used", "x",

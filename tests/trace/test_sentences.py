@@ -17,9 +17,9 @@ from etplus.trace.text_tables import change_text, first_clause, fitting, in_shor
 def test_events_that_were_launched_before_the_trace() -> None:
     report: dict[str, Any] = {"events": 6, "time_ns": 400, "paired": 3, "paired_time_ns": 300, "same_module": 2,
                               "unpaired": {"b": 1, "a": 1, "c": 2}}  # fmt: skip
-    paired = "3 of 6 GPU events that were launched before the trace (75.0% of their time) have the operator of their"
+    paired = "3 of 6 GPU events that were launched before the trace (75.0% of their time) get their operator from"
     assert repetition_sentences({"repetition": report}) == [
-        f"{paired} repetition in it (unverified, by repetition), 1 of them in a different but equal layer",
+        f"{paired} their repetition in the trace (unverified, by repetition), 1 of them from a different layer",
         "2 GPU events that were launched before the trace have no operator: c",
         "1 GPU event that was launched before the trace has no operator: a",
         "1 GPU event that was launched before the trace has no operator: b",

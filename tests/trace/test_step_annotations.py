@@ -121,7 +121,7 @@ def test_steps_of_a_phase() -> None:
     batches = [Batch(prefill=[(3, 3)]), Batch(decode=[(1, 6), (1, 2)]), Batch(decode=[(1, 9)])]
     steps = trace_of(serve(batches)).steps
     assert [step.number for step in steps.of_phase("decode")] == [1, 2] and steps.of_phase("mixed") == ()
-    with pytest.raises(UsageError, match="phase 'x': give one of"):
+    with pytest.raises(UsageError, match="phase 'x': use one of"):
         steps.of_phase("x")
     assert chosen_steps("decode", 3, steps.phases, "a.json").tolist() == [1, 2]
     for phases, said in ((steps.phases, "a.json has none; its steps are prefill, decode"), ((), "no annotation of")):

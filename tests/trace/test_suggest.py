@@ -53,7 +53,7 @@ def test_names_of_the_package_and_private_ones(things: dict[str, Any]) -> None:
             getattr(etplus, name)
     assert not hasattr(things["trace"], "_nonesuch") and not hasattr(things["trace"], "__array_interface__")
     assert pickle.loads(pickle.dumps(things["step"])).name == things["step"].name
-    assert str(no_attribute("X", "zzz", ["ops"], {})) == "X has no attribute 'zzz'; dir() of it lists 1 names"
+    assert str(no_attribute("X", "zzz", ["ops"], {})) == "X has no attribute 'zzz'; dir() lists its 1 names"
     known = ["name", "dural", "during", "durations", "_duration", "duration_ns", "durationless", "durational"]
     found = str(no_attribute("X", "duration", known, {})).partition("did you mean ")[2]
     assert found == "'durations' or 'duration_ns' or 'durationless'?"

@@ -67,8 +67,8 @@ def test_events_that_are_not_in_the_file_are_noted() -> None:
     outside, launcher = "outside the window of the ET", "no launcher in the trace"
     assert noted({}) == ("earlier",)
     assert noted({outside: 3}) == ("earlier", "3 GPU events outside the window of the ET, not counted")
-    old = " not attached to an operator, and not in this file, which an older etplus wrote: not counted; link the" \
-          " traces again"  # fmt: skip
+    old = " not attached to an operator and missing in this file, because an older etplus wrote it: not counted;" \
+          " link the traces again"  # fmt: skip
     assert noted({launcher: 1}) == ("earlier", f"1 GPU event{old}")
     assert noted({outside: 2, launcher: 4})[1:] == (
         "2 GPU events outside the window of the ET, not counted", f"4 GPU events{old}",
