@@ -64,8 +64,8 @@ class Attention:
     causal: int  # position of the flag `is_causal` or of `custom_mask_type`
     # Alignment of a causal mask. "mask type": an argument decides. None: the backend decides.
     corner: Corner | Literal["mask type"] | None = "upper left"
-    query: int = 0  # key and value are the next two arguments
-    heads_last: bool = False  # layout (batch, sequence, head, dimension) instead of (…, head, sequence, dimension)
+    query: int = 0  # position of the query; key and value are the next two arguments
+    heads_last: bool = False  # True: layout (batch, sequence, head, dimension); False: (…, head, sequence, dimension)
     packed: int = -1  # position of the offsets of packed sequences; the maximum lengths follow two arguments later
     backward: bool = False
     window: int = -1  # position of the left window size; the right window size is the next argument

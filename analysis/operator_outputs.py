@@ -140,7 +140,7 @@ class Reduction:
     """
 
     dim: int = 1  # position of the argument that lists the dimensions (a number, a list, or None for all)
-    whole: int = 1  # number of arguments, at most, of the overload that reduces all dimensions
+    whole: int = 1  # maximum number of arguments of the overload that reduces all dimensions
     dtype: str = ""  # "" keeps the dtype of the input; "sum" turns integers into int64
     indices: bool = False  # the overload with dimensions also returns int64 indices
     given: int = 0  # position of the `dtype` argument after `keepdim` (absolute without dimensions); 0 if there is none

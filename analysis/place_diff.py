@@ -1,7 +1,7 @@
 """Comparison of two traces by place: by source line and by call path.
 
-A line that only moved forms one row. Lines with different operators come first. A call path contains the names from the
-outermost call to the call itself.
+A line that only moved within its file is one row. Lines with different operators come first. A call path contains the
+names from the outermost call to the call itself.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def moved_by_quantisation(signature: Signature) -> int | None:
     narrow = [one for one in tensors if itemsize(one.dtype) == 1 and len(one.shape) > 1]
     if not wide:
         return None
-    returned = () if narrow else signature.outputs or (Tensor((wide[0].numel // 2,), "uint8"),)  # at least four bits
+    returned = () if narrow else signature.outputs or (Tensor((wide[0].numel // 2,), "uint8"),)  # 4 bits or more
     return total_bytes((*tensors, *returned))
 
 
@@ -131,7 +131,7 @@ def moved_by_quantising_norm(signature: Signature) -> int | None:
     narrow = [one for one in tensors if one.shape == tensors[0].shape and itemsize(one.dtype) == 1]
     if not rows:
         return None
-    returned = () if narrow else signature.outputs or (Tensor((rows[0].numel // 2,), "uint8"),)  # at least four bits
+    returned = () if narrow else signature.outputs or (Tensor((rows[0].numel // 2,), "uint8"),)  # 4 bits or more
     return total_bytes((*tensors, *returned, *(rows[-1:] if len(rows) == 2 else ())))
 
 

@@ -3,8 +3,8 @@
 
 usage: python benchmarks/work_coverage.py [FILE[+CAPTURE...]...]
 
-Of the total time of all kernels (without copies and memsets; overlapping kernels are added), the script prints the
-share of kernels
+The script prints three shares of the total kernel time (without copies and memsets; overlapping kernels are added),
+namely the time of kernels
 
 - that have FLOPs,
 - that have FLOPs or bytes (operators without FLOPs still move bytes),

@@ -208,7 +208,7 @@ def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
 
 
 def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Yield the selected part per trace, linked to the captures of --graph-capture, with own code set by --own."""
+    """Yield the selected part per trace, with the links of --graph-capture and the patterns of --own."""
     with_captures, known = captures_linker(arguments), set[str]()
     for given in inputs:
         part = chosen_part(with_captures(read_input(given)), arguments.own, selection_of(arguments))

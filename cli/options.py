@@ -88,7 +88,7 @@ def add_own(parser: argparse._ActionsContainer) -> None:
 
 
 def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Trace:
-    """Return the selected part of a trace, with the own code set by --own. Also runs in worker processes."""
+    """Return the selected part of a trace, with the patterns of --own applied. Also runs in worker processes."""
     trace = trace.with_(own_code=tuple(own)) if own else trace
     if not part:
         return trace

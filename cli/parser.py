@@ -248,7 +248,7 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
                 found[name].common = getattr(command, "COMMON", "").split()
             except ModuleNotFoundError as error:
                 if prepared is not None or not missing_part(error):
-                    raise  # the list of all commands shows no options
+                    raise  # else, the list of all commands needs no options
             add_log_level(found[name])
     return root, found
 

@@ -36,7 +36,7 @@ _MOST_PERIOD = 4
 _SMALL_NS = 100_000
 # Maximum duration of a small kernel. Starting a kernel takes 2 to 5 µs.
 _SMALL_KERNEL_NS = 10_000
-# Storage ids up to this size are unreliable, because single numbers are allocated and freed without a record.
+# Storages up to this size have unreliable ids, because single numbers are allocated and freed without a record.
 _NUMBER_BYTES = 64
 # Minimum share of the makespan that the loops take on the host.
 _LEAST_SHARE = 0.02
