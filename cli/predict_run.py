@@ -116,7 +116,7 @@ def _answer(found: Prediction) -> str:
     if found.limited_by_host and total is not None:
         text = f"GPU time {in_short(total.predicted)} (80%: {in_short(total.low)} to {in_short(total.high)}), recorded "
         text += f"{in_short(total.measured)}; this step is limited by the host ({found.from_model:.0%} of the critical "
-        return text + f"path is predicted); kernel time does not change its {in_short(found.measured_ns)}"
+        return text + f"path is predicted); faster kernels would not shorten its {in_short(found.measured_ns)}"
     new, old = _sizes(found.shapes[0]) if found.shapes else ("", "")
     against = _against(found, found.predicted_ns)
     text = f"predicted {in_short(found.predicted_ns)}{f' at {new}' if new else ''}"

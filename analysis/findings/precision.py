@@ -111,7 +111,7 @@ class MixedPrecision:
     id = "mixed-precision"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        if len(case.traces) == 1:  # in a job, the trace of any single rank shows this problem
+        if len(case.traces) == 1:  # jobs are skipped: a single rank's trace also shows it
             yield from self._of_rank(RankOfCase(case, 0))
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
@@ -135,7 +135,7 @@ class MixedPrecision:
         candidate = Candidate(
             self.id,
             f"the device is busy {busy / case.makespan_ns:.0%} of the time, and GEMMs in float32 or TF32 take"
-            f" {ns / max(items.total_ns, 1):.0%} of {items.what}: nothing runs in 16 bits",
+            f" {ns / max(items.total_ns, 1):.0%} of {items.what}: no GEMM runs in 16 bits",
             place_of(items.trace, items.rows(at.tolist())),
             (time_of_work(items, "GEMMs in float32 or TF32", at.tolist()),),
             ns + int(items.ns[others].sum()),

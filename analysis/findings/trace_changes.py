@@ -142,8 +142,8 @@ class _Compared:
             if took - takes < promised * took / 3:
                 yield self.finding(
                     "followed-without-gain",
-                    f"{finding.id} of A is gone in B, without the gain of {promised:.0%}: an iteration takes "
-                    f"{in_ms(took)} in A and {in_ms(takes)} in B (without profiler overhead)",
+                    f"{finding.id} of A is gone in B, but the expected gain of {promised:.0%} is missing: an iteration"
+                    f" takes {in_ms(took)} in A and {in_ms(takes)} in B (without profiler overhead)",
                     [(finding.title, gain.ns, "ns")],
                     "keep the change only if it has other benefits; the time is now elsewhere, or was not critical",
                     where=finding.where,

@@ -160,5 +160,5 @@ def test_advice_that_was_followed_without_gain_is_reported() -> None:
         link(*Job(partial(steps, *times), 1).texts()[0]) for times in ((200_000, 200_000), (0, 400_000), (0, 200_000))
     )
     (finding,) = [each for each in etplus.diff(reads, slow).findings if each.id == "followed-without-gain"]
-    assert "is gone in B, without the gain of" in finding.title
+    assert "is gone in B, but the expected gain of" in finding.title
     assert "followed-without-gain" not in {each.id for each in etplus.diff(reads, fast).findings}
