@@ -249,7 +249,7 @@ class JobCollective(Row):
     group: str = column("name", "Process group, empty if it contains all ranks.")
     position: int = column("number", "Position among the collectives of the process group.")
     ranks: int = column("count", "Number of ranks in the process group.")
-    bytes: int = column("bytes", "Message size on the lowest rank, −1 if unknown.", "bytes")
+    bytes: int = column("bytes", "Message size on the lowest-numbered rank, −1 if unknown.", "bytes")
     start_ns: int = inferred("ns", "Wall-clock time at which the last rank arrived.")
     duration_ns: int = inferred("ns", "Time from the arrival of the last rank to the end on this rank.", "took")
     last_rank: int = inferred("number", "Rank that arrived last.", "last rank")
@@ -268,7 +268,7 @@ class RankLateness(Row):
     last: int = inferred("count", "Number of collectives at which the rank arrived last.")
     caused_ns: int = inferred("ns", "Sum of the times that other ranks waited for this rank.", "caused")
     waited_ns: int = inferred("ns", "Time that this rank waited for ranks that arrived last.", "waited")
-    clock_offset_ns: int = inferred("ns", "Lead of this rank's clock over the lowest rank's clock; 0 if unknown.")
+    clock_offset_ns: int = inferred("ns", "Lead of this clock over the lowest-numbered rank's; 0 if unknown.")
     behind_ns: int = inferred("ns", "Total lag behind the median rank; negative if early.", "behind")
     straggler: bool = inferred("yes/no", "True if chance cannot explain the lateness of the rank.")
 

@@ -54,7 +54,7 @@ class ServingStep(_Rates, Row):
     tokens: int | None = column("tokens", "Number of new tokens.")
     prefill_tokens: int | None = column("tokens", "Number of new tokens in prefill.")
     decode_tokens: int | None = column("tokens", "Number of new tokens in decode.")
-    keys: int | None = column("tokens", "Number of attention keys over all requests, including earlier steps.")
+    keys: int | None = column("tokens", "Number of attention keys of all requests, including keys from earlier steps.")
     size: int | None = column("tokens", "Number of tokens after padding, if the engine pads the step.")
     start_ns: int = column("ns", "Start of the annotation of the step.")
     host_ns: int = column("ns", "Duration of the annotation of the step.")
