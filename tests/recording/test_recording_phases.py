@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from etplus.recording import record as module
+from etplus.recording.hook import observers
 from etplus.recording.record import record
 from etplus.trace.errors import UsageError
 
@@ -225,6 +226,8 @@ def test_the_rank_is_that_of_the_process_group_if_there_is_one(
     made.install(monkeypatch)
     monkeypatch.setenv("RANK", "3")
     assert module._rank() == rank
+    monkeypatch.setenv("RANK", "-3")
+    assert observers.rank_of(sys.modules["torch"]) == (7 if rank == 7 else 0)
     monkeypatch.delenv("RANK")
     assert module._rank() == (7 if rank == 7 else 0)
 
@@ -246,6 +249,9 @@ def test_what_this_pytorch_knows_is_asked_for(
     assert options["activities"] == ["cpu", *["cuda"] * cuda]
     assert [options["schedule"](at) for at in (0, 1)] == ["save", "none"]
     assert module._profile_options(0, 0, 1, iter(["x"]), False)["activities"] == ["x"]
+    made.experimental.clear()
+    assert observers.profile_options(sys.modules["torch"], all_threads=threads)["activities"] == options["activities"]
+    assert made.experimental == expected
 
 
 def test_all_threads_need_a_pytorch_that_can(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,14 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
+from etplus.schemas.etplus.record_store import TextRecords
+from etplus.schemas.execution_trace import arguments as arguments_module
 from etplus.schemas.execution_trace.arguments import (
     CallRecord,
     DecodedSide,
+    call_records,
     decode_call,
     made_node,
     process_groups,
@@ -16,6 +20,8 @@ from etplus.schemas.execution_trace.arguments import (
 )
 from etplus.schemas.execution_trace.tensors import Signatures, tensor_uses
 from etplus.schemas.kineto.input_args import input_args
+from etplus.trace.build import TraceBuilder
+from etplus.trace.columns import IntColumn
 from etplus.trace.tensors import Argument, Signature, Tensor
 
 VALUES, SHAPES, TYPES = [[5, 6, 0, 12, 2, "cpu"], 7], [[3, 4], []], ["Tensor(float)", "Int"]
@@ -178,3 +184,13 @@ def test_process_groups() -> None:
     text = json.dumps(listed)
     assert process_groups(text) == listed == process_groups(json.dumps(text), quoted=True)
     assert process_groups("{}") is None and process_groups("no") is None and process_groups(text, quoted=True) is None
+
+
+def test_records_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Store(TextRecords):
+        def texts(self, rows: IntColumn) -> list[bytes]:
+            return [b'{"inputs": {"values": [%d], "shapes": [[]], "types": ["Int"]}}' % row for row in rows.tolist()]
+
+    monkeypatch.setattr(arguments_module, "_RECORDS", 2)
+    found = call_records(TraceBuilder("x.json").build(Store(), summary={}), np.array([4, 2, 2, 0, 9]))
+    assert [record.inputs.values for record in found] == [[4], [2], [2], [0], [9]]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from etplus.schemas.kineto.read_kineto import KinetoTrace
 from etplus.schemas.nsys import find_ranks, is_nsys, read_nsys
+from etplus.schemas.nsys.nsys_reader import _last_record
 from etplus.schemas.nsys.ranges import read_range
 from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given
@@ -94,6 +95,16 @@ def test_events_as_kineto_has_them(small: Path) -> None:
     assert (args["cuda_sync_kind"], args["wait_on_stream"], args["wait_on_cuda_event_record_corr_id"]) == (
         "Stream Wait Event", 7, 104
     )  # fmt: skip
+
+
+def test_a_wait_is_for_the_last_record_of_its_event_before_it() -> None:
+    keys = ("contextId", "eventId", "correlationId")
+    records, waits = (
+        dict(zip(keys, map(np.array, columns), strict=True))
+        for columns in (([1, 1, 1, 2], [5, 5, 6, 5], [20, 10, 15, 12]),
+                        ([1, 1, 1, 2, 1, 3], [5, 5, 6, 5, 5, 5], [11, 25, 15, 30, 9, 50]))
+    )  # fmt: skip
+    assert _last_record(records, waits).tolist() == [1, 0, -1, 3, -1, -1]
 
 
 def test_one_trace_per_process_and_gpu(tmp_path: Path) -> None:

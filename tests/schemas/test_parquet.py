@@ -27,8 +27,9 @@ from etplus.schemas.parquet import (
 )
 from etplus.schemas.parquet.arrow_tables import arrow_bytes, arrow_lists, arrow_texts
 from etplus.schemas.parquet.stored_tables import TABLES
-from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
 from etplus.trace.frames import arrow_numbers
+from made_trace import made_trace
 from same_traces import assert_same, assert_same_trace
 from support import linked
 
@@ -160,6 +161,8 @@ def test_a_folder_of_something_else_is_never_written_to(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="contains other files"):
         linked("demo/train_cpu").save(tmp_path / "x.parquet")
     assert [path.name for path in (tmp_path / "x.parquet").iterdir()] == ["notes.txt"]
+    with pytest.raises(ConvertError, match="has no records to write"):
+        write_parquet(made_trace(), tmp_path / "y.parquet")
 
 
 def test_a_trace_may_be_written_again_but_not_over_its_own_input(stored: Path) -> None:
