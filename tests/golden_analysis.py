@@ -79,27 +79,27 @@ def _compared_jobs(name: str) -> JobDifference:
 def analysis_lines(name: str) -> list[str]:
     """Tables, frames and findings of the traces, and the comparison with the traces after the change."""
     analyses, findings = _analyzed(name)
-    lines = list(_flat("findings", findings.to_dict()))
+    lines = list(flat("findings", findings.to_dict()))
     for analysis in analyses:
         trace = analysis.trace
-        lines += _flat("analysis", json_of(analysis))
-        lines += _flat("counters", drawn(counters(trace, analysis.memory), trace.span.start, 20))
-        lines += _flat("gaps", [gap.plain() for gap in longest_gaps(trace)])
-        lines += _flat("storages", vars(storages_of(trace)))
-        lines += _flat("relations", [relations_of(trace), backward_of(trace)])
-        lines += _flat("ops", op_frame(trace, np.arange(len(trace.calls))))
-        lines += _flat("events", event_frame(trace, np.arange(len(trace.gpu))))
+        lines += flat("analysis", json_of(analysis))
+        lines += flat("counters", drawn(counters(trace, analysis.memory), trace.span.start, 20))
+        lines += flat("gaps", [gap.plain() for gap in longest_gaps(trace)])
+        lines += flat("storages", vars(storages_of(trace)))
+        lines += flat("relations", [relations_of(trace), backward_of(trace)])
+        lines += flat("ops", op_frame(trace, np.arange(len(trace.calls))))
+        lines += flat("events", event_frame(trace, np.arange(len(trace.gpu))))
     for by in TOP_BY:
-        lines += _flat(f"top {by}", [row.plain() for row in top_table(analyses, by)])
+        lines += flat(f"top {by}", [row.plain() for row in top_table(analyses, by)])
     if name in RECORDED or name in GPU_PAIRS:
         a, b = analyses[0], _analyzed(name, True)[0][0]
-        lines += _flat("changes", changes(a, b).to_dict())
-        lines += _flat("lines", [row.plain() for row in line_rows(a, b, per_iteration=True)])
-        lines += _flat("paths", [row.plain() for row in path_rows(a, b, per_iteration=False)])
+        lines += flat("changes", changes(a, b).to_dict())
+        lines += flat("lines", [row.plain() for row in line_rows(a, b, per_iteration=True)])
+        lines += flat("paths", [row.plain() for row in path_rows(a, b, per_iteration=False)])
     if len(analyses) > 1:
         summary = Job(traces_of(name)).summary()
-        lines += [line for key, table in summary.tables.items() for line in _flat(key, [row.plain() for row in table])]
-        lines += _flat("jobs", _compared_jobs(name).to_dict())
+        lines += [line for key, table in summary.tables.items() for line in flat(key, [row.plain() for row in table])]
+        lines += flat("jobs", _compared_jobs(name).to_dict())
     return lines
 
 
@@ -109,9 +109,9 @@ def report_lines(name: str) -> list[str]:
     chains = [critical_chain(analysis.trace) for analysis in analyses]
     reports = [rank_report(analysis, len(analyses), chain) for analysis, chain in zip(analyses, chains, strict=True)]
     lines = list(
-        _flat("page", _data(report_html(reports, findings=cards_of(analyses, shells=["t.json"] * len(chains)))))
+        flat("page", _data(report_html(reports, findings=cards_of(analyses, shells=["t.json"] * len(chains)))))
     )
-    lines += _flat("columns", page_columns()) if name == "pair" else []
+    lines += flat("columns", page_columns()) if name == "pair" else []
     texts = [findings_text.render(findings, shell="t.json"), findings_text.render_full(findings)]
     texts += [top_text.render(top_table(analyses, by), analyses, by, top=8) for by in TOP_BY]
     for analysis in analyses:
@@ -120,11 +120,11 @@ def report_lines(name: str) -> list[str]:
     if name != "pair" and name != "tf32":
         a, b = analyses[0], _analyzed(name, True)[0][0]
         changed = changes(a, b)
-        lines += _flat("diff", _data(diff_html(changed, a, b, "a.json b.json")))
+        lines += flat("diff", _data(diff_html(changed, a, b, "a.json b.json")))
         texts += [diff_text.render(changed, shell="a.json b.json"), diff_text.render_full(changed)]
     if len(analyses) > 1:
         compared = _compared_jobs(name)
-        lines += _flat("jobs", _data(job_diff_html(compared)))
+        lines += flat("jobs", _data(job_diff_html(compared)))
         texts += [diff_text.render_job(compared, shell="a b")]
     return [*lines, *(line for text in texts for line in text.split("\n"))]
 
@@ -135,11 +135,11 @@ def _data(page: bytes) -> Any:
     return {key: value for key, value in json.loads(found[1]).items() if key != "columns"}
 
 
-def _flat(path: str, value: Any) -> Iterator[str]:
+def flat(path: str, value: Any) -> Iterator[str]:
     """One line per row of a table; sentences are left out, and blocks of the page are shown by their digest."""
     if isinstance(value, dict):
         for key, one in value.items():
-            yield from _flat(f"{path}.{key}", one)
+            yield from flat(f"{path}.{key}", one)
     elif isinstance(value, (list, tuple)) and value and isinstance(value[0], (dict, list, tuple, np.ndarray)):
         for one in value:
             yield f"{path} {json.dumps(_plain(one))}"
@@ -166,7 +166,7 @@ def _plain(value: Any) -> Any:
         case str() | int() | None:
             return value
         case _:
-            return _plain(vars(value)) if hasattr(value, "__dict__") else str(value)
+            return type(value).__name__
 
 
 def _plain_each(values: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import etplus
 import golden_analysis
+import golden_timeline
 import msgspec
 import numpy as np
 from etplus.linker import link
@@ -218,6 +219,8 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
     "reshard": (tuple(_RESHARD), _reshard_lines),
     "analysis": (golden_analysis.CASES, golden_analysis.analysis_lines),
     "report": (golden_analysis.PAGES, golden_analysis.report_lines),
+    "timeline": (golden_timeline.CASES, golden_timeline.timeline_lines),
+    "networks": (("networks",), golden_timeline.network_lines),
 }
 
 

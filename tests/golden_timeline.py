@@ -1,0 +1,122 @@
+"""Lines that say how traces are replayed, with changes and on networks, for the golden files (see goldens.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import golden_analysis
+from etplus import link
+from etplus.timeline.beside_transfers import equal_operators, plain_work, unevenness
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.critical import critical_chain, critical_path, resource_bounds, with_origins
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import Replay, predicted_traces
+from etplus.timeline.meant_rows import select, step_of_row
+from etplus.timeline.network_description import parse_network
+from etplus.timeline.network_file import fit_network, job_samples, library_of
+from etplus.timeline.predicted_graph import predicted_graph, scheduled, without_turns
+from etplus.timeline.replay_ranks import replay_ranks
+from etplus.timeline.replay_summary import summarize
+from etplus.timeline.replay_text import render, render_full
+from etplus.timeline.untraced import gain_range, recording_costs, without_recording
+from etplus.trace.errors import EtplusError
+from etplus.trace.trace import Trace
+from golden_analysis import flat
+from made_host_jobs import HOST_JOBS
+from made_jobs import JOBS
+
+CASES = ("pair", "item", "launch_bound", "slow_rank", "pipeline", "host ddp", "host pipeline")
+CHANGES = (
+    ["kernel*0.5"], ["cpu*0.5", "op:~mm*2"], ["step=1 kernel:~mm*0"], ["no wait ~ynchronize", "comm*0.25"],
+    ["phase=backward cpu*0.5"], ["rank=1 kernel*2"], ["launch_latency=1us", "gap=1us", "stream=7*0.5"],
+    ["queue_limit=none", "remove op:~add"], ["no launch gaps", "fuse kernel:~mm*0.4"], ["overlap comm"],
+    ["window=0-1ms cpu*0.5"], ["module~Linear gpu*0.5"],
+)  # fmt: skip
+NETWORKS = (
+    "bandwidth=25,latency=5us", "bandwidth=0.5,latency=20", "bandwidth=10,latency=1us,algorithm=direct",
+    "bandwidth=10,latency=1us,library=nccl", "bandwidth=2,library=gloo",
+)  # fmt: skip
+KINDS, SIZES, RANKS = range(11), (1, 4096, 1 << 20, 1 << 26), (2, 3, 8)
+
+
+@cache
+def traces_of(name: str) -> tuple[Trace, ...]:
+    if name.startswith("host "):
+        return tuple(link(*texts) for texts in HOST_JOBS[name[5:]].texts())
+    if name in JOBS:
+        return tuple(link(*texts) for texts in JOBS[name].texts(waits=True))
+    return tuple(golden_analysis.traces_of(name))
+
+
+def timeline_lines(name: str) -> list[str]:
+    """The replay without changes, with `CHANGES`, and on `NETWORKS`; and what is fitted to the traces."""
+    traces, lines = traces_of(name), list[str]()
+    every = 1 if len(traces) == 1 else 2
+    unchanged = replay_ranks(traces)
+    lines += _replay_lines("unchanged", unchanged, unchanged)
+    for change in CHANGES[::every]:
+        lines += _tried(" ".join(change), traces, unchanged, change, None)
+    for network in NETWORKS[::every]:
+        lines += _tried(network, traces, unchanged, [], network)
+    graph = unchanged.graph
+    for label, other in (("without recording", without_recording(graph, 0.5)), ("no turns", without_turns(graph))):
+        lines += flat(label, [other.edges.lag, other.edges.source, other.edges.kind])
+    if graph.shared is not None:
+        lines += flat("beside", [unevenness(graph), plain_work(graph), *equal_operators(graph)])
+    samples = job_samples(traces)
+    lines += flat("samples", [tuple(sample) for sample in samples])
+    lines += flat("fitted", repr(fit_network(samples, library_of(traces))).split() if samples else [])
+    for trace in traces[:1]:
+        own = build_graph(trace)
+        lines += flat("constants", vars(fit_constants(own)))
+        lines += flat("recording", [vars(recording_costs(trace))])
+        lines += flat("steps", [step_of_row(trace), select(own, "kernel"), select(own, "op", "mm")])
+        for made in (predicted_graph(trace), scheduled(predicted_graph(trace))):
+            lines += flat("predicted", [made.edges.source, made.edges.target, made.edges.lag, made.edges.kind])
+        chain = critical_chain(trace)
+        lines += flat("chain", vars(chain) if chain is not None else {})
+    return lines
+
+
+def network_lines(_: str) -> list[str]:
+    """What communications take on a few networks, ns."""
+    lines = []
+    for text in NETWORKS:
+        for kind in KINDS:
+            for ranks in RANKS:
+                try:
+                    times = [parse_network(text).transfer_ns(kind, size, ranks) for size in SIZES]
+                except (KeyError, EtplusError) as error:
+                    times = [type(error).__name__]
+                lines += flat(f"{text} {kind} {ranks}", times)
+    return lines
+
+
+def _tried(
+    label: str, traces: tuple[Trace, ...], unchanged: Replay, change: list[str], network: str | None
+) -> Iterator[str]:
+    try:
+        changed = replay_ranks(traces, change, network)
+    except EtplusError as error:
+        yield f"{label}: {error}"
+        return
+    yield from _replay_lines(label, changed, unchanged)
+
+
+def _replay_lines(label: str, found: Replay, unchanged: Replay) -> Iterator[str]:
+    constants = [fit_constants(build_graph(trace)) for trace in found.graph.traces]
+    summary = summarize(found, constants, before=unchanged, span=found.answer_range, untraced=found.untraced)
+    yield from flat(label, summary.to_dict())
+    yield from flat(label, [found.start, found.end, found.lag, vars(found.unexplained)])
+    path = critical_path(found)
+    yield from flat(label, [path.edge, path.by_kind, [*path.by_op.items()], resource_bounds(found)])
+    if len(found.graph.traces) == 1:
+        origins = with_origins(path, found, found.graph.trace)
+        yield from flat(label, [origins.by_source, origins.by_phase])
+        yield from flat(label, list(gain_range([0.2, 0.1, 0.3], found.graph, low=0.9, high=1.2, doubt=0.1)))
+    for trace in predicted_traces(found):
+        yield from flat(label, [trace.nodes.ts, trace.nodes.dur])
+    if label in ("unchanged", NETWORKS[0], "kernel*0.5"):
+        yield from render(summary).split("\n")
+        yield from render_full(summary).split("\n")
