@@ -7,13 +7,15 @@ import pytest
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.critical import binding_edges, critical_chain, critical_path, resource_bounds
 from etplus.timeline.graph_replay import Replay, replay
-from etplus.timeline.replay_graph import DURATION, Edges, ReplayGraph
+from etplus.timeline.rank_coupling import join_ranks
+from etplus.timeline.replay_graph import HOST, ReplayGraph
 from etplus.trace.conventions import BETWEEN
 from etplus.trace.errors import UsageError
 from etplus.trace.kinds import GPU
 from etplus.trace.selection import call_between
 from made_traces import Timeline, after
 from support import linked
+from test_rank_coupling import rank
 
 
 def program() -> Timeline:
@@ -44,14 +46,6 @@ def test_the_path_goes_through_host_and_device() -> None:
     }  # fmt: skip
     assert list(path.by_op)[:2] == [("GPU work", "a"), ("GPU work", "b")]
     assert path.length_ns == result.makespan_ns == 230_000
-
-
-def test_edges_of_the_path_follow_each_other() -> None:
-    result = after(program().graph(), "kernel*0.3")
-    edge, edges = binding_edges(result), result.graph.edges
-    assert edges.source[edge[0]] == 0 and result.time[edges.target[edge[-1]]] == result.time.max()
-    assert edges.target[edge[:-1]].tolist() == edges.source[edge[1:]].tolist()
-    assert result.lag[edge].sum() == result.time.max()
 
 
 def test_bounds_are_the_busiest_stream_and_thread() -> None:
@@ -102,35 +96,21 @@ def followed_back(result: Replay) -> list[int]:
 
 
 def test_paths_and_bounds_of_two_ranks_against_a_brute_force() -> None:
-    """The ranks' threads and streams have the same numbers, and the second is a copy of the first."""
+    """The ranks' threads and streams have the same numbers. The second's host works for 50 + 5 + 20, and a transfer of
+    40 ends the all-reduce of both."""
     for changes in ((), ("kernel*3",), ("cpu*4",), ("kernel*0",), ("cpu*0",)):
         result = after(program().graph(), *changes)
         assert binding_edges(result).tolist() == followed_back(result)
-    graph = program().graph()
-    twice = ReplayGraph(
-        graph.traces * 2, np.concatenate([graph.row, graph.row[1:] + len(graph.start)]),
-        np.concatenate([graph.start, np.where(graph.start >= 0, graph.start + len(graph) - 1, -1)]),
-        np.concatenate([graph.end, np.where(graph.end >= 0, graph.end + len(graph) - 1, -1)]),
-        np.concatenate([graph.measured, graph.measured[1:] + 50_000]),
-        Edges.joined([graph.edges, _second(graph)]),
-    )  # fmt: skip
-    result = replay(twice, [fit_constants(graph)] * 2)
-    assert resource_bounds(result) == resource_bounds(after(graph))
-    assert binding_edges(result).tolist() == followed_back(result)
-    assert critical_path(result).by_op == {
-        **critical_path(after(graph)).by_op, ("host work", BETWEEN): 15_000
-    }  # fmt: skip
-    slower = twice.scaled((twice.edges.owner >= len(graph.start)) & (twice.edges.kind == DURATION), 3.0)
-    assert resource_bounds(replay(slower, [fit_constants(graph)] * 2))["busiest stream"] == 450_000
-
-
-def _second(graph: ReplayGraph) -> Edges:
-    """The edges of a second rank like the first."""
-    edges, by = graph.edges, len(graph) - 1
-    return Edges(
-        np.where(edges.source == 0, 0, edges.source + by), edges.target + by, edges.lag, edges.kind,
-        np.where(edges.owner >= 0, edges.owner + len(graph.start), -1), edges.capped,
-    )  # fmt: skip
+    graphs = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
+    constants = [fit_constants(graph) for graph in graphs]
+    joint = join_ranks(graphs)
+    for factor, stream, thread in ((1.0, 40, 75), (3.0, 40, 225)):
+        own = joint.scaled((joint.edges.owner >= len(graphs[0].start)) & (joint.edges.kind == HOST), factor)
+        result = replay(own, constants)
+        assert resource_bounds(result) == {"busiest stream": stream * 1000, "busiest thread": thread * 1000}
+        assert binding_edges(result).tolist() == followed_back(result)
+    with pytest.raises(UsageError, match="annotation of one rank"):
+        critical_path(result, ("before", 0))
 
 
 def test_threads_that_begin_at_once_and_streams_next_to_each_other() -> None:
@@ -142,23 +122,19 @@ def test_threads_that_begin_at_once_and_streams_next_to_each_other() -> None:
     trace.gpu("y", 5, 25, 98, stream=1)
     assert resource_bounds(after(trace.graph())) == {"busiest stream": 25_000, "busiest thread": 40_000}
     alone = Timeline()
-    alone.op("a", 0, 30)
+    for k, (name, length) in enumerate((("b", 20), ("a", 20), ("c", 30))):
+        alone.op(name, 20 * k, length)
     result = after(alone.graph())
-    assert resource_bounds(result) == {"busiest stream": 0, "busiest thread": 30_000}
-    assert critical_path(result).by_op == {("host work", "a"): 30_000}
+    assert resource_bounds(result) == {"busiest stream": 0, "busiest thread": 70_000}
+    by_op = critical_path(result).by_op
+    assert list(by_op.items()) == [
+        (("host work", name), ns) for name, ns in (("c", 30_000), ("a", 20_000), ("b", 20_000))
+    ]
     nothing = ReplayGraph(
         result.graph.traces, np.array([-1]), result.graph.start * 0 - 1, result.graph.end * 0 - 1, np.array([0]),
         result.graph.edges.take(np.zeros(0, np.int64)),
     )  # fmt: skip
     assert len(binding_edges(replay(nothing, fit_constants(result.graph)))) == 0
-
-
-def test_equal_shares_are_in_order_of_their_names() -> None:
-    trace = Timeline()
-    for k, name in enumerate(("b", "a", "c")):
-        trace.op(name, 20 * k, 20 if name != "c" else 30)
-    path = critical_path(after(trace.graph()))
-    assert list(path.by_op) == [("host work", "c"), ("host work", "a"), ("host work", "b")]
 
 
 def test_the_path_within_a_call() -> None:
@@ -174,9 +150,8 @@ def test_the_path_within_a_call() -> None:
         critical_path(result, ("none", 0))
 
 
-@pytest.mark.parametrize("number", [0, 2])
-def test_the_path_within_an_annotation_is_as_long_as_what_it_launches_takes(number: int) -> None:
-    trace = linked("pairs/gpu_shaped_from_cpu")
+def test_the_path_within_an_annotation_is_as_long_as_what_it_launches_takes() -> None:
+    trace, number = linked("pairs/gpu_shaped_from_cpu"), 2
     result = trace.replay()
     call = call_between(trace, "## forward ##", number)
     begin, end = int(trace.calls.ts[call]), int(trace.calls.end[call])
@@ -184,3 +159,5 @@ def test_the_path_within_an_annotation_is_as_long_as_what_it_launches_takes(numb
     rows = np.append(launched[launched >= 0], trace.calls.source[call])
     path = trace.critical_path(between="## forward ##", number=number)
     assert path.length_ns == result.end[rows].max() - result.start[trace.calls.source[call]]
+    shares = path.by_phase, path.by_source, {kind: path.by_kind.get(kind, 0) for kind in ("host work", "GPU work")}
+    assert {sum(of.values()) for of in shares} == {path.by_phase["forward"]}

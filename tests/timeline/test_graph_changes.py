@@ -31,9 +31,7 @@ def waiting() -> Timeline:
     return trace
 
 
-@pytest.mark.parametrize(
-    "text", ["no wait cudaStreamSynchronize", "no wait ~Synchronize", "no wait aten::item", "no wait =aten::item"]
-)
+@pytest.mark.parametrize("text", ["no wait ~Synchronize", "no wait aten::item", "no wait =aten::item"])
 def test_a_call_that_waits_no_more_lets_the_host_go_on(text: str) -> None:
     graph = waiting().graph()
     before, result = after(graph), after(graph, text)
@@ -84,10 +82,7 @@ def test_work_that_is_launched_at_once_follows_by_its_stream() -> None:
     assert start["kernel10"] - start["kernel04"] >= 100  # the pause between the steps remains
     edges = without_launch_gaps(graph, np.ones(len(graph.start), np.bool_))(graph).edges
     assert np.count_nonzero(edges.kind == LAUNCH) == 2
-
-
-def test_launches_of_one_step_alone() -> None:
-    start = starts(after(launch_bound().graph(), "step=1 no launch gaps"))
+    start = starts(after(graph, "step=1 no launch gaps"))
     assert start["kernel04"] == 430 and start["kernel14"] - start["kernel10"] == 40
 
 
@@ -141,12 +136,10 @@ def test_a_share_of_the_bound_never_slows_down() -> None:
 
 def test_bounds_of_a_real_trace() -> None:
     trace = load(shared_trace("gpu-kineto/h100_bert.json.gz"))
-    bounds = event_bounds(trace)
+    bounds, peak = event_bounds(trace), trace.replay("kernel*bound/1")
     assert np.count_nonzero(bounds > 0) > 10 and (bounds <= trace.gpu.dur).all()
-    half, peak = (trace.replay(f"kernel*bound/{share}") for share in (0.5, 1))
-    assert peak.makespan_ns <= half.makespan_ns <= trace.replay().makespan_ns
-    gpu, taken = trace.gpu, peak.end - peak.start
-    assert np.array_equal(taken[gpu.source], np.where(bounds >= 0, bounds, gpu.dur))
+    taken = (peak.end - peak.start)[trace.gpu.source]
+    assert np.array_equal(taken, np.where(bounds >= 0, bounds, trace.gpu.dur))
 
 
 @pytest.mark.parametrize(
@@ -179,45 +172,16 @@ def test_a_part_by_op_and_by_time() -> None:
     late = rows_within(graph, Within("window", "400-1000us"))
     assert {trace.name_of(row) for row in np.flatnonzero(late & ~calls)} == {"kernel04"}
     assert set(step_of_row(trace)[trace.nodes.timed].tolist()) == {0, 1}
+    assert not rows_within(graph, Within("step", "1"))[step_of_row(trace) != 1].any() and -1 in step_of_row(trace)
     assert ends(after(graph, "window=0-1ms cpu*0"))["cudaDeviceSynchronize"] < 1100
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("kernel:~gemm*bound/0.6", ("bound", "kernel", False, "gemm", 0.6)),
-        ("no wait ~Synchronize", ("no wait", "call", False, "Synchronize", 0.0)),
-        ("no wait aten::item", ("no wait", "call", True, "aten::item", 0.0)),
-        ("no  launch gaps", ("no launch gaps", "gpu", False, "", 0.0)),
-        ("fuse kernel:~a*b*0.25", ("fuse", "kernel", False, "a*b", 0.25)),
-        ("fuse kernel", ("fuse", "kernel", False, "", 1.0)),
-        ("overlap comm", ("overlap", "comm", False, "", 0.0)),
-    ],
-)
-def test_forms(text: str, wanted: tuple[str, str, bool, str, float]) -> None:
-    found = parse_what_if(text)
-    assert (found.action, found.target, found.exact, found.name, found.value) == wanted
 
 
 def test_restrictions_may_be_several_and_quoted() -> None:
     text = 'module~"Encoder / Linear 1" rank=1 phase=backward kernel*0.5'
     parts = (Within("module", "Encoder / Linear 1", False), Within("phase", "backward"))
     assert parse_what_if(text) == WhatIf(text, 1, "scale", "kernel", value=0.5, within=parts)
+    assert parse_what_if("phase=forward cpu*0").within == (Within("phase", "forward"),)
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "overlap cpu", "fuse op:aten::mm", "cpu*bound/0.5", "kernel*bound/0", "no wait", "no launch", "overlap",
-        "module=a", "rank=1 rank=2 kernel*2",
-    ],
-)  # fmt: skip
-def test_what_is_no_change_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="unknown what-if"):
-        parse_what_if(text)
-
-
-def test_parts_that_cannot_be_are_refused() -> None:
     with pytest.raises(UsageError, match="no phase 'wrong'; there are forward, backward"):
         parse_what_if("phase=wrong kernel*2")
     with pytest.raises(UsageError, match="window"):

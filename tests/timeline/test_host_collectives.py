@@ -5,7 +5,6 @@ The tests also cover shared_links.py.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,7 @@ from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, HostRank
 from made_jobs import RECORDED, Job, Play
-from support import call, shared_job
+from support import shared_job
 
 
 def replayed(ranks: list[Trace], network: Network | None = None, *changes: str) -> Replay:
@@ -58,28 +57,12 @@ def test_recorded_jobs_take_what_they_took(name: str) -> None:
     assert not any("not coupled" in note for note in result.graph.notes)
 
 
-def test_what_cannot_be_coupled_is_counted(tmp_path: Path) -> None:
-    """One rank lacks the last step: its collectives have no counterpart there."""
-    job = HOST_JOBS["ddp"]
-    ranks = [link(*pair) for pair in job.write(tmp_path / "all")]
-    et, kineto = job.write(tmp_path / "cut")[1]
-    document = json.loads(kineto.read_bytes())
-    ends = [event["ts"] for event in document["traceEvents"] if event["name"] == "ProfilerStep#1"]
-    document["traceEvents"] = [event for event in document["traceEvents"] if event["ts"] < ends[0]]
-    kineto.write_text(json.dumps(document))
-    graph = join_ranks([build_graph(trace) for trace in (ranks[0], link(et, kineto))])
-    assert "4 of 8 collectives of all ranks are not coupled: they differ between ranks" in graph.notes
-
-
-def test_the_command_prices_a_job_of_cpus(tmp_path: Path) -> None:
-    job = HOST_JOBS["tensor parallel"]
-    for rank, pair in enumerate(job.write(tmp_path)):
-        link(*pair).save(tmp_path / f"rank{rank}.etplus.json")
-    done = call("replay", *sorted(tmp_path.glob("*.etplus.json")), "--network", "bandwidth=0.25", "--json", "-")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert abs(found["base_error"]["makespan"]) < 1e-4
-    assert found["what_if"]["after_ns"] == pytest.approx(job.makespan_ns(simulator.Network(0.25, 0)), rel=0.02)
+def test_a_transfer_lasts_from_the_last_start_to_the_first_end(tmp_path: Path) -> None:
+    """The threads of the second and third rank get their processor 10 and 20 µs later, at the end the first one's."""
+    found = find_rendezvous([link(*pair) for pair in HOST_JOBS["ddp"].write(tmp_path)])
+    assert [met.own_ns for met in found.found] == [*[(0, 10_000, 20_000)] * 7, (45_000, 0, 10_000)]
+    assert [met.transfer_ns for met in found.found] == [25_401, 20_401, 15_401, 10_401, 10_401, 5401, 401, 5401]
+    assert found.begin_ns == (0, 400_000, 800_000) and all(met.on_host and not met.message for met in found.found)
 
 
 def late_senders(rank: HostRank) -> Play:

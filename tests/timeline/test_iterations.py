@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.linker import link
 from etplus.timeline import iterations
-from etplus.timeline.graph_building import build_graph
 from etplus.timeline.iterations import (
     HeldOut,
     Outlier,
@@ -26,7 +24,7 @@ from etplus.trace.errors import ConvertError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import Timeline
-from support import examples, shared_trace
+from support import examples
 
 
 def steps(lengths: list[int], kernels: list[int] | None = None, *, named: str = "ProfilerStep#{}") -> ReplayGraph:
@@ -64,25 +62,6 @@ def test_the_device_counts_where_it_is_the_slower_one() -> None:
         free = start + length
     held = predict_iteration(trace.graph(), 2)
     assert (held.predicted_ns, held.measured_ns) == (301_000, 501_000)
-
-
-def test_too_few_iterations_and_none_of_that_number() -> None:
-    with pytest.raises(ConvertError, match="three iterations"):
-        predict_iteration(steps([100, 100]), 0)
-    with pytest.raises(UsageError, match="has iterations 0 to"):
-        predict_iteration(steps([100, 100, 100]), 3)
-
-
-def held_errors(name: str) -> tuple[list[float], float]:
-    """Relative errors of all iterations, and the measured spread."""
-    graph = build_graph(link(None, shared_trace(name)))
-    held = [predict_iteration(graph, k) for k in range(len(find_iterations(graph.trace)))]
-    return [one.error for one in held], held[0].spread
-
-
-def test_iterations_of_resnet103_are_predicted_from_each_other() -> None:
-    errors, _ = held_errors("gpu-pairs/resnet103.kineto.json.gz")
-    assert max(map(abs, errors)) <= 0.03
 
 
 FEW = examples(40)
@@ -207,13 +186,10 @@ def outlier(iteration: int) -> Outlier:
     return Outlier(iteration, f"step {iteration}", 9, "takes longer")
 
 
-@pytest.mark.parametrize(
-    ("numbers", "warm", "said"),
-    [
-        ((), 0, ""), ((0,), 1, "; set apart: 1 at the beginning as warm-up"), ((1, 3), 0, "; set apart: 2 of them"),
-        ((0, 1, 4), 2, "; set apart: 2 at the beginning as warm-up and 1 others"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("numbers", "warm", "said"), [
+    ((), 0, ""), ((1, 3), 0, "; set apart: 2 of them"),
+    ((0, 1, 4), 2, "; set apart: 2 at the beginning as warm-up and 1 others"),
+])  # fmt: skip
 def test_step_times_as_text_and_as_numbers(numbers: tuple[int, ...], warm: int, said: str) -> None:
     apart = tuple(map(outlier, numbers))
     assert warm_up(apart) == warm
@@ -252,8 +228,11 @@ def test_an_iteration_that_is_unlike_the_others_is_predicted_as_one_like_them() 
         assert held.predicted_ns == wanted and held.index == index % 5
         assert [one.iteration for one in held.set_apart] == [2] and len(held.others_ns) == (4 if held.index == 2 else 3)
     assert len(predict_iteration(graph, 0, keep_outliers=True).others_ns) == 4
-    with pytest.raises(UsageError, match="has iterations 0 to"):
-        predict_iteration(graph, -6)
+    for number in (-6, 5):
+        with pytest.raises(UsageError, match="has iterations 0 to"):
+            predict_iteration(graph, number)
+    with pytest.raises(ConvertError, match="three iterations"):
+        predict_iteration(steps([100, 100]), 0)
 
 
 def test_steps_of_a_replay() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from astra_sim import run_astra
 from broken_sets import receive, send
-from chakra_sets import COLLECTIVES, MB, Ranks, collective, compute, data_parallel, single_collective, write_set
+from chakra_sets import COLLECTIVES, MB, Ranks, collective, compute, single_collective, write_set
 from etplus.converters.open import load
 from etplus.timeline.graph_replay import Replay
 from etplus.timeline.replay_ranks import replay_ranks
@@ -34,11 +34,6 @@ def simulated_ns(prefix: Path, ranks: int) -> int:
 def test_one_collective_takes_what_astra_sim_takes(kind: str, tmp_path: Path) -> None:
     prefix = write_set(tmp_path, single_collective(kind, 8))
     assert replayed(prefix, 8).makespan_ns == pytest.approx(simulated_ns(prefix, 8), rel=0.03)
-
-
-def test_32_ranks_without_groups_take_what_astra_sim_takes(tmp_path: Path) -> None:
-    prefix = write_set(tmp_path, data_parallel(32))
-    assert replayed(prefix, 32).makespan_ns == pytest.approx(simulated_ns(prefix, 32), rel=0.03)
 
 
 def weight_gradients_last(ranks: int) -> Ranks:

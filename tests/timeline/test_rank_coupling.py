@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.timeline.constants import fit_constants
-from etplus.timeline.graph_replay import replay
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import predicted_traces, replay
 from etplus.timeline.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks
 from etplus.timeline.replay_graph import COMM, DURATION, HANDOFF, HOST, LINK_KINDS, Edges, ReplayGraph
 from etplus.trace.errors import UsageError
@@ -93,18 +94,9 @@ def test_a_message_and_a_collective_on_the_host() -> None:
         (comm, 1, 7, 0, -1), (comm, 5, 7, -1, -1), (comm, 3, 8, 0, -1), (comm, 5, 8, -2, -1),
         (comm, 7, 2, 18, 0), (comm, 7, 9, 18, 2), (comm, 8, 6, 7, 2), (handoff, 9, 6, 3, -1),
     ]  # fmt: skip
-
-
-def test_clocks_that_differ_are_set_so_that_collectives_end_together() -> None:
-    """The second rank's clock is 1000 later."""
-    traces = [rank(0, 0, 10, 90).document(), rank(1, 1050, 1060, 40).document()]
-    found = find_rendezvous(traces)
-    [met] = found.found
-    assert met.transfer_ns == 40_000 and met.own_ns == (0, 0)
-    assert min(found.begin_ns) == 0
-    joint = join_ranks([rank(0, 0, 10, 90).graph(), rank(1, 1050, 1060, 40).graph()])
-    ends = [int(joint.measured[joint.end[int(joint.first_row[k]) + met.row[k]]]) for k in (0, 1)]
-    assert ends[0] == ends[1]
+    handed = Edges.of(HANDOFF, np.array([1]), np.array([5]), np.array([2]))
+    issued, _ = _join([both, message], np.array([0, 2, 3]), start, end, measured, handed)
+    assert (issued.source.tolist()[:4], issued.lag.tolist()[:4]) == ([1, 5, 3, 1], [0, -1, 0, 0]), "ready when issued"
 
 
 def test_what_not_all_ranks_have_alike_is_not_joined() -> None:
@@ -134,6 +126,10 @@ def test_where_no_collective_synchronizes_any_sets_the_clocks(kind: str) -> None
     found = find_rendezvous(traces)
     assert [met.transfer_ns for met in found.found] == [40_000]
     assert found.begin_ns == (1_000_000_000, 0)
+    graphs = [build_graph(trace) for trace in traces]
+    done = replay(join_ranks(graphs), [fit_constants(graph) for graph in graphs])
+    for made, trace in zip(predicted_traces(done), traces, strict=True):
+        assert made.nodes.ts.tolist() == trace.nodes.ts.tolist(), "by the clock of each"
 
 
 def test_points_of_two_ranks_have_the_rows_of_the_whole() -> None:

@@ -6,11 +6,9 @@ import json
 from functools import cache
 from pathlib import Path
 from random import Random
-from statistics import median
 
 import numpy as np
 import pytest
-from etplus import load
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.communications import comm_rows
@@ -35,9 +33,6 @@ from etplus.timeline.replay_graph import HOST
 from etplus.timeline.replay_ranks import answer_range
 from etplus.trace.trace import Trace
 from support import call, shared_job, shared_trace
-
-RATES = ("unlimited", "2gbit", "500mbit", "100mbit")
-JOBS = ("ddp-1mb", "tp")
 
 
 @cache
@@ -70,12 +65,18 @@ def test_other_work_on_the_machine_does_not_make_small_transfers_slow(tmp_path: 
     fits = []
     for name, times in (("quiet", took), ("noisy", {**took, 1 << 18: {"ms": 90.0, "least_ms": 80.0}})):
         file = tmp_path / name
-        rates = {"any": {"all_reduce": {str(size): of for size, of in times.items()}}}
+        kinds = {"all_reduce": times, "all_gather": {1 << 17: took[1 << 17]}, "gossip": took}
+        rates = {"any": {kind: {str(size): one for size, one in of.items()} for kind, of in kinds.items()}}
         file.write_text(json.dumps({"settings": {"ranks": 4}, "rates": rates}))
         found = read_calibration(str(file))
         assert found is not None
         fits.append(fit_network(found["any"]))
     quiet, noisy = fits
+    assert (quiet.bandwidth, quiet.latency_ns, quiet.library) == (1.5, 333_333.0, "gloo"), "1.5 bytes and 6 latencies"
+    assert [(of.kind, of.over_bytes, of.times, of.low, of.high) for of in quiet.kinds] == [
+        ("all_reduce", 1 << 16, 1.0, 0.5308, 1.0), ("all_reduce", 1 << 20, 1.0, 0.7559, 1.0),
+        ("all_gather", 0, 2.0, 1.062, 2.0),
+    ]  # fmt: skip
     assert noisy.bandwidth == pytest.approx(quiet.bandwidth, rel=0.05)
     assert noisy.latency_ns == pytest.approx(quiet.latency_ns, rel=0.1)
 
@@ -88,26 +89,6 @@ def traces(job: str, rate: str) -> tuple[Trace, ...]:
 def traced_ms(job: str) -> dict[str, float]:
     rates = json.loads(shared_trace(f"{job}/times.json").read_bytes())["rates"]
     return {rate: max(rank["traced_ms"] for rank in ranks.values()) for rate, ranks in rates.items()}
-
-
-@pytest.mark.slow
-def test_every_pair_of_rates() -> None:
-    """Within 6% in the median and 15% at worst; four of five recorded times in ranges of at most ±25%."""
-    errors, inside = [], []
-    for job in JOBS:
-        recorded = traced_ms(f"network/{job}")
-        for source in RATES:
-            graphs = [build_graph(trace) for trace in traces(job, source)]
-            joint, constants = join_ranks(graphs), [fit_constants(graph) for graph in graphs]
-            assert replay(joint, constants).error == pytest.approx(0, abs=2e-3)
-            for target in set(RATES) - {source}:
-                usual = replay(on_network(joint, networks()[target]), constants).makespan_ns
-                found = answer_range(joint, networks()[target], [], constants)
-                errors.append(abs(usual / 1e6 / recorded[target] - 1))
-                inside.append(found.low_ns <= recorded[target] * 1e6 <= found.high_ns)
-                assert 0.75 * usual <= found.low_ns <= usual <= found.high_ns <= 1.25 * usual
-    assert median(errors) <= 0.06 and max(errors) <= 0.15
-    assert np.mean(inside) >= 0.8
 
 
 def test_a_wait_that_ends_before_its_collective_does() -> None:
@@ -134,14 +115,15 @@ def test_ranks_that_take_turns_on_processors_widen_the_range() -> None:
 
 
 def test_a_network_fitted_to_a_job_is_that_of_its_recording() -> None:
-    fitted = fit_network(job_samples(list(traces("tp", "100mbit"))))
+    samples = job_samples(list(traces("tp", "100mbit")))
+    assert samples and all(0 < of.least_ns <= of.ns for of in samples)
+    fitted = fit_network(samples)
     assert fitted.bandwidth == pytest.approx(networks()["100mbit"].bandwidth, rel=0.05)
 
 
 def test_a_network_fitted_to_collectives_of_nccl(tmp_path: Path) -> None:
     """By several protocols, and 10% more or less each: nine of ten others are within what the fit says, or nearly."""
-    bandwidth, latency_ns, random = 20.0, 5000.0, Random(1)
-    network = Network(bandwidth, latency_ns, library="nccl")
+    network, random = Network(20.0, 5000.0, library="nccl"), Random(1)
 
     def measured() -> list[Sample]:
         kinds = [Type.ALL_REDUCE, Type.ALL_GATHER, Type.REDUCE_SCATTER]
@@ -150,25 +132,15 @@ def test_a_network_fitted_to_collectives_of_nccl(tmp_path: Path) -> None:
         return [Sample(kind, size, 8, ns, ns) for (kind, size), ns in zip(sizes, times, strict=True)]
 
     found = fit_network(measured(), "nccl")
-    assert found.library == "nccl"
-    assert (found.bandwidth, found.latency_ns) == (
-        pytest.approx(bandwidth, rel=0.03),
-        pytest.approx(latency_ns, rel=0.06),
-    )
+    assert found.library == "nccl" and found.bandwidth == pytest.approx(20, rel=0.03)
+    assert found.latency_ns == pytest.approx(5000, rel=0.06)
     write_networks({"job": found}, tmp_path / "network.json")
-    fitted, others = read_network(tmp_path / "network.json"), measured()
+    fitted = read_network(tmp_path / "network.json")
     within = [
         fitted.transfer_ns(of.kind, of.size, 8, "low") <= of.ns <= fitted.transfer_ns(of.kind, of.size, 8, "high")
-        for of in others
+        for of in measured()
     ]
     assert 0.65 < sum(within) / len(within) < 0.95
-
-
-def test_a_job_on_gpus_is_fitted_as_nccl_runs_it(tmp_path: Path) -> None:
-    ranks = [shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz") for rank in range(2)]
-    done = call("predict", "fit", "--network", *ranks, "-o", tmp_path / "network.json")
-    assert done.returncode == 0
-    assert read_network(tmp_path / "network.json").library == "nccl"
 
 
 def test_a_file_of_networks(tmp_path: Path) -> None:
@@ -177,24 +149,9 @@ def test_a_file_of_networks(tmp_path: Path) -> None:
     assert done.returncode == 0 and b"100mbit" in done.stdout
     of = read_network(file, "500mbit")
     assert of.library == "gloo" and of.bandwidth == networks()["500mbit"].bandwidth
-    assert (
-        of.at("low").transfer_ns(2, 4 << 20, 2)
-        < of.transfer_ns(2, 4 << 20, 2)
-        < of.at("high").transfer_ns(2, 4 << 20, 2)
-    )
+    low, usual, high = (one.transfer_ns(2, 4 << 20, 2) for one in (of.at("low"), of, of.at("high")))
+    assert low < usual < high
     refused = call("replay", file, "--network", file)
     assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
     write_networks({}, file)
     assert call("replay", times, "--network", file).returncode == 2
-
-
-def test_the_library_has_the_commands_range() -> None:
-    """`answer_range` of a replay on another network is what `replay --network` prints."""
-    first = shared_trace("network/tp/500mbit/rank0.et.json.gz")
-    network = "bandwidth=0.1476,latency=847us"
-    job = load(Path(first).parent)
-    done = job.replay(network=network)
-    found = done.answer_range
-    assert found is not None and found.low_ns < done.makespan_ns < found.high_ns
-    printed = json.loads(call("replay", Path(first).parent, "--network", network, "--json", "-").stdout)
-    assert found.to_dict() == printed["what_if"]["range_ns"]

@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 import pytest
+from etplus.planning.costs.end_to_end import predict, predict_ranks
+from etplus.planning.costs.fitting import fit
 from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_summary import BaseError, exposed_ns, start_error_ns, summarize
 from etplus.timeline.replay_text import render_full
 from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
 from made_traces import Timeline, after
+from support import ROOT, call, read_json
 from test_critical import program
-from test_graph_building import stalled
+from test_graph_building import filled, stalled
+from test_iterations import steps
 from test_rank_coupling import rank
+from test_unknown import CASES
+
+SCREENS = ROOT / "tests" / "golden" / "replay.txt"
+"""What `shown` gives, written by `PYTHONPATH=tests:tests/timeline python tests/timeline/test_replay_summary.py`."""
 
 
-def test_the_screen_of_a_replay() -> None:
-    graph = program().graph()
-    found = summarize(after(graph), fit_constants(graph))
-    first, error, path, *rows = found.to_text().split("\n")
-    assert first == "replayed 230 µs, recorded 230 µs (+0.00%)"
-    assert error == "replay error on the recording: +0.00%, kernel starts 0.00%"
-    assert path == "critical path: GPU work 65.2%, host work 28.3%, launch latency 4.3%,"
-    assert "a                      GPU work    100.0  43.5%" in rows
-    changed = summarize(
-        after(graph, "kernel:name=a*0.5"), fit_constants(graph), before=after(graph), what_ifs=["kernel:name=a*0.5"]
-    )
-    text = changed.to_text().split("\n")
-    assert text[0] == "230.0 -> 180.0 µs (-21.7%); at best 103 µs, the busiest thread"
-    assert max(len(line) for line in changed.to_text(60).split("\n")) <= 60 and len(text) < 24
+def shown() -> str:
+    """The screen and all tables of replays, with changes, ranks, steps, unexplained waits, a full queue, and so on."""
+    graphs = {
+        "program": program().graph(), "stalled": stalled().graph(), "steps": steps([100, 100, 300, 100, 100], [9] * 5),
+        "a full queue": filled(150, 64).graph(), "other clocks": CASES["skew"].played()[0].graph(),
+        "a wrong base": build_graph(noisy(5)), "the host alone": steps([100, 100]),
+    }  # fmt: skip
+    found = {name: summarize(after(graph), fit_constants(graph)) for name, graph in graphs.items()}
+    graph, constants = graphs["program"], fit_constants(graphs["program"])
+    for change in ("cpu*0", "kernel:name=a*0.5"):
+        found[change] = summarize(after(graph, change), constants, before=after(graph), what_ifs=[change])
+    ranks = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
+    fitted = [fit_constants(graph) for graph in ranks]
+    found["ranks"] = summarize(replay(join_ranks(ranks), fitted), fitted)
+    found["notes"] = replace(found["program"], notes=("a long note " * 30, "a short one"))
+    return "\n".join(f"== {name}\n{one.to_text()}\n--\n{render_full(one)}\n" for name, one in found.items())
 
 
-def test_all_tables_of_a_replay() -> None:
-    graph = program().graph()
-    lines = render_full(summarize(after(graph), fit_constants(graph))).split("\n")
-    for line in (
-        "fitted     launch latency 10.0 µs, gap 2.0 µs, no queue limit seen",
-        "makespan                        230.0        230.0        +0.00%",
-        "mean kernel-start error           0.0               0.000% of it",
-        "stream 7 busy                   150.0        150.0",
-        "busiest thread                  103.0",
-    ):
-        assert line in lines
+def test_screens_and_tables() -> None:
+    assert shown() == SCREENS.read_text()
 
 
 def test_the_numbers_of_a_replay() -> None:
@@ -61,16 +69,6 @@ def test_the_numbers_of_a_replay() -> None:
     assert (told["changes"], told["before_ns"], told["after_ns"]) == (["cpu*0"], 230_000, changed.predicted_ns)
     assert told["critical_path_before"] == plain["critical_path"]
     assert changed.error == changed.predicted_ns / 230_000 - 1
-
-
-def test_waits_that_nothing_explains() -> None:
-    """A stream that stalls for 500 and kernels that follow it: a note, a row of the table, the base's share."""
-    graph = stalled().graph()
-    found = summarize(after(graph), fit_constants(graph))
-    assert found.unexplained.count == 1 and found.unexplained.ns == pytest.approx(500_000, abs=80_000)
-    assert found.base.unexplained == found.unexplained.share == found.unexplained.ns / found.predicted_ns
-    assert len(found.notes) == 1 and found.notes[0].startswith("nothing in the trace explains 1 wait (")
-    assert any(line.startswith("unexplained waits") for line in render_full(found).split("\n"))
 
 
 def test_lanes_of_ranks_and_communication() -> None:
@@ -116,11 +114,65 @@ def test_the_error_of_the_base() -> None:
 def test_what_a_base_is_good_for(base: BaseError, reliable: bool, refused: bool) -> None:
     assert base.reliable is reliable and len(base.to_lines()) == 2 - reliable
     base.refuse("file", force=True)
-    if refused:
-        with pytest.raises(UsageError, match="above 5%, predicted changes mean nothing"):
-            base.refuse("file", force=False)
-    else:
+    with pytest.raises(UsageError, match="above 5%, predicted changes mean nothing") if refused else nullcontext():
         base.refuse("file", force=False)
-    assert BaseError(0.5, 0.25, 0.125).to_lines()[0] == (
-        "base error makespan +50.00%, kernel starts 25.00%, unexplained waits 12.50%"
-    )
+    said = "base error makespan +50.00%, kernel starts 25.00%, unexplained waits 12.50%"
+    assert BaseError(0.5, 0.25, 0.125).to_lines()[0] == said
+
+
+@cache
+def noisy(length: float) -> Trace:
+    """Steps of 25 kernels of a length, each launched by a call of 2 µs that the host then waits for. The launch latency
+    is 2 µs, of every third kernel 6.5 µs; the constant is 2, so that the replay is short by 4.5 µs for each of those.
+    What takes so little longer is noise, and nothing that the replay could keep."""
+    trace, now = Timeline(), 0.0
+    for step in range(4):
+        begin = now
+        for k in range(25):
+            latency = 6.5 if (step * 25 + k) % 3 == 1 else 2.0
+            trace.launch("k", now, 2, now + latency, length)
+            trace.call("cudaDeviceSynchronize", now + 2, latency + length + 1 - 2)
+            now += latency + length + 2
+        trace.op(f"ProfilerStep#{step}", begin, now - begin, category="user_annotation")
+        now += 1
+    return trace.document()
+
+
+@pytest.mark.parametrize(("length", "reliable"), [(1000, True), (100, False), (5, False)])
+def test_the_base_error_is_what_the_replay_lacks(length: int, reliable: bool) -> None:
+    """A third of the 100 kernels count 4.5 µs less: 33 of them, in 100 · (length + 4) + 33 · 4.5 + 3 µs or so."""
+    base = BaseError.of(after(build_graph(noisy(length))))
+    assert base.makespan == pytest.approx(-33 * 4.5 / (100 * (length + 4) + 33 * 4.5), rel=0.05)
+    assert base.kernel_starts is not None and 0 < base.kernel_starts < abs(base.makespan)
+    assert base.reliable is reliable
+
+
+def test_a_what_if_on_a_wrong_base_is_refused(tmp_path: Path) -> None:
+    """One line and no output, though the first file would do; --force computes it all the same."""
+    files, out = [tmp_path / "reliable.json", tmp_path / "refused.json"], tmp_path / "out.json"
+    for file, length in zip(files, (1000, 5), strict=True):
+        noisy(length).write(file)
+    words = ["replay", *files, "--what-if", "kernel*0.5", "--json", out]
+    done = call(*words)
+    assert done.returncode == 2 and not done.stdout and done.stderr.count(b"\n") == 1 and not out.exists()
+    assert b"refused.json" in done.stderr and b"--force" in done.stderr and b"off by -" in done.stderr
+    forced = call(*words, "--force")
+    assert forced.returncode == 0 and b"UNRELIABLE" in forced.stdout
+    assert not read_json(out)[-1]["base_error"]["reliable"]
+
+
+def test_ranks_predicted_together_have_one_base() -> None:
+    documents = [noisy(5)] * 2
+    model = fit(documents)
+    for change in ({}, {"device": "H100 SXM"}):
+        if change:
+            with pytest.raises(UsageError, match="--force"):
+                predict_ranks(documents, model, **change)
+        done = predict_ranks(documents, model, force=True, **change)
+        assert not done.base.reliable and done.to_dict()["base_error"] == done.base.to_dict()
+    with pytest.raises(UsageError, match="--force"):
+        predict(documents[0], model, changed=True)
+
+
+if __name__ == "__main__":
+    SCREENS.write_text(shown())

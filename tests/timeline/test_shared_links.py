@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from etplus.schemas.comm_types import RECV, SEND
 from etplus.timeline import beside_transfers
 from etplus.timeline.beside_transfers import plain_work, time_beside, time_covered, undisturbed_lags, unevenness
 from etplus.timeline.constants import Constants
 from etplus.timeline.graph_replay import replay
+from etplus.timeline.host_backends import _links
 from etplus.timeline.replay_graph import DURATION, HANDOFF, HOST, Edges, ReplayGraph, SharedTransfers
 from etplus.timeline.shared_links import Links, share_alone
 from etplus_files import cpu, etplus
@@ -21,11 +24,11 @@ BOTH = (0, 1)
 """Links of a collective of rank 0."""
 
 
-def graph(issues: list[int], work: list[int], links: list[Links], workers: int = 2) -> ReplayGraph:
+def graph(issues: list[int], work: list[int], links: list[Links], workers: int = 2, rank: int = 0) -> ReplayGraph:
     """Collectives issued at some times; rows 0, 1, … of a trace with as many operators. Point 2k + 1 and 2k + 2 are the
     ends of row k."""
     count = len(issues)
-    trace = etplus([cpu(3 + k, f"op{k}", 10 * k, 5) for k in range(count)], rank=0, world_size=1)
+    trace = etplus([cpu(3 + k, f"op{k}", 10 * k, 5) for k in range(count)], rank=rank, world_size=2)
     rows = np.flatnonzero(trace.nodes.timed)[-count:]
     start = np.full(len(trace), -1, np.int64)
     end = start.copy()
@@ -67,6 +70,9 @@ def test_links_are_shared_and_threads_taken_in_order(
 
 
 def test_messages_one_way_follow_each_other_and_directions_do_not_meet() -> None:
+    messages = ((SEND, 0), (2, 1)), ((RECV, 0), (3, 0)), ((SEND, -1), (2,)), ((RECV, -1), (3,)), ((0, 0), (2, 3))
+    for (kind, peer), links in messages:
+        assert _links(1, SimpleNamespace(kind=kind, peer=peer)) == links  # type: ignore[arg-type]
     there, back = (0, 3), (1, 2)
     assert ends(graph([0, 0, 0], [10, 10, 10], [there, there, back])) == [10, 20, 10]
 
@@ -102,9 +108,10 @@ def test_work_beside_a_transfer_takes_longer() -> None:
         assert replay(with_work, Constants(0, 0)).time[3] == wanted
 
 
-def test_work_takes_less_without_the_transfer_that_covers_most_of_it() -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_work_takes_less_without_the_transfer_that_covers_most_of_it(rank: int) -> None:
     """10 ns of work, of which a transfer covers 8; beside transfers work takes twice as long."""
-    of = graph([0], [8], [BOTH])
+    of = graph([0], [8], [(2 * rank, 2 * rank + 1)], rank=rank)
     assert of.shared is not None
     edges = Edges.joined([of.edges, Edges.of(HOST, np.array([1]), np.array([3]), np.array([10]))])
     row, measured = np.append(of.row, of.shared.rows[0]), np.array([0, 0, 8, 10])

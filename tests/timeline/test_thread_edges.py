@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_events import GraphEvents
+from etplus.timeline.graph_replay import replay
+from etplus.timeline.host_backends import host_collectives
 from etplus.timeline.replay_graph import HANDOFF, HOST, LINK_KINDS, ORDER, Edges
 from etplus.timeline.thread_edges import handoffs, host_chains, without_polling
 from etplus.trace.conventions import ANNOTATION_SCOPE
@@ -14,7 +18,7 @@ from etplus.trace.host_waits import LONG_PAUSE_NS
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from made_traces import Timeline
+from made_traces import Timeline, after, starts
 from support import examples
 
 FEW = examples(40)
@@ -59,6 +63,8 @@ def test_chains_of_two_threads() -> None:
         ("begin", "e<", 30, ""), ("e<", "e>", 5, "e"),
     ]  # fmt: skip
     assert set(chains.kind.tolist()) == {HOST} and not chains.capped.any()
+    none, same, shared, notes = host_collectives(points, chains)
+    assert (len(none), same, shared, notes) == (0, chains, None, [])
 
 
 def test_calls_that_overlap_end_where_their_end_takes_effect() -> None:
@@ -281,3 +287,39 @@ def test_boundaries_are_those_of_a_stack_of_open_calls(calls: list[tuple[int, in
     expected += [(int(points.end[row]), row) for row in reversed(opened)]
     edges = host_chains(points)[1]
     assert list(zip(edges.target.tolist(), edges.owner.tolist(), strict=True)) == expected
+
+
+def test_a_handoff_never_runs_backward() -> None:
+    """Thread 1: A 0–500, and B 100–900, begun in A and shown on its thread though it runs elsewhere; so A has ended
+    when B has, at 900. Thread 2: first 0–10, then last 720–740. A (500) seems to have ended the pause of thread 2; but
+    where its end takes effect it cannot have: last stays at 720, and does not move to 900."""
+    trace = Timeline()
+    trace.op("first", 0, 10, tid=2)
+    trace.op("A", 0, 500, tid=1)
+    trace.op("B", 100, 800, tid=1)
+    trace.op("last", 720, 20, tid=2)
+    graph = trace.graph()
+    document = graph.trace
+    source, target, _ = document.edges_of("thread_handoff").T
+    assert [(document.name_of(a), document.name_of(b)) for a, b in zip(source, target, strict=True)] == [("A", "last")]
+    assert starts(after(graph))["last"] == 720
+    assert after(graph).makespan_ns == 900_000
+
+
+PIECES = st.tuples(st.integers(1, 4), st.integers(0, 2500), st.integers(0, 1200))
+
+
+def overlapping(pieces: list[tuple[int, int, int]]) -> Trace:
+    trace = Timeline()
+    for k, (thread, start, length) in enumerate(pieces):
+        trace.op(f"op{k}", start, length, tid=thread)
+    return trace.document()
+
+
+@examples(30)
+@given(st.lists(PIECES, min_size=2, max_size=14))
+def test_a_replay_of_overlapping_calls_gives_the_measured_times(pieces: list[tuple[int, int, int]]) -> None:
+    graph = build_graph(overlapping(pieces))
+    edges = graph.edges
+    assert np.all(edges.lag[edges.kind == HANDOFF] >= 0)
+    assert np.array_equal(replay(graph, fit_constants(graph)).time, graph.measured)

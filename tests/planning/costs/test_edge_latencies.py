@@ -16,7 +16,7 @@ from etplus.planning.costs.edge_latencies import (
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.replay_graph import DURATION, HOST, ReplayGraph
 from etplus.trace.comm_kernels import Comm
-from etplus.trace.errors import ConvertError, UsageError
+from etplus.trace.errors import ConvertError
 from etplus.trace.trace import Trace
 from made_traces import Timeline
 
@@ -50,17 +50,6 @@ def test_iterations_are_chosen() -> None:
     assert whole.split is None and whole.set_apart == ()
     part = iterations_of(steps(lengths).document(), "0-4", keep_outliers=True)
     assert part.split is not None and part.set_apart == ()
-
-
-def test_iterations_that_are_not_like_the_others_are_set_apart() -> None:
-    lengths = [900, 102, 104, 98, 100]
-    assert chosen(lengths, None, keep=False)[:2] == ([1, 2, 3, 4], [-1, 1, 2, 3, 4])
-    found = iterations_of(steps(lengths).document(), "0-1", keep_outliers=False)
-    assert found.index.tolist() == [1] and [outlier.iteration for outlier in found.set_apart] == [0]
-    assert iterations_of(steps(lengths).document(), "1-2", keep_outliers=False).set_apart == ()
-    assert chosen(lengths, "0-1")[0] == [0, 1]
-    with pytest.raises(UsageError, match="all of these iterations of"):
-        chosen(lengths, "0", keep=False)
 
 
 def test_a_trace_without_marks_is_one_iteration() -> None:

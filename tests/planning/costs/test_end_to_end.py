@@ -1,4 +1,4 @@
-"""End-to-end prediction: a trace predicts itself, held-out ranks and iterations, the commands.
+"""End-to-end prediction: steps, intervals, iterations that are set apart, the commands.
 
 The tests also cover rank_job.py.
 """
@@ -6,88 +6,24 @@ The tests also cover rank_job.py.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 
+import orjson
 import pytest
-from etplus.linker import link
-from etplus.planning.costs.end_to_end import calibrated, predict, predict_ranks
+from etplus.planning.costs.end_to_end import calibrated, predict
 from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.model_file import FittedModel
-from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.planning.costs.model_file import read_model
+from etplus.timeline.iterations import percentiles
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from made_traces import Timeline
-from support import call, linked, run, shared_trace
-
-GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
-
-
-@cache
-def document(name: str) -> Trace:
-    """A linked pair; "…kineto" a Kineto trace linked alone."""
-    if name.endswith(".kineto"):
-        return read_etplus(b"".join(link(None, shared_trace(f"{name}.json.gz")).chunks()))
-    return read_etplus(b"".join(linked(name).chunks()))
-
-
-@cache
-def own_model() -> FittedModel:
-    """Fitted on the one trace that every machine has."""
-    return fit([document(GPU_SHAPED)])
-
-
-def test_other_devices_are_scaled_by_their_peaks() -> None:
-    here = predict(document(GPU_SHAPED), own_model())
-    there = predict(document(GPU_SHAPED), own_model(), device="V100 SXM2")
-    assert there.changed and any("nothing was measured" in note for note in there.notes)
-    assert here.predicted_ns > 0 and there.predicted_ns > 0
-    with pytest.raises(UsageError, match="not known"):
-        predict(document(GPU_SHAPED), own_model(), device="abacus")
-
-
-@pytest.mark.slow
-def test_ranks_held_out() -> None:
-    """Fitted on ranks 0 and 1, ranks 2 and 3 of the job, and all four, are predicted within 5%."""
-    ranks = [document(f"gpu-pairs/dlrm.rank{rank}") for rank in range(4)]
-    model = calibrated(fit(ranks[:2]), ranks[:2])
-    assert model.calibration == 1.0, "a rank's waits for others are no property of the replay"
-    done = predict_ranks(ranks[2:], model)
-    assert abs(done.error) < 0.05 and done.without_waiting is None
-    assert abs(done.error) < abs(done.baselines["mean of the traces fitted on"] / done.measured_ns - 1)
-    assert abs(predict_ranks(ranks, model).error) < 0.05
-    alone = predict(ranks[2], model)
-    assert alone.measured_ns < done.measured_ns and alone.without_waiting is not None
-    predicted, measured = alone.without_waiting
-    assert predicted <= alone.predicted_ns and measured <= 1.01 * alone.measured_ns
-    assert abs(predicted / measured - 1) < 0.05
-
-
-@pytest.mark.slow
-def test_iterations_held_out() -> None:
-    """Fitted on iterations 0 to 19, iterations 30 to 39 are predicted within 6%: those of the first 20
-    that are like the others take 5.2% less, since the host's speed drifts. Iterations 9 and 10 took 40% and 96% longer
-    than most, which makes up for it where they are kept."""
-    one = document("gpu-pairs/linear.kineto")
-    model = calibrated(fit([one], iterations="0-19"), [one], "0-19")
-    assert [outlier.iteration for outlier in model.outliers[0]] == [0, 1, 9, 10, 11] and model.iterations == 15
-    kept = calibrated(fit([one], iterations="0-19", keep_outliers=True), [one], "0-19", keep_outliers=True)
-    done = predict(one, model, iterations="30-39")
-    assert done.iterations == 9 and abs(done.error) < 0.06
-    assert [outlier.iteration for outlier in done.set_apart] == [39]
-    done = predict(one, kept, iterations="30-39", keep_outliers=True)
-    assert done.iterations == 10 and abs(done.error) < 0.03 and not done.set_apart
-    for wrong in ("5-3", "0-99", "x", "1-2-3"):
-        with pytest.raises(UsageError, match="iterations"):
-            predict(one, model, iterations=wrong)
+from support import call, linked, read_json, run
+from test_pricing import kernels, queued
 
 
 def test_commands(tmp_path: Path) -> None:
     file, model = tmp_path / "a.json", tmp_path / "m.json.gz"
-    linked(GPU_SHAPED).write(file)
+    linked("pairs/gpu_shaped_from_cpu").write(file)
     fitted = call("predict", "fit", file, "-o", model)
     assert fitted.returncode == 0 and b"models in order" in fitted.stdout and b"ridge" not in fitted.stdout
     table = run("etplus", "predict", "run", file, "--model", model)
@@ -97,21 +33,6 @@ def test_commands(tmp_path: Path) -> None:
     assert abs(numbers["error"]) < 0.05 and numbers["ops"]
     broken = call("predict", "run", file, "--model", file)
     assert broken.returncode == 2 and b"etplus predict fit" in broken.stderr and b"Traceback" not in broken.stderr
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists() or os.cpu_count() == 1, reason="threads are counted in /proc")
-def test_fitting_takes_one_thread(tmp_path: Path) -> None:
-    """What BLAS would start as many threads for as there are cores; the environment may still ask for more."""
-    file = tmp_path / "a.json"
-    linked(GPU_SHAPED).write(file)
-    program = (
-        "import os, sys; from etplus.cli.main import main; status = main();"
-        "print(status, len(os.listdir('/proc/self/task')))"
-    )
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    words = [sys.executable, "-c", program, "predict", "fit", file, "-o", tmp_path / "m.json"]
-    done = subprocess.run(words, env=environment, capture_output=True, check=True)
-    assert done.stdout.splitlines()[-1] == b"0 1"
 
 
 def test_a_step_that_the_host_limits_says_so() -> None:
@@ -132,3 +53,103 @@ def test_a_step_that_the_host_limits_says_so() -> None:
     two = busy.document()
     done = predict(two, fit([two]), force=True)
     assert not done.limited_by_host and done.from_model > 0.5
+
+
+def steps(lengths: list[int]) -> Trace:
+    trace, now = Timeline(), 0
+    for k, length in enumerate(lengths):
+        trace.op(f"ProfilerStep#{k}", now, length, category="user_annotation")
+        trace.op("aten::mm", now, length)
+        now += length
+    return trace.document()
+
+
+def test_predicted_steps_are_spread_as_those_fitted_on() -> None:
+    model = calibrated(fit([steps([96, 98, 100, 102, 104])]), [steps([96, 98, 100, 102, 104])])
+    assert model.steps == percentiles([0.96, 0.98, 1.0, 1.02, 1.04])
+    done = predict(steps([100] * 4), model, host="model")
+    assert done.steps is not None and done.steps.count == 4
+    assert done.steps.predicted.p90 / done.steps.predicted.p10 == pytest.approx(1.032 / 0.968, rel=1e-3)
+    assert done.low_ns < done.predicted_ns < done.high_ns and done.low_ns < 400_000 < done.high_ns
+    assert predict(kernels({"k": [5]}), model, force=True).steps is None
+
+
+def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
+    """Of Kineto traces alone, one of whose kernels no fitted trace has."""
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    made = [kernels({"known_kernel": [10, 30], "k": [7]}), kernels({"unseen": [10, 30]})]
+    for trace, file in zip(made, files, strict=True):
+        trace.write(file)
+    model = tmp_path / "m.json"
+    fitted = call("predict", "fit", files[0], "-o", model, "--explain", "KNOWN")
+    assert fitted.returncode == 0 and b"time = (start + " in fitted.stdout and b"predicted" in fitted.stdout
+    done = call("predict", "run", *files, "--model", model, "--json", "-", "--force")
+    for plain, trace in zip(json.loads(done.stdout), made, strict=True):
+        rows = plain["kernels"]
+        assert sum(row["count"] for row in rows) == len(trace.gpu) > 0
+        assert sum(row["measured_ns"] for row in rows) == trace.gpu.dur.sum()
+        assert plain["low_ns"] <= plain["predicted_ns"] <= plain["high_ns"]
+        assert all(0 <= row["low_ns"] <= row["predicted_ns"] <= row["high_ns"] for row in rows)
+    table = call("predict", "run", files[1], "--model", model, "--force").stdout.decode()
+    assert "(80%: " in table and "100% of the GPU time is unfamiliar to the model" in " ".join(table.split())
+
+
+def test_a_trace_without_operators_is_predicted() -> None:
+    made = queued({"k": [10, 30]})
+    made.call("cudaDeviceSynchronize", 5, 90)
+    trace = made.document()
+    model = calibrated(fit([trace]), [trace])
+    assert model.calibration == 1.0, "no times of the host are the model's"
+    done = predict(trace, model, force=True)
+    assert 0 < done.low_ns <= 60_000 < done.high_ns
+
+
+def loading() -> Timeline:
+    """Iterations of one op, without pauses, of which the first loads libraries."""
+    trace, now = Timeline(), 0
+    for k, length in enumerate((183, 100, 101, 99, 100)):
+        trace.op(f"ProfilerStep#{k}", now, length, category="user_annotation")
+        trace.op("aten::mm", now, length)
+        now += length
+    return trace
+
+
+def test_models_are_fitted_without_iterations_that_are_unlike_the_others() -> None:
+    """As on the iterations 1 to 4 alone, calibration included; with it the mean is that of all five."""
+    document = loading().document()
+    every, rest = (calibrated(fit([document], iterations=of), [document], of) for of in (None, "1-4"))
+    assert every.lags == rest.lags and every.cpu == rest.cpu and every.calibration == rest.calibration
+    assert (every.iterations, every.makespans_ns) == (4, (400_000,)) and len(every.outliers[0]) == 1
+    kept = fit([document], keep_outliers=True)
+    assert (kept.iterations, kept.makespans_ns, kept.outliers) == (5, (583_000,), ((),))
+
+
+def test_predictions_of_iterations_leave_them_out() -> None:
+    document = loading().document()
+    model = fit([document])
+    done = predict(document, model, iterations="0-2")
+    assert (done.iterations, done.measured_ns) == (2, 201_000) and [one.iteration for one in done.set_apart] == [0]
+    kept = predict(document, model, iterations="0-2", keep_outliers=True)
+    assert (kept.iterations, kept.measured_ns, kept.set_apart) == (3, 384_000, ())
+    assert predict(document, model).measured_ns == 583_000
+    with pytest.raises(UsageError, match="--keep-outliers"):
+        predict(document, model, iterations="0")
+
+
+def test_the_commands_say_which_iterations_are_set_apart(tmp_path: Path) -> None:
+    plus = tmp_path / "job.json"
+    loading().document().write(plus)
+    done = call("replay", plus, "--cross-validate")
+    assert done.returncode == 0 and b"set apart  iteration 0 takes +83.0% against the median" in done.stdout
+    held = orjson.loads(call("replay", plus, "--cross-validate", "--json", "-").stdout)
+    assert [one["iteration"] for one in held] == [1, 2, 3, 4] and len(held[0]["base_error"]) > 1
+    own = orjson.loads(call("replay", plus, "--cross-validate", "0", "--json", "-").stdout)
+    assert own["outlier"] == "takes +83.0% against the median" and own["predicted_ns"] == 100_000
+    fitted = call("predict", "fit", plus, "-o", tmp_path / "m.json")
+    assert fitted.returncode == 0 and b"job.json: set apart  iteration 0" in fitted.stderr
+    assert read_model(str(tmp_path / "m.json")).outliers[0][0].iteration == 0
+    predict_ = ("predict", "run", plus, "--model", tmp_path / "m.json", "--steps", "0-4")
+    table = call(*predict_, "--json", tmp_path / "p.json")
+    assert table.returncode == 0 and b"set apart  iteration 0" in table.stdout
+    assert [one["iteration"] for one in read_json(tmp_path / "p.json")["set_apart"]] == [0]
+    assert orjson.loads(call(*predict_, "--keep-outliers", "--json", "-").stdout)["iterations"] == 5

@@ -93,9 +93,3 @@ def test_a_file_says_which_model_is_not_installed(site: Path) -> None:
     cost_models.cache_clear()
     with pytest.raises(UsageError, match="unknown cost model 'line'; install its package"):
         kernels.fitted([], DEVICES)
-
-
-def test_without_one_files_are_as_before() -> None:
-    kernels = fit_kernels([scanned(100, 1000), scanned(300, 9000)], DEVICES)
-    assert kernels is not None and set(kernels.errors) == {" > ".join(ORDER)}
-    assert b"states" not in msgspec.json.encode(kernels)

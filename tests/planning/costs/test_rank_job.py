@@ -19,7 +19,7 @@ from etplus.planning.costs.end_to_end import (
     predict_ranks,
 )
 from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.measured_tasks import MeasuredTask
+from etplus.planning.costs.measured_tasks import MeasuredTask, gpu_tasks
 from etplus.planning.costs.model_file import EndToEndError, FittedModel
 from etplus.planning.costs.pricing import OpRow, PricedKernel, op_rows
 from etplus.planning.costs.rank_job import PricedEdges, RankJob, _parts
@@ -106,24 +106,6 @@ def test_rows_count_owners_and_sum_times() -> None:
     assert op_rows({}) == ()
 
 
-def test_a_gpu_job_with_other_kernel_times() -> None:
-    """Kernels of 300 on ops of 50: the device is the slower one, and twice as long kernels take twice as long."""
-    trace, free = Timeline(), 0
-    for k in range(3):
-        trace.op(f"ProfilerStep#{k}", 64 * k, 54, category="user_annotation")
-        trace.op("work", 64 * k + 2, 50)
-        start = max(64 * k + 12, free + 1)
-        trace.launch("k", 64 * k + 2, 3, start, 300)
-        free = start + 300
-    document = trace.document()
-    one = job(document, fit([document]))
-    assert one.total() == one.measured == 12_000 + 3 * 300_000 + 2000
-    assert one.total([600_000.0] * 3) == 12_000 + 3 * 600_000 + 2000
-    low, high = one.ends
-    assert low[0] < 300_000 < high[0] and one.transfers == {}
-    assert (one.without_waiting(1.0) is None and one.sources == {"fitted traces": 1.0}) or one.sources
-
-
 def test_parts_of_an_operators_time() -> None:
     graph = job(steps([100] * 3), fit([steps([100] * 3)])).graph
     edges = [edge for edge in range(len(graph.edges)) if graph.edges.lag[edge] > 0][:2]
@@ -131,9 +113,6 @@ def test_parts_of_an_operators_time() -> None:
     found = _parts(graph, edges, int(lags.sum()), Estimate(1000.0, "x"))
     assert [found[edge].ns for edge in edges] == pytest.approx((1000 * lags / lags.sum()).tolist())
     assert [found.ns for found in _parts(graph, edges, 0, Estimate(10.0, "x")).values()] == [5.0, 5.0]
-
-
-def test_the_share_of_edges_without_a_counterpart() -> None:
     none = np.zeros(0, np.int64)
     assert PricedEdges(none, {1: "unknown", 2: "a", 3: "b", 4: "unknown"}, 0).unknown == 0.5
     assert PricedEdges(none, {}, 0).unknown == 0.0
@@ -188,6 +167,7 @@ def test_calibration_and_how_held_out_traces_were_missed() -> None:
 def test_ranks_are_predicted_together() -> None:
     """The transfer takes the least that was measured, 40, from when the later rank is ready, at 60."""
     traces = [rank(0, 0, 10, 90).document(), rank(1, 50, 60, 40).document()]
+    assert [(task.collective, task.bytes, task.group_size) for task in gpu_tasks(traces[0])] == [("allreduce", 16, 2)]
     model = fit(traces)
     done = predict_ranks(traces, model, force=True)
     assert (done.predicted_ns, done.measured_ns, done.iterations) == (100_000, 100_000, 1)

@@ -7,12 +7,9 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from etplus.analysis.devices import Device, known_devices
-from etplus.converters.open import load as read_trace
-from etplus.linker import link
+from etplus.analysis.devices import Device
 from etplus.planning.costs.bound import bound_of
-from etplus.planning.costs.kernel_model import by_traces, errors_of, fit_kernels
-from etplus.planning.costs.measured_tasks import MeasuredTask, gpu_tasks, medians
+from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.registry import ORDER, Costs, model_class
 from etplus.planning.costs.task import Task
 from etplus.planning.costs.utilization import (
@@ -29,11 +26,10 @@ from etplus.planning.costs.utilization import (
     work_of,
 )
 from etplus.trace.tensors import Tensor
-from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support import examples, gpu_traces, shared_pair, shared_trace
+from support import examples
 
 SMALL = Device(name="small", tflops={"float32": 10, "float16": 80}, memory_gb_s=500, multiprocessors=50)
 LARGE = Device(name="large", tflops={"float32": 40, "float16": 400}, memory_gb_s=2000, multiprocessors=100)
@@ -85,11 +81,8 @@ def test_a_law_carries_over_to_a_thousand_times_the_size(task: Task) -> None:
     assert priced(task) == pytest.approx(true_ns(task), rel=0.15)
     mean = model_class("mean").fit(made(), DEVICES).predict(task)
     assert mean is not None and mean.ns < 0.5 * true_ns(task)
-
-
-@pytest.mark.parametrize("task", [moved("add", 10**8, "large"), product(8192, device="large")])
-def test_a_law_carries_over_to_another_device(task: Task) -> None:
-    assert priced(task) == pytest.approx(true_ns(task), rel=0.25)
+    other = replace(task, device="large")
+    assert priced(other) == pytest.approx(true_ns(other), rel=0.25)
 
 
 @cache
@@ -145,46 +138,6 @@ def test_before_anything_is_learned() -> None:
         assert prior.nanoseconds(task, DEVICES) == pytest.approx(bound.ns / efficiency, rel=0.01)
     collective = Task("", "nccl", collective="allreduce", bytes=8, device="small")
     assert prior.nanoseconds(collective, DEVICES) > 5 * prior.nanoseconds(moved("add", 2), DEVICES)
-
-
-@cache
-def shared_events() -> dict[str, list[MeasuredTask]]:
-    """Distinct GPU events of all shared GPU traces but the duplicates of other converters."""
-    pairs = [*(f"dlrm.rank{rank}" for rank in range(4)), "linear", "resnet103", "simple_add"]
-    traces: dict[str, Trace] = {name: link(*shared_pair(f"gpu-pairs/{name}")) for name in pairs}
-    traces |= {param.values[0].name: read_trace(param.values[0]) for param in gpu_traces("gpu-kineto")}
-    return {name: medians(gpu_tasks(trace), trace.gpu.dur.tolist()) for name, trace in traces.items()}
-
-
-@pytest.mark.slow
-def test_real_traces_held_out() -> None:
-    """The bars: of events whose FLOPs or bytes are known median 30% and factor 65%, of all factor 90%; the total within
-    25% in most traces."""
-    shared_trace("gpu-kineto/h100_bert.json.gz")
-    events, devices = shared_events(), {device.name: device for device in known_devices()}
-    held = by_traces(list(events.values()), devices, [ORDER])
-    ratios, known = [], []
-    for part in held:
-        for one, estimate in zip(part.measured, part.estimates[ORDER], strict=True):
-            bound = bound_of(one.task, devices)
-            ratios.append(estimate.ns / one.ns)
-            known.append(bound is not None)
-            assert bound is None or estimate.how == "measured" or estimate.ns >= bound.ns
-    ratio, has_work = np.array(ratios), np.array(known)
-    factor = np.abs(np.log(ratio))
-    assert np.median(np.abs(ratio[has_work] - 1)) <= 0.30 and exp(factor[has_work].mean()) - 1 <= 0.65
-    assert exp(factor.mean()) - 1 <= 0.90
-    assert sum(abs(errors_of(one, ORDER)[1]) <= 0.25 for one in held) >= 9
-    assert len(held) == len(events) == 16 and all(abs(log(1 + errors_of(one, ORDER)[0])) < 2 for one in held)
-
-
-def test_a_model_is_the_same_every_time() -> None:
-    traces = [list(made()[::2]), list(made()[1::2])]
-    one, other = (fit_kernels(traces, DEVICES) for _ in range(2))
-    assert one == other and one is not None and one.held_out == 2
-    assert fit_kernels([], DEVICES) is None and fit_kernels([[]], DEVICES) is None
-    alone = fit_kernels(traces[:1], DEVICES)
-    assert alone is not None and alone.held_out == 0 and alone.intervals.spreads
 
 
 def test_the_share_of_a_buffer_that_passes_the_slowest_link() -> None:

@@ -64,16 +64,6 @@ def test_own_times_without_recorded_ones() -> None:
     assert found.by_key["a"] is found.timings[0]
 
 
-def test_more_callees_add_by_the_square_root() -> None:
-    """Where the fit says four times as much of a call's number of callees, twice as much is added."""
-    base = fitted(slowdown=1.0, call=0.0, callee=1000.0, tensor=0.0)
-    one = timing("one", 2000.0, 3000.0, op="aten::y", callees=1)
-    four = Timing("four", "aten::y", "", "", 2000.0, 1.0, 3, 2000.0, 0, None, None, 4, 2)
-    found = measured(*base, one, four)
-    assert found.own_ns("four") == pytest.approx(2000 + 2 * 1000, rel=1e-3)
-    assert found.own_ns("one") == pytest.approx(3000, rel=1e-3)
-
-
 def test_ratios_of_long_calls() -> None:
     """Executed over recorded less what recording adds; not where that is over half of it."""
     some = fitted(slowdown=1.0, call=30_000.0, callee=0.0, tensor=0.0)

@@ -1,13 +1,178 @@
-"""Arguments of calls as tensors, and how calls are timed; with a made torch and a made clock."""
+"""Arguments of calls as tensors, and how calls are timed; with a made clock, and as much of torch as `standalone` uses,
+on numpy: tensors are views of storages, operators functions."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partialmethod
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import etplus.planning.measure
 import numpy as np
 import pytest
-from fake_torch import Argument, Tensor
+
+
+class DType:
+    def __init__(self, name: str, numpy: str) -> None:
+        self.name, self.numpy, self.is_complex = name, np.dtype(numpy), name.startswith("complex")
+
+
+class Tensor:
+    """Shape and strides into a storage."""
+
+    layout = "strided"
+
+    def __init__(self, values: np.ndarray[Any, Any], dtype: DType, device: str = "cpu") -> None:
+        array = np.ascontiguousarray(values, dtype.numpy)
+        self.dtype, self.device, self._offset = dtype, device, 0
+        self.shape, self._strides = tuple(array.shape), tuple(step // dtype.numpy.itemsize for step in array.strides)
+        self._storage = np.frombuffer(array.tobytes(), np.uint8).copy()
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        size = self.dtype.numpy.itemsize
+        base = self._storage[self._offset * size :]
+        base = base[: len(base) // size * size].view(self.dtype.numpy)
+        return np.lib.stride_tricks.as_strided(base, self.shape, [step * size for step in self._strides])
+
+    def stride(self) -> tuple[int, ...]:
+        return self._strides
+
+    def storage_offset(self) -> int:
+        return self._offset
+
+    def untyped_storage(self) -> Any:
+        return SimpleNamespace(bytes=self._storage, nbytes=lambda: len(self._storage))
+
+    def data_ptr(self) -> int:
+        return id(self._storage) + self._offset
+
+    def element_size(self) -> int:
+        return self.dtype.numpy.itemsize
+
+    def numel(self) -> int:
+        return int(np.prod(self.shape, dtype=int))
+
+    def set_(self, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
+        self._storage, self._offset, self.shape, self._strides = storage.bytes, offset, tuple(shape), tuple(strides)
+        return self
+
+    def to(self, target: DType | str) -> Tensor:
+        if isinstance(target, DType):
+            return Tensor(self.array, target, self.device)
+        self.device = target
+        return self
+
+    def uniform_(self, low: float, high: float) -> Tensor:
+        return Tensor(np.linspace(low, high, self.numel(), endpoint=False), self.dtype)
+
+    def _with(self, make: Callable[[Any, Any], Any], other: Any) -> Tensor:
+        values = make(self.array, other.array if isinstance(other, Tensor) else other)
+        return Tensor(values, BOOL if values.dtype == bool else self.dtype)
+
+    __add__, __mul__ = partialmethod(_with, np.add), partialmethod(_with, np.multiply)
+    __floordiv__, __gt__ = partialmethod(_with, np.floor_divide), partialmethod(_with, np.greater)
+
+
+BOOL = DType("bool", "bool")
+DTYPES = {
+    "bool": BOOL, "float32": DType("float32", "f4"), "float64": DType("float64", "f8"),
+    "float16": DType("float16", "f2"), "int64": DType("int64", "i8"), "int32": DType("int32", "i4"),
+}  # fmt: skip
+
+
+class Timer:
+    """Runs the code so often, between two looks at the clock."""
+
+    def __init__(self, code: str, timer: Callable[[], float], globals: dict[str, Any], num_threads: int) -> None:
+        self.code, self.timer, self.globals, self.num_threads = code, timer, globals, num_threads
+
+    def timeit(self, number: int) -> Any:
+        begin = self.timer()
+        for _ in range(number):
+            exec(self.code, self.globals)
+        return SimpleNamespace(raw_times=[self.timer() - begin])
+
+
+def made_torch() -> dict[str, ModuleType]:
+    """The modules; `torch.operators` gets functions by name and overload, `torch.told` has calls of other things."""
+    torch: Any = ModuleType("torch")
+    torch.__version__, torch.told, torch.operators, torch.threads = "9.9", [], {}, 1
+    torch.Tensor, torch.dtype, torch.strided = Tensor, DType, "strided"
+    for name, dtype in DTYPES.items():
+        setattr(torch, name, dtype)
+
+    def made(values: Any, dtype: DType) -> Tensor:
+        return Tensor(np.asarray(values), dtype)
+
+    def empty(*size: int, dtype: DType = DTYPES["float32"], device: str = "cpu") -> Tensor:
+        return Tensor(np.zeros(size), dtype, device)
+
+    def randint(low: int, high: int, size: tuple[int], dtype: DType) -> Tensor:
+        return made(low + np.arange(size[0]) % (high - low), dtype)
+
+    torch.empty, torch.randint = empty, randint
+    torch.arange = lambda count: made(np.arange(count), DTYPES["int64"])
+    torch.full = lambda size, value: made(np.full(size, value), DTYPES["float32"])
+    torch.linspace = lambda low, high, count: made(np.linspace(low, high, count), DTYPES["float32"])
+
+    torch.zeros = lambda size: made(np.zeros(size), DTYPES["float32"])
+
+    torch.device = lambda name: f"device {name}"
+    torch.no_grad = contextlib.nullcontext
+    torch.get_num_threads = lambda: torch.threads
+    torch.cuda = SimpleNamespace(synchronize=lambda device=None: torch.told.append(("synchronize", device)))
+
+    def known(name: str, overload: str) -> None:
+        if (name, overload) not in torch.operators:
+            raise RuntimeError("unknown")
+
+    class Registry:
+        def __init__(self, path: tuple[str, ...] = ()) -> None:
+            self._path = path
+
+        def __getattr__(self, name: str) -> Any:
+            if len(self._path) < 2:
+                return Registry((*self._path, name))
+            assert name
+            return torch.operators["::".join(self._path), "" if name == "default" else name]
+
+    torch._C, torch.ops = SimpleNamespace(_get_schema=known), Registry()
+    utils: Any = ModuleType("torch.utils")
+    benchmark: Any = ModuleType("torch.utils.benchmark")
+    benchmark.Timer = Timer
+    return {"torch": torch, "torch.utils": utils, "torch.utils.benchmark": benchmark}
+
+
+def argument(name: str, kind: str = "Tensor", *, kwarg_only: bool = False, **default: Any) -> Any:
+    """An argument of a registered schema."""
+    return SimpleNamespace(
+        name=name, type=kind, kwarg_only=kwarg_only, default_value=default.get("default"),
+        has_default_value=lambda: "default" in default,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The made torch."""
+    modules = made_torch()
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    return modules["torch"]
+
+
+@pytest.fixture
+def standalone(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`standalone`, imported with the made torch; afterwards it is as it was."""
+    name = "etplus.planning.measure.standalone"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delattr(etplus.planning.measure, "standalone", raising=False)
+    yield importlib.import_module(name)
+    del sys.modules[name], etplus.planning.measure.standalone
 
 
 def spec(shape: list[int], strides: list[int], *, offset: int = 0, storage: int = 0, dtype: str = "float32",
@@ -22,7 +187,7 @@ def test_tensors_of_one_storage_share_memory(standalone: Any) -> None:
     first, second, other = standalone.make_tensors(
         [spec([2, 3], [3, 1]), index, spec([2], [1], storage=1, cpu=True)], "cuda:0"
     )
-    assert first.untyped_storage() is second.untyped_storage() and first.untyped_storage().nbytes() == 6 * 8
+    assert first._storage is second._storage and first.untyped_storage().nbytes() == 6 * 8
     assert second.array.tolist() == [7, 7, 7, 7] and (second.storage_offset(), second.device) == (2, "cuda:0")
     assert (other.device, other.shape, other.untyped_storage().nbytes()) == ("cpu", (2,), 8)
     assert first.shape == (2, 3) and first.stride() == (3, 1)
@@ -61,11 +226,7 @@ def test_contents(standalone: Any, fill: dict[str, Any], count: int, dtype: str,
     assert np.allclose(found.array, expected, atol=1e-3) and found.dtype.name == dtype
 
 
-def test_complex_contents(standalone: Any) -> None:
-    assert np.allclose(standalone.filled({"kind": "uniform"}, 2, "complex64").array, [0.1, 0.6 + 0.5j])
-
-
-def operator(torch: Any, function: Any, *arguments: Argument, name: str = "aten::f", overload: str = "") -> None:
+def operator(torch: Any, function: Any, *arguments: Any, name: str = "aten::f", overload: str = "") -> None:
     """Register one."""
     function._schema = SimpleNamespace(arguments=arguments)
     torch.operators[name, overload] = function
@@ -80,17 +241,18 @@ def test_operators_of_the_registry(standalone: Any, torch: Any) -> None:
         """Does nothing."""
 
     operator(torch, plain)
-    operator(torch, plain, overload="out")
-    assert standalone.operator_of(call([], [])) is plain is standalone.operator_of(call([], [], overload="out"))
+    operator(torch, lambda: plain(), overload="out")
+    assert standalone.operator_of(call([], [])) is plain
+    assert standalone.operator_of(call([], [], overload="out")) is torch.operators["aten::f", "out"]
     with pytest.raises(LookupError, match=r"torch 9.9 has no operator aten::f.other"):
         standalone.operator_of(call([], [], overload="other"))
 
 
 def test_arguments_by_name_and_position(standalone: Any) -> None:
     arguments = [
-        Argument("self"), Argument("parts", "List[Tensor]"), Argument("value", "float"),
-        Argument("n", "int", default=5),
-        Argument("where", "Device", kwarg_only=True), Argument("more", "Optional[List[int]]", kwarg_only=True),
+        argument("self"), argument("parts", "List[Tensor]"), argument("value", "float"),
+        argument("n", "int", default=5),
+        argument("where", "Device", kwarg_only=True), argument("more", "Optional[List[int]]", kwarg_only=True),
     ]  # fmt: skip
     made = SimpleNamespace(_schema=SimpleNamespace(arguments=arguments))
     given = call(
@@ -108,14 +270,6 @@ def test_arguments_by_name_and_position(standalone: Any) -> None:
     ):
         with pytest.raises(TypeError, match=says):
             standalone.bind(made, call(names, args), [], "cpu")
-
-
-def test_bytes_of_tensors(standalone: Any, torch: Any) -> None:
-    base = torch.zeros(6)
-    inside = Tensor(np.zeros(0), torch.float32).set_(base.untyped_storage(), 2, (2, 2), (2, 1))
-    outside = Tensor(np.zeros(0), torch.float32).set_(base.untyped_storage(), 3, (2, 2), (2, 1))
-    outside.layout = "sparse"
-    assert standalone._bytes([inside, (base, 3)]) == 48 and standalone._bytes(outside) == 0
 
 
 class Clock:
@@ -152,7 +306,7 @@ def test_a_call_is_timed_in_blocks(standalone: Any, torch: Any, monkeypatch: pyt
         seen.append(given)
         return given
 
-    operator(torch, works, Argument("self"))
+    operator(torch, works, argument("self"))
     found = standalone.measure(call(["self"], [{"tensor": 0}], spec([1 << 18], [1])), min_time=0.004)
     assert found == {"ns": pytest.approx(10_000), "iqr_ns": pytest.approx(0, abs=0.1), "runs": 400}
     assert len({id(one) for one in seen}) == 4  # 8 MiB of 2 MiB: argument and result, which are two here
@@ -162,7 +316,7 @@ def test_a_call_is_timed_in_blocks(standalone: Any, torch: Any, monkeypatch: pyt
 def test_long_calls_have_three_blocks(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 9.0)
     monkeypatch.setattr(standalone, "time", clock)
-    operator(torch, lambda given: clock.work(), Argument("self"))
+    operator(torch, lambda given: clock.work(), argument("self"))
     found = standalone.measure(call(["self"], [{"tensor": 0}], spec([2], [1])), min_time=0.004)
     assert found == {"ns": 3e9, "iqr_ns": 7e9, "runs": 3}
 
@@ -177,7 +331,7 @@ def test_what_changes_a_tensor_gets_new_ones(standalone: Any, torch: Any, monkey
         assert given.shape == (2, 3)
         return given.set_(given.untyped_storage(), 0, (3, 2), (2, 1))
 
-    operator(torch, resizes, Argument("self"))
+    operator(torch, resizes, argument("self"))
     given = call(["self"], [{"tensor": 0}], spec([2, 3], [3, 1]))
     found = standalone.measure(given, min_time=0.0095)
     assert found["runs"] == 10 and found["ns"] == pytest.approx(1e6) and not torch.told
@@ -210,7 +364,7 @@ def test_times_on_a_device(standalone: Any, torch: Any, monkeypatch: pytest.Monk
     def works(given: Tensor) -> None:
         counts[0] += 1
 
-    operator(torch, works, Argument("self"))
+    operator(torch, works, argument("self"))
     given = call(["self"], [{"tensor": 0}], spec([2], [1]))
     took = [0.25]  # ms
     found = standalone.measure(given, "cuda:0", min_time=0.004)
@@ -234,9 +388,3 @@ def test_an_empty_call(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(standalone, "time", clock)
     operator(torch, lambda given: clock.work(), name="aten::is_complex")
     assert standalone.empty_call_ns() == pytest.approx(1500) and clock.calls == 5000
-
-
-def test_only_gpus_are_waited_for(standalone: Any, torch: Any) -> None:
-    standalone.synchronize("cpu")
-    standalone.synchronize("cuda:1")
-    assert torch.told == [("synchronize", "cuda:1")]

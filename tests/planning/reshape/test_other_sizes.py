@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,23 +11,20 @@ from etplus.planning.reshape.shape_change import SizeChange
 from etplus.planning.reshape.shapes.extents import Extents
 from etplus.trace.tables import ANNOTATION, OP
 from etplus.trace.tensors import Argument, Signature, Tensor
-from support import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 
-class Calls(SimpleNamespace):
-    """A table of calls."""
+class Table(SimpleNamespace):
+    """A table of calls, or of events on a device."""
 
     def __len__(self) -> int:
-        return len(self.parent)
+        return len(next(iter(vars(self).values())))
 
 
 def made(*calls: tuple[str, int], kinds: Any = None) -> Any:
     """A trace of calls: name, and the call above."""
     names = sorted({name for name, _ in calls})
     parent = np.array([above for _, above in calls], np.int64)
-    table = Calls(
+    table = Table(
         name=np.array([names.index(name) for name, _ in calls], np.int64), parent=parent,
         kind=np.array([OP] * len(calls) if kinds is None else kinds), source=np.arange(len(calls)),
     )  # fmt: skip
@@ -83,30 +78,19 @@ def test_the_innermost_call_with_tensors() -> None:
     assert [_above(trace, at) for at in (-1, 0, 1, 2, 3)] == [-1, 0, 0, 0, -1]  # type: ignore[arg-type]
 
 
-@dataclass
-class Events:
-    """Events on a device."""
-
-    call: Any = field(default_factory=lambda: np.zeros(0, np.int64))
-    dur: Any = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def __len__(self) -> int:
-        return len(self.call)
-
-
 def test_what_is_left_as_recorded() -> None:
     """By operator with the share of its own times, or of those of its events; where it begins comes first."""
     trace = made(("a", -1), ("b", 0), ("a", -1), ("c", -1), ("d", -1), kinds=[OP, OP, OP, OP, ANNOTATION])
-    trace.nodes, trace.gpu = SimpleNamespace(exclusive=np.array([10, 20, 30, 40, 900])), Events()
+    trace.nodes, trace.gpu = SimpleNamespace(exclusive=np.array([10, 20, 30, 40, 900])), Table(call=np.zeros(0, int))
     unknown, first = np.array([1, 1, 1, 1, 0], bool), np.array([1, 0, 0, 0, 0], bool)
     assert _underived(trace, unknown, first) == (
         Underived("a", 2, 1, 0.4), Underived("c", 1, 0, 0.4), Underived("b", 1, 0, 0.2),
     )  # fmt: skip
     assert _underived(trace, np.zeros(5, bool), first) == ()
     with_signatures(trace, {0: call([(1,)], []), 3: call([(1,)], [])})
-    trace.gpu = Events(np.array([1, 0, 3, -1, 2]), np.array([5, 10, 15, 20, 50]))
+    trace.gpu = Table(call=np.array([1, 0, 3, -1, 2]), dur=np.array([5, 10, 15, 20, 50]))
     assert _underived(trace, unknown, first) == (
         Underived("a", 2, 1, 0.15), Underived("c", 1, 0, 0.15), Underived("b", 1, 0, 0.0),
     )  # fmt: skip
-    trace.gpu = Events(np.array([0]), np.array([0]))
+    trace.gpu = Table(call=np.array([0]), dur=np.array([0]))
     assert _underived(trace, np.array([1, 0, 0, 0, 0], bool), first) == (Underived("a", 1, 1, 0.0),)

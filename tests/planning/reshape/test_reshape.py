@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from difflib import SequenceMatcher
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.planning.costs.end_to_end import predict, predict_ranks
+from etplus.planning.costs.end_to_end import predict
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.model_file import FittedModel, write_model
-from etplus.planning.reshape.reshape import reshaped
-from etplus.planning.reshape.shape_change import batch_change
+from etplus.planning.reshape.reshape import Reshaped, reshaped
+from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
 from etplus.planning.reshape.shapes.extents import Extents
 from etplus.planning.reshape.shapes.terms import Shape
 from etplus.schemas.etplus.read_etplus import read_etplus
@@ -26,18 +27,28 @@ from etplus.trace.tensors import Signature
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURES, call, examples, fixture_pair, plain, shared_pair
+from support import FIXTURES, ROOT, call, examples, fixture_pair, plain, shared_pair
 
-BATCHES = FIXTURES / "batches"
-PAIRS = (
-    ("conv_w8_d2", 8, 32), ("mlp_w128_d2", 8, 128), ("transformer_w32_d1", 4, 16), ("dlrm_w16_d3", 4, 16),
-)  # fmt: skip
-"""Models and their batch sizes. 128 is the MLP's width, too; 16 the transformer's length and DLRM's width; 4 the number
-of the transformer's heads and of DLRM's features."""
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from compare_shapes import counterparts
+
+CASES: dict[str, tuple[int, int, float]] = {
+    "batches/conv_w8_d2__b{}_t1": (8, 32, 0.0), "batches/mlp_w128_d2__b{}_t1": (128, 8, 0.0),
+    "batches/transformer_w32_d1__b{}_t1": (4, 16, 0.01), "batches/dlrm_w16_d3__b{}_t1": (4, 16, 0.01),
+    "programs/mlp__b{}_s6_w32": (32, 8, 0.0), "programs/contrastive__b{}_s6_w32": (4, 16, 0.04),
+    "programs/lstm_time__b{}_s6_w32": (4, 16, 0.02), "programs/gpt_step__b{}_s6_w32": (4, 16, 0.0),
+}  # fmt: skip
+"""Models and their batch sizes, and the greatest share of calls that may be listed. 128 is the MLP's width, too; 16 the
+transformer's length and DLRM's width; 4 the number of the transformer's heads and of DLRM's features."""
+
+
+GPT, LOADER = "programs/gpt_step__b{}_s6_w32", "programs/mlp__b{}_s6_w32"
+MLP, DLRM = "batches/mlp_w128_d2__b{}_t1", "batches/dlrm_w16_d3__b{}_t1"
 
 
 def path(model: str, batch: int) -> Path:
-    return BATCHES / f"{model}__b{batch}_t1.json.gz"
+    return FIXTURES / f"{model.format(batch)}.json.gz"
 
 
 @cache
@@ -46,13 +57,8 @@ def recorded(model: str, batch: int) -> Trace:
 
 
 @cache
-def gpu_shaped() -> Trace:
-    return read_etplus(b"".join(link(*fixture_pair("pairs/gpu_shaped_from_cpu")).chunks()))
-
-
-@cache
 def model_of_both() -> FittedModel:
-    return fit([recorded("mlp_w128_d2", 8), recorded("mlp_w128_d2", 128)])
+    return fit([recorded(MLP, 8), recorded(MLP, 128)])
 
 
 def edited(document: Trace, old: bytes, new: bytes) -> Trace:
@@ -76,44 +82,42 @@ def shapes(trace: Trace, call: int) -> tuple[list[Any], list[Any]]:
     return taken, [tensor.shape for tensor in one.outputs or ()]
 
 
-# Against recordings
+def wrong(done: Reshaped, real: Trace) -> list[str]:
+    """Calls whose shapes are derived and not those recorded."""
+    pairs = list(counterparts(done.trace, real))
+    assert len(pairs) > 0.4 * done.calls  # a loader makes some calls a sample
+    return [
+        name_of(real, other) for one, other in pairs
+        if not done.unknown[one] and shapes(done.trace, one) != shapes(real, other)
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "before", "after"), [PAIRS[0], PAIRS[1][:1] + PAIRS[1][:0:-1], *PAIRS[2:]])
-def test_shapes_are_those_recorded_at_the_other_batch_size(model: str, before: int, after: int) -> None:
-    done, real = reshaped(recorded(model, before), batch_change(after)), recorded(model, after)
-    assert (done.recorded_size, done.new_size) == (before, after) and done.changed > 0.3 * done.calls
-    mine, others = operators(done.trace), operators(real)
-    names = [name_of(done.trace, call) for call in mine], [name_of(real, call) for call in others]
-    blocks = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
-    pairs = [(mine[a + i], others[b + i]) for a, b, size in blocks for i in range(size)]
-    assert len(pairs) > 0.95 * len(mine)
-    told = [(one, other) for one, other in pairs if not done.unknown[one]]
-    wrong = [name_of(real, other) for one, other in told if shapes(done.trace, one) != shapes(real, other)]
-    assert not wrong
-    assert len(told) > 0.99 * len(pairs)
-    assert sum(one.count for one in done.underived) == np.count_nonzero(done.unknown)
+@pytest.mark.parametrize("model", CASES)
+def test_shapes_are_those_recorded_at_the_other_batch_size(model: str) -> None:
+    before, after, most = CASES[model]
+    done = reshaped(recorded(model, before), batch_change(after, before if "gpt" in model else None))
+    assert (done.recorded_size, done.new_size) == (before, after) and done.changed > 0.1 * done.calls
+    assert not wrong(done, recorded(model, after))
+    assert np.count_nonzero(done.unknown) == sum(one.count for one in done.underived) <= most * done.calls
 
 
 def test_the_same_size_changes_nothing_and_two_changes_are_one() -> None:
-    one = recorded("dlrm_w16_d3", 4)
+    one = recorded(DLRM, 4)
     same = reshaped(one, batch_change(4))
     assert same.changed == 0 and same.trace.signatures == one.signatures
     stated, found = reshaped(one, batch_change(64, 4)), reshaped(one, batch_change(64))
-    assert stated.trace.signatures == found.trace.signatures and (stated.recorded_size, stated.changed) == (
-        4,
-        found.changed,
-    )
+    assert stated.trace.signatures == found.trace.signatures
+    assert (stated.recorded_size, stated.changed) == (4, found.changed)
 
 
 def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
     """No rule knows the activations, so that their results may have any shape. Nothing is wrong for that: if backward
     tells of them all is found, else what is not told stays as recorded and is named."""
-    one = edited(recorded("mlp_w128_d2", 8), b'"aten::relu"', b'"mine::relu"')
+    one = edited(recorded(MLP, 8), b'"aten::relu"', b'"mine::relu"')
     one = edited(one, b'"aten::clamp_min"', b'"mine::clamp"')
     assert not reshaped(one, batch_change(128)).underived
     one = edited(one, b'"aten::threshold_backward"', b'"mine::threshold"')
-    done, real = reshaped(one, batch_change(128)), recorded("mlp_w128_d2", 128)
+    done, real = reshaped(one, batch_change(128)), recorded(MLP, 128)
     listed = {row.op: row for row in done.underived}
     assert done.changed > 10 and {"mine::relu", "mine::clamp", "mine::threshold", "aten::addmm"} <= set(listed)
     for one_call, other in zip(operators(done.trace), operators(real), strict=True):
@@ -124,36 +128,28 @@ def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
 
 
 def test_what_cannot_be_told_is_an_error() -> None:
-    one = recorded("mlp_w128_d2", 8)
+    one = recorded(MLP, 8)
     with pytest.raises(UsageError, match="no input has an extent of 77"):
         reshaped(one, batch_change(4, 77))
     bare = read_etplus(b"".join(link(None, fixture_pair("demo/train_cpu")[1]).chunks()))
     with pytest.raises(UsageError, match="no recorded tensors"):
         reshaped(bare, batch_change(4))
-    other = recorded("mlp_w128_d2", 8)
+    other = recorded(MLP, 8)
     for name in (b"linear", b"addmm", b"mm"):
         other = edited(other, b'"aten::' + name + b'"', b'"mine::' + name + b'"')
     with pytest.raises(UsageError, match=r"cannot determine .* \(candidates: none\); give it: --set batch=32:128"):
         reshaped(other, batch_change(4))
 
 
-@pytest.mark.parametrize(
-    ("pair", "size", "most"), [("gpu-pairs/resnet103", 32, 0.0), ("gpu-pairs/dlrm.rank0", 16, 0.5)],
-)  # fmt: skip
-def test_traces_of_gpus(pair: str, size: int, most: float) -> None:
-    """All of ResNet, and all but the exchange of features of DLRM."""
-    one = read_etplus(b"".join(link(*shared_pair(pair)).chunks()))
-    done = reshaped(one, batch_change(2 * size))
-    assert done.recorded_size == size and done.changed > 0.2 * done.calls
-    assert np.count_nonzero(done.unknown) <= most * done.calls
+def test_a_trace_of_a_gpu() -> None:
+    one = link(*shared_pair("gpu-pairs/resnet103"))
+    done = reshaped(one, batch_change(64))
+    assert done.recorded_size == 32 and done.changed > 0.2 * done.calls and not done.unknown.any()
     before, after = one.gpu, done.trace.gpu
     ratios = after.bytes[before.bytes > 0] / before.bytes[before.bytes > 0]
     assert set(np.round(ratios, 3)) <= {1.0, 2.0}
     reduced = [event for event, comm in before.comm.items() if comm.collective == "allreduce"]
     assert all(after.comm[event] == before.comm[event] for event in reduced)
-
-
-# Rules
 
 
 @examples(60)
@@ -190,12 +186,9 @@ def test_reshapes_are_right_or_unknown(data: st.DataObject) -> None:
     assert None not in told
 
 
-# Prediction
-
-
 def test_times_follow_the_shapes() -> None:
     """Fitted on both sizes, the one recording predicts the other's time as well as that one itself."""
-    small, large = recorded("mlp_w128_d2", 8), recorded("mlp_w128_d2", 128)
+    small, large = recorded(MLP, 8), recorded(MLP, 128)
     own, other = predict(large, model_of_both()), predict(small, model_of_both(), shape=batch_change(128))
     assert other.predicted_ns == pytest.approx(own.predicted_ns, rel=0.1)
     assert other.measured_ns == predict(small, model_of_both()).measured_ns
@@ -205,32 +198,14 @@ def test_times_follow_the_shapes() -> None:
     assert (told["shapes"][0]["was"], told["shapes"][0]["to"], told["shapes"][0]["dimension"]) == (8, 128, "batch")
 
 
-def test_gpu_traces_and_several_ranks() -> None:
-    one = gpu_shaped()
-    model = fit([one])
-    done = predict(one, model, shape=batch_change(64), device="V100 SXM2")
-    assert done.predicted_ns > 0 and done.shapes[0].new_size == 64
-    joint = predict_ranks([one, one], model, shape=batch_change(64))
-    assert len(joint.shapes) == 2 and joint.changed and joint.predicted_ns > 0
-
-
-def test_copies_grow_with_what_is_copied() -> None:
-    one = gpu_shaped()
-    before, done = one, reshaped(one, batch_change(64))
-    grown = done.trace.gpu.bytes / np.maximum(before.gpu.bytes, 1)
-    assert set(grown[before.gpu.bytes > 0]) <= {1.0, 64 / done.recorded_size}
-    assert all(done.trace.gpu.comm[event] == comm for event, comm in before.gpu.comm.items())
-
-
 def test_the_command(tmp_path: Path) -> None:
     write_model(model_of_both(), str(tmp_path / "m.json"))
-    file, model = path("mlp_w128_d2", 8), ("--model", tmp_path / "m.json")
+    file, model = path(MLP, 8), ("--model", tmp_path / "m.json")
     done = call("predict", "run", file, *model, "--set", "batch=128")
     # Uncertain: the model is of two traces, and no other was held out.
     assert done.returncode == 3 and b"weakest link" in done.stderr
-    assert max(map(len, done.stdout.decode().splitlines())) <= 80
     said = " ".join(done.stdout.decode().split())
-    assert "predicted" in said and "ms at batch 128" in said and "ms at batch 8 (" in said
+    assert "ms at batch 128" in said and "ms at batch 8 (" in said
     again = call("predict", "run", file, *model, "--set", "batch=8:128", "--json", "-")
     told = orjson.loads(again.stdout)
     assert told["shapes"][0]["was"] == 8 and told["error"] is None and told["ratio"] > 1
@@ -241,3 +216,34 @@ def test_the_command(tmp_path: Path) -> None:
     for wrong in ("depth=3", "batch=77:8"):
         failed = call("predict", "run", file, *model, "--set", wrong)
         assert failed.returncode == 2 and failed.stderr.count(b"\n") == 1 and not failed.stdout
+
+
+def test_other_lengths_of_the_sequence() -> None:
+    one, other = recorded(GPT, 4), read_etplus(path("programs/gpt_step__b{}_s12_w32", 4))
+    change = ShapeChange((SizeChange("seq", 12),))
+    done = reshaped(one, change)
+    assert done.recorded_size == 6 and not wrong(done, other)
+    assert np.count_nonzero(done.unknown) <= 4  # memory of the attention's threads
+
+
+def test_sizes_combine() -> None:
+    """Batch and length at once give what one after the other gives."""
+    one = recorded(GPT, 4)
+    done = reshaped(one, parse_changes(["batch=16", "seq=12"]))
+    longer = reshaped(recorded(GPT, 16), parse_changes(["seq=12"]))
+    assert [one.recorded_size for one in done.sizes] == [4, 6] and not wrong(done, longer.trace)
+
+
+def test_an_operators_own_time_is_counted_once() -> None:
+    """The loss's backward calls some operators on shapes that change and some on others: at the places of the latter
+    parts of its own time are known, which the interpolated whole includes."""
+    ends = [recorded(LOADER, 8), recorded(LOADER, 32)]
+    model = fit(ends)
+    model = msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0))
+    shapes = None, batch_change(20), None
+    rows = [
+        {row.op: row.predicted_ns for row in predict(trace, model, shape=shape, force=True, host="model").rows}
+        for trace, shape in zip((ends[0], ends[0], ends[1]), shapes, strict=True)
+    ]
+    first, middle, last = (of["NllLossBackward0"] for of in rows)
+    assert min(first, last) <= middle <= max(first, last)

@@ -12,15 +12,9 @@ from etplus.planning.reshard.step_calls import Call
 from etplus.trace.index import CallIndex
 from etplus.trace.tensors import Argument, Signature, Tensor
 
-__all__ = ["Made", "made_model", "parameter"]
-
 
 class Made:
-    """Makes calls: rows are numbered as they are made, an extent is one for each letter of a shape.
-
-    Attributes:
-        sizes: value of each letter.
-    """
+    """Makes calls: rows are numbered as they are made, an extent is one for each letter of a shape, with its size."""
 
     def __init__(self, **sizes: int) -> None:
         self.extents, self.rows = Extents(), 0
@@ -37,11 +31,7 @@ class Made:
         self, name: str, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *children: Call, sequence: int = -1,
         operator: bool = True, dtype: str = "float32",
     ) -> Call:  # fmt: skip
-        """A call.
-
-        Args:
-            inputs, outputs: (number of a tensor, letters of its shape), or a list of such.
-        """
+        """A call; its sides are of (number of a tensor, letters of its shape), or lists of such."""
         self.rows += 1
         sides = [[one if isinstance(one, list) else [one] for one in side] for side in (inputs, outputs)]
         shapes = [tuple(tuple(self.shape(letters) for _, letters in one) for one in side) for side in sides]
@@ -68,7 +58,6 @@ class Made:
 
 
 def made_model(made: Made, units: Sequence[Unit], **more: Any) -> Model:
-    """A model of units."""
     parameters = [parameter for unit in units for parameter in unit.parameters]
     rest: dict[str, Any] = {
         "trace": None, "before": [], "loss_forward": [], "loss_backward": [], "after": [], "optimizer": [],
@@ -78,5 +67,4 @@ def made_model(made: Made, units: Sequence[Unit], **more: Any) -> Model:
 
 
 def parameter(made: Made, number: int, letters: str, unit: int = 0) -> Parameter:
-    """A parameter."""
     return Parameter(number, made.shape(letters), 4, "float32", unit)

@@ -1,4 +1,4 @@
-"""Norms of gradients between backward and the optimizer, on made calls."""
+"""Norms of gradients, passes of a step, parts of parameters: on made calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from etplus.planning.reshard.clipping import _FINITE, Clipping, find_clipping, whole_gradients
 from etplus.planning.reshard.items import CommOp, Shard, SyntheticOp
 from etplus.planning.reshard.model import Region, Unit, Weights
+from etplus.planning.reshard.passes import split_step
 from etplus.planning.reshard.weights import _owners
 from made_step_calls import Made, made_model, parameter
 
@@ -64,3 +65,65 @@ def test_gradients_of_shards_become_whole_and_the_powers_of_a_recorded_sum_go(ma
     shapes: Any = SimpleNamespace(extents=made.extents)
     assert whole_gradients([norm, power, other], weights, shapes) == [norm, other]
     assert norm.input_shapes == [made.shape("ba")] and other.input_shapes == [made.shape("a")]
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("sizes", [(7, 3), (4, 3), (2, 5), (1,), (10,)])
+def test_parts_add_up_to_the_whole(sizes: tuple[int, ...], flat: bool) -> None:
+    """As `torch.chunk` divides: rows, or all elements, in equal parts but for the last ones."""
+    rows = sizes[0] if not flat else sizes[0] * (sizes[1] if len(sizes) > 1 else 1)
+    parts = [Shard(3, index, flat).of(sizes) for index in range(3)]
+    most = (rows + 2) // 3
+    assert [part[0] for part in parts] == [len(range(rows)[most * k : most * (k + 1)]) for k in range(3)]
+    assert all(part[1:] == ([] if flat else list(sizes[1:])) for part in parts)
+    rest = 1 if flat or len(sizes) == 1 else sizes[1]
+    assert {Shard(3, index, flat).padded(sizes) for index in range(3)} == {most * rest}
+
+
+def test_a_number_is_one_part() -> None:
+    assert Shard(2, 1, flat=False).of(()) == [] and Shard(2, 1, flat=False).padded(()) == 1
+    assert Shard(2, 0, flat=True).of(()) == [1] and Shard(2, 1, flat=True).of(()) == [0]
+    assert Shard(4, 0, flat=True).padded((3, 3)) == 3 and Shard(4, 0, flat=False).padded((3, 3)) == 3
+
+
+def test_sizes_of_items() -> None:
+    comm = CommOp("all_gather", "dp", (2, 3), 12, "float32", 4)
+    assert comm.elements == 6 and (comm.peer, comm.key, comm.functional) == (-1, None, False)
+    add = SyntheticOp("aten::add_", ((2, 3), ()), ((2, 3),), "float32", 4)
+    assert add.bytes == 4 * (6 + 1 + 6) and add.schema.startswith("aten::add_.Tensor(")
+    assert SyntheticOp("fsdp::split_with_sizes_copy", (), (), "float32", 4).schema == ""
+
+
+BACK = "autograd::engine::evaluate_function: X"
+
+
+def shown(*calls: Any) -> list[tuple[list[int], list[int]]]:
+    return [([call.row for call in forward], [call.row for call in back]) for forward, back in split_step(calls).passes]
+
+
+def test_a_forward_pass_is_one_whose_backward_follows() -> None:
+    made = Made()
+    forward = [made.call("aten::a", sequence=k) for k in (1, 2)]
+    back = [made.call(BACK, [], [], made.call("aten::b", sequence=k)) for k in (2, 1)]
+    again = made.call("aten::a", sequence=0)
+    last = made.call(BACK, [], [], made.call("aten::b", sequence=0))
+    hook, after = made.call("aten::hook"), made.call("aten::norm")
+    step = made.call("Optimizer.step#SGD.step", operator=False)
+    zero = made.call("Optimizer.zero_grad#SGD.zero_grad", operator=False)
+    rows = [call.row for call in forward]
+    assert shown(zero, *forward, *back, again, last, after, step) == [
+        (rows, [call.row for call in back]), ([again.row], [last.row]),
+    ]  # fmt: skip
+    assert shown(*forward, back[0], hook, back[1], step) == [(rows, [back[0].row, hook.row, back[1].row])]
+    found = split_step([zero, *forward, *back, after, step])
+    assert found.before == [zero] and found.after == [after] and found.steps == [step]
+    assert shown(*forward, after) == [([*rows, after.row], [])]  # of inference
+
+
+def test_of_several_steps_the_last_whole_one_counts() -> None:
+    made = Made()
+    steps = [made.call("Optimizer.step#SGD.step", operator=False) for _ in range(3)]
+    forward = [made.call("aten::a", sequence=k) for k in range(2)]
+    back = [made.call(BACK, [], [], made.call("aten::b", sequence=k)) for k in range(2)]
+    found = split_step([steps[0], forward[0], back[0], steps[1], forward[1], back[1], steps[2]])
+    assert found.passes == [([forward[1]], [back[1]])] and found.steps == [steps[2]]

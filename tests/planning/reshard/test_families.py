@@ -1,5 +1,9 @@
-"""Derived layouts of model families against recordings of them, and what a result says of itself
-(planning/reshard/proof.py)."""
+"""Derived layouts of model families against recordings of them, what a result says of itself
+(planning/reshard/proof.py); and of options of DDP and FSDP2, units by the optimizer's order, pairs and towers.
+
+The tests also cover planning/reshard/wraps.py, planning/reshard/structure.py, planning/reshard/buffers.py,
+planning/reshard/blocks.py and not_derived.py.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,21 @@ import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-import etplus
 import pytest
 from etplus.planning.reshard.explain import explain
 from etplus.planning.reshard.items import CommOp, RecordedOp
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
+from etplus.planning.reshard.not_derived import not_derived
 from etplus.planning.reshard.rank_program import program
 from etplus.planning.reshard.recorded_job import recorded_layout
+from etplus.planning.reshard.step_calls import walked
 from etplus.trace.errors import UsageError
-from reshard_truth import differences, recording, whole_run
-from support import FIXTURES, call, run, shared_pair
+from reshard_truth import differences, kept_run, recording, whole_run
+from support import FIXTURES, call, run
 
 _DDP, _FSDP = Layout(dp=2, batch=8), Layout(dp=2, batch=8, zero=3)
 
@@ -35,7 +42,8 @@ def test_buffers_and_gradients_of_a_network_with_batch_norm() -> None:
     assert found.equal and found.order and len(recorded.comms) == 3 and not job.doubts
     report = job.to_dict()
     assert report["parameters"]["buffers"] == 21 and report["parameters"]["count"] == 23
-    assert "buffers: 21, inferred: 21 written in forward" in explain(job.derivation)
+    text = explain(job.derivation)
+    assert "buffers: 21, inferred: 21 written in forward" in text and "stage" not in text
     assert json.loads(json.dumps(report))["proof"]["equal"]
 
 
@@ -46,11 +54,6 @@ def test_recurrent_layers_have_parameters_and_a_reserve_that_is_not_derived() ->
     assert not found.comms and recorded.comms == [("allreduce_", (70_720,), (0, 1))]
     assert {name for name, _ in found.work} == {"aten::mkldnn_rnn_layer_backward"}
     assert len(job.doubts) == 1 and "aten::mkldnn_rnn_layer_backward" in job.doubts[0]
-
-
-def test_a_data_parallel_recording_is_derived_from_itself() -> None:
-    job = reshard(recording("lstm.ddp2"), Layout(batch=8))
-    assert job.proof.equal and job.proof.communications > 0
 
 
 def test_microbatches_are_passes_of_the_step() -> None:
@@ -152,18 +155,8 @@ def _files(name: str) -> list[str | Path]:
 
 
 def test_the_command_ends_with_status_3_and_says_why(tmp_path: Path) -> None:
-    done = run(
-        "etplus",
-        "reshard",
-        *_files("lstm.single1"),
-        "--dp",
-        "2",
-        "--batch",
-        "8",
-        "--json",
-        tmp_path / "r.json",
-        "--explain",
-    )
+    words = [*"--dp 2 --batch 8 --json".split(), tmp_path / "r.json", "--explain"]
+    done = run("etplus", "reshard", *_files("lstm.single1"), *words)
     assert done.returncode == 3 and b"doubt " in done.stderr and b"mkldnn_rnn_layer" in done.stderr
     assert b"strong scaling: 4 samples per rank, 8 in all" in done.stdout and b"70,720" in done.stdout
     assert b"10 parameters of 70,720 elements" in done.stdout
@@ -175,24 +168,79 @@ def test_the_command_ends_with_status_3_and_says_why(tmp_path: Path) -> None:
     assert (tmp_path / "why.txt").read_text().startswith("parameters: 23 with 32,338 elements")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["block.ddp4", "block.fsdp-tp4", "block.pp2", "mlp.fsdp2"])
-def test_a_recorded_layout_is_derived_from_itself(name: str) -> None:
-    """Each given rank is held against what is derived for it."""
-    ranks = int(name[-1])
-    traces = [etplus.link(*shared_pair(f"parallel/{name}/rank{rank}")) for rank in range(ranks)]
-    was = recorded_layout(traces)
-    assert was.ranks == ranks
-    job = reshard(traces, Layout(tp=was.tp, batch=16), recorded=was)
-    assert job.proof.equal and job.proof.in_order, job.proof
-    assert job.proof.ranks == tuple(range(ranks)) and not job.doubts
+_KEPT = replace(_FSDP, reshard_after_forward=False)
 
 
-@pytest.mark.slow
-def test_a_rank_that_differs_is_said() -> None:
-    traces = [etplus.link(*shared_pair(f"parallel/block.{name}")) for name in ("ddp2/rank0", "ddp4/rank1")]
-    job = reshard(traces, Layout(batch=16), recorded=Layout(dp=2))
-    assert list(job.proof.different) == [1]
-    operators, communications = job.proof.different[1]
-    assert operators > 50 and communications == 0  # of half the batch; the gradients are the same
-    assert job.doubts and job.proof.to_dict()["different"][0]["rank"] == 1
+@cache
+def _option(model: str, layout: Layout) -> Resharded:
+    return reshard(recording(f"{model}.single1", "layouts"), layout)
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "layout"),
+    [
+        ("decoder", "fsdp2", _FSDP), ("pairs", "ddp2", _DDP), ("towers", "fsdp2", _FSDP), ("frozen", "fsdp2", _FSDP),
+        ("decoder", "unused2", replace(_DDP, find_unused_parameters=True)),
+        ("decoder", "kept2", _KEPT),
+    ],
+)  # fmt: skip
+def test_a_layout_is_as_recorded(model: str, name: str, layout: Layout) -> None:
+    job, recorded = _option(model, layout), kept_run(f"{model}.{name}", "layouts")
+    assert differences(recorded, whole_run(job.trace(0))).equal and recorded.comms
+    assert not job.doubts and job.proof.equal and job.gradients[0].whole
+
+
+def test_units_hold_what_lies_between_their_parameters() -> None:
+    """The table of positions is the first block's; the queries, which enter that as activations, are the root's."""
+    wraps = {wrap.label: wrap.parameters for wrap in _option("decoder", _FSDP).derivation.wraps}
+    assert wraps[""][0] == 0 and [len(wraps[f"block {k}"]) for k in range(3)] == [11, 10, 10]
+
+
+def test_blocks_are_found_between_exits_and_in_a_frozen_tower() -> None:
+    assert [len(wrap.parameters) for wrap in _option("exits", _FSDP).derivation.wraps] == [8, 4, 4, 4]
+    frozen = _option("frozen", _FSDP)
+    assert [len(wrap.parameters) for wrap in frozen.derivation.wraps] == [4, 4, 4, 4, 4]
+    assert "FSDP also wraps frozen weights that run without autograd: 8" in frozen.assumptions
+
+
+def test_what_is_kept_is_not_gathered_again_and_takes_memory() -> None:
+    again, kept = _option("decoder", _FSDP), _option("decoder", _KEPT)
+    gathers = [sum(one.kind == "all_gather" for one in _issued(job)) for job in (again, kept)]
+    assert gathers == [7, 4] and kept.memory[0].total > again.memory[0].total
+
+
+def _issued(job: Resharded) -> list[CommOp]:
+    return [item for item in program(job.derivation, 0) if isinstance(item, CommOp)]
+
+
+def test_options_of_the_command(tmp_path: Path) -> None:
+    given = str(tmp_path / "rank0.etplus.json.gz")
+    recording("decoder.single1", "layouts").save(given)
+    for option, comms in (("--no-broadcast-buffers", 1), ("--find-unused-parameters", 3)):
+        found = call("reshard", given, "--dp", "2", "--batch", "8", option, "--json", str(tmp_path / "x.json"))
+        report = json.loads((tmp_path / "x.json").read_text())
+        assert found.returncode == 0 and report["matched"] == comms and not report["doubts"]
+
+
+def test_buckets_of_which_all_parameters_are_looked_for() -> None:
+    """In the order of the parameters, each reduced when it is full and those before it are; the map behind the last."""
+    job = _option("decoder", Layout(dp=2, batch=8, find_unused_parameters=True, bucket_mib=1))
+    reduced = [one.elements for one in _issued(job) if one.kind == "all_reduce"]
+    assert len(reduced) == 2 and reduced[-1] == len(job.derivation.model.parameters)
+
+
+def test_calls_that_are_not_derived_are_doubted() -> None:
+    job = _option("decoder", _FSDP)
+    step, owned = job.derivation.model.weights.optimizer[0]
+    sums = [one for one in walked(job.derivation.model.loss_backward) if one.name == "aten::sum"]
+    sums += [one for unit in job.derivation.model.units for one in walked(unit.backward) if one.name == "aten::sum"]
+    assert not any(row.what == "optimizer" for row in not_derived(job.derivation))
+    model = replace(job.derivation.model, optimizer=[(replace(step, children=[*step.children, sums[0]]), owned)])
+    rows = not_derived(replace(job.derivation, model=model))
+    assert [row.kind for row in rows if row.what == "optimizer"] == ["communication"]
+
+
+def test_divided_experts_are_no_source() -> None:
+    trace: Any = SimpleNamespace(names=["aten::topk", "c10d::alltoall_base_"], file="rank0.et.json")
+    with pytest.raises(UsageError, match="experts sharded over ranks"):
+        recorded_layout([trace])

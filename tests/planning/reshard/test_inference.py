@@ -53,26 +53,17 @@ def test_the_recorded_layout_takes_as_long_as_recorded() -> None:
     assert derived(1).memory[0].gradients == 0 and derived(2).memory[0].parameters < derived(1).memory[0].parameters
 
 
-def test_only_tensor_parallelism_is_derived() -> None:
+def test_only_tensor_parallelism_that_divides_is_derived() -> None:
     with pytest.raises(UsageError, match=r"no backward pass; inference supports only --tp"):
         etplus.reshard(recorded("single1"), Layout(dp=2))
 
-
-def test_a_layout_that_does_not_divide() -> None:
     with pytest.raises(UsageError, match="attention heads do not divide"):
         derived(3)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("graph-capture/vllm_piecewise.replay.json.gz", b"361 of 423 GPU events come from replayed CUDA graphs"),
-        ("serving/sglang_prefilldecode.json.gz", b"it has no recorded tensors"),
-    ],
-)
-def test_traces_without_tensors_are_refused(name: str, reason: bytes, tmp_path: Path) -> None:
-    done = call("reshard", shared_trace(name), "--tp", "2", "-o", tmp_path / "out")
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and reason in done.stderr
+def test_traces_without_tensors_are_refused(tmp_path: Path) -> None:
+    done = call("reshard", shared_trace("serving/sglang_prefilldecode.json.gz"), "--tp", "2", "-o", tmp_path / "out")
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"it has no recorded tensors" in done.stderr
 
 
 def test_a_made_replay_is_refused() -> None:

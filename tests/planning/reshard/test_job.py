@@ -44,18 +44,14 @@ def test_memory_that_lives(made: Made) -> None:
 
 @pytest.mark.parametrize(
     ("names", "count"),
-    [(["Adam"], 2), (["SGD"], 0), (["SGD", "Adagrad"], 0), (["Mine", "RMSprop"], 1), (["Mine"], 0), ([], 0)],
-)
+    [(["Adam"], 2), (["SGD"], 0), (["SGD", "Adagrad"], 0), (["Mine", "RMSprop"], 1), (["Mine"], 0), ([], 0),
+     (["SGD", "momentum"], 1)],
+)  # fmt: skip
 def test_state_of_optimizers(made: Made, names: list[str], count: int) -> None:
-    plain = made.call("aten::add_")
-    steps = [(made.call(f"Optimizer.step#{name}.step", [], [], plain), []) for name in names]
+    """Momentum is seen in the calls of the optimizer."""
+    calls = made.call("aten::add_"), *[made.call("aten::_foreach_mul_")] * ("momentum" in names)
+    steps = [(made.call(f"Optimizer.step#{name}.step", [], [], *calls), []) for name in names if name != "momentum"]
     assert _states(derive(made_model(made, [Unit(0, [])], optimizer=steps), Plan((), ()), Layout(), Layout())) == count
-
-
-def test_momentum_is_seen_in_the_calls_of_the_optimizer(made: Made) -> None:
-    step = made.call("Optimizer.step#SGD.step", [], [], made.call("aten::add_"), made.call("aten::_foreach_mul_"))
-    model = made_model(made, [Unit(0, [])], optimizer=[(step, [])])
-    assert _states(derive(model, Plan((), ()), Layout(), Layout())) == 1
 
 
 def test_what_could_not_be_derived(made: Made) -> None:

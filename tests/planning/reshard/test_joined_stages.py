@@ -21,7 +21,7 @@ from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from reshard_truth import differences, ran, whole_run
-from support import FIXTURES, SHARED, assert_valid, call, fixture_pair, shared_pair
+from support import FIXTURES, assert_valid, call, fixture_pair
 
 _PIPELINES = FIXTURES / "pipelines"
 _SCHEDULE = {"aten::tensor_split", "aten::detach_", "aten::cat"}
@@ -185,20 +185,3 @@ def test_lists_of_all_stages_are_one() -> None:
     assert _of_made(other, {4}) and not _of_made(other, set())
     other.sides["inputs"]["values"][0][3] = 1
     assert _of_made(other, set())
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/traces")
-@pytest.mark.parametrize(
-    ("truth", "layout", "rank"),
-    [
-        ("tp2", Layout(tp=2), 1),
-        pytest.param("fsdp-tp4", Layout(tp=2, dp=2, zero=3, fsdp_wrap="each"), 2, marks=pytest.mark.slow),
-    ],
-)  # fmt: skip
-def test_other_layouts_of_a_pipeline_are_those_recorded(truth: str, layout: Layout, rank: int) -> None:
-    traces = [etplus.link(*shared_pair(f"parallel/block.pp2/rank{k}")) for k in range(2)]
-    job = reshard(traces, Layout(**{**vars(layout), "batch": 16, "microbatches": 1}))
-    assert job.proof.equal and not job.doubts
-    recorded = etplus.link(*shared_pair(f"parallel/block.{truth}/rank{rank}"))
-    assert ran(job.trace(rank)) == ran(recorded)

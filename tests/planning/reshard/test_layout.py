@@ -42,19 +42,13 @@ def test_microbatches_of_a_step() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"tp": 0}, "tp=0: give 1 or more ranks"),
-    ({"dp": -1}, "dp=-1: give 1 or more ranks"),
-    ({"pp": 0}, "pp=0: give 1 or more ranks"),
-    ({"dp": 2**40}, "ranks: at most"),
-    ({"zero": 4}, "zero=4: give 0, 1, 2 or 3"),
-    ({"batch": 0}, "batch=0: give 1 or more"),
-    ({"microbatches": 0}, "microbatches=0: give 1 or more"),
-    ({"bucket_mib": 0}, "bucket_mib=0: give 1 or more"),
-    ({"schedule": "other"}, "give 1f1b or gpipe as the schedule"),
-    ({"tp_style": "other"}, "give 1f1b or gpipe as the schedule"),
-    ({"fsdp_wrap": "each"}, "fsdp_wrap needs FSDP: add zero=3"),
-    ({"sequence_parallel": True}, "add --tp-style megatron"),
-]
+    ({"tp": 0}, "tp=0: give 1 or more ranks"), ({"dp": -1}, "dp=-1: give 1 or more ranks"),
+    ({"pp": 0}, "pp=0: give 1 or more ranks"), ({"dp": 2**40}, "ranks: at most"),
+    ({"zero": 4}, "zero=4: give 0, 1, 2 or 3"), ({"batch": 0}, "batch=0: give 1 or more"),
+    ({"microbatches": 0}, "microbatches=0: give 1 or more"), ({"bucket_mib": 0}, "bucket_mib=0: give 1 or more"),
+    ({"schedule": "other"}, "give 1f1b or gpipe as the schedule"), ({"tp_style": "other"}, "give 1f1b or gpipe"),
+    ({"fsdp_wrap": "each"}, "fsdp_wrap needs FSDP: add zero=3"), ({"sequence_parallel": True}, "--tp-style megatron"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "says"), REFUSED)
@@ -163,6 +157,9 @@ def test_a_recorded_layout_is_recognized() -> None:
     assert recorded_layout([recording([DTENSOR, DDP], 8, 8, 1, 2, 4)]) == Layout(tp=2, dp=4)
     assert recorded_layout([recording(["FSDP::all_gather"], 4, 4)]) == Layout(dp=4, zero=3)
     assert recorded_layout([recording(["FSDP::all_gather", GATHER, DTENSOR], 8)]) == Layout(tp=4, dp=2, zero=3)
+    piped = recording(["c10d::send"], 4)
+    piped.rank, piped.process_groups = 3, {"stages": [1, 3], "others": [0, 2]}
+    assert recorded_layout([piped]) == Layout(dp=2, pp=2)
     for names, what in (
         (["FullyShardedDataParallel.forward"], "FSDP1"), (["c10d::send", "FSDP::x"], "FSDP within a pipeline"),
         (["FSDP::all_gather", GATHER], "FSDP over 2 of 8 ranks"),

@@ -12,7 +12,7 @@ from typing import Any
 import etplus
 import pytest
 from etplus.planning.reshard.model import Model
-from etplus.planning.reshard.plan import _after_forward, _layers, make_plan, plan_from_dict
+from etplus.planning.reshard.plan import _layers, make_plan, plan_from_dict
 from etplus.planning.reshard.structure import read_model
 from etplus.trace.errors import UsageError
 from support import FIXTURES
@@ -86,14 +86,3 @@ def test_an_edited_plan() -> None:
 
     found = plan_from_dict(edited(stages), model("transformer_w32_d1__b16_t1"))
     assert found.stages == (0, 0, 0, 1, 1) and found.layers == (2,) and len(found.divisions) == 1
-
-
-def test_where_a_result_is_reduced() -> None:
-    """Behind the view of the product, else behind the layer around it."""
-    product, view, relu, linear = (
-        SimpleNamespace(name=f"aten::{name}") for name in ("mm", "_unsafe_view", "relu", "linear")
-    )
-    calls: list[Any] = [product, view, relu, linear]
-    assert _after_forward(calls, 0, calls[0]) is view and _after_forward(calls[1:], 1, calls[2]) is relu
-    assert _after_forward([calls[0]], 0, calls[0]) is product
-    assert _after_forward([calls[3], calls[1]], 0, calls[0]) is linear

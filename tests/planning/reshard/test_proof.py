@@ -43,6 +43,9 @@ def test_proofs_of_several_ranks_are_merged(monkeypatch: pytest.MonkeyPatch) -> 
     both = prove_all(ANY, ANY, ranks)
     assert both == SelfProof(12, 5, lost, more, 0.3, False, ("rank 0: x",), True, (0, 1), {0: (1, 1)})
     assert not both.equal and prove_all(ANY, ANY, ranks[:1]) is first and SelfProof(1, 1).equal
+    several = SelfProof(1, 1, Counter({("b", ()): 2, ("a", ((4,),)): 2, ("c", ()): 3})).to_dict()["missing"]
+    assert several[0] == {"operator": "c", "sizes": [], "count": 3}
+    assert [(row["operator"], row["sizes"]) for row in several[1:]] == [("a", [[4]]), ("b", [])]
 
 
 def test_missing_operators_take_the_time_of_as_many_calls() -> None:

@@ -6,14 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.planning.reshard.derivation import _of_other_input, derive, reduced_results
+from etplus.planning.reshard.derivation import _of_other_input, derive
 from etplus.planning.reshard.items import CommOp, CommWait, RecordedOp, Shard
 from etplus.planning.reshard.layout import Coordinates, Layout
-from etplus.planning.reshard.model import Unit
+from etplus.planning.reshard.model import Unit, Wrap
 from etplus.planning.reshard.plan import Division, Partial, Plan
-from etplus.planning.reshard.rank_program import reduction
 from etplus.planning.reshard.sequence_regions import SequenceRegions, divide_sequence
-from etplus.planning.reshard.step_calls import pruned
 from etplus.trace.errors import UsageError
 from made_step_calls import Made, made_model, parameter
 
@@ -41,35 +39,6 @@ def test_gradients_of_other_inputs_are_reduced_apart(made: Made) -> None:
     assert not gap("aten::mm", "nh") and not gap("aten::mm", "hi") and not gap("aten::mm", "")
     assert not gap("aten::add", "ni") and not gap("my::mm", "ni") and not gap("aten::mm", "in")
     assert not gap("aten::mm", "ni", ends=(1, 2)) and not gap("aten::mm", "ni", ends=(0, 1))
-
-
-def test_which_partial_gradients_are_summed(made: Made) -> None:
-    """Megatron reduces the last one of a run; DTensor each, as both do in forward."""
-    back = [made.call(f"aten::mm {at}") for at in range(5)]
-    model = made_model(made, [Unit(0, [], back), Unit(1, [])], batch=made.of["n"])
-    partial = [Partial(call, call, at in (0, 3), int(at == 4), at) for at, call in enumerate(back)]
-
-    def kept(**style: Any) -> list[int]:
-        found = reduced_results(model, plan(made, "i"), Layout(tp=2, **style), partial)
-        return [one.place for one in found]
-
-    assert kept() == [0, 1, 2, 3, 4] and kept(tp_style="megatron") == [0, 2, 3, 4]
-
-
-def test_what_is_reduced(made: Made) -> None:
-    """The first result of the call behind, unless it has other elements."""
-    model = made_model(made, [Unit(0, [])], batch=made.of["n"])
-    derivation = derive(model, plan(made, "i"), Layout(tp=2), Layout())
-    product = made.call("aten::mm", [], [(1, "nh")], dtype="bfloat16")
-
-    def reduced(*after: str) -> CommOp:
-        behind = made.call("aten::view", [], [(2, letters) for letters in after])
-        return reduction(derivation, Partial(product, behind, True, 0, 0))
-
-    assert reduced("hn") == CommOp("all_reduce", "tp", (4, 8), 32, "bfloat16", 2, functional=True)
-    assert reduced("").shape == (8, 4) == reduced("nn").shape == reduced().shape and reduced("", "hn").shape == (4, 8)
-    product.signature = None
-    assert (reduced().dtype, reduced().itemsize) == ("float32", 4)
 
 
 def test_extents_of_a_layout(made: Made) -> None:
@@ -100,21 +69,6 @@ def test_extents_of_a_layout(made: Made) -> None:
             changed(layout)
 
 
-def test_calls_on_lists_of_parameters(made: Made) -> None:
-    """Those of some; anything of another length stays."""
-    lists = [[(1, "h"), (2, "i"), (3, "d")], [(4, "h"), (5, "i")]]
-    call = made.call("aten::_foreach_add_", lists, [], made.call("within", lists[:1]))
-    kinds = ["GenericList[Tensor(float),Tensor(float),Tensor(float)]", "GenericList[Tensor(float),Tensor(float)]"]
-    call.record["inputs"] |= {"types": kinds, "shapes": [[[4], [10], [5]], [[4], [10]]]}
-    found = pruned(call, [0, 2], 3)
-    assert found.inputs == ((made.shape("h"), made.shape("d")), call.inputs[1])
-    assert found.record["inputs"]["shapes"] == [[[4], [5]], [[4], [10]]]
-    assert found.record["inputs"]["types"] == [kinds[1], kinds[1]]
-    assert [[one[0] for one in of] for of in found.record["inputs"]["values"]] == [[1, 3], [4, 5]]
-    assert found.children[0].inputs == ((made.shape("h"), made.shape("d")),) and found.row == call.row
-    assert pruned(call, [0, 1, 2], 3) is call
-
-
 def test_shards_and_alike_ranks(made: Made) -> None:
     """Ranks whose parts have the same sizes run the same."""
     unit = Unit(0, [], [], [parameter(made, 0, "ih"), parameter(made, 1, "d")])
@@ -129,6 +83,15 @@ def test_shards_and_alike_ranks(made: Made) -> None:
     assert derivation.shard(Coordinates(0, 3, 0)) == Shard(4, 3, flat=True)
     for layout, expected in ((Layout(dp=4), None), (Layout(zero=3), None), (Layout(dp=2, zero=3), Shard(2, 1, False))):
         assert derive(made_model(made, [unit]), plan(made), layout, Layout()).shard(Coordinates(0, 1, 0)) == expected
+
+
+def test_units_of_fsdp_belong_to_the_stages_that_have_their_parameters(made: Made) -> None:
+    units = [Unit(k, [], [], [parameter(made, k, letter, k)]) for k, letter in enumerate("hd")]
+    wraps = [Wrap("", [0]), Wrap("block 0", [1], (1, 1))]
+    model = made_model(made, units, blocks=wraps, batch=made.of["n"])
+    derivation = derive(model, plan(made, layers=(0, 1)), Layout(pp=2, dp=2, zero=3), Layout())
+    found = [[(one.label, one.parameters) for one in derivation.stage_wraps(stage)] for stage in (0, 1)]
+    assert found == [[("", [0])], [("block 0", [1])]]
 
 
 def regions(made: Made, output: str = "nsh", tp: int = 2, batch: str = "n", **more: Any) -> SequenceRegions:

@@ -11,7 +11,6 @@ from etplus.planning.reshard.items import Shard
 from etplus.planning.reshard.model import ACCUMULATE, Buffer, Region, Unit, Weights, accumulations
 from etplus.planning.reshard.units import assign_gradients
 from etplus.planning.reshard.weights import (
-    _by_shapes,
     _owners,
     find_weights,
     gradients_of,
@@ -31,15 +30,6 @@ def regions(of: dict[int, Any]) -> dict[int, list[Region]]:
     return {storage: [Region(0, 1 << 40, one)] for storage, one in of.items()}
 
 
-def layers(made: Made) -> list[Any]:
-    """Two layers of one shape and a third one: of tensor 1, which is given."""
-    return [
-        made.call("aten::linear", [(1, "na"), (21, "ba"), (22, "b")], [(2, "nb")]),
-        made.call("aten::linear", [(2, "nb"), (23, "db"), (24, "d")], [(3, "nd")]),
-        made.call("aten::linear", [(3, "nd"), (25, "bd")], [(4, "nb")]),
-    ]
-
-
 def test_gradients_within_another_backward_pass(made: Made) -> None:
     """Reentrant checkpointing runs backward within a call of backward; what it was given has a gradient, too."""
     weight, inside, given = (made.call(ACCUMULATE, [(number, "ab" if number < 9 else "nb")]) for number in (7, 8, 9))
@@ -51,79 +41,6 @@ def test_gradients_within_another_backward_pass(made: Made) -> None:
     assert assign_gradients(model) == 0
     assert unit.ready == {weight.row: parameters[1], inside.row: parameters[0]}
     assert all(one.accumulates for one in parameters)
-
-
-def shown(taken: Any) -> dict[int, tuple[int, tuple[int, ...]]]:
-    return {number: (one.number, one.shape) for number, one in taken.items()}
-
-
-def test_parameters_without_a_call_of_the_optimizer(made: Made) -> None:
-    """Weights are numbered by their use."""
-    shapes: Any = SimpleNamespace(extents=made.extents)
-    step = made.call("Optimizer.step#SGD.step", operator=False)
-    found = _by_shapes([step], shapes, layers(made))
-    taken, steps = found.by_number, found.optimizer
-    assert shown(taken) == {
-        21: (0, made.shape("ba")), 22: (1, made.shape("b")), 23: (2, made.shape("db")), 24: (3, made.shape("d")),
-        25: (4, made.shape("bd")),
-    }  # fmt: skip
-    assert steps == [(step, [])] and taken[21].itemsize == 4 and taken[21].dtype == "float32"
-
-
-def test_parameters_that_the_optimizer_changes(made: Made) -> None:
-    """In its order: the tensor that each call takes first, all in lists; the others are not parameters."""
-    shapes: Any = SimpleNamespace(extents=made.extents)
-    calls = [made.call("aten::mul_", [(50, "ba"), (22, "b")]), made.call("aten::add_", [(23, "db"), (60, "db")]),
-             made.call("aten::add_", [(21, "ba"), (61, "ba")]), made.call("aten::add_", [(23, "db")])]  # fmt: skip
-    step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
-    found = _by_shapes([step], shapes, layers(made))
-    taken, ((same, owned),) = found.by_number, found.optimizer
-    assert shown(taken) == {23: (0, made.shape("db")), 21: (1, made.shape("ba"))} and same is step
-    assert [(call, one and one.number) for call, one in owned] == [
-        (calls[0], 0), (calls[1], 0), (calls[2], 1), (calls[3], 0),
-    ]  # fmt: skip
-    lists = made.call("aten::_foreach_add_", [[(24, "d"), (21, "ba")], [(70, "d"), (71, "ba")]])
-    alone = made.call("aten::add_", [(23, "db")])
-    step = made.call("Optimizer.step#SGD.step", [], [], lists, alone, operator=False)
-    found = _by_shapes([step], shapes, layers(made))
-    taken, ((_, owned),) = found.by_number, found.optimizer
-    assert shown(taken) == {24: (0, made.shape("d")), 21: (1, made.shape("ba"))}
-    assert owned == [(lists, None), (alone, None)]
-
-
-def test_parameters_by_their_shapes(made: Made) -> None:
-    """Tensors of other numbers: the first of the weights with these sizes that is not taken; their extents are one."""
-    shapes: Any = SimpleNamespace(extents=made.extents)
-    calls = [made.call("aten::add_", [(90, "bd")]), made.call("aten::add_", [(91, "db")]),
-             made.call("aten::add_", [(90, "bd")]), made.call("aten::add_", [(92, "cc")])]  # fmt: skip
-    step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
-    assert made.extents.root(made.of["b"]) != made.extents.root(made.of["d"])
-    found = _by_shapes([step], shapes, layers(made))
-    taken, ((_, owned),) = found.by_number, found.optimizer
-    assert shown(taken) == {23: (0, made.shape("db")), 25: (1, made.shape("bd"))}
-    assert [one and one.number for _, one in owned] == [0, 1, 0, None]
-    assert made.extents.root(made.of["b"]) == made.extents.root(made.of["d"])
-
-
-def test_whose_gradients(made: Made) -> None:
-    """Of equal sizes the parameter used last, those of the same extents first."""
-
-    def unit(*given: str) -> Any:
-        weights = [
-            parameter(made, 0, "ba"),
-            parameter(made, 1, "db"),
-            parameter(made, 2, "bd"),
-            parameter(made, 3, "b"),
-        ]
-        back = [made.call(ACCUMULATE, [], [], *([made.call("detach", [(1, letters)])] if letters else []))
-                for letters in given]  # fmt: skip
-        found = Unit(0, [], [made.call("other", [(1, "b")]), *back], weights)
-        assign_gradients(made_model(made, [found]))
-        return [found.ready[call.row].number if call.row in found.ready else None for call in back]
-
-    assert unit("b", "bd", "db", "ba") == [3, 2, 1, 0] and unit("db", "dd", "dd") == [1, 2, None]
-    assert unit("dd") == [2] and unit("c", "ba") == [None, 0]
-    assert unit("c", "ba", "", "cc") == [3, 0, 2, 1]  # as many are left as parameters
 
 
 def test_parameters_are_memory_that_the_optimizer_changes(made: Made) -> None:
@@ -148,21 +65,6 @@ def test_parameters_are_memory_that_the_optimizer_changes(made: Made) -> None:
     assert [[one.number for one in found.taken(call)] for call in forward] == [[2], [1], [0], [1], [1]]
     gradients = {storage: one.number for (storage, _), one in gradients_of(found).items()}
     assert gradients == {170: 0, 171: 0, 172: 1, 173: 2}
-
-
-def test_gradients_by_memory_come_before_their_shapes(made: Made) -> None:
-    weights = [parameter(made, 0, "ba"), parameter(made, 1, "ba")]
-    step = made.call("step", [], [], made.call("aten::add_", [(21, "ba"), (51, "ba")]),
-                     made.call("aten::add_", [(22, "ba"), (52, "ba")]))  # fmt: skip
-    of = Weights(weights, by_storage=regions({121: weights[0], 122: weights[1]}))
-    of.optimizer = [(step, list(_owners(step, of.of)))]
-    back = [made.call(ACCUMULATE, [], [], made.call("aten::detach", [(number, "ba")])) for number in (51, 52)]
-    unit = Unit(0, [], back, weights)
-    assert assign_gradients(made_model(made, [unit], weights=of)) == 0
-    assert [unit.ready[call.row].number for call in back] == [0, 1]  # by shape the last one were first
-    unknown = made.call(ACCUMULATE, [], [], made.call("aten::detach", [(60, "c")]))
-    unit = Unit(0, [], [*back, unknown], weights)
-    assert assign_gradients(made_model(made, [unit], weights=of)) == 1
 
 
 def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
@@ -199,10 +101,10 @@ def test_batch_norms_in_evaluation_have_counters_that_no_call_takes(made: Made) 
     shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
     norm = made.call("aten::batch_norm", [(1, "na"), (21, "a"), (22, "a"), (61, "a"), (62, "a")], [(2, "na")])
     weights = Weights(by_storage=regions({121: parameter(made, 0, "a"), 122: parameter(made, 1, "a")}))
-    for training, sizes in ((True, [(3,), (3,)]), (False, [(3,), (3,), ()])):
+    for training, sizes in ((True, [((3,), 4)] * 2), (False, [((3,), 4), ((3,), 4), ((), 8)])):
         norm.record["inputs"]["values"][5:] = [training]
         found, _ = find_buffers(weights, [norm, norm], {made.of["n"]}, shapes)
-        assert [one.sizes for one in found] == sizes
+        assert [(one.sizes, one.itemsize) for one in found] == sizes
 
 
 def test_buffers_are_broadcast_in_the_order_of_each_types_first() -> None:
@@ -219,17 +121,6 @@ def test_what_is_gathered_again_has_the_extents_of_its_parameter(made: Made) -> 
     again = made.call("aten::t", [(50, "xy")])
     relate_gathered(Weights(by_number={50: known}), [again], SimpleNamespace(extents=made.extents))  # type: ignore[arg-type]
     assert made.extents.roots(again.input_shapes[0]) == made.extents.roots(known.shape)
-
-
-def test_parts_of_parameters_become_whole(made: Made) -> None:
-    part = made.extents.new(2)
-    made.of["p"] = part
-    weights = Weights([parameter(made, 0, "ba")], part=Shard(2, 0, flat=False))
-    shapes: Any = SimpleNamespace(extents=made.extents)
-    call = made.call("aten::add_", [(1, "pa"), (2, "ba"), (3, "p")])
-    assert call.input_shapes[0] == made.shape("pa")
-    make_whole(call, weights.parameters[0], weights, shapes)
-    assert call.input_shapes == [made.shape("ba"), made.shape("ba"), made.shape("p")]
 
 
 def test_lists_of_groups_of_parameters(made: Made) -> None:

@@ -69,13 +69,6 @@ def test_two_blocks_with_more_alive_between_them_are_inside_a_residual_unless_it
     assert [tuple(block) for block in found] == [(2, 5), (5, 8)]
 
 
-def test_three_blocks_may_leave_activations_to_later_layers(made: Made) -> None:
-    forward, weights, sizes, alive = chain(made, "e", "np+", "np+", "np+", "h")
-    alive = [count + place // 3 for place, count in enumerate(alive)]
-    found = [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)]
-    assert found == [(1, 4), (4, 7), (7, 10)]
-
-
 def test_two_towers_of_blocks_are_not_two_blocks(made: Made) -> None:
     tower = ("i", "np+", "np+", "np+", "o")
     assert blocks(made, *tower, *tower) == [(1, 4), (4, 7), (7, 10), (12, 15), (15, 18), (18, 21)]
