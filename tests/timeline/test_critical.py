@@ -46,6 +46,12 @@ def test_the_path_goes_through_host_and_device() -> None:
     }  # fmt: skip
     assert list(path.by_op)[:2] == [("GPU work", "a"), ("GPU work", "b")]
     assert path.length_ns == result.makespan_ns == 230_000
+    assert str(path).startswith("critical path of 0.230 ms") and "\nlaunch latency     0.010   4.3%\n" in str(path)
+    pytest.importorskip("pandas")
+    assert list(path.to_pandas().itertuples(index=False, name=None)) == [
+        *((kind, name, ns) for (kind, name), ns in path.by_op.items()), ("launch latency", "", 10_000),
+        ("synchronization", "", 3000), ("stream gap", "", 2000),
+    ]  # fmt: skip
 
 
 def test_bounds_are_the_busiest_stream_and_thread() -> None:

@@ -20,7 +20,7 @@ from etplus.timeline.graph_replay import Replay, replay
 from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import find_rendezvous, join_ranks
 from etplus.timeline.replay_graph import HOST
-from etplus.timeline.replay_ranks import _alternatives
+from etplus.timeline.replay_ranks import _alternatives, answer_range
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, HostRank
@@ -63,6 +63,9 @@ def test_a_transfer_lasts_from_the_last_start_to_the_first_end(tmp_path: Path) -
     assert [met.own_ns for met in found.found] == [*[(0, 10_000, 20_000)] * 7, (45_000, 0, 10_000)]
     assert [met.transfer_ns for met in found.found] == [25_401, 20_401, 15_401, 10_401, 10_401, 5401, 401, 5401]
     assert found.begin_ns == (0, 400_000, 800_000) and all(met.on_host and not met.message for met in found.found)
+    first, *_, last = find_rendezvous([link(*pair) for pair in HOST_JOBS["pipeline"].write(tmp_path)]).found
+    assert (first.own_ns, first.early_ns, first.transfer_ns, first.sent_ns) == ((0, 0), (43_000, 0), 68_101, 68_101)
+    assert first.message and first.on_host and first.rank == (0, 1) and last.message
 
 
 def late_senders(rank: HostRank) -> Play:
@@ -132,3 +135,7 @@ def test_the_range_tries_both_ends_of_what_is_uncertain(tmp_path: Path) -> None:
     less, more = (changed.edges.lag[host].sum() / graph.edges.lag[host].sum() for changed, *_ in asked[4:6])
     assert less == pytest.approx(0.75, abs=1e-3) and more == pytest.approx(1.25, abs=1e-3)
     assert [changed.shared.slowdown for changed, *_ in asked[6:]] == [1, 2] and graph.shared is not None
+    constants = [fit_constants(build_graph(trace)) for trace in graph.traces]
+    span = answer_range(graph, usual, [], constants)
+    assert (span.low_ns, span.high_ns) == (23_062_717, 37_749_216) and len(span.reasons) > 1
+    assert span.reasons[0].startswith("the host's work 25% less or more, because equal operators take 0.")

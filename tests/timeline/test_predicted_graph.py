@@ -66,17 +66,6 @@ def test_order_and_messages_are_those_of_astra_sim(made: Callable[[int], Ranks],
     assert replayed(prefix, 8).makespan_ns == pytest.approx(simulated_ns(prefix, 8), rel=0.001)
 
 
-def test_groups_without_members_are_the_ranks_that_use_them(tmp_path: Path) -> None:
-    """Two groups of two ranks take less time than one of four."""
-    ranks = [[collective(1, "all_reduce", MB, pg_name=str(1 + rank // 2))] for rank in range(4)]
-    own, all_ranks = (
-        replayed(write_set(tmp_path, made, name), 4).makespan_ns
-        for name, made in (("own", ranks), ("all", single_collective("all_reduce", 4)))
-    )
-    assert own == pytest.approx(1.0 * MB / GBPS + 2 * LATENCY_NS, abs=2)
-    assert all_ranks == pytest.approx(1.5 * MB / GBPS + 6 * LATENCY_NS, abs=2)
-
-
 def test_nothing_measured_is_shown_next_to_the_prediction(tmp_path: Path) -> None:
     prefix = write_set(tmp_path, [[compute(0, 100), compute(1, 200), collective(2, "all_reduce", MB, 0)]] * 2)
     done = call("replay", f"{prefix}.0.et", "--json", tmp_path / "n.json")

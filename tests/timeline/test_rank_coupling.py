@@ -134,6 +134,7 @@ def test_where_no_collective_synchronizes_any_sets_the_clocks(kind: str) -> None
 
 def test_points_of_two_ranks_have_the_rows_of_the_whole() -> None:
     """The beginning and the meeting are of no row, −1; all others of the rows whose points they are."""
+    assert _moved(np.array([-1, 0, 3]), 5).tolist() == [-1, 5, 8]
     graphs = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
     joint, first = join_ranks(graphs), len(graphs[0].trace)
     assert joint.row[0] == -1
@@ -145,7 +146,3 @@ def test_points_of_two_ranks_have_the_rows_of_the_whole() -> None:
             old, new = getattr(graph, side), getattr(joint, side)[by : by + len(graph.trace)]
             assert ((old >= 0) == (new >= 0)).all() and (new >= -1).all()
             assert joint.row[new[new >= 0]].tolist() == (graph.row[old[old >= 0]] + by).tolist()
-
-
-def test_row_0_and_point_0_are_moved_and_none_is_not() -> None:
-    assert _moved(np.array([-1, 0, 3]), 5).tolist() == [-1, 5, 8]

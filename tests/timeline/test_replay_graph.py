@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -111,6 +112,10 @@ def test_a_replay_and_its_trace() -> None:
     graph = program().graph()
     done = after(graph, "op:inner*2")
     assert (done.makespan_ns, done.measured_ns, done.error) == (130_000, 100_000, pytest.approx(0.3))
+    assert repr(done) == "<Replay: 0.100 ms recorded, 0.130 ms replayed (+30.00%), 9 rows>"
+    assert done.answer_range is done.untraced is None
+    other: Any = replace(done, _range=lambda: "range", _untraced=lambda: "step")
+    assert (other.answer_range, other.untraced) == ("range", "step")
     [trace] = predicted_traces(done)
     times = zip(trace.nodes.ts.tolist(), trace.nodes.dur.tolist(), strict=True)
     found = {trace.name_of(row): (ts, dur) for row, (ts, dur) in enumerate(times) if ts >= 0}

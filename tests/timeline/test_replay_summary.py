@@ -71,18 +71,6 @@ def test_the_numbers_of_a_replay() -> None:
     assert changed.error == changed.predicted_ns / 230_000 - 1
 
 
-def test_lanes_of_ranks_and_communication() -> None:
-    """Both ranks' all-reduce runs until 100: alone, since nothing else does on a device."""
-    graphs = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
-    constants = [fit_constants(graph) for graph in graphs]
-    found = summarize(replay(join_ranks(graphs), constants), constants)
-    assert [lane.name for lane in found.lanes] == [
-        "rank 0 stream 20", "rank 0 thread 7", "rank 1 stream 20", "rank 1 thread 7"
-    ]  # fmt: skip
-    assert found.exposed_ns == found.measured_exposed_ns == 130_000
-    assert found.steps is None and len(found.constants) == 2
-
-
 def test_communication_is_exposed_where_no_other_kernel_runs() -> None:
     """Communication 0–100, kernels 20–40 and 90–130: 70 remain; an op does not hide it."""
     start, end = np.array([0, 20, 90, 50]), np.array([100, 40, 130, 60])

@@ -41,9 +41,6 @@ def test_what_one_trace_contributes() -> None:
     assert prepare(steps([100, 102, 98]).document(), "0-1", (), False).step_ratios == ()
     apart = prepare(steps([900, 102, 98, 100, 101]).document(), None, (), False)
     assert [outlier.iteration for outlier in apart.set_apart] == [0] and apart.iterations == 4
-
-
-def test_gpu_events_of_iterations() -> None:
     part = prepare(steps([100] * 4, [30, 40, 80, 50]).document(), "1-3", (), True)
     assert [(event.task.kernel, event.ns, event.count) for event in part.gpu] == [("k", 50_000.0, 3)]
 

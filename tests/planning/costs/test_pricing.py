@@ -60,10 +60,7 @@ def test_the_interval_of_an_equal_event_holds_what_was_measured(model: FittedMod
 
 def test_what_is_new_is_known_within_a_factor_of_three(model: FittedModel) -> None:
     price = Pricing(model, kernels({"c_kernel": [7]})).price(0)
-    assert price.level == "new" and (price.low, price.high) == (
-        pytest.approx(price.ns / 3),
-        pytest.approx(3 * price.ns),
-    )
+    assert price.level == "new" and (price.low, price.high) == pytest.approx((price.ns / 3, 3 * price.ns))
 
 
 def test_another_device_must_be_known(model: FittedModel) -> None:

@@ -114,14 +114,6 @@ def test_the_same_shapes_are_the_same_call() -> None:
     assert call.needed_bytes == 4 * (32 + 16 + 8)
 
 
-def test_numbers_ask_for_memory() -> None:
-    """Of factories and repetitions; not of views."""
-    assert only(op("aten::zeros", "aten::zeros(int[] size) -> Tensor", ints(10, 0, -3))).needed_bytes == 8 * 30
-    assert only(op("aten::arange", "aten::arange(int end) -> Tensor", number(-50))).needed_bytes == 400
-    view = op("aten::view", "aten::view(Tensor self, int[] size) -> Tensor", X, ints(4, 8))
-    assert only(view).needed_bytes == 128
-
-
 def test_numbers_that_do_not_ask_for_memory() -> None:
     def asked(name: str, kind: str, value: Any, op_name: str = "x") -> int:
         schema = f"aten::{op_name}({kind} {name}) -> Tensor"

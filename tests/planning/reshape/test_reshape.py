@@ -17,7 +17,7 @@ from etplus.planning.costs.end_to_end import predict
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.model_file import FittedModel, write_model
 from etplus.planning.reshape.reshape import Reshaped, reshaped
-from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
+from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change
 from etplus.planning.reshape.shapes.extents import Extents
 from etplus.planning.reshape.shapes.terms import Shape
 from etplus.schemas.etplus.read_etplus import read_etplus
@@ -224,14 +224,6 @@ def test_other_lengths_of_the_sequence() -> None:
     done = reshaped(one, change)
     assert done.recorded_size == 6 and not wrong(done, other)
     assert np.count_nonzero(done.unknown) <= 4  # memory of the attention's threads
-
-
-def test_sizes_combine() -> None:
-    """Batch and length at once give what one after the other gives."""
-    one = recorded(GPT, 4)
-    done = reshaped(one, parse_changes(["batch=16", "seq=12"]))
-    longer = reshaped(recorded(GPT, 16), parse_changes(["seq=12"]))
-    assert [one.recorded_size for one in done.sizes] == [4, 6] and not wrong(done, longer.trace)
 
 
 def test_an_operators_own_time_is_counted_once() -> None:

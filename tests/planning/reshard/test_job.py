@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from etplus.planning.reshard import job as module
 from etplus.planning.reshard.derivation import Derivation, derive
-from etplus.planning.reshard.items import CommOp, RecordedOp
+from etplus.planning.reshard.items import CommOp
 from etplus.planning.reshard.job import NotDerived, Resharded, not_derived
 from etplus.planning.reshard.layout import Layout
-from etplus.planning.reshard.memory import _Block, _Lives, _states
-from etplus.planning.reshard.model import ACCUMULATE, Buffer, Unit, Weights, Wrap
+from etplus.planning.reshard.memory import _states
+from etplus.planning.reshard.model import Buffer, Unit, Weights, Wrap
 from etplus.planning.reshard.not_derived import assumptions
 from etplus.planning.reshard.plan import Division, Plan
 from etplus.trace.errors import UsageError
@@ -23,23 +23,6 @@ from made_step_calls import Made, made_model, parameter
 @pytest.fixture
 def made() -> Made:
     return Made(n=8, h=4, i=10, m=6, u=5, o=1)
-
-
-def test_memory_that_lives(made: Made) -> None:
-    """From the call that returned it first to the last use; a view has no memory of its own, a gradient is kept."""
-    model = made_model(made, [Unit(0, [made.call("aten::relu")])], trace=SimpleNamespace(gpu=()))
-    lives = _Lives(derive(model, Plan((), ()), Layout(), Layout()), 0)
-    inner = made.call("aten::empty", [], [(2, "n")])
-    calls = [
-        made.call("aten::add", [(1, "nh")], [(2, "nh")], inner), made.call("aten::view", [(2, "nh")], [(2, "hn")]),
-        made.call("aten::t", [(9, "h")], [(8, "h")]), made.call("aten::mul_", [(1, "nh")], [(1, "nh")]),
-        made.call(ACCUMULATE, [(2, "nh")], [(3, "i")]), made.call("aten::relu", [(3, "i")], [(2, "o")]),
-    ]  # fmt: skip
-    for call in calls:
-        lives.add(RecordedOp(call, {made.of["n"]: 3}), call)
-    assert lives.blocks == [_Block(2, 5 + 1, 4 * 3 * 4, calls[4].row), _Block(6, 7, 40), _Block(7, 7, 4)]
-    lives.add(RecordedOp(calls[3], {}, 1), made.call("aten::relu", [(2, "o")], [(7, "o")]))
-    assert lives.blocks[3:] == [_Block(8, 8, 4)] and lives.blocks[2].last == 7
 
 
 @pytest.mark.parametrize(
