@@ -138,4 +138,4 @@ def test_the_range_tries_both_ends_of_what_is_uncertain(tmp_path: Path) -> None:
     constants = [fit_constants(build_graph(trace)) for trace in graph.traces]
     span = answer_range(graph, usual, [], constants)
     assert (span.low_ns, span.high_ns) == (23_062_717, 37_749_216) and len(span.reasons) > 1
-    assert span.reasons[0].startswith("the host's work 25% less or more, because equal operators take 0.")
+    assert "25% less or more" in span.reasons[0]

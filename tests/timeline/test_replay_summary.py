@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
@@ -29,10 +30,11 @@ from test_unknown import CASES
 
 SCREENS = ROOT / "tests" / "golden" / "replay.txt"
 """What `shown` gives, written by `PYTHONPATH=tests:tests/timeline python tests/timeline/test_replay_summary.py`."""
+NUMBER = re.compile(r"[-+]?\d[\d,.]*%?")
 
 
 def shown() -> str:
-    """The screen and all tables of replays, with changes, ranks, steps, unexplained waits, a full queue, and so on."""
+    """All numbers on the screen and in the tables of replays, with changes, ranks, steps, a full queue, and so on."""
     graphs = {
         "program": program().graph(), "stalled": stalled().graph(), "steps": steps([100, 100, 300, 100, 100], [9] * 5),
         "a full queue": filled(150, 64).graph(), "other clocks": CASES["skew"].played()[0].graph(),
@@ -45,8 +47,10 @@ def shown() -> str:
     ranks = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
     fitted = [fit_constants(graph) for graph in ranks]
     found["ranks"] = summarize(replay(join_ranks(ranks), fitted), fitted)
-    found["notes"] = replace(found["program"], notes=("a long note " * 30, "a short one"))
-    return "\n".join(f"== {name}\n{one.to_text()}\n--\n{render_full(one)}\n" for name, one in found.items())
+    found["notes"] = replace(found["program"], notes=("a note 1 " * 30, "a short one 2"))
+    texts = {f"{name}, {form}": text for name, one in found.items()
+             for form, text in (("short", one.to_text()), ("full", render_full(one)))}  # fmt: skip
+    return "".join(f"{name}: {' '.join(NUMBER.findall(text))}\n" for name, text in texts.items())
 
 
 def test_screens_and_tables() -> None:

@@ -140,11 +140,11 @@ def test_the_commands_say_which_iterations_are_set_apart(tmp_path: Path) -> None
     plus = tmp_path / "job.json"
     loading().document().write(plus)
     done = call("replay", plus, "--cross-validate")
-    assert done.returncode == 0 and b"set apart  iteration 0 takes +83.0% against the median" in done.stdout
+    assert done.returncode == 0 and b"set apart  iteration 0 differs from the median time by +83.0%" in done.stdout
     held = orjson.loads(call("replay", plus, "--cross-validate", "--json", "-").stdout)
     assert [one["iteration"] for one in held] == [1, 2, 3, 4] and len(held[0]["base_error"]) > 1
     own = orjson.loads(call("replay", plus, "--cross-validate", "0", "--json", "-").stdout)
-    assert own["outlier"] == "takes +83.0% against the median" and own["predicted_ns"] == 100_000
+    assert own["outlier"] == "differs from the median time by +83.0%" and own["predicted_ns"] == 100_000
     fitted = call("predict", "fit", plus, "-o", tmp_path / "m.json")
     assert fitted.returncode == 0 and b"job.json: set apart  iteration 0" in fitted.stderr
     assert read_model(str(tmp_path / "m.json")).outliers[0][0].iteration == 0
