@@ -26,10 +26,9 @@ from etplus.analysis.storages import storages_of
 from etplus.analysis.summary import Analysis, analyze, json_of
 from etplus.analysis.top import TOP_BY, top_table
 from etplus.report import analysis_screen, diff_text, findings_text, report_text, top_text
-from etplus.report.finding_cards import cards_of
+from etplus.report.job_page import ranks_html
 from etplus.report.page_columns import page_columns
-from etplus.report.report_html import diff_html, job_diff_html, rank_report, report_html
-from etplus.timeline.critical import critical_chain
+from etplus.report.report_html import diff_html, job_diff_html
 from etplus.trace.trace import Trace
 from support import FIXTURES, ROOT, fixture_pair, plain
 
@@ -106,11 +105,8 @@ def analysis_lines(name: str) -> list[str]:
 def report_lines(name: str) -> list[str]:
     """The data of the pages, and each text on 80 columns."""
     analyses, findings = _analyzed(name)
-    chains = [critical_chain(analysis.trace) for analysis in analyses]
-    reports = [rank_report(analysis, len(analyses), chain) for analysis, chain in zip(analyses, chains, strict=True)]
-    lines = list(
-        flat("page", _data(report_html(reports, findings=cards_of(analyses, shells=["t.json"] * len(chains)))))
-    )
+    page, _ = ranks_html(analyses, len(analyses))
+    lines = list(flat("page", _data(page)))
     lines += flat("columns", page_columns()) if name == "pair" else []
     texts = [findings_text.render(findings, shell="t.json"), findings_text.render_full(findings)]
     texts += [top_text.render(top_table(analyses, by), analyses, by, top=8) for by in TOP_BY]

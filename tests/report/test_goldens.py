@@ -1,8 +1,8 @@
 """Pages and texts are, line by line, what they were when last looked at (tests/goldens.py).
 
 They cover report.analysis_screen, report.diff_text, report.finding_cards, report.findings_text, report.flame,
-report.job_timeline, report.packed, report.page_columns, report.part_report, report.path_table, report.report_html,
-report.report_text, report.tiles, report.timeline, report.timeline_lanes, report.top_text.
+report.job_page, report.job_timeline, report.packed, report.page_columns, report.part_report, report.path_table,
+report.report_html, report.report_text, report.tiles, report.timeline, report.timeline_lanes, report.top_text.
 """
 
 from __future__ import annotations

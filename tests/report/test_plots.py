@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import made_jobs
 import pytest
 from etplus import Job, link
+from etplus.report.plots import device_use_axes
+from etplus.trace.errors import UsageError
 from traces import GPU_SHAPED, analysis_of
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
@@ -29,6 +32,17 @@ def test_gpu_time_of_a_trace() -> None:
     compute, exposed, other, idle = (sum(bars) * 1e6 for bars in widths(analysis.plot()))
     assert (compute, exposed, idle) == pytest.approx((use.compute_ns, use.exposed_communication_ns, use.idle_ns))
     assert compute + exposed + other == pytest.approx(use.busy_ns)
+
+
+def test_a_figure_needs_matplotlib_and_gpu_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = analysis_of(f"linked {GPU_SHAPED}").plot()
+    assert axes.get_xlabel() == "GPU time, ms" and axes.figure.get_size_inches() == pytest.approx((7, 1.9))
+    assert axes.get_legend()._ncols == 4
+    with pytest.raises(UsageError, match="nothing to plot"):
+        device_use_axes({})
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match=r"figures need matplotlib .*etplus\[plots\]"):
+        device_use_axes({})
 
 
 def test_gpu_time_of_the_ranks_of_a_job() -> None:

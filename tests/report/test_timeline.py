@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from etplus.analysis.breakdown import BreakdownRow
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.report.timeline import DrawnBlocks, condense, nest, time_tree
@@ -84,3 +85,13 @@ def test_the_tree_sums_up_to_the_breakdown(name: str) -> None:
         for key in ("total_ns", "count") if kids else ():
             assert sum(kid[key] for kid in kids) == branch[key]
         open_branches += kids
+
+
+def test_small_parts_of_the_tree_are_one_part() -> None:
+    times = {"large": 10_000_000, "small": 30, "smaller": 20}
+    rows = [BreakdownRow(0, 7, ("Net",), "aten::mm", "", name, "kernel", 2, ns, 0.0) for name, ns in times.items()]
+    (module,) = time_tree(rows, frozenset())["children"]
+    (operator,) = module["children"]
+    large, rest = operator["children"]
+    assert (large["name"], large["total_ns"]) == ("large", 10_000_000)
+    assert rest == {"name": "2 smaller parts", "level": "other", "count": 4, "total_ns": 50}
