@@ -201,13 +201,6 @@ def test_prices_of_three_ranks(kind: int, sent: int, steps: int) -> None:
     assert Network(1.0, 50).transfer_ns(kind, 4000, 1) == (4050 if kind in (SEND, RECV) else 0)
 
 
-def test_an_all_to_all_passes_through_the_ranks_between() -> None:
-    """On a ring each link carries N (N - 1) / 2 parts, as ASTRA-sim's; at once N - 1 parts leave each rank."""
-    for ranks, ring, direct in ((2, 2000, 2000), (4, 6000, 3000), (8, 14000, 3500)):
-        for algorithm, wanted in (("ring", ring), ("halving-doubling", ring), ("direct", direct)):
-            assert Network(1.0, 0, algorithm).transfer_ns(Type.ALL_TO_ALL, 4000, ranks) == wanted
-
-
 @pytest.mark.parametrize(
     ("kind", "size", "group", "own", "world", "ranks", "wanted"),
     [

@@ -70,7 +70,10 @@ def test_links_are_shared_and_threads_taken_in_order(
 
 
 def test_messages_one_way_follow_each_other_and_directions_do_not_meet() -> None:
-    messages = ((SEND, 0), (2, 1)), ((RECV, 0), (3, 0)), ((SEND, -1), (2,)), ((RECV, -1), (3,)), ((0, 0), (2, 3))
+    messages = (
+        ((SEND, 0), (2, 1)), ((RECV, 0), (3, 0)), ((SEND, 2), (2, 5)), ((RECV, 2), (3, 4)), ((SEND, -1), (2,)),
+        ((RECV, -1), (3,)), ((0, 0), (2, 3)),
+    )  # fmt: skip
     for (kind, peer), links in messages:
         assert _links(1, SimpleNamespace(kind=kind, peer=peer)) == links  # type: ignore[arg-type]
     there, back = (0, 3), (1, 2)

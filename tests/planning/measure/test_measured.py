@@ -56,9 +56,6 @@ def test_too_few_calls_say_nothing() -> None:
     nothing = Recorder(1.0, 0.0, 0.0, 0.0)
     assert Recorder.of(some[:11]) == nothing and Recorder.of(some[:12]) != nothing
     assert Recorder.of([*some[:11], timing("x", None, 5.0), timing("y", 5.0)]) == nothing
-
-
-def test_own_times_without_recorded_ones() -> None:
     found = measured(timing("a", 500.0), timing("b", None, 900.0))
     assert (found.own_ns("a"), found.own_ns("b"), found.own_ns("c")) == (500.0, None, None)
     assert found.by_key["a"] is found.timings[0]

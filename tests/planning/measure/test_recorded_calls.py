@@ -17,6 +17,8 @@ def arg(shape: tuple[int, ...], strides: tuple[int, ...] | None = None, offset: 
 def test_spans() -> None:
     assert dense((2, 3, 4)) == (12, 4, 1) and dense((2, 0, 4)) == (4, 4, 1) and dense(()) == ()
     assert arg((2, 3), (5, 2), 7).span == 7 + 5 + 4 + 1 and arg((2, 0), offset=7).span == 7 and arg(()).span == 1
+    assert _moved(2 * 8 + 3, arg((4, 8)), arg((4, 9))) == 2 * 9 + 3
+    assert _moved(3, arg((4, 8), (0, 1)), arg((4, 9), (0, 1))) == 3
     assert arg((2, 3)).nbytes == 24 and arg((2, 3))._replace(dtype="other").nbytes == 96
 
 
@@ -34,11 +36,6 @@ def test_tensors_of_another_shape(old: TensorArg, shape: tuple[int, ...], stride
     """Dimensions follow each other in memory as before; parts of larger tensors begin at multiples of their size."""
     found = _with_shape(old, shape)
     assert (found.shape, found.strides, found.offset) == (shape, strides, offset)
-
-
-def test_positions_at_new_strides() -> None:
-    assert _moved(2 * 8 + 3, arg((4, 8)), arg((4, 9))) == 2 * 9 + 3
-    assert _moved(3, arg((4, 8), (0, 1)), arg((4, 9), (0, 1))) == 3
 
 
 def only(document: Any) -> RecordedCall:
