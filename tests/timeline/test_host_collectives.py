@@ -25,7 +25,6 @@ from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, HostRank
 from made_jobs import RECORDED, Job, Play
-from support import shared_job
 
 
 def replayed(ranks: list[Trace], network: Network | None = None, *changes: str) -> Replay:
@@ -44,17 +43,6 @@ def test_coupled_ranks_answer_as_the_job_does(name: str, tmp_path: Path) -> None
     for bandwidth in (2.5, 0.025):
         truth = HOST_JOBS[name].makespan_ns(simulator.Network(bandwidth, 5000))
         assert replayed(ranks, Network(bandwidth, 5000)).makespan_ns == pytest.approx(truth, rel=0.02)
-
-
-@pytest.mark.parametrize("name", ["block.pp2", pytest.param("block.fsdp-tp4", marks=pytest.mark.slow)])
-def test_recorded_jobs_take_what_they_took(name: str) -> None:
-    """All that the ranks have in common is coupled, and nothing is left out but what the backend's threads run."""
-    ranks = [link(*pair) for pair in shared_job(f"parallel/{name}")]
-    result = replayed(ranks)
-    assert result.makespan_ns == pytest.approx(result.measured_ns, rel=1e-3)
-    assert replayed(ranks, None, "comm*2").makespan_ns > result.makespan_ns
-    assert all(met.on_host for met in find_rendezvous(ranks).found)
-    assert not any("not coupled" in note for note in result.graph.notes)
 
 
 def test_a_transfer_lasts_from_the_last_start_to_the_first_end(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ DEVICES = {one.name: one for one in (PLAIN, CACHED, FAST)}
     [
         ({"flops": 5_000, "bytes": 300}, (5, 3)), ({"flops": 8_000, "dtype": "float16"}, (2, 0)),
         ({"flops": 8_000, "dtype": "int4"}, (2, 0)),  # of an unknown type the highest peak
+        ({"bytes": 300, "dtype": "int4"}, (0, 3)),
         ({"flops": 5_000, "device": "cached"}, (5, 0)), ({"bytes": 5_000, "device": "cached"}, (0, 40 + 10 / 3)),
         ({"bytes": 500, "device": "cached"}, (0, 5 / 3)), ({"bytes": 5_000, "device": "fast"}, (0, 40 + 2)),
         ({"bytes": 300, "device": "plain or cached"}, (0, 3)), ({}, None), ({"bytes": 300, "device": "x"}, None),

@@ -27,7 +27,7 @@ from etplus.trace.tensors import Signature
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURES, ROOT, call, examples, fixture_pair, plain, shared_pair
+from support import FIXTURES, ROOT, call, examples, fixture_pair, linked, plain
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -141,15 +141,14 @@ def test_what_cannot_be_told_is_an_error() -> None:
         reshaped(other, batch_change(4))
 
 
-def test_a_trace_of_a_gpu() -> None:
-    one = link(*shared_pair("gpu-pairs/resnet103"))
+def test_copies_on_a_gpu_grow_with_what_is_copied() -> None:
+    one = linked("pairs/gpu_shaped_from_cpu")
     done = reshaped(one, batch_change(64))
-    assert done.recorded_size == 32 and done.changed > 0.2 * done.calls and not done.unknown.any()
     before, after = one.gpu, done.trace.gpu
-    ratios = after.bytes[before.bytes > 0] / before.bytes[before.bytes > 0]
-    assert set(np.round(ratios, 3)) <= {1.0, 2.0}
-    reduced = [event for event, comm in before.comm.items() if comm.collective == "allreduce"]
-    assert all(after.comm[event] == before.comm[event] for event in reduced)
+    assert done.recorded_size == 4 and np.count_nonzero(done.unknown) < 0.03 * done.calls
+    moved = before.bytes > 0
+    assert set(after.bytes[moved] / before.bytes[moved]) == {1.0, 16.0}
+    assert all(after.comm[event] == comm for event, comm in before.comm.items() if comm.collective == "allreduce")
 
 
 @examples(60)

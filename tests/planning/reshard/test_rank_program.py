@@ -62,6 +62,11 @@ def test_extents_of_a_layout(made: Made) -> None:
     ):  # fmt: skip
         with pytest.raises(UsageError, match=says):
             changed(layout, *letters)
+    single = Made(n=8, s=6, x=1, d=5)
+    attention = single.call("aten::attention", [(number, "nxsd") for number in (1, 2, 3)])
+    alone = made_model(single, [Unit(0, [attention])], batch=single.of["n"], trace=SimpleNamespace(file="t"))
+    with pytest.raises(UsageError, match="one attention head"):
+        derive(alone, plan(single, "d"), Layout(), Layout(tp=2))
     model.batch = -1
     assert changed(Layout()) == {} and derive(model, plan(made), Layout(), Layout()).rank_batch == 0
     for layout in (Layout(batch=8), Layout(microbatches=2)):

@@ -9,7 +9,7 @@ import pytest
 from etplus.planning.reshape.shapes.extents import Extents
 from etplus.planning.reshape.shapes.followed_calls import Shapes
 from etplus.planning.reshard import units as units_module
-from etplus.planning.reshard.model import Unit, Weights
+from etplus.planning.reshard.model import Unit, Weights, contracted
 from etplus.planning.reshard.structure import _part_of_batch, find_batches
 from etplus.planning.reshard.units import _split_loss, alive_after, relate_loss
 from made_step_calls import Made, made_model, parameter
@@ -23,6 +23,14 @@ def made() -> Made:
 @pytest.fixture
 def no_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units_module, "_aliases", lambda trace: {})
+
+
+def test_inner_extent_of_products(made: Made) -> None:
+    factors = [(1, "ab"), (2, "bc")]
+    assert contracted(made.call("aten::mm", factors)) == made.shape("b")
+    assert contracted(made.call("aten::addmm", [(9, "c"), *factors])) == made.shape("b")
+    for name, given in (("aten::add", factors), ("aten::mm", []), ("aten::addmm", [(9, "c")]), ("aten::mm", [(1, "")])):
+        assert contracted(made.call(name, given)) == ()
 
 
 def test_both_sides_of_pairs_are_a_batch_each(made: Made) -> None:
