@@ -280,7 +280,7 @@ def _meetings(graph: ReplayGraph) -> dict[int, list[int]]:
 
 
 def _ranks_of_points(graph: ReplayGraph) -> list[int]:
-    rank = np.where(graph.row >= 0, graph.rank_of_row[np.maximum(graph.row, 0)], 0)
+    rank = np.where(graph.row >= 0, graph.rank_of_row[graph.row], 0)
     loose = graph.row[graph.edges.source] < 0
     rank[graph.edges.source[loose]] = rank[graph.edges.target[loose]]
     return [int(number) for number in rank]

@@ -55,7 +55,7 @@ def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
 
 def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
     codes = {name: code for code, name in enumerate(kineto_names)}
-    result: IntColumn = np.full(len(et_names), -1, np.int64)
+    result = np.empty(len(et_names), np.int64)
     for i, name in enumerate(et_names):
         # Kineto drops newlines, turns backslashes into slashes, and records names outside printable ASCII as "unknown"
         spellings = [name, name.replace("\n", "").replace("\\", "/")]

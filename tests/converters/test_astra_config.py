@@ -100,9 +100,8 @@ def test_a_set_against_the_network_that_it_is_for(tmp_path: Path) -> None:
     assert check(prefix, network=other).counts == {}
     for file in ("network.yml", "system.json"):
         prefix.with_name(f"{prefix.name}.{file}").unlink()
-    assert check(prefix, network="bandwidth=25,latency=5us").skipped == (
-        "network files were not checked, because there are none next to the set",
-    )
+        (skipped,) = check(prefix, network="bandwidth=25,latency=5us").skipped
+        assert skipped == "network files were not checked, because there are none next to the set"
 
 
 def test_parts_of_whole_bytes(tmp_path: Path) -> None:

@@ -233,6 +233,14 @@ def test_a_caller_that_is_no_node_is_kept(parent: int | None, tmp_path: Path) ->
     assert read_et(tmp_path / "t.0.et").to_dict()["runtime"][0]["parent"] == parent
 
 
+def test_waits_for_other_threads_are_kept_also_for_node_0(tmp_path: Path) -> None:
+    waits = [cpu(3, "a", 0, 9, inter_thread_dep=0), cpu(4, "b", 9, 9, inter_thread_dep=3, sync_dep=[3]), cpu(5, "c")]
+    nodes = write(etplus(waits), tmp_path)
+    assert [nodes[number].value("inter_thread_dep") for number in (3, 4, 5)] == [0, 3, None]
+    back = {node["id"]: node for node in read_et(tmp_path / "t.0.et").to_dict()["nodes"]}
+    assert [back[number]["inter_thread_dep"] for number in (3, 4)] == [0, 3] and back[4]["sync_dep"] == [3]
+
+
 @pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "cpu-pairs/weird_names"])
 def test_the_bytes_are_those_that_protobuf_writes(name: str, tmp_path: Path) -> None:
     write_et(document_of(name), tmp_path / "ours.et")

@@ -57,12 +57,14 @@ def test_a_converted_set_takes_the_same_time_in_astra_sim(made: Callable[[int], 
 
 
 def test_what_astra_sim_cannot_run_is_changed_and_counted(tmp_path: Path) -> None:
-    """Node 2 waits for node 0 behind the METADATA node 1; a barrier, a message to itself and a missing dependency."""
+    """Node 2 waits for node 0 behind the METADATA node 1; a barrier, a message to itself and a missing dependency. A
+    broadcast, which ASTRA-sim replays, stays as it is."""
     metadata = pb.Node(id=1, type=pb.METADATA_NODE, data_deps=[0])
     nodes = [compute(0, 100), metadata, compute(2, 100, 1, 99), pb.Node(id=3, type=pb.MEM_LOAD_NODE, data_deps=[2, 2])]
-    barrier = collective(4, "all_reduce", MB, 3)
-    next(given for given in barrier.attr if given.name == "comm_type").int64_val = pb.BARRIER
-    ranks = [[*nodes, barrier, message(5, rank, rank, 0, MB, 4, is_send=True)] for rank in range(2)]
+    barrier, broadcast = collective(4, "all_reduce", MB, 3), collective(6, "all_reduce", MB, 5, micros=9)
+    for node, kind in ((barrier, pb.BARRIER), (broadcast, pb.BROADCAST)):
+        next(given for given in node.attr if given.name == "comm_type").int64_val = kind
+    ranks = [[*nodes, barrier, message(5, rank, rank, 0, MB, 4, is_send=True), broadcast] for rank in range(2)]
     prefix = write_set(tmp_path, ranks)
     counts = convert(files(prefix), tmp_path / "out", to="astra-sim").counts
     changed = (
@@ -71,7 +73,8 @@ def test_what_astra_sim_cannot_run_is_changed_and_counted(tmp_path: Path) -> Non
     )  # fmt: skip
     assert sorted(words for words in changed for text in counts if text.startswith(words)) == sorted(changed)
     assert set(counts.values()) == {2}
-    assert [list(node.data_deps) for node in nodes_of(tmp_path / "out")] == [[], [0], [2], [3], [4]]
+    done = nodes_of(tmp_path / "out")
+    assert [list(node.data_deps) for node in done] == [[], [0], [2], [3], [4], [5]] and done[-1] == broadcast
     assert run_astra(tmp_path / "out", 2).complete
 
 

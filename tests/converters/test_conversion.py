@@ -47,19 +47,6 @@ def test_every_format_from_both_kinds_of_files(pair: tuple[Path, Path], to: str,
     assert results[0] == results[1] > 0
 
 
-def test_a_file_of_chakras_linker_becomes_etplus(tmp_path: Path) -> None:
-    attrs = [{"name": "tid", "type": "uint64", "value": 1}]
-    times = {"ts": 5, "inclusive_dur": 9, "exclusive_dur": 9, "inter_thread_dep": None}
-    op = {"id": 3, "name": "aten::mm", "ctrl_deps": 2, "inputs": {}, "outputs": {}, "attrs": attrs, **times}
-    kernel = {**op, "id": 4, "name": "gemm", "ctrl_deps": 3, "cat": "kernel", "ph": "X", "stream": 7, "ts": 6}
-    (tmp_path / "old.json").write_text(json.dumps({"schema": "1.0.3-chakra.0.0.4", "nodes": [op, kernel]}))
-    done = convert(tmp_path / "old.json", tmp_path / "new.json", to="etplus")
-    new = json.loads((tmp_path / "new.json").read_bytes())
-    assert new["edges"] == [[3, 4, "launch"]]
-    assert new["nodes"][0]["dur"] == 9
-    assert "inferred" in done.notes[0]
-
-
 def test_groups_go_beside_the_files(tmp_path: Path) -> None:
     group = {"pg_name": "tp", "pg_ranks": [0, 1], "collective": "allreduce", "bytes": 64}
     for rank in (0, 1, 2):

@@ -15,10 +15,10 @@ from etplus.linker import link
 from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
-from plain_chakra import COLL, read_plain
+from plain_chakra import COLL
 from served import Batch, serve
 from simulator import Network, job_makespan_ns, read_set
-from support import kineto_document, shared_trace
+from support import kineto_document
 
 PREFILL, DECODE = Batch(prefill=[(64, 64)]), Batch(decode=[(1, 65), (1, 9)])
 STEPS = [PREFILL, DECODE, DECODE, PREFILL, DECODE]
@@ -91,21 +91,3 @@ def test_collectives_of_a_captured_decode_answer_to_the_network(
     slow, fast = (job_makespan_ns(job, Network(bandwidth)) for bandwidth in (1, 100))
     size = 32 * 4096 * 2  # the last all-reduce runs beside what the host does after the launch
     assert 2 * size * 0.99 < slow - fast <= 3 * size
-
-
-def test_real_replays(tmp_path: Path) -> None:
-    """Every kernel of a replay has operator and shapes of its capture; the simulated step is the recorded one."""
-    kernels = 361
-    files = [shared_trace(f"graph-capture/vllm_piecewise.{kind}.json.gz") for kind in ("replay", "capture")]
-    trace = link(None, files[0], graph_captures=[files[1]])
-    convert([trace], tmp_path / "whole.et")
-    named = [node for node in read_plain(tmp_path / "whole.et")[1] if node.value("captured_op")]
-    assert len(named) == kernels
-    views = {int(trace.nodes.correlation[trace.gpu.source[event.index]]): event for event in trace.device_events}
-    assert len(views) and sum(node.value("captured_shapes") is not None for node in named) > 0.9 * kernels
-    shapes = {tuple(map(tuple, orjson.loads(node.value("captured_shapes") or b"[]"))) for node in named}
-    truth = {event.captured_by.shapes for event in trace.device_events if event.captured_by is not None}
-    assert {tuple(filter(None, one)) for one in truth} <= {tuple(filter(None, one)) for one in shapes}
-    convert([trace], tmp_path / "job", to="astra-sim", replicate=8, steps="0", as_prefix=True)
-    simulated = job_makespan_ns(read_set(tmp_path / "job"), Network(25))
-    assert simulated == pytest.approx(recorded_ns(trace, "0"), rel=0.02)

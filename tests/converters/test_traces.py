@@ -127,6 +127,7 @@ def test_answers_of_processes_come_in_the_order_of_the_sources_and_one_rank_answ
     with ThreadPoolExecutor(2) as pool:
         engine = engine_of(pool, None, None)
         assert list(run_on(engine, len, [of_rank(2), of_rank(0), of_rank(1)], frozenset({0, 2}))) == [(2, 3), (0, 3)]
+        assert list(run_on(engine, len, [of_rank(2), of_rank(1), of_rank(0)], frozenset({0}))) == [(0, 3)]
         with pytest.raises(UsageError, match=r"rank5\.json and rank5\.json are both rank 5; give one of them"):
             list(run_on(engine, len, ["rank5.json", of_rank(1), "rank5.json"]))
         with pytest.raises(EtplusError, match=r"^rank5\.json: ZeroDivisionError: "):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
@@ -78,8 +79,10 @@ def test_a_scheduler_is_an_address_or_a_file(tmp_path: Path, monkeypatch: pytest
         dask_cluster("/nowhere/scheduler.json")
 
 
-def test_one_process_is_enough_and_an_error_of_usage_concerns_all_tasks() -> None:
+def test_one_process_is_enough_and_an_error_of_usage_concerns_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert engine_of("processes", 1, None).window == 1
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert engine_of("processes", None, None).window == 1
     failed = ValueError("of one rank")
     assert list(with_progress(iter([(1, failed), (2, 3)]), 2, "label", False)) == [(1, failed), (2, 3)]
     with pytest.raises(UsageError, match="all of them"):

@@ -11,17 +11,18 @@ import orjson
 import pytest
 from etplus import Job
 from etplus.analysis.summary import TABLES, tables_of
+from etplus.converters.folder import InputPair
 from etplus.jobs.job import names_a_job
 from etplus.jobs.job_report import read_job_report
-from etplus.schemas.parquet import write_parquet
+from etplus.schemas.parquet import StoredRank, write_parquet
 from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from etplus_files import cpu
 from etplus_files import etplus as made
-from job_files import write_job
 from made_ranks import JobTruth, make_job
+from pages import data_of
 from support import call, run
 
 RANKS = (0, 1, 2)
@@ -59,12 +60,6 @@ def test_lists_folders_patterns_and_reports_are_the_same_job(folder: Path) -> No
         job[9]
     with pytest.raises(AttributeError, match="use `ranks`"):
         job.traces  # noqa: B018
-
-
-def test_a_folder_of_pairs_is_linked(tmp_path: Path) -> None:
-    job = etplus.load(write_job(tmp_path, 1))
-    assert isinstance(job, Job)
-    assert [(rank, len(trace.calls) > 100) for rank, trace in job.ranks.items()] == [(0, True)]
 
 
 @pytest.mark.parametrize("source", ["nothing*.json", []])
@@ -129,7 +124,7 @@ def test_a_job_is_saved_as_columns_and_asked_in_sql(job: Job, tmp_path: Path) ->
     assert len(etplus.load(tmp_path / "part.et")) == len(job.window("2-9ms")[1]) < len(job[1])
 
 
-def test_a_part_is_that_of_each_rank(job: Job) -> None:
+def test_a_part_is_that_of_each_rank(job: Job, tmp_path: Path) -> None:
     """Each rank's part is what the trace's own choice gives, read when it is asked for."""
     part = job.window("2ms", "9ms")
     assert isinstance(part, Job) and len(part) == 3 and repr(part) == "<Job of 3 ranks>"
@@ -146,8 +141,9 @@ def test_a_part_is_that_of_each_rank(job: Job) -> None:
         rank: len(with_unattached(trace).gpu) for rank, trace in part.ranks.items()
     }
     assert part.sql("select count(*) from device").rows == [(frame["count"].sum(),)]
-    assert part.replay().makespan_ns < job.replay().makespan_ns
     assert [rank for rank, _ in job.step(0).select([1, 2]).map(len)] == [1, 2]
+    part.select([1]).write_report(tmp_path / "part.html", title="one rank")
+    assert data_of((tmp_path / "part.html").read_bytes())["title"] == "one rank"
 
 
 def tiny(rank: int, name: str = "a") -> Trace:
@@ -166,7 +162,8 @@ def test_lists_patterns_reports_and_folders_mean_several_traces(tmp_path: Path) 
     for source in ([], ("a.json",), "x/rank*.json", tmp_path / "job_report.json", tmp_path):
         assert names_a_job(source), source
     tiny(0).save(tmp_path / "one.etplus")
-    for one in (tmp_path / "t.json", b"{}", tmp_path / "one.etplus", "-"):
+    pair = InputPair("e.json", "k*.json")
+    for one in (tmp_path / "t.json", b"{}", tmp_path / "one.etplus", "-", pair, StoredRank(str(tmp_path), 0)):
         assert not names_a_job(one), one
     for rank in (0, 1):
         write_parquet(tiny(rank), tmp_path / "two.etplus", rank=rank)

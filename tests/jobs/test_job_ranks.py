@@ -107,9 +107,3 @@ def test_what_is_not_one_job_is_refused(traces: list[JobTrace], problem: str) ->
     with pytest.raises(UsageError) as raised:
         check_job(traces)
     assert str(raised.value) == f"{problem}; give only the traces of one job, one per rank"
-
-
-def test_a_world_size_that_is_no_count_is_not_compared() -> None:
-    assert check_job(of_job(0, 1, 2, info={"world_size": True})) == ()
-    assert check_job(of_job(0, 1, info={"world_size": 2})) == ()
-    assert check_job(of_job(0, 1, info={"world_size": 0})) == ()

@@ -127,13 +127,6 @@ def test_of_many_clocks_the_worst_are_shown_by_rank() -> None:
     assert shown == f"ahead of rank 0: {expected}, 2 more are smaller"
 
 
-def test_the_longest_wait_of_several_equal_ones_is_the_lowest_ranks() -> None:
-    wait = Wait("", 0, "BARRIER", -1, 3, ((0, 5_000_000), (1, 7_000_000), (2, 7_000_000)))
-    (first, second) = lines(JobReport("1", (), longest_waits=(wait,)))[1:]
-    assert first == "waits   the whole job, position 0: BARRIER: rank 3 came last, the others waited"
-    assert second == "        19.000 ms together, rank 1 7.000 ms"
-
-
 def screen(*ranks: RankResult, **more: object) -> list[str]:
     return render(JobReport("1", ranks, **more), "out/").splitlines()  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ from etplus.jobs.rank_communications import COLUMNS, communications
 from etplus.schemas import communications as communications_module
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
 from etplus.schemas.comm_types import RECV, SEND, WORLD
-from etplus.schemas.communications import UNKNOWN, kind_name
+from etplus.schemas.communications import UNKNOWN
 from etplus.trace.kinds import CPU, GPU
 
 REDUCE = CollectiveCommType.ALL_REDUCE
@@ -56,8 +56,3 @@ def test_what_is_not_understood_is_left_out_or_of_an_unknown_kind(monkeypatch: p
     groups, rows = columns(monkeypatch, *every, unknown=True)
     assert groups == (TP, WORLD) and [row[:4] for row in rows] == [(50, UNKNOWN, 8, 0), (53, REDUCE, 8, 1)]
     assert columns(monkeypatch) == ((), [])
-
-
-def test_names_of_kinds() -> None:
-    names = [kind_name(kind) for kind in (SEND, RECV, UNKNOWN, REDUCE, CollectiveCommType.BARRIER)]
-    assert names == ["SEND", "RECV", "COLLECTIVE", "ALL_REDUCE", "BARRIER"]

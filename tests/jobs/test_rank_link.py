@@ -12,12 +12,13 @@ import pytest
 from etplus import __version__
 from etplus.jobs.rank_link import RankTask, _rank_result, link_rank
 from etplus.schemas.text.storage import open_folder
-from etplus.trace.errors import TraceFormatError
+from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.link_report import LinkReport
+from etplus_files import cpu, etplus
 from support import fixture_pair
 
 
-def task_of(source: Path, target: Path, **more: Any) -> RankTask:
+def task_of(source: Path, target: Path | str, **more: Any) -> RankTask:
     given = {"rank": 3, "et": "et.json.gz", "kineto": "kineto.json.gz", "min_match": 0.5, **more}
     return RankTask(source=open_folder(source), target=open_folder(target), **given)
 
@@ -97,6 +98,23 @@ def test_an_error_names_the_file_as_it_was_found(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"^(et|kineto)\.json\.gz: ") as raised:
         link_rank(task_of(tmp_path, tmp_path))
     assert str(tmp_path) not in str(raised.value) and not isinstance(raised.value, TraceFormatError)
+    with pytest.raises(UsageError, match="unknown matching method"):
+        link_rank(task_of(tmp_path, tmp_path, options={"match": "guess"}))
+
+
+def test_columns_at_a_url_are_those_of_a_folder(tmp_path: Path) -> None:
+    memory = pytest.importorskip("fsspec", reason="fsspec is not installed").filesystem("memory")
+    trace = etplus([cpu(3, "a", 0, 1)], rank=3, world_size=4)
+    there, here = (
+        task_of(tmp_path, place) for place in ("memory://etplus-columns/job.etplus", tmp_path / "job.etplus")
+    )
+    for task in (there, here):
+        assert task.columns and task.mark() is None
+        task.write(trace)
+    assert len(here.outputs) > 5 and here.mark() is not None is not there.mark()
+    for name in here.outputs:
+        assert memory.cat(f"/etplus-columns/job.etplus/{name}") == (tmp_path / "job.etplus" / name).read_bytes()
+    memory.rm("/etplus-columns", recursive=True)
 
 
 def test_files_about_compiled_kernels_are_the_given_ones_if_any_are(tmp_path: Path) -> None:

@@ -105,10 +105,12 @@ def test_a_sure_call_is_where_it_truly_is(case: tuple[CallOrder, CallOrder, list
     assert [truth[k] for k in sure] == alignment.at[sure].tolist()
 
 
-@pytest.mark.parametrize(("lost", "unsure"), [([2], [1, 2, 3, 4]), ([], [])])
-def test_a_run_of_equal_names_of_which_one_raised(lost: list[int], unsure: list[int]) -> None:
-    names, numbers = "abbbbbc", [1, -1, -1, -1, -1, -1, 2]
-    text = calls(names, numbers)
+@pytest.mark.parametrize(
+    ("names", "lost", "unsure"),
+    [("abbbbbc", [2], [1, 2, 3, 4]), ("abbbbbc", [], []), ("axbcdye", [1, 5], []), ("abcbcde", [1, 2], [1, 2])],
+)
+def test_calls_are_unsure_where_one_of_equal_names_raised(names: str, lost: list[int], unsure: list[int]) -> None:
+    text = calls(names, [1, -1, -1, -1, -1, -1, 2])
     kept = [k for k in range(len(names)) if k not in lost]
     pattern = CallOrder(text.name[kept], text.seq[kept])
     alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))

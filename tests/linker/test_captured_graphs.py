@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from captured import Launch, capture_events, encode, replay_events
 from etplus import Trace, link
-from etplus.linker.captured_graphs import link_captured_graphs
+from etplus.linker.captured_graphs import GraphLaunch, _grids_agree, link_captured_graphs
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,18 +111,37 @@ def test_the_batch_size_of_the_step_decides(batch: int | None, expected: tuple[s
     assert any("smaller batch" in one for one in trace.captured.sentences) == (batch == 3)
 
 
-def test_a_batch_size_that_was_not_captured_is_never_certain() -> None:
-    capture = capture_events([unique("ABC")], sizes=[32])
-    for batch, labels in ((32, {"certain"}), (16, {"unverified"}), (64, {"unlinked"})):
-        trace = linked(capture, replay_events([kernels(unique("ABC"))], batch=batch))
-        assert {label for _, label in found(trace)} == labels
-
-
 def test_grids_tell_graphs_apart_and_forbid_certain_links() -> None:
     capture = capture_events([unique("ABC")])
     for size, label in ((1, "certain"), (5, "unverified")):
         replay = replay_events([kernels(unique("ABC"))], grid=lambda *_, x=size: [x, 1, 1], block=lambda *_: [64, 1, 1])
         assert {one for _, one in found(linked(capture, replay))} == {label}
+
+
+@pytest.mark.parametrize(
+    ("captured", "ran", "agree"),
+    [
+        ([[2, 1, 1, 64, 1, 1]], [[2, 1, 1, 64, 1, 1]], True), ([[2, 1, 1, 64, 1, 1]], [[2, 1, 2, 64, 1, 1]], False),
+        ([[2, 1, 1, 64, 3, 1]], [[128, 3, 1, 64, 3, 1]], True), ([[128, 3, 1, 64, 3, 1]], [[2, 1, 1, 64, 3, 1]], True),
+        ([[-1] * 6], [[2, 1, 1, 64, 1, 1]], None), ([[2, 1, 1, 64, 1, 1]], [[-1] * 6], None),
+        ([[-1] * 6, [2, 1, 1, 4, 1, 1]], [[7] * 6, [2, 1, 1, 4, 1, 1]], True),
+        ([[-1] * 6, [2, 1, 1, 4, 1, 1]], [[7] * 6, [3, 1, 1, 4, 1, 1]], False),
+    ],
+)  # fmt: skip
+def test_grids_are_blocks_or_threads(captured: list[list[int]], ran: list[list[int]], agree: bool | None) -> None:
+    """Of launches in the opposite order of the kernels: each kernel is compared with its own launch."""
+    graph, replay = (SimpleNamespace(grid=np.array(rows).reshape(-1, 2, 3)) for rows in (captured[::-1], ran))
+    assert _grids_agree(graph, np.arange(len(ran))[::-1], replay) is agree  # type: ignore[arg-type]
+
+
+def test_node_ids_order_the_events_if_all_have_their_own() -> None:
+    def order(*node: int) -> list[int] | None:
+        column: Any = np.array(node)
+        found = GraphLaunch(1, column, column, np.array([7, 8, 7][: len(node)]), column, column, 0, ())
+        assert found.streams == min(len(node), 2)
+        return None if found.node_order is None else found.node_order.tolist()
+
+    assert order(5, 3, 4) == [1, 2, 0] and order(5, 3, 3) is order(5, 0, 1) is None and order(1) == [0]
 
 
 def spread(launches: list[Launch], seed: int) -> tuple[list[tuple[str, int]], list[str]]:

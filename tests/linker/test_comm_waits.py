@@ -12,10 +12,9 @@ from etplus.linker.comm_waits import _CommCall, _in_order, _numbered
 from etplus.schemas.communications import comm_rows
 from made_jobs import COMPUTE, JOBS
 from made_traces import call, edge_names, gpu, linked_events
-from support import Document, shared_pair
+from support import Document
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-Pair = tuple[str, str]
 
 
 def test_what_fsdp_gathers_ahead_is_waited_for_by_its_layer(tmp_path: Path) -> None:
@@ -67,22 +66,6 @@ def test_no_edge_against_the_measured_order() -> None:
     )  # fmt: skip
     assert not edge_names(trace, "event")
     assert plain["etplus"]["link"]["dependencies"]["contradicted"] == {"event": 1}
-
-
-@pytest.mark.parametrize(
-    ("name", "reader"),
-    [
-        ("parallel/block.fsdp2/rank0", ("gloo:all_gather", "aten::split_with_sizes_copy")),
-        ("parallel/mlp.tp2/rank0", ("gloo:all_reduce", "aten::add")),
-    ],
-)
-def test_collectives_on_the_host_are_waited_for_by_who_reads_them(name: str, reader: Pair) -> None:
-    trace = link(*shared_pair(name), rank=0)
-    waits = trace.edges_of("data")[:, :2].tolist()
-    assert set(comm_rows(trace).tolist()) == {source for source, _ in waits}
-    assert all(trace.nodes.end[source] <= trace.nodes.ts[target] + 1000 for source, target in waits)
-    pairs = {(trace.name_of(source), trace.name_of(target)) for source, target in waits}
-    assert reader in pairs and not any(target.startswith("gloo:") for _, target in pairs)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.trace.trace import Trace
-from generate import Op, Pair, Recipe, Worker, links_of, recipes, record
+from generate import Pair, Recipe, links_of, recipes, record
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import assert_valid, examples
@@ -32,12 +32,6 @@ def alone(recipe: Recipe) -> Recipe:
     return replace(recipe, workers=(replace(recipe.workers[0], profiled=True),))
 
 
-def recall(pair: Pair, result: Trace) -> float:
-    links = links_of(result)
-    right = sum(links.get(node, (-1, False))[0] == event for node, event in pair.truth.items())
-    return right / len(pair.truth) if pair.truth else 1.0
-
-
 @examples(30)
 @given(recipes(ids=True))
 def test_with_ids_every_true_link_is_found_and_certain(recipe: Recipe) -> None:
@@ -52,16 +46,6 @@ def test_with_ids_every_true_link_is_found_and_certain(recipe: Recipe) -> None:
     check(pair, result)
     links = links_of(result)
     assert {node: (event, True) for node, event in pair.truth.items()}.items() <= links.items()
-
-
-def test_a_call_cut_off_by_kinetos_window_is_not_taken_for_the_one_before() -> None:
-    """The second `aten::c` ends after Kineto's window, and before its first child stands a call of its name."""
-    inner = Op("aten::a", False, (Op("aten::a"), Op("aten::a"))), Op("aten::a", False, (Op("aten::c", False),))
-    recipe = Recipe((Worker((Op("aten::c", True, inner),) * 2),), et=((3, 8),), kineto=(0, 6))
-    pair = record(recipe)
-    result = link(pair.et, pair.kineto)
-    check(pair, result)
-    assert result.report.ops["certain"] == 2
 
 
 @pytest.mark.parametrize("narrowed", ["all at once", "one window", "one thread"])
@@ -85,27 +69,5 @@ def test_the_same_calls_on_one_thread_are_all_linked(recipe: Recipe) -> None:
     pair = record(replace(calm, et=(recipe.kineto,)))
     result = link(pair.et, pair.kineto)
     check(pair, result)
-    assert recall(pair, result) == 1.0
-
-
-@examples(30)
-@given(recipes(ids=False), st.integers(0, 3))
-def test_one_iteration_among_several_is_found_by_its_numbers(recipe: Recipe, k: int) -> None:
-    """The ET is of one iteration of Kineto's four; numbers rise, by two an iteration at least."""
-    body = (*recipe.workers[0].body, Op("aten::only"), Op("aten::once"))
-    pair = record(Recipe((Worker(body),), 4, et=((8 * k, 8 * k + 8),), kineto=(0, 32), steps=recipe.steps))
-    result = link(pair.et, pair.kineto)
-    check(pair, result)
-    assert recall(pair, result) == 1.0 and result.report.ops["certain"] > 0
-
-
-@examples(30)
-@given(recipes(ids=False))
-def test_iterations_alike_are_never_certain(recipe: Recipe) -> None:
-    """Nothing is numbered, or all with one number; the ET is one of four iterations."""
-    numbers = "none" if recipe.numbers == "rising" else recipe.numbers
-    pair = record(Recipe(alone(recipe).workers, 4, numbers, et=((8, 16),), kineto=(0, 32)))
-    result = link(pair.et, pair.kineto)
-    check(pair, result)
-    assert result.report.ops["certain"] == 0
-    assert result.report.ops["unverified"] == result.report.ops["total"] > 0
+    links = links_of(result)
+    assert {node: links[node][0] for node in pair.truth} == pair.truth

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 from etplus.linker import link
-from support import FIXTURE_PAIRS, et_document, fixture_pair, kineto_document, read_json, truth_of
+from support import FIXTURE_PAIRS, fixture_pair, read_json, truth_of
 
 
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
@@ -16,16 +16,6 @@ def test_fixtures_are_linked_as_the_truth_says(name: str) -> None:
     assert {str(i): node["kineto_event"] for i, node in linked.items()} == {k: v[0] for k, v in truth_of(name).items()}
     assert {node["link"] for node in linked.values()} == {"certain"}
     assert result.report.method == "ids" and result.report.linked_share == 1.0
-
-
-def test_ids_on_kernels_and_runtime_calls_are_not_repeats() -> None:
-    """Newer PyTorch copies the id of the op onto what it launched."""
-    event = {"ph": "X", "ts": 1, "dur": 5, "name": "a", "args": {"Record function id": 1}}
-    events = [{**event, "cat": category} for category in ("cpu_op", "cuda_runtime", "kernel")]
-    et = et_document([{"id": 3, "name": "a", "rf_id": 1}])
-    document = link(orjson.dumps(et), orjson.dumps(kineto_document(events)), match="ids").to_dict()
-    (node,) = (node for node in document["nodes"] if "link" in node)
-    assert node["kineto_event"] == 0 and node["link"] == "certain"
 
 
 def test_shifted_ids_are_refused() -> None:

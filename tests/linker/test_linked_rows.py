@@ -13,6 +13,8 @@ from etplus.linker.linked_rows import LinkedRows, Numbering
 from etplus.trace.build import GIVEN_COLUMNS
 from etplus.trace.conventions import EDGE_KINDS
 from made_joins import PAIR_ET, PAIR_KINETO
+from made_traces import kernel, launch, op
+from support import kineto_document
 
 
 class Et(SimpleNamespace):
@@ -118,6 +120,15 @@ def test_every_column_of_every_row(case: tuple[LinkedRows, Any, bool]) -> None:
     assert rows.tids == [b"70", b"7", b"8"] and not rows.flat
 
 
+@pytest.mark.parametrize(("base", "ts", "whole"), [(None, 10, True), (None, 10.5, False), (0, 10, False)])
+def test_times_in_whole_us_of_files_before_2024_stay_integers(base: int | None, ts: float, whole: bool) -> None:
+    kineto = kineto_document([op("aten::mm", ts, 5), launch(1, 12), kernel("gemm", 1, 20, 3)])
+    header = {} if base is None else {"baseTimeNanoseconds": base}
+    document = link(None, orjson.dumps({"traceEvents": kineto["traceEvents"], **header})).to_dict()
+    (node,) = (node for node in document["nodes"] if node["name"] == "gemm")
+    assert (type(node["ts"]), type(node["dur"])) == ((int, int) if whole else (float, float))
+
+
 def test_what_is_not_a_column(case: tuple[LinkedRows, Any, bool]) -> None:
     rows, _, anew = case
     kept = [[4, 9, "thread_handoff"], [10, 11, "stream"], [11, 14, "sync"]]
@@ -145,3 +156,16 @@ def test_events_without_a_row(case: tuple[LinkedRows, Any, bool]) -> None:
     assert (every.correlation.tolist(), every.reason.tolist()) == ([3, 99], [2, 1])
     assert (last.names, last.reason.tolist(), last.stream.tolist(), last.device.tolist()) == (["stray"], [1], [7], [0])
     assert last.args == [b'{"stream":7,"device":0,"correlation":99}']
+
+
+def test_the_trace_has_the_same_columns(case: tuple[LinkedRows, Any, bool]) -> None:
+    rows, trace, anew = case
+    expected = ANEW if anew else KEPT
+    assert [trace.name_of(row) for row in range(12)] == expected["name"]
+    assert [trace.categories[code] for code in trace.nodes.category.tolist()] == expected["category"]
+    threads = [1, 1, 1, 1, -1, -1, 1, 2, -1] if anew else [1, 1, 1, 1, 1, 2, -1, -1, -1]
+    assert trace.nodes.kind.tolist() == rows.kind.tolist() and trace.nodes.thread.tolist()[:9] == threads
+    for name in ("id", "ts", "dur", "link", "exclusive", "stream", "kineto_event", "seq_id"):
+        assert getattr(trace.nodes, name).tolist() == expected[name], name
+    assert trace.sync_dep == rows.sync_dep and trace.unattached.names == ["before", "stray"]
+    assert sorted(trace.nodes.id[trace.edges[:, :2]].tolist()) == sorted(rows.edges[:, :2].tolist())

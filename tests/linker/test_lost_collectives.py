@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
-from etplus.linker.lost_collectives import MADE_OF, _tensors
+from etplus.linker.lost_collectives import _MOST_NAMED, MADE_OF, _free, _is_there, _Lost, _note, _tensors
 from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
 from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from etplus.trace.trace import Trace
@@ -79,17 +79,6 @@ def test_without_kinetos_numbers_the_made_link_is_no_certain_one() -> None:
     assert {trace.nodes.link[row] for row in comm_rows(trace)} == {UNVERIFIED}
 
 
-def test_a_collective_that_is_there_without_a_link_is_not_made_twice() -> None:
-    """`--strict` leaves out what is not certain."""
-    et, kineto = shared_job("parallel/block.tp2")[0]
-    document = read_json(kineto)
-    for event in document["traceEvents"]:
-        event.get("args", {}).pop("Record function id", None)
-    trace = link(et, json.dumps(document).encode(), strict=True)
-    assert trace.report.ops["unlinked"]["ambiguous (--strict)"]
-    assert not made(trace)
-
-
 def test_a_flat_et_gets_a_flat_node() -> None:
     et, kineto = shared_job("parallel/block.tp2")[1]
     document = json.loads(without(et, slice(3, 4)))
@@ -110,6 +99,26 @@ def flat(node: dict[str, Any]) -> dict[str, Any]:
         for name, key in (("s", "values"), ("_shapes", "shapes"), ("_types", "types"))
     }
     return {"id": node["id"], "name": node["name"], "parent": node["ctrl_deps"], **columns, **tensors}
+
+
+def test_the_id_of_a_made_node_is_free_between_its_neighbors_else_behind_its_call() -> None:
+    used = {3, 5, 6, 7}
+    assert [_free(used, 4, high, 2) for high in (9, 8)] == [8, 4] and _free(used, 3, 5, 2) == 4 == _free(used, 3, 99, 2)
+
+
+def test_a_collective_may_be_there_up_to_the_next_call() -> None:
+    unlinked = [(3, "gloo:a"), (5, "gloo:b"), (6, "c10d::x"), (8, "gloo:c")]
+    for call, name, there in (
+        (2, "gloo:a", True), (3, "gloo:a", False), (4, "gloo:b", True), (5, "gloo:b", False), (3, "gloo:c", False),
+        (6, "gloo:c", True), (8, "gloo:c", False),
+    ):  # fmt: skip
+        assert _is_there(unlinked, call, name) is there, (call, name)
+
+
+def test_the_first_made_nodes_are_named() -> None:
+    for count, told in ((_MOST_NAMED, "gloo:a (node 1)"), (_MOST_NAMED + 2, "and 2 more")):
+        note = _note([_Lost("gloo:a", 0, 0, number, sure=True) for number in range(count, 0, -1)])
+        assert note.startswith(f"{count} collectives that the ET lacks were reconstructed") and note.endswith(told)
 
 
 def test_tensors_in_lists_and_lists_of_lists() -> None:

@@ -19,6 +19,7 @@ from etplus.linker import link, pipeline
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
 from made_joins import PAIR_ET, PAIR_KINETO
+from repeated_steps import recorded, training
 from support import PID, assert_valid, fixture_pair, plain
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
@@ -70,6 +71,11 @@ def test_strict_refuses_broken_files_and_otherwise_they_are_recovered() -> None:
         link(ET, broken, strict=True)
     result = link(ET, broken)
     assert result.report.warnings and linked_events(result)
+
+
+def test_repetitions_are_looked_for_from_eight_unlaunched_events_on() -> None:
+    for queued in (7, 8):
+        assert ("repetition" in link(None, recorded([training()] * 4, queued)[0]).report.gpu) == (queued == 8)
 
 
 def test_an_et_plus_file_as_input_is_refused(tmp_path: Path) -> None:

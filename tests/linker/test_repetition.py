@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 from etplus import Trace, link
+from etplus.linker.repetition import _differ, _shortest_reliable, _Trial
 from etplus.trace.unattached import with_unattached
-from hypothesis import given
-from hypothesis import strategies as st
 from repeated_steps import Step, Work, layer, recorded, training
-from support import examples, shared_case
+from support import shared_case
 
 
 def pairs(trace: Trace, truth: Sequence[Work]) -> Iterator[tuple[Work, Work | None]]:
@@ -90,26 +89,6 @@ def test_what_is_paired_is_right(name: str) -> None:
     assert share(found) >= least, share(found)
 
 
-def test_layers_that_are_alike_say_nothing_of_the_module() -> None:
-    """One pass alone: its layers repeat, but their modules do not."""
-    step = [work for k in range(24) for work in layer(f"nn.Module: Layer_{k}")]
-    trace, found = linked([step], 40)
-    gpu = with_unattached(trace).gpu
-    assert share(found) > 0.8 and all(alike(a, b) for a, b in found if b is not None)
-    assert not gpu.same_module.any()
-
-
-@given(st.integers(0, 2**32), st.integers(2, 9), st.integers(20, 200))
-@examples(12)
-def test_nothing_is_paired_where_nothing_repeats(seed: int, names: int, queued: int) -> None:
-    rng = random.Random(seed)
-    step = [Work(f"aten::op{rng.randrange(40)}", rng.randrange(9), f"k{rng.randrange(names)}") for _ in range(400)]
-    _, found = linked([step], queued, seed=seed)
-    right = sum(b is not None and alike(a, b) for a, b in found)
-    paired = sum(b is not None for _, b in found)
-    assert paired == 0 or right >= 0.98 * paired
-
-
 def test_an_event_of_another_duration_is_left_out() -> None:
     first = [work._replace(us=work.us * 30) if k == 20 else work for k, work in enumerate(training())]
     trace, found = linked([first, training(), training(), training()], 60)
@@ -130,6 +109,46 @@ def test_what_no_operator_launches_has_no_counterpart() -> None:
 def repetition(trace: Trace) -> dict[str, Any]:
     found: dict[str, Any] = trace.summary["link"]["gpu"]["repetition"]
     return found
+
+
+def sequences(**columns: list[int]) -> Any:
+    return SimpleNamespace(**{name: np.array(values) for name, values in columns.items()})
+
+
+def a_trial(lengths: list[int], right: list[int], *, conclusive: bool = True) -> _Trial:
+    none = np.zeros(0, np.int64)
+    return _Trial(np.array(lengths, np.int64), np.array(right, np.bool_), conclusive, none, True, {})
+
+
+@pytest.mark.parametrize(
+    ("lengths", "right", "shortest"),
+    [
+        ([8] * 7, [1] * 7, 12), ([8] * 8, [1] * 8, 8), ([16, *[8] * 99], [*[1] * 99, 0], 8),
+        ([*[32] * 9, *[16] * 9, *[8] * 9], [*[1] * 18, *[0] * 9], 16),
+        ([*[32] * 9, *[16] * 9], [0, *[1] * 17], 12), ([*[8] * 9, *[32] * 9], [*[0] * 9, *[1] * 9], 32),
+    ],
+)  # fmt: skip
+def test_the_shortest_run_down_to_which_99_percent_are_right(
+    lengths: list[int], right: list[int], shortest: int
+) -> None:
+    assert _shortest_reliable(sequences(event=[0] * 11), a_trial(lengths, right), sequences()) == shortest
+
+
+@pytest.mark.parametrize(
+    ("long", "right", "used"), [(9, [], True), (8, [], False), (9, [1], True), (9, [0], False), (8, [1], False)]
+)
+def test_without_a_trial_nearly_all_must_be_in_a_long_run(long: int, right: list[int], used: bool) -> None:
+    events = sequences(event=[0] * 11, unknown=[True] * 10 + [False])
+    pairs = sequences(length=[64] * long + [63] * (10 - long) + [64])
+    trial = a_trial([64] * len(right), right, conclusive=False)
+    assert _shortest_reliable(events, trial, pairs) == (64 if used else 12)
+
+
+def test_durations_of_other_work_differ_by_more_than_a_factor_and_10_microseconds() -> None:
+    dur = [20_000, 80_000, 80_001, 3_000, 13_000, 13_001, 20_000, 10**9, 20_000]
+    events = sequences(dur=dur, waits=[False] * 7 + [True, False])
+    partner = np.array([1, 0, 0, 4, 3, 3, 2, 0, -1])
+    assert _differ(events, partner).tolist() == [False, False, True, False, False, True, True, False, False]
 
 
 def test_the_report_and_the_tables() -> None:
