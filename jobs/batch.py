@@ -32,21 +32,18 @@ from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, write_bytes
 
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
-_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # Options of `link` that `link_many` sets for each rank.
+_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # options of `link` that `link_many` sets for each rank
 
 
 @dataclass(frozen=True, repr=False)
 class Batch(Record):
-    """The result of `link_many`."""
-
     report: JobReport  # report on the job, also written as job_report.json and job_report.txt
     output: str  # folder of the reports and the ET+ files
-    now: int  # now, before: number of ranks linked by this run, and by earlier runs
-    before: int
+    now: int  # number of ranks linked by this run
+    before: int  # number of ranks linked by earlier runs
 
     @property
     def complete(self) -> bool:
-        """True if all ranks are linked."""
         return not self.report.failed and not self.report.missing
 
 
@@ -81,7 +78,8 @@ def link_many(
         manifest, et, kineto, ranks: which files to link, see `find_job`.
         engine, jobs, scheduler: where to link: "processes" (one per core by default), "dask" at an address or a
             scheduler file, or a `concurrent.futures.Executor` with workers that can access the same files.
-        min_match, min_certain: minimum shares of ET ops with a link, and with a certain link; else the rank fails.
+        min_match, min_certain: minimum shares of ET operators with a link, and with a certain link; a rank below either
+            minimum fails.
         iteration, progress, graph_captures, provenance, options: as in `link`, but all ranks use the "first" iteration
             by default.
 
@@ -129,12 +127,12 @@ def find_job(
     kineto: str | None = None,
     ranks: Sequence[int] | None = None,
 ) -> Pairing:
-    """Find the files that `link_many` links.
+    """Find the files that `link_many` would link.
 
     Args:
         source, output: as in `link_many`.
         manifest: CSV or JSON file that lists rank, et and kineto, with file names relative to `source`.
-        et, kineto: patterns such as "*step_12*.json" for files of that kind.
+        et, kineto: patterns such as "*step_12*.json" for ETs and for Kineto traces.
         ranks: the expected ranks, by default 0 to the highest rank found.
     """
     folder = open_folder(source)
@@ -182,7 +180,7 @@ def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
 def _output_folder(source: Folder, output: str | os.PathLike[str] | None) -> str:
     if output is not None:
         if not os.fspath(output):
-            raise UsageError("the name of the output folder is empty; give a folder")
+            raise UsageError("the name of the output folder is empty; pass a folder name")
         return os.fspath(output)
     return f"{source.root}/etplus" if is_url(source.root) else str(Path(source.root, "etplus"))
 
@@ -220,7 +218,7 @@ def _report(pairing: Pairing, states: Mapping[int, RankState], failures: Mapping
     for rank, state in linked.items():
         facts[rank] = RankFacts(state.result.kineto, state.info, state.result.window_ns and state.result.window_ns[0])
     foreign, notes = foreign_traces(facts)
-    foreign = {rank: f"not of this job: {reason}" for rank, reason in foreign.items()}
+    foreign = {rank: f"not from this job: {reason}" for rank, reason in foreign.items()}
     own = {rank: state.communications() for rank, state in linked.items() if rank not in foreign}
     matched, groups, mismatches = match_collectives(own)
     joint = synchronizing(matched)
@@ -269,4 +267,4 @@ def _more_notes(
         yield f"only rank {next(iter(states))} was linked; {ONE_RANK}"
     references = sorted({offset.reference for offset in offsets})
     if len(references) > 1:
-        yield f"no collective joins all ranks: clock offsets are relative to ranks {', '.join(map(str, references))}"
+        yield f"no collective connects all ranks; clock offsets are relative to ranks {', '.join(map(str, references))}"

@@ -1,10 +1,9 @@
 """Estimate the ranks' clock offsets from shared collectives, and the times at which data moves.
 
 A collective in which every rank needs data from every other rank ends on all ranks at about the same time. So a rank's
-clock is ahead by the median difference between its ends and the other ranks' ends. Drift is not modeled.
-
-On the host, ends scatter by milliseconds, because each rank's backend must first get a processor. If no rank seems to
-leave a host collective before all ranks have arrived, all clocks are assumed to agree.
+clock is ahead by the median difference between its ends and the other ranks' ends. Drift is not modeled. On the host,
+ends scatter by milliseconds, because each rank's backend must first get a processor. If no rank seems to leave a host
+collective before all ranks have arrived, all clocks are assumed to agree.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SYNCHRONIZING = (
 
 
 def synchronizes(kind: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which kinds of collectives no rank can leave before all ranks have arrived."""
+    """Return a mask of the kinds of collectives that no rank can leave before all ranks have arrived (barriers)."""
     return np.isin(kind, _SYNCHRONIZING)
 
 
@@ -45,8 +44,8 @@ def synchronizing(matched: Sequence[Matched]) -> list[Matched]:
 
 
 def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
-    """Estimate how far each rank's clock is ahead of the reference rank: the lowest rank connected to it by collectives
-    (`synchronizing`) and, on the host, `messages`."""
+    """Estimate how far each rank's clock is ahead of its reference rank: the lowest rank that is connected to it by
+    collectives (`synchronizing`) or, on the host, by `messages`."""
     matched = [group for group in matched if len(group.kind)]
     zero = min((int(group.end.min()) for group in matched), default=0)  # doubles represent small numbers exactly
     ends = [group.end - zero for group in matched]
@@ -96,7 +95,7 @@ def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tupl
             continue
         offset[first], reference[first] = 0, first
         waiting = [first]
-        for rank in waiting:  # grows during the loop
+        for rank in waiting:  # the list grows during the loop
             for g in sorted(set(groups[rank]) - done, key=lambda g: (-len(matched[g].ranks), g)):
                 done.add(g)
                 members = matched[g].ranks
@@ -114,19 +113,17 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
 
 
 class JobTransfers(NamedTuple):
-    """Transfers of matched communications."""
-
-    begin: IntColumn  # int64 (n,) ns on the common clock: when the last rank arrives, or a message is sent
-    duration: IntColumn  # int64 (n,) ns
-    seen: npt.NDArray[np.bool_]  # bool (n,), True if `duration` is a host transfer seen in the recorded times
+    begin: IntColumn  # ns on the common clock when the last rank arrives, or a message is sent; shape (n,)
+    duration: IntColumn  # ns; shape (n,)
+    seen: npt.NDArray[np.bool_]  # True if `duration` is a host transfer seen in the recorded times; shape (n,)
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
-    """Return when the data of matched communications moves; a transfer takes the same time on each rank; `offsets` in
-    ns. A device kernel runs while it waits, so the shortest duration over the ranks is the transfer. On the host, a
-    rank arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the
-    first end. If two ranks run an all-reduce from 10 to 50 µs and from 30 to 40 µs, the transfer lasts from 30 to 40
-    µs. A message takes at most as long as on its sender."""
+    """Return when the data of matched communications moves; a transfer takes the same time on each rank. A device
+    kernel runs while it waits, so the shortest duration over the ranks is the transfer. On the host, a rank arrives and
+    leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the first end. For
+    example, if two ranks run an all-reduce from 10 to 50 µs and from 30 to 40 µs, the transfer lasts from 30 to 40 µs.
+    A message takes at most as long as on its sender. `offsets` are in ns."""
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     start, end = matched.start - ahead, matched.end - ahead
     last, least = start.max(axis=1), (end - start).min(axis=1)

@@ -28,7 +28,7 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
     Args:
         a, b: traces, jobs, or sources that `load` reads.
         by_shape: match operators by name and shapes.
-        total: compare whole traces, not average iterations.
+        total: compare whole traces instead of average iterations.
 
     Raises:
         UsageError: the two jobs have no rank in common.
@@ -52,8 +52,8 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
 def compare_jobs(
     a: Job, b: Job, *, by_shape: bool = False, total: bool = False, annotation: str | None = None
 ) -> JobDifference:
-    """Compare two jobs; each rank is summarized where `Job.on` processes its job. `annotation` is part of the name of
-    the annotations that mark iterations."""
+    """Compare two jobs. Each rank is summarized on the machine that `Job.on` selects for its job. `annotation` is part
+    of the name of the annotations that mark iterations."""
     comparison = outer("analysis.job_diff")
     contribution = partial(comparison.compared_rank, annotation=annotation, by_shape=by_shape)
     first, second = (dict(job.map(contribution)) for job in (a, b))

@@ -23,23 +23,21 @@ ENGINES = ("processes", "dask")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Exceptions of tasks whose process was killed or terminated.
+# Exceptions that tasks end with if their process was killed or terminated.
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An executor of tasks."""
-
     # Creates an executor for a number of concurrent tasks; the `with` block ends when all tasks have ended.
     open: Callable[[int], AbstractContextManager[Executor]]
-    window: int | None = None  # number of tasks to submit at a time, None for all tasks
-    reopen: bool = False  # a new executor can replace a broken one
+    window: int | None = None  # number of tasks to submit at once, None for all tasks
+    reopen: bool = False  # True if a new executor can replace a broken one
 
 
 def dask_cluster(scheduler: str) -> Engine:
     """Return an engine that runs on a Dask cluster. Dask itself reassigns the tasks of a dead worker. The scheduler is
-    an address, "tcp://host:8786", or the path of a scheduler file. Raises UsageError if `distributed` is not installed
+    an address, "tcp://host:8786", or the path of a scheduler file. Raise UsageError if `distributed` is not installed
     or the file does not exist; opening the engine raises UsageError if no scheduler answers."""
     try:
         client_of: Any = importlib.import_module("distributed").Client
@@ -72,7 +70,7 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
     if scheduler is not None:
         return dask_cluster(scheduler)
     if jobs is not None and jobs < 1:
-        raise UsageError(f"{jobs} processes cannot work; give 1 or more")
+        raise UsageError(f"{jobs} processes cannot work; use 1 or more")
     return Engine(local_pool, window=jobs or os.cpu_count() or 1, reopen=True)
 
 
@@ -119,7 +117,7 @@ def _run(
 def _raised(future: Future[Result]) -> BaseException | None:
     try:
         return future.exception()
-    except BaseException as error:  # canceled, for example because the scheduler is gone
+    except BaseException as error:  # the task was canceled, for example because the scheduler is gone
         return error
 
 

@@ -1,4 +1,4 @@
-"""The `Job` facade: traces of a job's ranks, read on demand, and all questions about them."""
+"""A `Job`: the traces of a job's ranks, read on demand, and methods that answer questions about all ranks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class ChosenTraces:
-    """A job's sources, the chosen ranks (None for all ranks), and the function applied to each trace."""
+    """A job's sources, the chosen ranks (None for all ranks), and a function to apply to each trace."""
 
     sources: tuple[Any, ...]
     ranks: frozenset[int] | None = None
@@ -49,7 +49,7 @@ class ChosenTraces:
 
 @dataclass(frozen=True)
 class Chained:
-    """Composition of two functions of traces; unlike a lambda, it can be sent to other processes."""
+    """Composition of two functions on traces. Unlike a lambda, it can be sent to other processes."""
 
     first: Callable[[Trace], Trace]
     second: Callable[[Trace], Trace]
@@ -68,7 +68,7 @@ class Job(Suggests):
         ranks: traces by rank. notes: sentences about files in the folder that were skipped.
 
     Raises:
-        UsageError: no trace, or two traces from one rank.
+        UsageError: there is no trace, or two traces are from the same rank.
 
     Example:
         >>> job = etplus.load(["et_plus.json.gz"])
@@ -93,7 +93,7 @@ class Job(Suggests):
 
     def __init__(self, sources: Sequence[Source], *, notes: Sequence[str] = ()) -> None:
         if not sources:
-            raise UsageError("no trace was given; give the files of a job's ranks, or their folder")
+            raise UsageError("no trace was given; pass the files of a job's ranks, or their folder")
         found, left = _with_stored_ranks(sources)
         self._set(ChosenTraces(tuple(found)), (*notes, *left), None)
 
@@ -133,7 +133,7 @@ class Job(Suggests):
         between: tuple[str, int] | None = None,
         module: str | None = None,
     ) -> Job:
-        """Return a part of every rank, see `etplus.trace.selection.part_of`; ranks are still read on demand."""
+        """Return the same part of every rank, see `etplus.trace.selection.part_of`; ranks are still read on demand."""
         part: dict[str, Any] = {"steps": steps, "window": window, "between": between, "module": module}
         return self.choosing(partial(part_of, **{key: value for key, value in part.items() if value is not None}))
 
@@ -142,22 +142,20 @@ class Job(Suggests):
         return self.part(steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Job:
-        """Return an annotation of every rank; see `Trace.between`."""
+        """Return the matching annotation on every rank; see `Trace.between`."""
         return self.part(between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Job:
-        """Return a time window of every rank, counted from the rank's start; see `Trace.window`."""
+        """Return a time window of every rank, relative to the rank's start; see `Trace.window`."""
         return self.part(window=window_text(start, end))
 
     def module(self, name: str) -> Job:
-        """Return a module of every rank; see `Trace.module`."""
+        """Return a module on every rank; see `Trace.module`."""
         return self.part(module=name)
 
     def select(self, ranks: str | Iterable[int]) -> Job:
-        """Return some of the ranks, by number or as text such as "0,3-7"; ranks that the job lacks are left out.
-        Stored columns are read only for the selected ranks. All trace files are read, because only the contents record
-        the rank.
-        """
+        """Return some of the ranks, by number or as text such as "0,3-7"; ranks that the job lacks are left out. Stored
+        columns are read only for the selected ranks; trace files are all read, because only they record the rank."""
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
         known, sources = self._chosen.ranks, self._chosen.sources
         if self._found is not None:  # the ranks of all files are known
@@ -186,7 +184,7 @@ class Job(Suggests):
             jobs: number of processes, one per core by default.
             scheduler: address of a Dask cluster, "tcp://host:8786", or path of its scheduler file; its workers must be
                 able to access the same files.
-            engine: a `concurrent.futures.Executor` (or an engine of `jobs.engines`) instead.
+            engine: use this `concurrent.futures.Executor` (or engine of `jobs.engines`) instead.
 
         Raises:
             UsageError: conflicting options, or Dask is not installed.
@@ -200,7 +198,7 @@ class Job(Suggests):
         """Apply a function to each rank's trace; yield ranks and results in the order of the traces.
 
         Args:
-            function: on other processes, a module-level function or a `functools.partial` of a module-level function.
+            function: to run in other processes, it must be a module-level function, or a `functools.partial` of one.
 
         Example:
             >>> list(etplus.load(["et_plus.json.gz"]).map(len))
@@ -227,7 +225,7 @@ class Job(Suggests):
         return summary
 
     def analyze(self, **options: Any) -> JobAnalysis:
-        """Return the tables of `Trace.analyze` for all ranks, each row with its rank."""
+        """Return the tables of `Trace.analyze` for all ranks; each row has the rank."""
         analysis: JobAnalysis = outer("analysis.job_summary").JobAnalysis()
         for rank, tables in self.map(partial(_analysed, options=options)):
             analysis.add(rank, tables)
@@ -261,7 +259,7 @@ class Job(Suggests):
 
     @property
     def stragglers(self) -> Table[RankLateness]:
-        """Number of times that each rank arrived last, and how long other ranks waited for it; worst rank first."""
+        """How often each rank arrived last, and how long other ranks waited for it; worst rank first."""
         return self._collectives[1]
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
@@ -269,22 +267,20 @@ class Job(Suggests):
 
         Args:
             what_ifs: changes such as "kernel*0.5", applied in order.
-            network: such as "bandwidth=25,latency=5us", to estimate communications first; the result then has an
-                `answer_range`.
+            network: a network such as "bandwidth=25,latency=5us", to estimate communication times first; the result
+                then has an `answer_range`.
 
         Raises:
-            ConvertError: a trace without times.
-            UsageError: an invalid change, or no communication to estimate.
+            ConvertError: a trace has no times.
+            UsageError: a change is invalid, or there is no communication to estimate.
         """
         return replay_ranks(
             list(self), what_ifs, network, lambda: outer("analysis.kernel_peaks").row_bounds(list(self))
         )
 
     def findings(self) -> Findings:
-        """Return problems on any rank or between ranks, largest gain first; see docs/reference/findings.md.
-
-        All ranks are replayed together, so all traces are in memory at the same time.
-        """
+        """Return problems on any rank or between ranks, largest gain first; see docs/reference/findings.md. All ranks
+        are replayed together, so all traces are in memory at the same time."""
         findings: Findings = outer("analysis.findings.find").find_findings(
             outer("analysis.findings.case").Case(list(self))
         )
@@ -305,7 +301,7 @@ class Job(Suggests):
         convert(chosen.sources if whole else list(self), path)
 
     def plot(self) -> Any:
-        """Plot how the devices of each rank spend their time; return the matplotlib axes."""
+        """Plot how the devices on every rank spend their time; return the matplotlib axes."""
         uses = {f"rank {rank}, device {use.device}": use for rank, found in self.map(_device_use) for use in found}
         return outer("report.plots").device_use_axes(uses)
 
@@ -341,7 +337,7 @@ def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
 
 
 def names_a_job(source: Any) -> bool:
-    """Return whether a source means several traces: a list, a pattern, or a folder that is not a trace itself."""
+    """Return True if a source means several traces: a list, a pattern, or a folder that is not itself a trace."""
     if isinstance(source, (list, tuple)):
         return True
     if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, FileRank, InputPair)):

@@ -13,11 +13,11 @@ from ..trace.trace import Trace
 
 ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
 
-_APART_S = 3600  # Maximum time between the recording starts of a job's ranks.
+_APART_S = 3600  # Maximum time in s between the recording starts of a job's ranks.
 
 
 class RankFacts(NamedTuple):
-    """A rank's trace: name for messages, `distributedInfo` ({} if missing), first call's wall-clock ns or None."""
+    """Facts about a rank's trace: name for messages, `distributedInfo` ({} if missing), wall-clock start in ns."""
 
     file: str
     info: Mapping[str, Any]
@@ -34,12 +34,12 @@ def ranks_of(traces: Sequence[Trace]) -> list[int]:
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
     """Return the ranks that simulate or replay each process group, and notes for the user.
 
-    Several ranks are treated as the whole job: groups are reduced to the given ranks, and a group of unknown ranks
-    consists of the ranks that use it. WORLD stands for all given ranks. A single rank represents a job whose other
-    ranks are elsewhere, so its groups remain whole.
+    Several ranks are treated as the whole job: groups are reduced to the given ranks, and a group with unknown members
+    consists of the ranks that use it. WORLD contains all given ranks. A single rank represents a job whose other ranks
+    are not available, so its groups remain whole.
 
     Args:
-        used: by given rank: the groups of its communications.
+        used: per given rank, the groups of its communications.
         world: number of ranks in the job, 0 if unknown.
 
     Example:
@@ -61,8 +61,8 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
-    """Find traces of another job, which differ from most traces in job size, backend or recording time. Return by key
-    why a trace does not belong, and notes if there is no majority."""
+    """Find traces of another job: they differ from most traces in job size, backend or recording time. Return the
+    reason for each such trace by its key, and notes if there is no majority."""
     foreign: dict[int, str] = {}
     notes: list[str] = []
     for key, wording in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
@@ -72,7 +72,7 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
         others = {rank: value for rank, value in values.items() if value != usual}
         if 2 * often <= len(values) and others:
             listed = ", ".join(sorted({_job(wording, value) for value in values.values()}))
-            notes.append(f"the traces are of different jobs: {listed}")
+            notes.append(f"the traces come from different jobs: {listed}")
             continue
         for rank, value in others.items():
             foreign.setdefault(
@@ -102,7 +102,7 @@ _REMEDY = "give only the traces of one job, one per rank"
 
 
 class JobTrace(NamedTuple):
-    """Facts of a trace to compare with other ranks: its rank or None, and a digest that identifies the recording."""
+    """Facts to compare with other ranks: rank (None if unknown), and a digest that identifies the recording."""
 
     facts: RankFacts
     rank: int | None
@@ -110,13 +110,13 @@ class JobTrace(NamedTuple):
 
 
 def job_trace(trace: Trace) -> JobTrace:
-    """Return the facts that `check_job` compares, without keeping the trace in memory."""
+    """Return the facts that `check_job` compares, so that the trace need not stay in memory."""
     begin = trace.base_time_ns + trace.span.start if trace.span.length else None
     return JobTrace(RankFacts(trace.file, trace.distributed_info, begin), trace.rank, trace.digest)
 
 
 def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
-    """Raise UsageError if the traces cannot be the ranks of one job; return sentences about unchecked facts."""
+    """Raise UsageError if the traces cannot be the ranks of one job; return sentences about facts it cannot check."""
     if len(traces) < 2:
         return ()
     _refuse_repeated(traces)
@@ -132,7 +132,7 @@ def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
         return ()
     return (
         f"{len(unknown)} of {len(traces)} traces do not record their rank (distributedInfo), first {unknown[0]}: "
-        "whether all are of one job is not known",
+        "it is not known if all come from one job",
     )
 
 

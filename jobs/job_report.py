@@ -15,19 +15,17 @@ VERSION = "1.0"  # version of the format
 
 
 class RankResult(RecordStruct, frozen=True, omit_defaults=False):
-    """The result of one rank."""
-
     rank: int  # −1 if the rank of the files is unknown
     status: Literal["linked", "failed"]
     reason: str = ""  # description of the failure
-    et: str = ""  # et, kineto: input files, relative to the given folder; "" if missing
-    kineto: str = ""
+    et: str = ""  # input ET, relative to the given folder; "" if missing
+    kineto: str = ""  # input Kineto trace, relative to the given folder; "" if missing
     output: str = ""  # name of the ET+ file, "" if no file was written
-    ops: int = 0  # ops, linked, certain, unverified: numbers of ET calls
-    linked: int = 0
-    certain: int = 0
-    unverified: int = 0
-    # Wall-clock ns of the first linked call's start and the last linked call's end, not corrected; None without links.
+    ops: int = 0  # number of ET calls
+    linked: int = 0  # number of linked ET calls
+    certain: int = 0  # number of ET calls with a certain link
+    unverified: int = 0  # number of ET calls with an unverified link
+    # Start of the first and end of the last linked call, in uncorrected wall-clock ns; None without links.
     window_ns: tuple[int, int] | None = None
     iterations: tuple[str, ...] = ()  # labels of the linked iterations
     warnings: tuple[str, ...] = ()  # warnings from linking
@@ -36,22 +34,22 @@ class RankResult(RecordStruct, frozen=True, omit_defaults=False):
 class ClockOffset(RecordStruct, frozen=True):
     """Offset of a rank's clock from its reference rank's clock; positive if ahead."""
 
-    rank: int  # rank, reference: ranks connected by collectives share a reference
-    reference: int
-    offset_ns: int  # to subtract from the rank's times
+    rank: int
+    reference: int  # the reference rank, the same for all ranks connected by collectives
+    offset_ns: int  # number of ns to subtract from the rank's times
     spread_ns: int  # median deviation of single collectives from this offset
-    collectives: int  # number of collectives used
+    collectives: int  # number of collectives used for the estimate
 
 
 class GroupCounts(RecordStruct, frozen=True):
     """The collectives of a process group."""
 
-    name: str  # name in the traces, "" for all ranks
-    ranks: tuple[int, ...]  # its linked ranks
-    absent: tuple[int, ...]  # its other ranks
+    name: str  # name of the group in the traces, "" for all ranks
+    ranks: tuple[int, ...]  # linked ranks in the group
+    absent: tuple[int, ...]  # other ranks in the group
     collectives: int  # number of distinct collectives
     matched: int  # number of collectives that match on all ranks
-    kinds: dict[str, int]  # count by kind
+    kinds: dict[str, int]  # number of collectives by kind
 
 
 class Mismatch(RecordStruct, frozen=True):
@@ -60,12 +58,12 @@ class Mismatch(RecordStruct, frozen=True):
     # "missing": some ranks lack it; "size": different size; "order": different position; "type": different collective.
     kind: Literal["missing", "size", "order", "type"]
     group: str  # name of the group, "" for all ranks
-    group_ranks: tuple[int, ...]  # its ranks
-    position: int  # position in the group's order of collectives on most ranks, from 0
-    collective: str  # collective, bytes: on most ranks
-    bytes: int
-    ranks: tuple[int, ...]  # deviating ranks
-    found: tuple[str, ...]  # description of their collective
+    group_ranks: tuple[int, ...]  # ranks in the group
+    position: int  # position in the group's order of collectives on most ranks, counted from 0
+    collective: str  # name of the collective on most ranks
+    bytes: int  # size on most ranks
+    ranks: tuple[int, ...]  # ranks that deviate from most ranks
+    found: tuple[str, ...]  # descriptions of the collectives on the deviating ranks
     nodes: tuple[tuple[int, int], ...]  # [rank, node id] of the communication on each rank that has it
 
 
@@ -73,47 +71,45 @@ class Lateness(RecordStruct, frozen=True):
     """A row of the straggler table."""
 
     rank: int
-    collectives: int  # its matched collectives of two or more ranks
+    collectives: int  # number of the rank's matched collectives with two or more ranks
     last: int  # number of collectives at which the rank arrived last (ties: the lowest rank)
-    caused_ns: int  # sum of the other ranks' waits at these collectives
-    waited_ns: int  # sum of its waits at the other collectives
+    caused_ns: int  # total wait of the other ranks at these collectives
+    waited_ns: int  # total wait of this rank at the other collectives
 
 
 class Wait(RecordStruct, frozen=True):
     """A collective with one of the longest waits."""
 
-    group: str  # group, position, collective, bytes: as in `Mismatch`
+    group: str  # as in `Mismatch`
     position: int
     collective: str
     bytes: int
     last: int  # the rank that arrived last
-    waits_ns: tuple[tuple[int, int], ...]  # [rank, ns] of all other ranks
+    waits_ns: tuple[tuple[int, int], ...]  # [rank, ns] for each other rank
 
 
 class RankPair(RecordStruct, frozen=True):
     """The messages from one rank to another."""
 
-    source: int  # source, target: ranks
-    target: int
+    source: int  # rank that sends
+    target: int  # rank that receives
     matched: int  # number of messages sent and received with equal size
-    bytes: int  # total of the matched messages
-    unmatched_sends: int = 0  # unmatched_sends, unmatched_receives: number without a partner
-    unmatched_receives: int = 0
+    bytes: int  # total size of the matched messages
+    unmatched_sends: int = 0  # number of sends without a matching receive
+    unmatched_receives: int = 0  # number of receives without a matching send
     other_size: int = 0  # number of pairs with different sizes
     nodes: tuple[tuple[int, int], ...] = ()  # [rank, node id] of communications without a partner of the same size
 
 
 class JobReport(RecordStruct, frozen=True):
-    """The report of a job."""
-
     tool_version: str
     ranks: tuple[RankResult, ...]  # one entry per rank, in order
     version: str = VERSION
     world_size: int | None = None  # number of ranks according to the traces, None if unknown
     missing: str = ""  # ranks without files, as ranges ("4-7, 9")
-    not_given: str = ""  # ranks of the world above the highest given rank, as ranges
-    clock_offsets: tuple[ClockOffset, ...] = ()  # see `ClockOffset`
-    groups: tuple[GroupCounts, ...] = ()  # groups, mismatches, stragglers, longest_waits, messages: see their classes
+    not_given: str = ""  # ranks of the job above the highest given rank, as ranges
+    clock_offsets: tuple[ClockOffset, ...] = ()
+    groups: tuple[GroupCounts, ...] = ()
     mismatches: tuple[Mismatch, ...] = ()
     stragglers: tuple[Lateness, ...] = ()
     longest_waits: tuple[Wait, ...] = ()
@@ -139,14 +135,14 @@ class JobReport(RecordStruct, frozen=True):
 
 def read_job_report(source: Source) -> JobReport:
     """Read the job_report.json that `etplus link FOLDER` wrote; raise TraceFormatError for any other file."""
-    report, name = read_struct(source, JobReport, "no job report", "give the job_report.json of etplus link")
+    report, name = read_struct(source, JobReport, "not a job report", "pass the job_report.json that etplus link wrote")
     if report.version.partition(".")[0] != VERSION.partition(".")[0]:
         raise TraceFormatError(name, "", f"unknown version {report.version[:20]!r}", "update etplus")
     return report
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as "0-3, 7"."""
+    """Return sorted numbers as ranges, such as "0-3, 7"."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and parts[-1][1] == number - 1:

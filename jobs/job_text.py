@@ -1,4 +1,4 @@
-"""The job report as text of 79 columns."""
+"""The job report as text with 79 columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLOCKS, _LATE = 8, 12
 
 
 def render(report: JobReport, output: str) -> str:
-    """Return one screen: the share linked, failed ranks, the straggler, output files, and next steps."""
+    """Return one screen of text: the share linked, failed ranks, the straggler, output files, and next steps."""
     good = [rank for rank in report.ranks if rank.status == "linked"]
     ops, linked, certain = (sum(getattr(rank, key) for rank in good) for key in ("ops", "linked", "certain"))
     share = "" if linked == ops else f" of {ops:,}"

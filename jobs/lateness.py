@@ -17,13 +17,13 @@ from .matching import Matched
 class Arrivals(NamedTuple):
     """Arrivals of r ranks at n collectives."""
 
-    come: IntColumn  # int64 ns (n, r), clocks corrected
-    wait: IntColumn  # int64 ns (n, r), waits for the last rank to arrive
-    last: IntColumn  # int64 (n,), position of the last rank to arrive; ties go to the lowest rank
+    come: IntColumn  # arrival times in ns, clocks corrected; shape (n, r)
+    wait: IntColumn  # wait for the last rank to arrive, in ns; shape (n, r)
+    last: IntColumn  # position of the last rank to arrive, the lowest rank if several arrive last; shape (n,)
 
     @property
     def caused(self) -> IntColumn:
-        """Sum of the ranks' waits for the last rank to arrive, by collective, int64 ns (n,)."""
+        """Total wait of all ranks per collective, in ns; shape (n,)."""
         total: IntColumn = self.wait.sum(axis=1)
         return total
 
@@ -31,7 +31,7 @@ class Arrivals(NamedTuple):
 def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
     """Return when each rank arrived at each collective, and how long it waited there for the last rank to arrive. A
     rank waits from the start of its collective to the last rank's start, at most for the duration of its collective.
-    `offsets`: time by which each rank's clock is ahead, in ns."""
+    `offsets` are the ns by which each rank's clock is ahead."""
     come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     wait = np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
     return Arrivals(come, wait, np.argmax(come, axis=1))
@@ -75,15 +75,15 @@ def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dic
 
 
 class CausedWaits(NamedTuple):
-    """A rank's collectives in order."""
+    """The collectives of one rank in order, with the waits that the rank caused."""
 
-    wait: IntColumn  # ns, sum of the other ranks' waits for this rank; 0 if another rank arrived last
+    wait: IntColumn  # total wait of other ranks for this rank, in ns; 0 if another rank arrived last
     others: IntColumn  # number of other ranks
     start: IntColumn  # wall-clock ns on the rank's clock
 
 
 def caused_waits(rank: int, matched: Sequence[Matched], offsets: Mapping[int, int]) -> CausedWaits:
-    """Return the waits for a rank, without the job's first collective: ranks start to record at different times."""
+    """Return the waits for a rank. Skip the job's first collective: ranks start to record at different times."""
     first = min((int(group.start[:, 0].min()) for group in matched if len(group.start)), default=0)
     parts = [np.zeros((0, 3), np.int64)]
     for group in matched:

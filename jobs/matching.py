@@ -1,4 +1,4 @@
-"""Match collectives and messages across the ranks of a job; mismatches include group and position."""
+"""Match collectives and messages across the ranks of a job, and describe each mismatch by group and position."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Kind = Literal["missing", "size", "order", "type"]
 class Matched:
     """Collectives that match on all ranks of a group, or messages from one rank to another."""
 
-    group: str  # its name, "" for messages
-    ranks: tuple[int, ...]  # (r,); sender and receiver of messages
-    position: IntColumn  # int64 (n,), position in the group's order
-    kind: IntColumn  # kind, bytes: int64 (n,), of the lowest rank
-    bytes: IntColumn
-    node: IntColumn  # int64 (n, r), ids
-    start: IntColumn  # start, end: int64 (n, r), wall-clock ns on each rank's clock
-    end: IntColumn
-    on_host: npt.NDArray[np.bool_]  # bool (n,), True if it runs on the host on all ranks
+    group: str  # name of the group, "" for messages
+    ranks: tuple[int, ...]  # the r ranks of the group; for messages, the sender and the receiver
+    position: IntColumn  # position in the group's order; shape (n,)
+    kind: IntColumn  # kind on the lowest rank; shape (n,)
+    bytes: IntColumn  # size on the lowest rank; shape (n,)
+    node: IntColumn  # node ids; shape (n, r)
+    start: IntColumn  # wall-clock ns on each rank's clock; shape (n, r)
+    end: IntColumn  # wall-clock ns on each rank's clock; shape (n, r)
+    on_host: npt.NDArray[np.bool_]  # True if it runs on the host on all ranks; shape (n,)
 
 
 def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], list[Mismatch]]:
-    """Match the collectives of each group across its given ranks."""
+    """Match the collectives of every process group across its given ranks."""
     matched, counts, mismatches = [], [], []
     for group, members in sorted(_members(ranks).items()):
         rows = {rank: _rows(ranks[rank], group) for rank in members}
@@ -188,7 +188,7 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
     return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), pair
 
 
-# Kinds with the same size on all ranks; all-to-all, gather and scatter may differ.
+# Kinds of collectives that have the same size on all ranks; all-to-all, gather and scatter may differ.
 _SAME_SIZE = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.REDUCE, CollectiveCommType.BROADCAST,
     CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK,
@@ -199,10 +199,10 @@ _MAX_CHOICES = 4_000_000
 
 @dataclass(frozen=True)
 class CollectiveSequence:
-    """The collectives of a group on one rank, in order; int64 arrays of one length."""
+    """The collectives of a group on one rank, in order; all columns have the same length."""
 
     row: IntColumn  # position in the rank's `RankCommunications`
-    kind: IntColumn  # kind, bytes, seq, end: copied from `RankCommunications`
+    kind: IntColumn  # this and the next columns are copied from `RankCommunications`
     bytes: IntColumn
     seq: IntColumn
     end: IntColumn
@@ -216,7 +216,7 @@ class CollectiveSequence:
 
     @property
     def tokens(self) -> IntColumn:
-        """int64 (n, 2): kind, and size or −1; equal on all ranks."""
+        """Kind, and size or −1, to compare ranks; shape (n, 2)."""
         return np.stack([self.kind, np.where(np.isin(self.kind, _SAME_SIZE), self.bytes, -1)], axis=1)
 
 
@@ -224,10 +224,10 @@ class CollectiveSequence:
 class LineUp:
     """A rank's positions for the collectives of the common sequence."""
 
-    at: IntColumn  # int64, position of a collective with equal kind and size in the rank's sequence, −1 for none
-    # By position in the common sequence: the rank's collective in its place, if of different kind or size.
+    at: IntColumn  # position of a collective with the same kind and size in the rank's sequence, −1 for none
+    # Position in the common sequence → the rank's collective in its place, if its kind or size differs.
     other: dict[int, int] = field(default_factory=dict)
-    # By position in the common sequence: the rank's equal collective at a different position.
+    # Position in the common sequence → the rank's equal collective at a different position.
     moved: dict[int, int] = field(default_factory=dict)
     # Positions of the rank without a counterpart, each with the common position that follows.
     extra: list[tuple[int, int]] = field(default_factory=list)
@@ -282,7 +282,7 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
             continue
         if len(elsewhere):
             ahead = [int(median(b_end[places[elsewhere]] - a_end[elsewhere]))]
-        else:  # the clock difference is unknown: try that of the first collectives, of the last collectives, and zero
+        else:  # the clock difference is unknown: try those of the first and the last collectives, and zero
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
             ahead = [0, *(int(median(times[1][part] - times[0][part])) for part in ends)]
@@ -293,14 +293,14 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
-    """Pair the shorter column with part of the longer, in order; return the least sum of distances and the pairs."""
+    """Pair the shorter column with part of the longer one, in order; return the smallest sum of distances and pairs."""
     if len(a) > len(b):
         least, right, left = _nearest(b, a)
         return least, left, right
     spare = len(b) - len(a)
     came = np.zeros((len(a), spare + 1), np.int64)
     total = np.zeros(spare + 1, np.int64)
-    for i, time in enumerate(a.tolist()):  # total[s]: the least sum for a[:i] if its last element skips s elements of b
+    for i, time in enumerate(a.tolist()):  # total[s]: smallest sum for a[:i] if its last element skips s elements of b
         so_far = np.minimum.accumulate(total)
         came[i] = np.maximum.accumulate(np.where(total == so_far, np.arange(spare + 1), 0))
         total = so_far + np.abs(b[i : i + spare + 1] - time)

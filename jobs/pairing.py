@@ -33,19 +33,17 @@ class RankFiles:
     et: str = ""
     kineto: str = ""
     problem: str = ""
-    # True if names, contents or a manifest give the rank, or if it is the only rank left.
+    # True if the rank is known from names, contents or a manifest, or if it is the only rank left.
     settled: bool = True
-    proved: bool = False  # by the contents of all ranks' files, these two can only be paired with each other
+    proved: bool = False  # given the contents of all ranks' files, these two files can only be paired with each other
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """The files of a job."""
-
     ranks: tuple[RankFiles, ...]  # in order
     missing: tuple[int, ...] = ()  # ranks without files, ascending
-    notes: tuple[str, ...] = ()  # notes about files that were not used
-    several_ranks: bool = False  # the folder has files of several ranks, including ranks outside `ranks`
+    notes: tuple[str, ...] = ()  # sentences about files that were not used
+    several_ranks: bool = False  # True if the folder has files of several ranks, including ranks outside `ranks`
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
         """Return the pairing with only these ranks (None: from 0 to the highest rank found)."""
@@ -58,8 +56,7 @@ class Pairing:
 
 def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:
     """Find the pairs in a folder and its subfolders, by names and by the beginnings of files. `et` and `kineto` are
-    patterns such as "*step_12*.json" for names or paths of files of that kind; `skip` is a subfolder of outputs to
-    ignore."""
+    patterns such as "*step_12*.json" for names or paths of ETs and Kineto traces. The subfolder `skip` is ignored."""
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
     with ThreadPoolExecutor(_READERS) as pool:  # the threads mostly wait for the file system
         looked = pool.map(lambda name: _look(folder, name, et, kineto), names)
@@ -67,7 +64,7 @@ def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = No
     if not files:
         raise UsageError(
             f"{folder.root}: no Execution Trace and no Kineto trace among {len(names)} files; "
-            "give the folder with the traces of the job, or a manifest"
+            "pass the folder with the job's traces, or a manifest"
         )
     ets, kinetos = ([file for file in files if file.kind == kind] for kind in (ET, KINETO))
     if len(ets) > 1 and len(kinetos) == 1 and not kinetos[0].shared:
@@ -188,7 +185,7 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
         with ThreadPoolExecutor(_READERS) as pool:
             ets = list(pool.map(lambda row: begins_with(*at(folder, row.et), ET), rows))
             kinetos = list(pool.map(lambda row: begins_with(*at(folder, row.kineto), KINETO), rows))
-    except Exception:  # file systems raise various errors, which linking reports later
+    except Exception:  # file systems raise various errors; linking reports them later
         return pairing
     if _world_size([*ets, *kinetos]) != len(rows):
         return pairing
@@ -208,7 +205,7 @@ def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
     assigned: dict[str, int] = {}
     pending = [(name, rank) for name, ranks in places.items() if len(ranks) == 1 for rank in ranks]
     pending += [(name, rank) for rank, names in fitting.items() if len(names) == 1 for name in names]
-    for name, rank in pending:  # grows during the loop
+    for name, rank in pending:  # the list grows during the loop
         if name in assigned or rank not in fitting:
             continue
         assigned[name] = rank
@@ -237,14 +234,14 @@ def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[Tra
         if file.rank is not None:
             by_rank[file.rank].append(file)
     if unknown:
-        notes.append(f"skipped, since their rank is unknown: {_some(unknown)}")
+        notes.append(f"skipped because their rank is unknown: {_some(unknown)}")
     best = {}
     for rank, candidates in by_rank.items():
         most = max(file.evidence for file in candidates)
         best[rank] = [file for file in candidates if file.evidence == most]
         if len(best[rank]) < len(candidates):
             others = [file for file in candidates if file.evidence < most]
-            notes.append(f"not taken, since rank {rank} has {_some(best[rank])}: {_some(others)}")
+            notes.append(f"not used because rank {rank} has {_some(best[rank])}: {_some(others)}")
     return best
 
 
@@ -288,7 +285,7 @@ def from_manifest(source: str) -> Pairing:
 
 def _files(row: _ManifestRow) -> RankFiles:
     lacking = [kind for kind, name in ((ET, row.et), (KINETO, row.kineto)) if not name]
-    problem = f"the manifest names no {' and no '.join(lacking)}" if lacking else ""
+    problem = f"the manifest lists no {' and no '.join(lacking)}" if lacking else ""
     return RankFiles(row.rank, row.et.removeprefix("./"), row.kineto.removeprefix("./"), problem)
 
 

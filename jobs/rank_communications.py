@@ -17,19 +17,19 @@ COLUMNS = COMMUNICATION_COLUMNS
 
 @dataclass(frozen=True)
 class RankCommunications:
-    """The communications of a rank, in launch order (on the host, in call order)."""
+    """The communications of one rank, in launch order (on the host, in call order)."""
 
     groups: tuple[Group, ...]  # the process groups
-    node: IntColumn  # int64, id in the ET+
-    kind: IntColumn  # int64, a CollectiveCommType, UNKNOWN, SEND or RECV
-    bytes: IntColumn  # int64, as in `message_bytes`, −1 if unknown
-    group: IntColumn  # int64, index in `groups`
-    peer: IntColumn  # int64, peer rank of a message, −1 for collectives
-    seq: IntColumn  # int64, number recorded in the trace, −1 for none
-    start: IntColumn  # start, end: int64, wall-clock ns on the rank's clock; the start is `FoundComm.start_ns`
-    end: IntColumn
-    on_host: IntColumn  # int64, 1 if it runs on the host, else 0
-    times_recorded: bool = True  # see `Trace.times_recorded`; if False, times do not show which rank waited
+    node: IntColumn  # node id in the ET+
+    kind: IntColumn  # a CollectiveCommType, UNKNOWN, SEND or RECV
+    bytes: IntColumn  # size as in `message_bytes`, −1 if unknown
+    group: IntColumn  # index in `groups`
+    peer: IntColumn  # peer rank of a message, −1 for collectives
+    seq: IntColumn  # sequence number in the trace, −1 for none
+    start: IntColumn  # wall-clock ns on the rank's clock, from `FoundComm.start_ns`
+    end: IntColumn  # wall-clock ns on the rank's clock
+    on_host: IntColumn  # 1 if the communication runs on the host, else 0
+    times_recorded: bool = True  # if False, times do not show which rank waited; see `Trace.times_recorded`
 
     def __len__(self) -> int:
         return len(self.node)

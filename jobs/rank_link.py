@@ -1,7 +1,7 @@
 """Link one rank in any process unless it is already linked: link, write, and save its state.
 
-Next to the outputs, `.etplus-batch/rank_N.json` keeps the origin of the output (size and digest of both inputs and of
-the output, options, version) and the facts for the job report. A rank is done if all of these are unchanged.
+Next to the outputs, `.etplus-batch/rank_N.json` records how the output was made (size and digest of both inputs and of
+the output, options, version) and the facts for the job report. If nothing has changed, the rank is not linked again.
 """
 
 from __future__ import annotations
@@ -39,14 +39,12 @@ Mark = list[Any]
 
 @dataclass(frozen=True)
 class RankTask:
-    """One rank to link."""
-
     rank: int
-    et: str  # et, kineto: files of the rank in `source`, or URLs
-    kineto: str
-    source: Folder  # source, target: folders of inputs and outputs
-    target: Folder
-    # min_match, min_certain: the rank fails if the share of ET ops with a link, or with a certain link, is smaller
+    et: str  # file in `source`, or a URL
+    kineto: str  # file in `source`, or a URL
+    source: Folder  # folder of the inputs
+    target: Folder  # folder of the outputs
+    # The rank fails if smaller shares of its ET operators have a link, or a certain link.
     min_match: float
     min_certain: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)  # arguments of `link`
@@ -87,7 +85,7 @@ class RankTask:
 
     @property
     def state(self) -> str:
-        """Name of the file in `target` with the `RankState`."""
+        """Name of the file in `target` that contains the `RankState`."""
         return f"{STATE_FOLDER}/rank_{self.rank}.json"
 
     @property
@@ -105,21 +103,22 @@ class RankTask:
 class RankState(msgspec.Struct):
     """Saved facts about a linked rank."""
 
-    tool_version: str  # tool_version, options: used to link the rank
-    options: dict[str, Any]
-    et: Mark | None  # et, kineto, output: marks of the files, see `Folder.mark`
+    tool_version: str  # version that linked the rank
+    options: dict[str, Any]  # options used to link the rank
+    et: Mark | None  # mark of the file, see `Folder.mark`; None if it is missing
     kineto: Mark | None
     output: Mark | None
-    result: RankResult  # for the job report
+    result: RankResult  # entry in the job report
     info: dict[str, Any]  # `distributedInfo` of the Kineto trace, {} if it has none
-    # groups, table: `RankCommunications` of the rank, as concatenated little-endian int64 columns
+    # Process groups and columns of the rank's `RankCommunications`; `table` has concatenated little-endian int64
+    # columns.
     groups: list[Group]
     table: bytes
     # Options that had no effect, because the contents of both files already give the same facts.
     unused: list[str] = msgspec.field(default_factory=list)
 
     def is_made_of(self, version: str, options: Mapping[str, Any], et: Mark | None, kineto: Mark | None) -> bool:
-        """Return whether linking again would give the same output."""
+        """Return True if linking again would give the same output."""
         used, wanted = ({k: v for k, v in of.items() if k not in self.unused} for of in (self.options, options))
         return (self.tool_version, used, self.et, self.kineto) == (version, wanted, et, kineto)
 
@@ -129,7 +128,7 @@ class RankState(msgspec.Struct):
 
 
 def link_rank(task: RankTask) -> tuple[RankState, bool]:
-    """Link a rank unless an earlier run did; return its state and whether one did. May raise EtplusError."""
+    """Link a rank unless an earlier run did. Return its state, and True if an earlier run linked it."""
     wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
     before = _read_state(task)
     known = before is not None and before.is_made_of(*wanted) and None not in (*wanted, before.output)
@@ -184,7 +183,7 @@ def _link(task: RankTask) -> Trace:
             return link(*paths, **task.options)
         except UsageError:
             raise
-        except EtplusError as error:  # report the names under which the files were found, wherever they are
+        except EtplusError as error:  # report the file names that the user gave, wherever the files are
             text = str(error)
             for path, name in zip(paths, (task.et, task.kineto), strict=True):
                 text = text.replace(str(path), name)

@@ -1,7 +1,7 @@
 """Run a program with a recorder in each of its Python processes, and collect the traces.
 
-The recorder (`hook/`) starts from a `sitecustomize` on PYTHONPATH. Each process that imports PyTorch writes its traces
-and a status. When the program has ended, the traces are renamed after their ranks.
+A `sitecustomize` on PYTHONPATH starts the recorder (`hook/`). Each process that imports PyTorch writes its traces and a
+status. When the program has ended, the traces get names with their ranks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 @dataclass(frozen=True)
 class RecordingWindow:
     """Part of a program to record: steps `first` to `last`, counted from 0, or, with `by_time`, seconds after the
-    import of PyTorch. `otherwise` is the seconds to record if no process has run a step by then."""
+    import of PyTorch. `otherwise` is the range of seconds to record if no process has run a step by then."""
 
     first: float
     last: float
@@ -42,14 +42,13 @@ class RecordingWindow:
 
     @property
     def text(self) -> str:
-        """The window as the value of a command-line option."""
         return f"{self.first:g}" if self.first == self.last else f"{self.first:g}-{self.last:g}"
 
 
 @dataclass(frozen=True)
 class Recorded:
     """Result of a recorded program. `status` is the exit status, or 128 + N after signal N. `ranks` are the ranks with
-    a pair of traces. `notes` explain incomplete recordings. With `call_lines`, Python stacks contain call lines."""
+    a pair of traces. `notes` explain incomplete recordings. `call_lines`: Python stacks contain the lines of calls."""
 
     status: int
     ranks: tuple[int, ...]
@@ -58,7 +57,7 @@ class Recorded:
 
 
 def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan: RecordingWindow) -> Recorded:
-    """Run a program with a recorder inside; write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` per rank.
+    """Run a program with a recorder inside; write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` for each rank.
 
     The program keeps its standard streams and open files, and receives signals.
 
@@ -75,7 +74,7 @@ def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan:
         status = _run(command, _environment(scratch, plan))
         processes = _processes(scratch)
         found, notes = _pairs(scratch, processes, plan)
-        with transaction(nested=True):  # in place when they are linked
+        with transaction(nested=True):  # the files are already in place when they are linked
             for rank, stem in found.items():
                 for what in ("et", "kineto"):
                     source = scratch / f"{stem}.{what}.json"
@@ -114,7 +113,7 @@ def _limits() -> Callable[[], None] | None:
     kind = resource.RLIMIT_DATA
     try:
         wanted = resource.prlimit(os.getppid(), kind)
-    except (AttributeError, OSError):  # not Linux, or a parent of a different user
+    except (AttributeError, OSError):  # not Linux, or the parent belongs to a different user
         hard = resource.getrlimit(kind)[1]
         wanted = (hard, hard)
 
@@ -144,7 +143,7 @@ def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     before: dict[int, Any] = {}
     try:
         for number in (getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as in `nohup`; the program inherits this setting
+            if signal.getsignal(number) != signal.SIG_IGN:  # ignored by `nohup`; the program inherits this
                 with contextlib.suppress(ValueError):  # only the main thread can set handlers
                     before[number] = signal.signal(number, forward)
         yield hand_on
@@ -187,7 +186,7 @@ def _pairs(
         recorded = _by_time(scratch, processes)
         if recorded and plan.otherwise is not None:
             first, last = plan.otherwise
-            notes[-1] = f"{notes[-1].partition('; ')[0]}; recorded were seconds {first:g}-{last:g}, as no step had been"
+            notes[-1] = f"{notes[-1].partition('; ')[0]}; seconds {first:g}-{last:g} were recorded instead"
     return recorded, list(dict.fromkeys(notes))
 
 
@@ -227,11 +226,11 @@ def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: Recording
     if not processes:
         return "PyTorch was not imported"
     if plan.by_time:
-        return f"the program ended before second {plan.first:g} after the import of PyTorch; give an earlier window"
+        return f"the program ended before second {plan.first:g} after the import of PyTorch; choose an earlier window"
     most = max(processes, key=lambda state: state["steps"])
     if not most["steps"]:
         return (
-            "no step was seen: no step() of a torch.optim optimizer, no call of a module; record by time, --seconds 5"
+            "no step was seen: no step() of a torch.optim optimizer, no call of a module; record by time: --seconds 5"
         )
-    reached = f"the program ended after {most['steps']} {most['kind']} and the window is {plan.text}"
-    return f"the window was not reached: {reached}; give earlier --steps"
+    reached = f"the program ended after {most['steps']} {most['kind']}, but the window is {plan.text}"
+    return f"the window was not reached: {reached}; choose earlier --steps"

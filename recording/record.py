@@ -22,7 +22,7 @@ from .hook.observers import annotate_run, knows_option, make_observer, make_prof
 
 _COPY_BLOCK = 1 << 20
 _TRACKED = "provenance_tracking_to_timeline"
-"""Option of `torch._inductor.config.trace` that makes Inductor keep kernel information."""
+"""Option in `torch._inductor.config.trace` that makes Inductor keep information about its kernels."""
 
 
 class Recording:
@@ -60,10 +60,8 @@ class Recording:
         self._next_phase: Callable[[], None] | None = None
 
     def step(self) -> None:
-        """Mark the end of an iteration, like ``profiler.step()``.
-
-        With ``graphs=True``, the first call marks the end of the capture phase. Forks of the process ignore this call.
-        """
+        """Mark the end of an iteration, like ``profiler.step()``. With ``graphs=True``, the first call marks the end of
+        the capture phase. Forks of the process ignore this call."""
         if self.in_fork:
             return
         self.steps += 1
@@ -75,7 +73,6 @@ class Recording:
 
     @property
     def in_fork(self) -> bool:
-        """Return whether this process is a fork of the recorded process."""
         return os.getpid() != self._pid
 
     def _mark_begin(self) -> None:
@@ -85,7 +82,7 @@ class Recording:
 
     def _finish(self, window: str, link: bool) -> None:
         if not self.finished:
-            counted = f"step() was called {self.steps} times and {window} need {self.steps_needed}"
+            counted = f"step() was called {self.steps} times, but {window} need {self.steps_needed} calls"
             raise UsageError(f"nothing was recorded: {counted}; run more iterations or lower these numbers")
         if link:
             captures = [(self.graphs_et_path, self.graphs_kineto_path)] if self._graphs else []
@@ -146,7 +143,7 @@ class Recording:
             observer.unregister_callback()  # completes the file
             profiler.export_chrome_trace(str(scratch / "kineto.json"))
             information = _kernel_information()
-            with transaction():  # all or none
+            with transaction():  # replaces all files or none
                 _put_in_place(scratch, self.et_path, self.kineto_path)
                 if information:
                     with open_output(self.kernel_information_path) as file:
@@ -207,7 +204,7 @@ def _is_recording(profiler: Any) -> bool:
 
 
 def _put_in_place(scratch: Path, et_path: Path, kineto_path: Path) -> None:
-    with transaction():  # both or none
+    with transaction():  # replaces both files or none
         for plain, target in (("et.json", et_path), ("kineto.json", kineto_path)):
             with (scratch / plain).open("rb") as source, open_output(target) as file:
                 shutil.copyfileobj(source, file, _COPY_BLOCK)
@@ -262,7 +259,7 @@ def record(
     options = _profile_options(wait, warmup, active, activities, all_threads)
     options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}
     if name and Path(name).name != name:
-        raise UsageError(f"name={name!r} becomes part of file names; give the folder as out_dir")
+        raise UsageError(f"name={name!r} becomes part of file names; pass the folder as out_dir")
     rank, folder = _rank(), Path(out_dir)
     stem = f"{name}.rank-{rank}" if name else f"rank-{rank}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -277,7 +274,7 @@ def _profile_options(
     wait: int, warmup: int, active: int, activities: Iterable[Any] | None, all_threads: bool
 ) -> dict[str, Any]:
     if wait < 0 or warmup < 0 or active < 1:
-        raise UsageError(f"wait={wait}, warmup={warmup}, active={active}: give at least 0, 0 and 1")
+        raise UsageError(f"wait={wait}, warmup={warmup}, active={active}: use at least 0, 0 and 1")
     try:
         import torch
         from torch.profiler import ExecutionTraceObserver, ProfilerActivity, schedule  # noqa: F401

@@ -1,1 +1,3 @@
-"""Code that runs in the recorded program, which may lack etplus: imports only the standard library and PyTorch."""
+"""Code that runs inside the recorded program. It imports only the standard library and PyTorch, as etplus may be
+missing.
+"""

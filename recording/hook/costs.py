@@ -1,4 +1,4 @@
-"""Measure the cost of recording one event, which gain estimates later subtract from the program's events."""
+"""Measure the time that recording adds to one event; gain estimates subtract it from the program's events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def measured_costs(torch: Any, path: Path) -> str:
 
 
 def _least_ns(call: Callable[[], Any]) -> float:
-    """Return the shortest mean time of a call over some rounds, because other programs only make calls longer."""
+    """Return the shortest mean time of a call over several rounds; other programs can only make calls longer."""
     means = []
     for _ in range(_ROUNDS):
         begin = time.perf_counter_ns()

@@ -49,14 +49,14 @@ class FatalSignals:
             self._limit_time()
 
     def unwatch(self) -> None:
-        """Restore the system's handling of the signals, except signals that the program handles by now."""
+        """Restore the system's handling of the signals, except for signals that the program handles by now."""
         with contextlib.suppress(ValueError):  # not the main thread, so `watch` did nothing
             self._drop_handlers()
             self._drop_wakeup()
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Delay signals until the end of the block, in which the profiler changes its state."""
+        """Delay signals until the end of the block, because the profiler changes its state inside it."""
         self._depth += 1
         try:
             yield
@@ -123,7 +123,7 @@ class FatalSignals:
 
     def _leave_wakeup(self) -> None:
         now = signal.set_wakeup_fd(-1)
-        if now != self._wakeup:  # meanwhile, the program has set a handler
+        if now != self._wakeup:  # the program has set a handler in the meantime
             signal.set_wakeup_fd(now)
 
     def _drop_wakeup(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class _AtWork(NamedTuple):
-    """The process's only observer, and the descriptors of its open file."""
+    """The only observer in this process, and the descriptors of its open file."""
 
     torch: Any
     observer: Any
@@ -25,7 +25,7 @@ _knows_forks = False
 
 
 def keep_out_of_forks(torch: Any, observer: Any, path: Path) -> None:
-    """Stop recording in forks, which inherit the observers and the open file."""
+    """Stop recording in forks, because they inherit the observers and the open file."""
     global _at_work, _knows_forks
     _at_work = _AtWork(torch, observer, _descriptors(path))
     if not _knows_forks and hasattr(os, "register_at_fork"):
@@ -44,7 +44,7 @@ def _descriptors(path: Path) -> list[int]:
 
 
 def _end_config_thread() -> None:
-    """Before a fork, end the thread in which libkineto waits for a new configuration."""
+    """End the thread in which libkineto waits for a new configuration, before the process forks."""
     if _at_work is None or sys.platform != "linux" or "KINETO_USE_DAEMON" in os.environ:
         return
     with contextlib.suppress(Exception):  # this PyTorch does not export these functions
@@ -67,13 +67,12 @@ def _stop_in_child() -> None:
 
 
 def _drop_profiler(torch: Any) -> None:
-    """Drop the profiler and its recorded events."""
     autograd = torch.autograd
-    if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # it waits or warms up
+    if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # the profiler waits or warms up
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the Python tracer was not stopped
-        if autograd._profiler_enabled():  # in this thread
+        if autograd._profiler_enabled():  # enabled in this thread
             try:
                 autograd._disable_profiler_legacy(torch._C._autograd._ProfilerDisableOptions(True, False))
             except RuntimeError:  # a scope in the program has put another state on top
@@ -91,7 +90,7 @@ def _nowhere(descriptors: list[int]) -> Iterator[None]:
         os.dup2(nowhere, descriptor)
     try:
         before = os.dup(2)
-    except OSError:  # closed
+    except OSError:  # the descriptor is closed
         os.close(nowhere)
         yield
         return

@@ -1,4 +1,4 @@
-"""Start the recorder when the program imports PyTorch; its plan is in the environment variable ETPLUS_RECORD."""
+"""Start the recorder when the program imports PyTorch. The environment variable ETPLUS_RECORD contains the plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ VARIABLE = "ETPLUS_RECORD"
 
 
 def install() -> None:
-    """Make the import of PyTorch start the recorder."""
     plan = json.loads(os.environ[VARIABLE])
     Path(plan["folder"], "started").touch()
     sys.meta_path.insert(0, _WaitForTorch(plan))

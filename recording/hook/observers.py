@@ -18,7 +18,7 @@ _NOTICE = re.compile(
     rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
     rb"|^ERROR:.*gpuGetDeviceCount failed"
 )
-"""GPU builds print the last notice on a machine without a driver."""
+"""Notices of PyTorch's observers. GPU builds print the last one on a machine without a driver."""
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def without_notices(folder: Path) -> Iterator[None]:
     try:
         sys.stderr.flush()
         before = os.dup(2)
-    except (OSError, AttributeError, ValueError):  # closed
+    except (OSError, AttributeError, ValueError):  # standard error is closed
         yield
         return
     with open(folder / f"{os.getpid()}.stderr", "w+b") as kept:  # noqa: PTH123
@@ -58,7 +58,7 @@ def run_annotation(run: str, rank: int) -> str:
     """Return the name of the annotation that proves that two files come from one recording.
 
     Args:
-        run: a unique id of the recording: letters, digits, "-".
+        run: a unique id of the recording, made of letters, digits and "-".
 
     Example:
         >>> run_annotation("8a5b", 3)
@@ -68,23 +68,23 @@ def run_annotation(run: str, rank: int) -> str:
 
 
 def annotate_run(torch: Any, rank: int) -> None:
-    """Write `run_annotation` with a random id into both files."""
+    """Write a `run_annotation` with a random id into both files."""
     annotate(torch, run_annotation(str(uuid.uuid4()), rank))
 
 
 def annotate(torch: Any, name: str) -> None:
-    """Write an annotation with zero duration into both files."""
+    """Write an annotation of zero duration into both files."""
     with torch.profiler.record_function(name):
         pass
 
 
 def knows_option(torch: Any, name: str) -> bool:
-    """Return whether this PyTorch's profiler has an experimental option."""
-    return name in (torch._C._profiler._ExperimentalConfig.__init__.__doc__ or "")  # pybind11's signature
+    """Return True if this PyTorch's profiler has the experimental option `name`."""
+    return name in (torch._C._profiler._ExperimentalConfig.__init__.__doc__ or "")  # signature from pybind11
 
 
 def profile_options(torch: Any, activities: list[Any] | None = None, *, all_threads: bool = True) -> dict[str, Any]:
-    """Return the profiler arguments that this PyTorch supports. `activities` None: CPU, and CUDA (with
+    """Return the profiler arguments that this PyTorch supports. If `activities` is None, record the CPU, and CUDA (with
     synchronizations) if there is a GPU. `all_threads`: record all threads, as the Execution Trace always does."""
     cpu, cuda = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
     if activities is None:
@@ -113,8 +113,6 @@ def make_profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
         return profile(execution_trace_observer=observer, **options)
 
     class ObservingProfiler(profile):  # type: ignore[misc]
-        """Fallback for PyTorch versions without `execution_trace_observer`."""
-
         def start_trace(self) -> None:
             observer.start()
             super().start_trace()

@@ -1,8 +1,9 @@
 """Find the steps of the surrounding program, and record a window of steps with both of PyTorch's observers.
 
-The plan is a JSON object: `folder` for the files, and `steps` or `seconds`, a pair [first, last]. `otherwise` is the
-pair of seconds to record if no step has run by then. Each process writes `PID.et.json`, `PID.kineto.json` (`PID.time.…`
-for `otherwise`) and its progress as `PID.status.json`. The recorder never prints or raises into the program.
+The plan is a JSON object: `folder` for the output files, and either `steps` or `seconds`, a pair [first, last].
+`otherwise` is the pair of seconds to record if no step has run by then. Each process writes `PID.et.json`,
+`PID.kineto.json` (`PID.time.…` for `otherwise`) and its progress as `PID.status.json`. The recorder never prints, and
+never raises errors into the program.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ class StepRecorder:
         self._folder = Path(plan["folder"])
         self._by_time = "seconds" in plan
         self._first, self._last = plan["seconds" if self._by_time else "steps"]
-        self._done = 0  # steps that are over
+        self._done = 0  # number of finished steps
         self._untraced = UntracedSteps(self._before_window)
         self._costs = ""
         self._kind = ""
         self._hooks = StepHooks(self._step_ended)
-        self._thread: int | None = None  # only this thread's forward passes are counted, and this thread records
+        self._thread: int | None = None  # the thread that records; only its forward passes are counted
         self._profiler: Any = None
         self._step: Any = None  # annotation of the current step in the window
         self._observer: Any = None
         self._otherwise: list[float] | None = plan.get("otherwise")
-        self._provisional = False  # the current recording is `otherwise`
+        self._provisional = False  # True while `otherwise` is recorded
         self._callbacks: list[Any] = []
         self._signals = FatalSignals(self._interrupted, self._lost)
         self._over = self._complete = False
         self._status: dict[str, Any] = {"state": "waiting", "reason": ""}
 
     def arm(self) -> None:
-        """Register the hooks, or report why the hooks cannot be registered."""
+        """Register the hooks, or report why this is impossible."""
         words = [word for word in sys.orig_argv[1:4] if not word.startswith("-")]
         self._status["launcher"] = "RANK" not in os.environ and any(map(_LAUNCHERS.search, words))
         with self._reporting():
@@ -88,8 +89,6 @@ class StepRecorder:
         with self._reporting():
             self._boundary(kind)
 
-    # The window
-
     def _boundary(self, kind: str) -> None:
         if self._over or (self._profiler is not None and threading.get_ident() != self._thread):
             return
@@ -103,7 +102,7 @@ class StepRecorder:
     def _step_over(self, kind: str) -> None:
         import torch
 
-        if self._provisional:  # there are steps after all
+        if self._provisional:  # the program has steps after all
             self._end_provisional()
         if kind != self._kind:
             self._kind, self._done = kind, 0
@@ -170,7 +169,7 @@ class StepRecorder:
             return 0
 
         call = _CALLBACK(call_back)
-        self._callbacks.append(call)  # keeps the callback alive as long as it can be called
+        self._callbacks.append(call)  # keeps the callback alive while it can be called
 
         def later() -> None:
             time.sleep(seconds)
@@ -193,7 +192,7 @@ class StepRecorder:
             self._fail("the program itself was profiling when the window began")
             return
         self._thread = threading.get_ident()
-        with contextlib.suppress(Exception), without_notices(self._folder):  # not needed for recording
+        with contextlib.suppress(Exception), without_notices(self._folder):  # recording works without the costs
             self._costs = measured_costs(torch, self._path("costs"))
         self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:
@@ -279,11 +278,11 @@ class StepRecorder:
             self._end_early()
 
     def _in_child(self) -> None:
-        self._status.pop("otherwise", None)  # the parent's
+        self._status.pop("otherwise", None)  # copied from the parent
         if self._profiler is None:
             return
         self._over = True
-        self._profiler = self._observer = None  # stopped by `observers`
+        self._profiler = self._observer = None  # `forks` has stopped them
         self._hooks.drop()
 
     def _interrupted(self, number: int) -> None:
@@ -303,8 +302,6 @@ class StepRecorder:
             self._end_provisional()
         self._status["cut"] = self._profiler is not None
         self._end()
-
-    # What is left behind
 
     def _path(self, what: str) -> Path:
         time = ".time" if self._provisional and what in ("et", "kineto") else ""

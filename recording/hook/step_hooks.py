@@ -31,11 +31,10 @@ class StepHooks:
         self._optimizer_hooks: list[Any] = []
         self._module_hooks: list[Any] = []
         self._optimizer: Any = None  # weak reference; only this optimizer's steps are counted
-        self._others: dict[int, int] = {}  # steps of other optimizers since this optimizer's last step
+        self._others: dict[int, int] = {}  # number of steps of other optimizers since this optimizer's last step
         self._local = threading.local()
 
     def add(self) -> None:
-        """Register the hooks."""
         from torch.nn.modules import module
         from torch.optim import optimizer
 
@@ -43,7 +42,7 @@ class StepHooks:
             optimizer.register_optimizer_step_pre_hook(self._before_step),
             optimizer.register_optimizer_step_post_hook(self._after_step),
         ]
-        # torch.compile warns about global module hooks; these hooks do nothing in compiled code.
+        # torch.compile warns about global module hooks, but these hooks do nothing in compiled code.
         warnings.filterwarnings("ignore", _OF_HOOKS)
         always = {"always_call": True}
         if "always_call" not in inspect.signature(module.register_module_forward_hook).parameters:
@@ -54,12 +53,11 @@ class StepHooks:
         ]
 
     def drop(self) -> None:
-        """Remove the hooks."""
         self._drop_module_hooks()
         _remove(self._optimizer_hooks)
 
     def _drop_module_hooks(self) -> None:
-        if not self._module_hooks:  # each step asks
+        if not self._module_hooks:  # every step calls this method
             return
         _remove(self._module_hooks)
         warnings.filters[:] = [found for found in warnings.filters if getattr(found[1], "pattern", "") != _OF_HOOKS]  # type: ignore[index]
@@ -71,7 +69,7 @@ class StepHooks:
             return None
         self._drop_module_hooks()
         kwargs = _StepEnd(kwargs)
-        self._local.step = kwargs  # until `_after_step`; a step that raises is not counted
+        self._local.step = kwargs  # kept until `_after_step`; a step that raises is not counted
         return args, kwargs
 
     def _after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:

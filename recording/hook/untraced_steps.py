@@ -1,4 +1,4 @@
-"""Time some steps before the window to show the cost of recording."""
+"""Time some steps before the window, to show how much recording slows down the program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST = 5
 """Maximum number of timed steps before the window."""
 _FEWEST = 2
 _ONE_STEP = 0.6
-"""If one step takes this share of the total time, it includes a compilation or an evaluation."""
+"""If one step takes more than this share of the total time, it includes a compilation or an evaluation."""
 
 
 class UntracedSteps:
@@ -26,13 +26,12 @@ class UntracedSteps:
     """
 
     def __init__(self, window: int) -> None:
-        """`window`: number of steps done when the observers start."""
+        """`window` is the number of finished steps when the observers start."""
         self._first, self._window = max(window - MOST, 1), window
         self._ends: list[int] = []
         self._drained = 0
 
     def step_over(self, torch: Any, done: int) -> None:
-        """Count the end of step `done`."""
         if done == self._first:
             _synchronize(torch)
             self._ends = [time.perf_counter_ns()]
@@ -44,7 +43,7 @@ class UntracedSteps:
 
     def annotation(self) -> str:
         """Return ``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few
-        were timed. `step_ns` is the mean, including trailing device work; `host_ns` is the median on the host."""
+        steps were timed. `step_ns` is the mean, including trailing device work; `host_ns` is the median on the host."""
         took = [end - begin for begin, end in itertools.pairwise(self._ends)]
         if len(took) < _FEWEST or not self._drained or (len(took) > _FEWEST and max(took) > _ONE_STEP * sum(took)):
             return ""

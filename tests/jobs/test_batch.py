@@ -63,7 +63,7 @@ def test_only_options_that_say_something_count() -> None:
     [
         ("threads", None, None, "unknown engine 'threads'; one of: processes, dask"),
         ("dask", None, None, "a scheduler requires engine"), ("processes", 2, "tcp://h:1", "a scheduler requires"),
-        ("processes", 0, None, "0 processes cannot work; give 1 or more"),
+        ("processes", 0, None, "0 processes cannot work; use 1 or more"),
     ],
 )  # fmt: skip
 def test_engines_that_make_no_sense(engine: str, jobs: int | None, scheduler: str | None, message: str) -> None:
@@ -170,7 +170,7 @@ def test_a_rank_of_another_job_fails_and_is_left_out_of_the_rest() -> None:
     states[3] = a_state(3, [], info={"world_size": 64}, iterations=("x",))
     report = batch._report(a_pairing(4), states, {})
     assert report.ranks[3].status == "failed" and [rank.status for rank in report.ranks[:3]] == ["linked"] * 3
-    assert report.ranks[3].reason == "not of this job: k3 is of a job of 64 ranks, the others of a job of 4 ranks"
+    assert report.ranks[3].reason == "not from this job: k3 is of a job of 64 ranks, the others of a job of 4 ranks"
     assert report.world_size == 4 and not report.notes and not report.mismatches
     assert [clock.rank for clock in report.clock_offsets] == [0, 1, 2]
     states[3] = a_state(3, [100], start_ns=NS + 4 * 3600 * 10**9)

@@ -50,7 +50,7 @@ def test_a_minority_of_another_size_or_backend_is_foreign() -> None:
 
 def test_without_a_majority_a_note_names_the_jobs() -> None:
     halves = {0: facts(0), 1: facts(1, {"world_size": 2, "backend": "nccl"})}
-    assert foreign_traces(halves) == ({}, ["the traces are of different jobs: a job of 2 ranks, a job of 4 ranks"])
+    assert foreign_traces(halves) == ({}, ["the traces come from different jobs: a job of 2 ranks, a job of 4 ranks"])
 
 
 def test_a_trace_of_another_time_is_foreign() -> None:
@@ -85,7 +85,7 @@ def test_the_ranks_of_one_job_pass() -> None:
     assert check_job(of_job(0, 1, content=b"same")) == (), "ranks of one job may be alike to the last byte"
     assert check_job(of_job(0, None, None)) == (
         "2 of 3 traces do not record their rank (distributedInfo), first r1.json: "
-        "whether all are of one job is not known",
+        "it is not known if all come from one job",
     )
 
 
@@ -98,7 +98,7 @@ def test_the_ranks_of_one_job_pass() -> None:
         (of_job(*range(5)), "5 traces of a job of 4 ranks"),
         (of_job(0, 1, info={"world_size": 1}), "2 traces of a job of 1 rank"),
         ([*of_job(0), JobTrace(facts(1, {"world_size": 9}), 1, b"1")],
-         "not the ranks of one job: the traces are of different jobs: a job of 4 ranks, a job of 9 ranks"),
+         "not the ranks of one job: the traces come from different jobs: a job of 4 ranks, a job of 9 ranks"),
         ([*of_job(0, 1, 2), JobTrace(facts(3, begin_s=9999), 3, b"3")],
          "not the ranks of one job: r3.json was recorded 3 hours after the others"),
     ],

@@ -46,5 +46,5 @@ def test_versions(version: str, known: bool) -> None:
 
 @pytest.mark.parametrize("data", [b"[]", b"{}", b'{"tool_version": "1", "ranks": [{"rank": "0", "status": "linked"}]}'])
 def test_other_files_are_refused(data: bytes) -> None:
-    with pytest.raises(TraceFormatError, match=r"give the job_report.json of etplus link"):
+    with pytest.raises(TraceFormatError, match=r"pass the job_report.json that etplus link wrote"):
         read_job_report(data)

@@ -77,7 +77,7 @@ def test_problems_are_told_and_the_others_paired(tmp_path: Path) -> None:
     assert problems[5] == "no ET was found for rank-5.kineto.json"
     assert "several files could be its ET: rank-1.et.json, rank-1b.et.json" in problems[1]
     assert pairing.missing == (2, 4)
-    assert pairing.notes == ("skipped, since their rank is unknown: lost.et.json, stray.et.json",)
+    assert pairing.notes == ("skipped because their rank is unknown: lost.et.json, stray.et.json",)
     chosen = find_pairs(open_folder(tmp_path), et="rank-?.et.json")
     assert {one.rank: one.problem for one in chosen.ranks}[1] == ""
     few = pairing.of([3, 7])
@@ -96,7 +96,7 @@ def test_a_manifest(tmp_path: Path, form: str) -> None:
     assert [(one.rank, one.et, one.kineto) for one in pairing.ranks] == [
         (0, "e0.json", "k0.json"), (1, "e,1.json", "k1.json"), (2, "e2.json", ""),
     ]  # fmt: skip
-    assert pairing.ranks[2].problem == "the manifest names no Kineto trace"
+    assert pairing.ranks[2].problem == "the manifest lists no Kineto trace"
     (tmp_path / "again").write_text(to_manifest(pairing))
     assert from_manifest(str(tmp_path / "again")) == pairing
 
@@ -206,11 +206,11 @@ def test_the_best_evidence_takes_the_rank() -> None:
     ets = files(ET, ("e", ("named", 0)), ("worse", ("maybe", 0), ("stem", "w")))
     pairing = _paired(ets, files(KINETO, ("k", ("named", 0))))
     assert [(one.et, one.kineto, one.problem) for one in pairing.ranks] == [("e", "k", "")]
-    assert pairing.notes == ("not taken, since rank 0 has e: worse",)
+    assert pairing.notes == ("not used because rank 0 has e: worse",)
     for count, shown in ((5, "s0, s1, s2 and 2 more"), (3, "s0, s1, s2")):
         unknown = [TraceFile(f"s{i}", ET, stem="s") for i in range(count)]
         pairing = _paired([*unknown, *files(ET, ("e", ("named", 0)))], files(KINETO, ("k", ("named", 0))))
-        assert pairing.notes == (f"skipped, since their rank is unknown: {shown}",)
+        assert pairing.notes == (f"skipped because their rank is unknown: {shown}",)
 
 
 def test_a_recording_of_several_ranks_goes_to_each_et_without_a_trace() -> None:

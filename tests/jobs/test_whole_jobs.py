@@ -72,7 +72,7 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     assert reasons[2] == "no ET was found for rank-2.kineto.json.gz"
     assert reasons[4] == "rank-4.kineto.json.gz: recorded by rank 3, not by rank 4; pass two files of the same rank"
     assert reasons[6] == (
-        "not of this job: rank-6.kineto.json.gz is of a job of 2 ranks, the others of a job of 8 ranks"
+        "not from this job: rank-6.kineto.json.gz is of a job of 2 ranks, the others of a job of 8 ranks"
     )
     assert batch.report.missing == "5"
     assert [one.rank for one in batch.report.ranks if one.status == "linked"] == [0, 3, 7]
