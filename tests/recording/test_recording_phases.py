@@ -157,7 +157,7 @@ def test_a_window_from_the_first_step_on_is_marked_at_once(made: Made, tmp_path:
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_a_block_that_ends_within_the_window_leaves_nothing(made: Made, tmp_path: Path, steps: int) -> None:
-    message = f"called {steps} times and wait=0, warmup=1, active=2 need 3"
+    message = f"called {steps} times, but wait=0, warmup=1, active=2 need 3"
     with pytest.raises(UsageError, match=message), record(tmp_path, wait=0, warmup=1, active=2) as recording:
         for _ in range(steps):
             recording.step()

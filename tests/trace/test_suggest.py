@@ -41,7 +41,7 @@ def test_guesses_are_answered_and_answers_show_themselves_in_a_notebook(thing: s
             getattr(things[thing], name)
         text = str(caught.value)
         assert name in text and "\n" not in text and len(text) < 300
-        assert re.search(r"use .*`|did you mean '|dir\(\) of it", text), text
+        assert re.search(r"use .*`|did you mean '|dir\(\) lists", text), text
     if thing != "gpu":
         page, text = things[thing]._repr_html_(), repr(things[thing])
         assert page.startswith("<") and "\x1b" not in text and len(text.splitlines()) <= 64
