@@ -10,6 +10,8 @@ import orjson
 import pytest
 from captured import capture_events, encode, replay_events
 from etplus import Trace, link, load
+from etplus.linker.captured_graphs import link_captured_graphs
+from etplus.linker.pipeline import read_captures
 from etplus.schemas.etplus.captured_graphs import read_captured
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import TraceFormatError
@@ -56,6 +58,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     for name in ("x.json", "x.json.gz", "x.et"):
         trace.save(tmp_path / name)
         same(trace, load(tmp_path / name))
+
+
+def test_a_file_that_was_linked_before_gets_the_same_graphs() -> None:
+    at_once = link(None, replay(), graph_captures=[capture()])
+    later = link_captured_graphs(read_etplus(b"".join(link(None, replay()).chunks())), read_captures([capture()]))
+    assert at_once.to_dict() == later.to_dict()
+    same(at_once, later)
+    same(later, read_etplus(b"".join(later.chunks())))
 
 
 def test_kernels_of_collectives_get_their_metadata() -> None:

@@ -72,6 +72,18 @@ def test_times_since_the_epoch_are_rounded_to_whole_us() -> None:
     assert whole_us(np.array([499, 500, 1499, 1500])).tolist() == [0, 1000, 1000, 2000]
 
 
+def test_numbers_that_are_missing_are_those_of_flows_and_threads() -> None:
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 1}
+    events = [
+        {**call, "args": {"External id": 5}}, {**call, "ts": 6, "args": {"External id": 6}},
+        {**call, "cat": "kernel", "ts": 9, "pid": 1, "tid": 7, "args": {"External id": 5, "stream": 0}},
+        {"ph": "s", "cat": "ac2g", "id": 5, "ts": 5}, {"ph": "s", "cat": "fwdbwd", "id": 6, "ts": 6},
+    ]  # fmt: skip
+    found = read_kineto(orjson.dumps(kineto_document(events))).events
+    assert found.correlation.tolist() == [5, -1, 5]
+    assert (found.device.tolist(), found.stream.tolist()) == ([-1, -1, 1], [-1, -1, 0])
+
+
 def test_work_of_a_graph_is_on_the_stream_where_it_ran() -> None:
     args = {"device": 0, "stream": 1000, "original_stream": 23, "correlation": 5}
     event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 1000, "args": args}

@@ -37,6 +37,8 @@ def test_the_fields_of_comm() -> None:
         "in_split": [1, 2], "out_split": None, "pg_first_rank": None,
     }  # fmt: skip
     assert kernel_comm(b"null") == dict.fromkeys(kernel_comm(b"{}"))
+    assert kernel_comm(json({"Process Group Ranks": "[3, 1, ...]"}))["pg_first_rank"] == 3
+    assert kernel_comm(json({**KERNEL, "Group size": 1}))["pg_ranks"] is None, "longer than the group"
     assert kernel_comm(json({"Seq": True, "Group size": "4"}))["seq"] is None
 
 

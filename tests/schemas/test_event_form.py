@@ -12,6 +12,7 @@ from etplus.schemas.kineto.event_form import (
     counter_name,
     decoded,
     header,
+    kineto_threads_of,
     recorded_args,
     shown_text,
     with_arguments,
@@ -56,6 +57,10 @@ def test_annotations_and_operators_with_a_sequence_number() -> None:
     assert of(trace, 3)[0] == "user_annotation"
     args = of(trace, 4)[1]
     assert (args["Sequence number"], args["Fwd thread id"]) == (0, 2)
+
+
+def test_threads_of_kineto_are_those_of_its_runtime_calls() -> None:
+    assert kineto_threads_of(step_by_hand()) == {99: 1}
 
 
 def test_the_header_has_what_the_trace_knows() -> None:

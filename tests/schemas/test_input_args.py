@@ -12,6 +12,7 @@ from etplus.schemas.kineto.input_args import (
     input_args,
     input_shapes,
     inputs_key,
+    other_input,
     recorded_inputs,
 )
 
@@ -96,6 +97,19 @@ def test_strides_that_do_not_fit_and_sides_that_are_not_whole() -> None:
     assert input_args(DecodedSide([1], [[]], ["Int"], None, False), from_et=True) == {}
     texts = input_args(side(["Double"] * 4, [1e10, -3.0, 0.1, "<None>"], [[]] * 4, None), from_et=True)
     assert texts["Concrete Inputs"] == ["10000000000", "-3.", "0.10000000000000001", ""]
+
+
+@pytest.mark.parametrize(
+    ("types", "values", "shapes", "recorded", "found"),
+    [("Int", 3, [], ("3", [], "Scalar"), ""), ("Int", 3, [], ("4", [], "Scalar"), "3 in the ET, 4"),
+     ("Tensor(float)", 3, [2], ("", [3], "Scalar"), ""), ("Tensor(float)", 3, [2], ("", [2], "Float"), ""),
+     ("Tensor(float)", 3, [2], ("", [2], "double"), "float [2] in the ET, double [2]"),
+     ("GenericList[Tensor(float)]", 3, [[3]], ("", [[4]], "TensorList"), "tensors [[3]] in the ET, TensorList [[4]]")],
+)  # fmt: skip
+def test_the_first_input_that_differs(types: str, values: Any, shapes: Any, recorded: Any, found: str) -> None:
+    given = UndecodedSide(*(msgspec.Raw(msgspec.json.encode([one])) for one in (values, shapes, types)))
+    said = other_input(given, (*(msgspec.json.encode([one]) for one in recorded), b"[]"))
+    assert said == (f"{found} in the Kineto trace (input 1)" if found else "")
 
 
 def test_inputs_that_differ_in_ids_of_tensors_alone_have_one_key() -> None:

@@ -36,7 +36,11 @@ def tables(columns: EventColumns) -> dict[str, Any]:
             for key, column in table.items()
         }
 
-    return {"count": columns.count, **{key: plain(getattr(part, key)) for key in ("events", "flows", "memory")}}
+    return {
+        "count": columns.count,
+        "phases": dict(+columns.phases),
+        **{key: plain(getattr(part, key)) for key in ("events", "flows", "memory")},
+    }
 
 
 def decoded(events: Any, *, modules: bool, plain: bool) -> dict[str, Any]:
@@ -52,7 +56,7 @@ def decoded(events: Any, *, modules: bool, plain: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("modules", [True, False])
 def test_what_is_kept(plain: bool, modules: bool) -> None:
     found = decoded(EVENTS, modules=modules, plain=plain)
-    assert found["count"] == 11
+    assert found["count"] == 11 and found["phases"] == {"M": 1, "f": 1, "i": 1}, "the end of a launch, an instant"
     events = found["events"]
     assert events["index"] == ([1, 3, 10] if modules else [1, 10])
     assert (events["ts"][0], events["dur"][0], events["seq"][0], events["thread"][0]) == (1500, 2000, 4, (1, 2))

@@ -32,6 +32,7 @@ def test_messages_of_an_older_layout_get_strides_and_tensors() -> None:
     nodes = [
         Node(id=1, inputs=inputs), Node(id=2, inputs=IOInfo(values="7", shapes="x", types="y"), attr=strided),
         Node(id=3, attr=[attribute("cat", "runtime")]), Node(id=4, attr=[attribute("cat", "kernel")]),
+        Node(id=5, inputs=IOInfo(values="7", shapes="x", types="y")),
     ]  # fmt: skip
     metadata, changed = upgraded(GlobalMetadata(version="0.0.4", attr=[header, layout]), iter(nodes))
     texts = {attr.name: attr.string_val for attr in metadata.attr}
@@ -43,4 +44,5 @@ def test_messages_of_an_older_layout_get_strides_and_tensors() -> None:
         ({"input_strides": "[[1]]", "output_strides": "[]"}, "7", "[]"),
         ({"cat": "runtime"}, "", ""),
         ({"cat": "kernel", "input_strides": "[]", "output_strides": "[]"}, "[]", "[]"),
+        ({"input_strides": "[]", "output_strides": "[]"}, "7", "[]"),
     ]

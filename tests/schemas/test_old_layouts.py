@@ -185,6 +185,8 @@ def test_calls_that_only_ids_tell_apart_are_kept() -> None:
     events = [call_ | {"args": {"External id": 1}}, call_ | {"args": {"External id": 2}}]
     events += [node | {"args": {**args, "graph node id": 1}}, node | {"args": {**args, "graph node id": 2}}]
     assert read_kineto(orjson.dumps(kineto_document(events))).account.dropped == {}
+    numbered = [call_ | {"cat": "cuda_runtime", "args": {"correlation": 4}}, node | {"cat": "gpu_memset"}] * 2
+    assert read_kineto(orjson.dumps(kineto_document(numbered))).account.dropped == {"duplicate event": 2}
 
 
 def test_unknown_events_are_one_warning_and_in_the_report(tmp_path: Path) -> None:

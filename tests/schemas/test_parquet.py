@@ -60,7 +60,8 @@ def changed(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) ->
 
 
 @pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "gpu-pairs/dlrm.rank1"])
-def test_a_pair_comes_back_as_its_file_gives_it(name: str, tmp_path: Path) -> None:
+def test_a_pair_comes_back_as_its_file_gives_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etplus.schemas.parquet.parquet_writer._CHUNK", 30_000)
     assert_round_trip(linked(name), tmp_path)
 
 
@@ -205,4 +206,7 @@ def test_the_communications_of_a_rank_are_read_without_its_other_tables(tmp_path
     table = folder / "exchanges" / "rank=1" / "part-0.parquet"
     table.write_bytes(table.read_bytes()[:-1])
     with pytest.raises(TraceFormatError, match=r"part-0\.parquet: cut off or edited"):
+        read_exchanges(StoredRank(str(folder), 1))
+    (folder / "trace" / "rank=1" / "trace.json").write_bytes(b"{")
+    with pytest.raises(TraceFormatError, match=r"trace\.json: not a trace stored as columns"):
         read_exchanges(StoredRank(str(folder), 1))

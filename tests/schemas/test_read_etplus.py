@@ -225,6 +225,7 @@ def test_what_is_no_etplus() -> None:
         "must end in .et": b"\x0a\x050.0.4", "is not UTF-8": whole.replace(b"aten::", b"aten:\xff", 1),
         "the file is empty": b"", "the gzip stream is damaged": gzip.compress(whole)[:-2000],
     }  # fmt: skip
+    assert len(read_etplus(b'{"schema": "1.0.1", "nodes": [{"id": 3, "name": "a", "parent": 3, "ts": 0}]}')) == 1
     for message, data in cases.items():
         with pytest.raises(TraceFormatError, match=message):
             read_etplus(data)

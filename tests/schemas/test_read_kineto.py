@@ -139,6 +139,8 @@ def test_missing_args_and_fields() -> None:
     trace = check(events_of(OP, {**OP, "args": None}, {**OP, "args": {}}, {"name": "no phase"}, {}))
     assert len(trace.events) == 3 and trace.event_count == 5
     assert trace.events.args_of(np.array([0]))[0] == b"{}"
+    records = read_kineto(events_of(OP, {**OP, "cat": "Trace"}, {**OP, "name": "Trace"})).events.records
+    assert [index for index, _ in records.others(frozenset({"Trace"}))] == [1]
 
 
 def test_an_unfinished_event_ends_where_it_starts() -> None:

@@ -268,6 +268,9 @@ def test_unknown_header_keys_alone_are_removed_before_reading() -> None:
 def test_free_texts_are_hashed_while_numbers_groups_and_structure_stay() -> None:
     assert hashed_name("nn.Module: Secret_3") == f"nn.Module: {hashed_name('Secret')}_3"
     assert hashed_names(["a", 3, ["b"]]) == [hashed_name("a"), 3, [hashed_name("b")]]
+    for ph, name in (("M", hashed_name("secret")), ("X", "secret")):
+        event = FieldFilter(names=True).event(json.dumps({"ph": ph, "name": "a", "args": {"name": "secret"}}).encode())
+        assert json.loads(event)["args"]["name"] == name, "the name of a process, an argument of an event"
     groups = '[{"pg_name": "0", "pg_desc": "secret", "own": 1, "ranks": [0]}]'
     event = {"ph": "X", "cat": "cpu_op", "name": "a", "args": {"Concrete Inputs": ["[1, 2.5]", "secret", groups]}}
     kept = json.loads(FieldFilter(names=True).event(json.dumps(event).encode()))["args"]["Concrete Inputs"]
