@@ -1,5 +1,6 @@
 """The recorder that runs inside of a program, in this process: steps, windows, and what is left of them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.recording.hook import costs, install, recorder, sitecustomize, step_hooks
+from etplus.recording.hook import costs, forks, install, recorder, sitecustomize, step_hooks
 from etplus.recording.hook.step_hooks import FORWARD, OPTIMIZER, StepHooks
 
 
@@ -195,6 +196,56 @@ def test_a_fork_records_nothing_more(torch: Any, tmp_path: Path) -> None:
     profiler, made._profiler = made._profiler, object()
     made._in_child()
     assert made._over and made._profiler is profiler is None and not made._hooks._optimizer_hooks
+
+
+def test_descriptors_of_a_file_lead_nowhere_for_a_while(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, before = tmp_path / "x", os.fstat(2)
+    with path.open("wb", buffering=0) as file:
+        assert forks._descriptors(path) == [file.fileno()]
+        with forks._nowhere([file.fileno()]):
+            file.write(b"lost")
+            os.write(2, b"lost")
+        os.write(2, b"kept")
+    assert path.read_bytes() == b"" and capfd.readouterr().err == "kept" and os.path.samestat(before, os.fstat(2))
+
+
+@pytest.mark.parametrize(
+    ("enabled", "here", "error", "done"),
+    [(False, True, None, ["removed"]), (True, False, None, ["removed", "profile"]),
+     (True, True, None, ["removed", "disabled", "profile"]),
+     (True, True, RuntimeError(), ["removed", "disabled", "functions False"])],
+)  # fmt: skip
+def test_a_fork_drops_the_observers_of_its_parent(
+    enabled: bool, here: bool, error: Exception | None, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+
+    def disable(options: Any) -> None:
+        log.append("disabled")
+        if error is not None:
+            raise error
+
+    made = SimpleNamespace(
+        _C=SimpleNamespace(
+            _profiler=SimpleNamespace(_remove_execution_trace_observer=lambda: log.append("removed")),
+            _autograd=SimpleNamespace(_ProfilerDisableOptions=lambda *options: options),
+        ),
+        autograd=SimpleNamespace(
+            profiler=SimpleNamespace(_is_profiler_enabled=enabled), _profiler_enabled=lambda: here,
+            _disable_profiler_legacy=disable, _enable_record_function=lambda on: log.append(f"functions {on}"),
+        ),
+        profiler=SimpleNamespace(
+            profile=lambda activities: (log.append("profile"), contextlib.nullcontext())[1],
+            ProfilerActivity=SimpleNamespace(CPU="cpu"),
+        ),
+    )  # fmt: skip
+    observer = SimpleNamespace(_registered=True)
+    monkeypatch.setattr(forks, "_at_work", forks._AtWork(made, observer, []))
+    for _ in range(2):
+        forks._stop_in_child()
+    assert log == done and not observer._registered
+    monkeypatch.setattr(forks, "_at_work", None)
+    forks._stop_in_child()
 
 
 def test_costs_are_those_above_an_empty_call(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

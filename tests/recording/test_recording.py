@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
+from etplus.recording.hook import forks
 from etplus.recording.record import record
 from etplus.trace.errors import TraceFormatError, UsageError
 
@@ -227,7 +228,7 @@ def test_a_fork_that_leaves_the_block_changes_nothing(torch: Any, tmp_path: Path
     except SystemExit as done:
         os._exit(done.code if os.getpid() != parent and not recording.finished else 99)  # type: ignore[arg-type]
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == list(range(4 + graphs))
-    assert windows(recording) == (["ProfilerStep#2", "ProfilerStep#3"],) * 2
+    assert windows(recording) == (["ProfilerStep#2", "ProfilerStep#3"],) * 2 and forks._knows_forks
     trace = link(recording.et_path, recording.kineto_path)
     assert trace.report.linked_share == 1 and not trace.report.warnings
     assert len(names(tmp_path)) == (4 if graphs else 2)
