@@ -50,6 +50,7 @@ def test_flaws(text: bytes, value: Any, flaws: list[tuple[str, int]]) -> None:
     "text",
     [
         b"", b"[1]", b"x", b'{"a": 1', b'{"a": "x', b'{"a"', b'{"a":', b'{"a": 1x}', b'{"a": 01}', b"{1: 2}",
+        b'{"a": ["x "c": 1, "y"]}', b'{"a": {"b": "say", "d", "e" }}',
         b'{"a": "hole \0\0\0\0 here"}', b'{"a": %b}' % (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH),
     ],
 )  # fmt: skip

@@ -23,7 +23,7 @@ PIECES = pytest.mark.skipif(not hasattr(os, "pread"), reason="needs pread")
 
 
 @PIECES
-def test_slices_and_searches_are_those_of_bytes(tmp_path: Path) -> None:
+def test_slices_and_searches_are_those_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = random.Random(1).randbytes(300_000) + b"needle" + random.Random(2).randbytes(300_000)
     data = data[:65_534] + b"needle" + data[65_540:]  # across the first two windows of the search
     path = tmp_path / "data"
@@ -35,6 +35,9 @@ def test_slices_and_searches_are_those_of_bytes(tmp_path: Path) -> None:
             assert find(text, wanted, begin, end) == data.find(wanted, begin, end)
             assert rfind(text, wanted, begin, end) == data.rfind(wanted, begin, end)
     assert pickle.loads(pickle.dumps(text)) == data
+    asked: list[int] = []
+    monkeypatch.setattr("etplus.schemas.text.text.require_memory", lambda name, size, *_, **more: asked.append(size))
+    assert text[5:9] == data[5:9] and asked == [4]
 
 
 def nameless(document: dict[str, Any]) -> dict[str, Any]:
