@@ -18,6 +18,7 @@ from pathlib import Path
 
 import etplus
 import golden_analysis
+import golden_reading
 import golden_timeline
 import msgspec
 import numpy as np
@@ -219,6 +220,7 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
     "reshard": (tuple(_RESHARD), _reshard_lines),
     "analysis": (golden_analysis.CASES, golden_analysis.analysis_lines),
     "report": (golden_analysis.PAGES, golden_analysis.report_lines),
+    "reading": (golden_reading.CASES, golden_reading.reading_lines),
     "timeline": (golden_timeline.CASES, golden_timeline.timeline_lines),
     "networks": (("networks",), golden_timeline.network_lines),
 }
