@@ -3,8 +3,7 @@
 A collective in which every rank needs data from every other rank ends on all ranks at about the same time. So a rank's
 clock is ahead by the median difference between its ends and the other ranks' ends. Drift is not modeled. On the host,
 ends scatter by milliseconds, because each rank's backend must first get a processor. If no rank seems to leave a host
-collective before all ranks have arrived, all clocks are assumed to agree.
-"""
+collective before all ranks have arrived, all clocks are assumed to agree."""
 
 from __future__ import annotations
 

@@ -60,7 +60,6 @@ def dask_cluster(scheduler: str) -> Engine:
 
 
 def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
-    """Return the engine for the options of `link_many`; raise UsageError for conflicting options."""
     if isinstance(engine, Executor):
         return Engine(lambda _: nullcontext(engine))  # the executor stays open
     if engine not in ENGINES:
@@ -134,7 +133,6 @@ def with_progress(results: Iterator[Any], total: int, label: str, progress: bool
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return a sentence that explains why a task failed."""
     if isinstance(error, EtplusError):
         return str(error)
     if isinstance(error, (BrokenExecutor, SystemExit, KeyboardInterrupt)):

@@ -42,8 +42,6 @@ class ClockOffset(RecordStruct, frozen=True):
 
 
 class GroupCounts(RecordStruct, frozen=True):
-    """The collectives of a process group."""
-
     name: str  # name of the group in the traces, "" for all ranks
     ranks: tuple[int, ...]  # linked ranks in the group
     absent: tuple[int, ...]  # other ranks in the group

@@ -44,7 +44,6 @@ def render(report: JobReport, output: str) -> str:
 
 
 def _collectives(report: JobReport) -> list[str]:
-    """Return lines on the matching collectives and the straggler."""
     if not report.groups:
         return []
     matched, whole = (sum(getattr(group, key) for group in report.groups) for key in ("matched", "collectives"))

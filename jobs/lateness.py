@@ -50,7 +50,6 @@ def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[L
 
 
 def longest_waits(matched: Sequence[Matched], offsets: Mapping[int, int], count: int) -> list[Wait]:
-    """Return the collectives with the longest total wait over all ranks."""
     worst: list[tuple[int, Wait]] = []
     for group in matched:
         arrived = arrivals(group, offsets)

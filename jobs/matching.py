@@ -37,7 +37,6 @@ class Matched:
 
 
 def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], list[Mismatch]]:
-    """Match the collectives of every process group across its given ranks."""
     matched, counts, mismatches = [], [], []
     for group, members in sorted(_members(ranks).items()):
         rows = {rank: _rows(ranks[rank], group) for rank in members}
@@ -199,7 +198,7 @@ _MAX_CHOICES = 4_000_000
 
 @dataclass(frozen=True)
 class CollectiveSequence:
-    """The collectives of a group on one rank, in order; all columns have the same length."""
+    """The collectives of a group on one rank, in order."""
 
     row: IntColumn  # position in the rank's `RankCommunications`
     kind: IntColumn  # this and the next columns are copied from `RankCommunications`
@@ -234,7 +233,6 @@ class LineUp:
 
 
 def line_up(common: CollectiveSequence, own: CollectiveSequence) -> LineUp:
-    """Align a rank's sequence with the common sequence."""
     numbered = _numbered(common) and _numbered(own)
     if (not numbered or np.array_equal(common.seq, own.seq)) and np.array_equal(common.tokens, own.tokens):
         return LineUp(np.arange(len(common)))

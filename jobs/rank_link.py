@@ -1,8 +1,7 @@
 """Link one rank in any process unless it is already linked: link, write, and save its state.
 
 Next to the outputs, `.etplus-batch/rank_N.json` records how the output was made (size and digest of both inputs and of
-the output, options, version) and the facts for the job report. If nothing has changed, the rank is not linked again.
-"""
+the output, options, version) and the facts for the job report. If nothing has changed, the rank is not linked again."""
 
 from __future__ import annotations
 
@@ -94,15 +93,12 @@ class RankTask:
 
     @property
     def provenance(self) -> list[str]:
-        """Files about the rank's compiled kernels."""
         given: list[str] | None = self.options.get("provenance")
         folder, base = at(self.source, self.kineto)
         return find_compile_files(folder.place(base)) if given is None else given
 
 
 class RankState(msgspec.Struct):
-    """Saved facts about a linked rank."""
-
     tool_version: str  # version that linked the rank
     options: dict[str, Any]  # options used to link the rank
     et: Mark | None  # mark of the file, see `Folder.mark`; None if it is missing

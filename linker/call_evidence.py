@@ -1,8 +1,7 @@
 """Find contradictions between the ET's and Kineto's records of the same calls.
 
 Two runs of one program can have the same ids, names and sequence numbers. Runs of a parameter sweep differ in their
-inputs.
-"""
+inputs."""
 
 from __future__ import annotations
 

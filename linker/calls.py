@@ -37,7 +37,6 @@ class TracePair:
 
     @property
     def rf_ids(self) -> tuple[IntColumn, IntColumn]:
-        """The `rf_id` of each ET call and of each Kineto call."""
         return self.et.rf_id[self.nodes.node], self.kineto.events.rf_id[self.calls.row]
 
 

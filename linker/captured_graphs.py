@@ -3,8 +3,7 @@
 A replay is one launch call with many kernels. A capture contains the launch calls, each inside an operator, but no
 kernels. Replay and capture list the kernel names in the same order per stream. `_CandidateGraphs.fit` finds the
 captured graphs that match a replay: by the order of names (overall, per graph node id, or per stream), or by the number
-of kernels. `_choose` picks one graph per replay: by the batch size of the step, then by order in the step.
-"""
+of kernels. `_choose` picks one graph per replay: by the batch size of the step, then by order in the step."""
 
 from __future__ import annotations
 
@@ -149,8 +148,7 @@ class _CandidateGraphs:
 
 
 def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
-    """Return True if kernels and launches have the same grids, None if one side records no grids. Some HIP calls and
-    tracers record the number of threads (grid times block) as the grid."""
+    """Return True if the grids match, None if not recorded. Some HIP tracers record threads (grid times block)."""
     captured, ran = graph.grid[launch], replay.grid
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
     if not known.any():
@@ -308,8 +306,6 @@ _GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")
 
 @dataclass(frozen=True)
 class GraphLaunch:
-    """One launch of a graph, with its device events in order of start."""
-
     correlation: int
     events: IntColumn  # rows of the trace; for unattached events, len(trace) plus the position in `Trace.unattached`
     codes: IntColumn  # codes of the kernel names

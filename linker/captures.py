@@ -1,8 +1,7 @@
 """Read captures: launch calls that were captured into a CUDA or HIP graph, with the operators around them.
 
 The device runs nothing during capture, so captured launch calls have no kernel. HIP records the kernel's name and grid
-in the arguments of the launch call; CUDA records neither.
-"""
+in the arguments of the launch call; CUDA records neither."""
 
 from __future__ import annotations
 

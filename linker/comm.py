@@ -126,7 +126,6 @@ def reduced_tensor(text: bytes) -> dict[str, Any]:
 
 
 def comm_of_tensor(text: bytes) -> Comm:
-    """Return the message of an operator that reduces its first tensor."""
     given = reduced_tensor(text)
     size = itemsize(given.get("dtype"))
     return Comm(**given, bytes=size * given["in_nelems"] if size else None)

@@ -4,8 +4,7 @@ Before a collective, NCCL's stream waits for the stream that produced the input.
 that reads the output wait for NCCL's stream (ProcessGroupNCCL.cpp). Because such a wait may take no time, the linker
 finds it through the calls: by their operators, by the sequence number in `record_param_comms`, or by their order on a
 thread. The waiting stream is usually the stream that the thread launches to next. If a later operator is the first to
-read the tensors, the collective was issued from a separate stream, as FSDP does to prefetch parameters.
-"""
+read the tensors, the collective was issued from a separate stream, as FSDP does to prefetch parameters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Find the call that last wrote the bytes of each tensor that a call reads, based on the ET's storage ids.
 
-docs/reference/data_dependencies.md explains the rules, the reasons for them, and what an ET does not record.
-"""
+docs/reference/data_dependencies.md explains the rules, the reasons for them, and what an ET does not record."""
 
 from __future__ import annotations
 

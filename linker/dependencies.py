@@ -2,8 +2,7 @@
 
 Every edge except `sync` leads to an event that starts later, as do the edges of the call tree. A `sync` edge leads to a
 waiting call, which may start before the event that it waits for. Waiting calls launch nothing and have no outgoing
-edges, so no cycle can arise. `_check_order` verifies this on the finished edges.
-"""
+edges, so no cycle can arise. `_check_order` verifies this on the finished edges."""
 
 from __future__ import annotations
 
@@ -30,8 +29,6 @@ _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
 class Dependencies(NamedTuple):
-    """All edges, and the waits of each node."""
-
     edges: IntColumn  # source and target place (see `Join`), index into EDGE_KINDS; shape (m, 3), no duplicates
     # By position in the ET: the place of the operator on another thread that the node waits for
     inter_thread_dep: dict[int, int]
@@ -43,7 +40,6 @@ class Dependencies(NamedTuple):
     clock_skew_ns: int  # see `Waits`; `sync` edges may contradict the measured order by up to this many ns
 
     def counts(self) -> dict[str, Any]:
-        """Return the edge counts for the report: by kind, dropped, inferred and unresolved."""
         by_kind = np.bincount(self.edges[:, 2], minlength=len(EDGE_KINDS)).tolist()
         return {
             "edges": {kind: count for kind, count in zip(EDGE_KINDS, by_kind, strict=True) if count},

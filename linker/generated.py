@@ -3,8 +3,7 @@
 Generated code calls its kernels in sequence, and Inductor numbers these calls (handles) as it writes them. In a trace,
 the calls are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as `graph_0_cpp_fused_…` (with
 `cpp.enable_kernel_profile`), Triton kernels by name, and kernels that PyTorch runs as its own operators. Only the order
-distinguishes calls of the same kernel, so the linker accepts a match only if the whole sequence agrees.
-"""
+distinguishes calls of the same kernel, so the linker accepts a match only if the whole sequence agrees."""
 
 from __future__ import annotations
 
@@ -141,7 +140,6 @@ def _samples(key: IntColumn, wanted: npt.NDArray[np.bool_]) -> IntColumn:
 
 
 def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Frames, ...]]:
-    """Return the stacks of every place at or below a kernel call."""
     if not len(compiled.call):
         return {}
     calls = join.calls
@@ -213,8 +211,6 @@ class GraphCall:
 
 @dataclass(frozen=True)
 class CompiledCalls:
-    """Maps calls to generated kernels."""
-
     call: IntColumn  # positions among all calls, ascending
     kernel: IntColumn  # per call: position of its kernel in `kernels`
     kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel with its graph

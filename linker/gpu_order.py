@@ -2,8 +2,7 @@
 
 A trace may record the dependencies between a graph's nodes (PyTorch 2.15,
 `CuspyConfig(enable_graph_dependencies=True)`); see `schemas.kineto.corrections`. Otherwise, the linker infers forks and
-joins between the streams of a graph launch from times.
-"""
+joins between the streams of a graph launch from times."""
 
 from __future__ import annotations
 
@@ -23,8 +22,6 @@ from .join import Join
 
 @dataclass(frozen=True)
 class GpuOrder:
-    """GPU events of a linked trace by stream and launch."""
-
     stream: IntColumn  # per event: index of its stream in `key`
     key: list[tuple[int, int]]  # (device, stream) pairs
     launch: IntColumn  # per event: launch time in ns, or its start if the launch is unknown

@@ -2,8 +2,7 @@
 
 The profiler can record these waits in the category `cuda_sync`. Otherwise the linker infers them from runtime calls:
 around collectives by order and operators (`comm_waits`), elsewhere by names and times. Waits without a record are
-marked as inferred. The replay uses only these edges for GPU waits.
-"""
+marked as inferred. The replay uses only these edges for GPU waits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Decide whether one process recorded the ET and the Kineto trace at the same time.
 
 Ids, names and sequence numbers identify a call only within one process. All ranks of a job run the same program, so the
-process id and the time do not prove the rank. Containers assign the same small process ids in every run.
-"""
+process id and the time do not prove the rank. Containers assign the same small process ids in every run."""
 
 from __future__ import annotations
 

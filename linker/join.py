@@ -1,7 +1,6 @@
 """Attach each GPU event to its launching runtime call, and the call to the innermost linked operator around it.
 
-The linker finds the launch by correlation, else by ac2g flow, else by `External id`.
-"""
+The linker finds the launch by correlation, else by ac2g flow, else by `External id`."""
 
 from __future__ import annotations
 

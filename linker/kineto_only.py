@@ -3,8 +3,7 @@
 The nodes follow ET schema 1.1.1. Fields that Kineto does not record (outputs, tensor ids, forward parents) are empty.
 The field `nodes_from` warns readers that an empty field means "not recorded". GPU work that no operator launched is
 attached to the process node. An Nsight Systems capture may begin in the middle of the program; GPU work without a
-recorded launch then remains unattached.
-"""
+recorded launch then remains unattached."""
 
 from __future__ import annotations
 

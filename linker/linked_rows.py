@@ -36,8 +36,6 @@ from .stacks import find_stacks
 
 @dataclass(frozen=True)
 class Numbering:
-    """The row ids by place (see `Join`), and the order of the rows."""
-
     id: IntColumn
     # Places in row order. Parents precede children, because Chakra's converter drops `ctrl_deps` on nodes not yet read.
     order: IntColumn

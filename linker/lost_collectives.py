@@ -1,8 +1,7 @@
 """Add nodes for host collectives that Kineto records and the ET lacks, based on the issuing call and Kineto's event.
 
 A host backend (Gloo, MPI) ends a collective on its own thread, often after the ET observer was stopped. The ET then
-contains the `c10d::` call but not the collective, and the rank would seem to communicate less than its peers.
-"""
+contains the `c10d::` call but not the collective, and the rank would seem to communicate less than its peers."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Common names are `rank-3.et.json.gz`, `pytorch_et_3.json`, and the names of PyTorch's `tensorboard_trace_handler`:
 `worker3_step_12.1694128201545.pt.trace.json` and `host_4711.1694128201545.pt.trace.json` (worker name, or host and
 process id, then a timestamp in ms). Kineto writes `distributedInfo` before `traceEvents`; an ET's process groups are in
-its first node.
-"""
+its first node."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 An ET does not record its rank. When the observer starts, `torch.profiler` records the process groups of the process as
 an annotation `## process_group:init ##`: a JSON list with `pg_name`, `pg_desc`, `group_size` and `ranks` (empty for the
 group of all ranks). `record_param_comms` (NCCL and similar backends) records the rank within the group; for rooted
-collectives and messages, it records the root or the peer instead.
-"""
+collectives and messages, it records the root or the peer instead."""
 
 from __future__ import annotations
 
@@ -54,7 +53,6 @@ class Claim:
 
     @property
     def rank(self) -> int | None:
-        """The rank if only one is possible, else None."""
         return next(iter(self.ranks)) if self.ranks is not None and len(self.ranks) == 1 else None
 
 

@@ -6,8 +6,7 @@ again, with launches. Around each such event, `_find_pairs` looks for the longes
 message) that also occurs with launches; the event's counterpart is at the same offset in the run's first occurrence.
 Equal runs of the same length get the same number, which is computed from the numbers of their halves (Karp, Miller and
 Rosenberg 1972). `_trial` hides known launches to find the minimum length of reliable runs. `_accepted` keeps pairs with
-long enough runs, unambiguous operators, and similar durations.
-"""
+long enough runs, unambiguous operators, and similar durations."""
 
 from __future__ import annotations
 

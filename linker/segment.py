@@ -26,8 +26,6 @@ _STRAY = 0.05
 
 @dataclass(frozen=True)
 class Iterations:
-    """Iterations of the Kineto trace in time order."""
-
     start: IntColumn  # start in ns
     end: IntColumn  # in ns; an iteration ends when the next one starts
     label: list[str]  # name in the trace ("ProfilerStep#7"), or number

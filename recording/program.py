@@ -1,8 +1,7 @@
 """Run a program with a recorder in each of its Python processes, and collect the traces.
 
 A `sitecustomize` on PYTHONPATH starts the recorder (`hook/`). Each process that imports PyTorch writes its traces and a
-status. When the program has ended, the traces get names with their ranks.
-"""
+status. When the program has ended, the traces get names with their ranks."""
 
 from __future__ import annotations
 

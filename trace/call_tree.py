@@ -26,7 +26,6 @@ class CallTree(Record):
         return CallTree(as_positions(order), np.searchsorted(parent[order], np.arange(len(parent) + 1)))
 
     def children(self, call: CallIndex) -> Positions[int, CallIndex]:
-        """Return the direct callees of a call, ascending."""
         first, end = self.first[call], self.first[call + 1]
         return self.order[first:end]
 

@@ -92,8 +92,6 @@ class CaptureLinks(Record):
 
 @dataclass(frozen=True, repr=False)
 class CapturedGraphs(Record):
-    """The graphs that a trace replays, and the calls recorded while they were captured."""
-
     graphs: tuple[CapturedGraph, ...]  # the replayed graphs
     replays: tuple[GraphReplay, ...]  # all launches of graphs, in order
     names: list[str]  # per call: its name
@@ -128,7 +126,6 @@ class CapturedGraphs(Record):
 
     @property
     def sentences(self) -> list[str]:
-        """Report sentences about linked and unlinked events."""
         counts, replays = self.counts, len(self.replays)
         if not replays:
             return ["the trace launches no graphs, so the captures were not used", *self.notes]

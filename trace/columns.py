@@ -172,7 +172,6 @@ def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
 
 
 def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]:
-    """Return a dict from each key to its values, both in order of appearance."""
     lists: dict[int, list[int]] = {}
     for key, value in zip(keys, values, strict=True):
         lists.setdefault(key, []).append(value)

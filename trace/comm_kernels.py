@@ -92,7 +92,6 @@ class Comm(RecordStruct, gc=False, frozen=True):
         return fields
 
     def filled(self, other: Comm) -> Comm:
-        """Return a copy in which unknown fields are filled from `other`."""
         mine = {name: getattr(self, name) for name in self.__struct_fields__}
         return Comm(**{name: getattr(other, name) if value is None else value for name, value in mine.items()})
 
@@ -109,7 +108,6 @@ def is_comm_kernel(name: str) -> bool:
 
 
 def has_collective_fields(args: bytes) -> bool:
-    """Return True if Kineto's arguments of a GPU event describe a collective."""
     return any(field in args for field in _COLLECTIVE_FIELDS)
 
 

@@ -1,8 +1,7 @@
 """Counterparts: match GPU events launched before the recording with the same work in a later iteration.
 
 If a sequence of events without launches recurs later with launches, the operator that launched the later event also
-launched the earlier event, one iteration before. The link is inferred, never certain, and adds no edge.
-"""
+launched the earlier event, one iteration before. The link is inferred, never certain, and adds no edge."""
 
 from __future__ import annotations
 
@@ -27,8 +26,6 @@ UNPAIRED_REASONS = (
 
 @dataclass(frozen=True, repr=False)
 class CounterpartLinks(Record):
-    """Links from GPU events to their counterparts, one entry per link."""
-
     event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
     row: IntColumn  # row of the counterpart, a GPU event with an operator
     # True if the counterpart is in the same module, so the event's module is also known. False if it is in another
@@ -51,8 +48,6 @@ class CounterpartLinks(Record):
 
 @dataclass(frozen=True, repr=False)
 class Counterparts(Record):
-    """The counterparts of GPU events, separately for rows of the trace and for events in `Trace.unattached`."""
-
     links: CounterpartLinks = field(default_factory=CounterpartLinks.none)
     unattached: CounterpartLinks = field(default_factory=CounterpartLinks.none)
 

@@ -1,7 +1,6 @@
 """Find the steps of a trace from its annotations, or else from repetitions in its kernels.
 
-Example: in `load a b b c a b b c a b b c a b b c save`, `a` recurs every 4 kernels, so there are 4 steps.
-"""
+Example: in `load a b b c a b b c a b b c a b b c save`, `a` recurs every 4 kernels, so there are 4 steps."""
 
 from __future__ import annotations
 

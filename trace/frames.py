@@ -41,7 +41,6 @@ def to_pandas(columns: Frame) -> Any:
 
 
 def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = None) -> Any:
-    """Return a `pyarrow.Table`; `about` is the metadata of the columns."""
     arrow = library("pyarrow")
     nullable = {name: arrow_numbers(*values) for name, values in columns.items() if isinstance(values, Nullable)}
     table = arrow.table({**columns, **nullable})

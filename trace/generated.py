@@ -24,7 +24,6 @@ class CompiledSummary(RecordStruct, gc=False, frozen=True):
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences about kernels with a known source, and about calls of unknown graphs."""
         calls, known = self.graph_calls, self.graph_calls - sum(self.refused.values())
         told = f"of {self.kernels:,} kernels in {known:,} of {calls:,} calls of compiled graphs"
         annotated = f" and of {self.annotated:,} device events" * bool(self.annotated)

@@ -39,7 +39,6 @@ class Hierarchy(Record):
     tree_name: IntColumn
 
     def regions(self, path: int) -> list[int]:
-        """Return the name codes of a path's regions, outermost first."""
         codes = []
         while path > 0:
             codes.append(int(self.tree_name[path]))

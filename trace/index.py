@@ -1,7 +1,6 @@
 """Index types, one per table, so that type checkers reject an index into the wrong table (`WrongIndex`).
 
-At run time, an index is an `int` and a column is an ordinary array.
-"""
+At run time, an index is an `int` and a column is an ordinary array."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The nodes of a file in file order: all ET nodes and GPU events, with or without a time, then the runtime calls.
 
-Use this table to write nodes or to follow edges; otherwise use `Trace.calls`, `Trace.runtime` and `Trace.gpu`.
-"""
+Use this table to write nodes or to follow edges; otherwise use `Trace.calls`, `Trace.runtime` and `Trace.gpu`."""
 
 from __future__ import annotations
 

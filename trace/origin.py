@@ -1,8 +1,7 @@
 """Find the phase, forward operator, module and source line of calls and GPU events.
 
 Example: `MmBackward0` has the sequence number of an earlier `aten::mm` on the forward thread, its forward operator.
-Its module and source line come from `aten::mm`. The phase of `MmBackward0` and its computing kernels is "backward".
-"""
+Its module and source line come from `aten::mm`. The phase of `MmBackward0` and its computing kernels is "backward"."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ _PRODUCT = __name__.rpartition(".trace.")[0]
 
 
 def installed(part: str) -> bool:
-    """Return True if `etplus.PART` is installed, such as "analysis"."""
     return find_spec(f"{_PRODUCT}.{part}") is not None
 
 

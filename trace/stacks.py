@@ -110,7 +110,6 @@ class Stacks(Record):
         return EVIDENCE_OF_STACKS[code] if code >= 0 else ""
 
     def frames(self, entry: int) -> list[str]:
-        """Return the names of the frames of a stack, outermost first."""
         return [self.names[self.name[at]] for at in self._path(entry)]
 
     def lines(self, entry: int) -> list[SourceLine]:

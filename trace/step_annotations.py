@@ -4,8 +4,7 @@
   versions omit the size and contain `Σq` or `Σq_Σq²` as sums.
 - SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`, with the modes of its `ForwardMode`.
 - Graph captures in vLLM and SGLang: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
-- `etplus record`: `etplus.untraced steps=5 step_ns=812345 host_ns=640000`.
-"""
+- `etplus record`: `etplus.untraced steps=5 step_ns=812345 host_ns=640000`."""
 
 from __future__ import annotations
 

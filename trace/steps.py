@@ -36,7 +36,6 @@ class Step(Suggests):
 
     @property
     def trace(self) -> Trace:
-        """The iteration as a trace: `trace.step(number)`."""
         whole: Trace = self._whole
         return whole.step(self.number)
 

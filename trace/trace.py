@@ -5,8 +5,7 @@ that have a time, in order of start: `calls` (operators, annotations, modules), 
 calls), `gpu` (kernels, memcpys, memsets). For example, `aten::mm` calls `cudaLaunchKernel` to launch `gemm`: then
 `runtime.call[0]` and `gpu.call[0]` are the position of `aten::mm` in `calls`, and `gpu.runtime[0]` is 0.
 
-A trace is immutable: `with_` and `with_tables` return a new trace without values computed from the old tables.
-"""
+A trace is immutable: `with_` and `with_tables` return a new trace without values computed from the old tables."""
 
 from __future__ import annotations
 
@@ -207,7 +206,6 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
-        """Module path and topmost operator of all calls."""
         return hierarchy_of(self, self.calls)
 
     @cached_property
@@ -288,7 +286,6 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def attribution(self) -> Attribution:
-        """The operators to which the time of GPU events is attributed."""
         return attribution_of(self)
 
     @cached_property

@@ -34,8 +34,6 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 @dataclass(frozen=True)
 class View(Suggests, Generic[Index]):
-    """A row of a table in a trace, identified by its position."""
-
     trace: Trace
     index: Index
     _on_gpu: ClassVar[bool]

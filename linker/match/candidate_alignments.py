@@ -5,8 +5,7 @@ name and number occur once on both sides are anchors (`unique_anchors`). Without
 both sides contain vote for diagonals (text position minus pattern position), and the middle run of each frequent
 diagonal becomes the anchor (`candidates_by_order`). `align_at_anchors` places the calls between anchors: along a
 diagonal, else from both ends of the gap inwards, and the remaining calls by a shortest edit script. `_unsure` marks
-calls that land on two positions if all calls in a gap are placed first as early, then as late as their order allows.
-"""
+calls that land on two positions if all calls in a gap are placed first as early, then as late as their order allows."""
 
 from __future__ import annotations
 
@@ -65,8 +64,6 @@ class Alignment:
 
 @dataclass(frozen=True)
 class CandidateAlignment:
-    """One way to place an ET thread in a Kineto thread."""
-
     alignment: Alignment
     evidence: int  # DISAGREE, NAMES or NUMBERS
     distinct: int  # number of distinct sequence numbers that agree

@@ -2,8 +2,7 @@
 
 An ET thread can fit several Kineto threads, and several iterations of one Kineto thread. `place_threads` selects one
 place per thread, starting with the thread that has the best evidence. Links are certain only if no other place fits as
-well.
-"""
+well."""
 
 from __future__ import annotations
 

@@ -25,8 +25,6 @@ REASONS = tuple(
 
 @dataclass(frozen=True)
 class Match:
-    """Links from the ET's calls to Kineto's CPU calls."""
-
     call: IntColumn  # per call of `EtCalls`: position in `CpuCalls`, −1 for none
     link: npt.NDArray[np.int8]  # per call: UNLINKED, UNVERIFIED or CERTAIN
     reason: npt.NDArray[np.int8]  # per call: index into `REASONS`
@@ -39,7 +37,6 @@ class Match:
         return int(np.count_nonzero(self.call >= 0))
 
     def noting(self, *notes: str, **facts: Any) -> Match:
-        """Return the match with more notes and facts."""
         return replace(self, notes=self.notes + notes, facts={**self.facts, **facts})
 
 

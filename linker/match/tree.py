@@ -3,8 +3,7 @@
 Calls with a name on only one side are skipped; their children go to the caller. Then both forests are compared from the
 roots down: siblings are aligned first by equal subtrees, then by name, and unequal pairs are compared recursively.
 Subtrees that differ only in sibling order are equal: a subtree's shape is its name and the sorted shapes below it (Aho,
-Hopcroft and Ullman 1974).
-"""
+Hopcroft and Ullman 1974)."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""Code that runs inside the recorded program. It imports only the standard library and PyTorch, as etplus may be
-missing.
-"""
+"""Code that runs inside the recorded program; it imports only the standard library and PyTorch."""

@@ -1,8 +1,7 @@
 """Save the traces when a signal ends the program within its window.
 
 If the program has no handler, SIGTERM ends Python immediately and skips exit handlers. torchrun sends SIGTERM to all
-ranks when one rank has failed or when torchrun itself is stopped.
-"""
+ranks when one rank has failed or when torchrun itself is stopped."""
 
 from __future__ import annotations
 

@@ -79,7 +79,6 @@ def annotate(torch: Any, name: str) -> None:
 
 
 def knows_option(torch: Any, name: str) -> bool:
-    """Return True if this PyTorch's profiler has the experimental option `name`."""
     return name in (torch._C._profiler._ExperimentalConfig.__init__.__doc__ or "")  # signature from pybind11
 
 

@@ -3,8 +3,7 @@
 The plan is a JSON object: `folder` for the output files, and either `steps` or `seconds`, a pair [first, last].
 `otherwise` is the pair of seconds to record if no step has run by then. Each process writes `PID.et.json`,
 `PID.kineto.json` (`PID.time.…` for `otherwise`) and its progress as `PID.status.json`. The recorder never prints, and
-never raises errors into the program.
-"""
+never raises errors into the program."""
 
 from __future__ import annotations
 
@@ -32,8 +31,6 @@ TIME = "seconds"
 
 
 class StepRecorder:
-    """Counts the steps of this process and records a window of steps."""
-
     def __init__(self, plan: dict[str, Any]) -> None:
         self._folder = Path(plan["folder"])
         self._by_time = "seconds" in plan
