@@ -222,7 +222,7 @@ def test_prices_of_what_a_trace_says(
     found: Any = SimpleNamespace(kind=kind, bytes=size, group=group, row=0, peer=-1)
     assert estimate_ns(Network(1.0, 1), trace, found, None if ranks is None else range(ranks)) == wanted
     apart: Any = SimpleNamespace(kind=SEND, bytes=100, group=("g", ()), row=0, peer=0)
-    assert estimate_ns(Network(1.0, 1, levels=(NetworkLevel(2, 1.0, 50.0),)), trace, apart, rank=3) == 101
+    assert estimate_ns(Network(1.0, 1, levels=(NetworkLevel(2, 1.0, 50.0),)), trace, apart, rank=1) == 150
     if wanted > 100:
         huge = SimpleNamespace(**{**vars(found), "bytes": 2**60})
         assert estimate_ns(Network(1e-9, 1), trace, huge, ranks and range(ranks)) == MAX_NS
