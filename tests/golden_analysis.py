@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import etplus
 import made_jobs
 import numpy as np
+import orjson
 from etplus import Job, link
 from etplus.analysis.counters import counters, drawn
 from etplus.analysis.device_gaps import longest_gaps
@@ -30,16 +32,19 @@ from etplus.report.job_page import ranks_html
 from etplus.report.page_columns import page_columns
 from etplus.report.report_html import diff_html, job_diff_html
 from etplus.trace.trace import Trace
+from served import Batch, serve
 from support import FIXTURES, ROOT, fixture_pair, plain
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from finding_pairs import GPU_PAIRS, played
 
-RECORDED = ("attention", "item", "optimizer", "recomputation", "messages")
-CASES = ("pair", "tf32", "slow_rank", *RECORDED, *GPU_PAIRS)
-PAGES = ("pair", "tf32", "slow_rank", "item", *list(GPU_PAIRS)[:2])
-_PROSE = re.compile(r"(?:\S+ ){5}")
+RECORDED = ("attention", "item", "optimizer", "recomputation")
+CASES = ("pair", "tf32", "slow_rank", "serving", *RECORDED, *GPU_PAIRS)
+PAGES = ("pair", "tf32", "slow_rank", "serving", "item", *list(GPU_PAIRS)[:2])
+
+
+PREFILL, DECODE = Batch(prefill=[(64, 64), (16, 80)]), Batch(decode=[(1, 65), (1, 81), (1, 9)])
 
 
 class _SlowRank(made_jobs.Rank):
@@ -55,6 +60,9 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
     if name == "slow_rank":
         job = made_jobs.Job(made_jobs.ddp, 3, skew_ns=50_000, of=made_jobs.Rank if after else _SlowRank)
         return [link(*texts) for texts in job.texts(waits=True)]
+    if name == "serving":
+        batches = [PREFILL, DECODE, DECODE, Batch(prefill=[(32, 32)], decode=[(1, 66), (1, 82)]), PREFILL, DECODE]
+        return [etplus.load(orjson.dumps(serve(batches[after:]).document()))]
     if name in GPU_PAIRS:
         return [played(GPU_PAIRS[name], after=after).trace()]
     stem = "gpu/tf32" if name == "tf32" else f"findings/{name}/{'after' if after else 'before'}"
@@ -90,7 +98,7 @@ def analysis_lines(name: str) -> list[str]:
         lines += flat("events", event_frame(trace, np.arange(len(trace.gpu))))
     for by in TOP_BY:
         lines += flat(f"top {by}", [row.plain() for row in top_table(analyses, by)])
-    if name in RECORDED or name in GPU_PAIRS:
+    if name in ("serving", *RECORDED, *GPU_PAIRS):
         a, b = analyses[0], _analyzed(name, True)[0][0]
         lines += flat("changes", changes(a, b).to_dict())
         lines += flat("lines", [row.plain() for row in line_rows(a, b, per_iteration=True)])
@@ -100,6 +108,12 @@ def analysis_lines(name: str) -> list[str]:
         lines += [line for key, table in summary.tables.items() for line in flat(key, [row.plain() for row in table])]
         lines += flat("jobs", _compared_jobs(name).to_dict())
     return lines
+
+
+def finding_lines(_: str) -> list[str]:
+    """The findings of every recorded program before its change."""
+    names = sorted(path.name for path in (FIXTURES / "findings").iterdir() if path.is_dir() and path.name != "bucket")
+    return [line for name in names for line in flat(name, find_findings(Case(traces_of(name))).to_dict())]
 
 
 def report_lines(name: str) -> list[str]:
@@ -132,7 +146,7 @@ def _data(page: bytes) -> Any:
 
 
 def flat(path: str, value: Any) -> Iterator[str]:
-    """One line per row of a table; sentences are left out, and blocks of the page are shown by their digest."""
+    """One line per row of a table; blocks of the page and long columns are shown by their digest."""
     if isinstance(value, dict):
         for key, one in value.items():
             yield from flat(f"{path}.{key}", one)
@@ -157,8 +171,6 @@ def _plain(value: Any) -> Any:
             return float(f"{value:.9g}")
         case str() if len(value) > 200 and " " not in value:
             return _digest(_unpacked(value))
-        case str() if _PROSE.match(value):
-            return "…"
         case str() | int() | None:
             return value
         case _:

@@ -219,6 +219,7 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
     "reshape": (tuple(_RESHAPE), _reshape_lines),
     "reshard": (tuple(_RESHARD), _reshard_lines),
     "analysis": (golden_analysis.CASES, golden_analysis.analysis_lines),
+    "findings": (("findings",), golden_analysis.finding_lines),
     "report": (golden_analysis.PAGES, golden_analysis.report_lines),
     "reading": (golden_reading.CASES, golden_reading.reading_lines),
     "timeline": (golden_timeline.CASES, golden_timeline.timeline_lines),

@@ -21,6 +21,6 @@ import pytest
 from goldens import cases, differences
 
 
-@pytest.mark.parametrize(("folder", "name"), cases("analysis"))
+@pytest.mark.parametrize(("folder", "name"), cases("analysis", "findings"))
 def test_an_analysis_gives_what_it_gave(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]
