@@ -96,7 +96,6 @@ class Attention:
         return None if pairs is None else 2 * heads * pairs * (3 * dim + 2 * dim_v if self.backward else dim + dim_v)
 
     def outputs(self, signature: Signature) -> list[Shape] | None:
-        """Return the shape of the output, or the shapes of the gradients of query, key and value."""
         shapes = self._shapes(signature, 1)
         if shapes is None:
             return None

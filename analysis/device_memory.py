@@ -89,8 +89,6 @@ class OutlivingRow(Row):
 
 
 class MemoryPoint(Row):
-    """Memory of a device between two changes."""
-
     device: str = column("name", "Device, such as cuda:0.")
     ts_ns: int = column("ns", "Time of the change on the clock of the trace.", "time")
     allocated: int = column("bytes", "Bytes allocated.")

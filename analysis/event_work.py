@@ -79,7 +79,6 @@ class Work:
         return np.where(self.flops >= 0, self.flops, self.elements)
 
     def coverage(self, durations: IntColumn) -> float | None:
-        """Return the share of GPU time spent in operators with known FLOPs; None without GPU time."""
         known, total = int(self.operator_ns.sum() + self.elements_ns.sum()), int(durations.sum())
         return min(known / total, 1.0) if total else None
 

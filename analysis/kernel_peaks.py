@@ -168,7 +168,6 @@ def against_peaks(
 
 
 def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...]]:
-    """Return, for each row, the names of the operators that launched its events, most frequent first."""
     calls = trace.attribution.calls
     if not len(calls):
         return [()] * count

@@ -104,7 +104,6 @@ def broadcast(shapes: Sequence[Shape]) -> Shape | None:
 
 
 def matmul_shape(left: Shape, right: Shape) -> Shape | None:
-    """Return the output shape of a GEMM, broadcast like torch.matmul; None for incompatible shapes."""
     rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
     inner = right[-2] if len(right) > 1 else right[0]
     if left[-1] != inner:

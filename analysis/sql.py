@@ -247,7 +247,6 @@ def _with_texts(relation: Any, texts: Collection[int], names: Sequence[str]) -> 
 
 
 def _is_readable(column: Any) -> bool:
-    """Return whether Python can represent all values of an Arrow column."""
     try:
         for chunk in column.chunks:
             chunk.to_pylist()
@@ -271,7 +270,6 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def _bytes_of(size: str) -> float:
-    """Parse a size in DuckDB notation, such as "95.3 MiB"."""
     number, _, unit = size.partition(" ")
     return float(number) * float(1024 ** _UNITS.index(unit))
 

@@ -55,8 +55,6 @@ _NO_SHAPES = "the trace has no shapes (record_shapes was off), so FLOPs and byte
 
 
 class HostOp(WithMean, Row):
-    """All calls of one topmost operator."""
-
     op: str = column("name", "Name of the operator.", "operator")
     shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded or not requested.")
     count: int = column("count", "Number of calls.", "calls")
@@ -262,7 +260,6 @@ def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
 
 
 def json_of(analysis: Analysis) -> dict[str, Any]:
-    """Return the analysis as JSON-ready data with times in ns."""
     trace = analysis.trace
     return {
         "file": trace.file,

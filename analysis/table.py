@@ -43,8 +43,6 @@ _DTYPES = {"int": "int64", "float": "float64", "bool": "bool"}
 
 
 class Column(NamedTuple):
-    """Description of one table column."""
-
     name: str
     # Units: ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, share (1 is 100%), count, number (such as a rank),
     # yes/no, name (recorded text) or text.

@@ -246,7 +246,6 @@ def device_names(trace: Trace) -> str:
 
 
 def json_of_difference(difference: Difference) -> dict[str, Any]:
-    """Return the comparison as JSON-ready data."""
     rows = {name: rows.plain() for name, rows in Difference.sided(difference).items()}
     plain = asdict(replace(difference, ops=[], kernels=[], paths=[], phases=[], lines=[], time_by_phase=[])) | rows
     moved = {"gains": [row.name for row in difference.gains], "losses": [row.name for row in difference.losses]}

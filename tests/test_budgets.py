@@ -19,7 +19,7 @@ BUDGETS = {
     "converters": 7_235,  # plan: 7,500
     "timeline": 5_454,  # plan: 5,500
     "cli": 4_056,  # plan: 3,600
-    "analysis": 13_615,  # plan: 14,000
+    "analysis": 13_597,  # plan: 14,000
     "report": 2_771,  # plan: 2,000
     "planning": 15_105,  # plan: 14,500
 }

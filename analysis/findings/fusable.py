@@ -66,8 +66,6 @@ _WRITES_ONLY = frozenset(WRITES_ONLY.split())  # operators that do not read thei
 
 
 class _Shapes:
-    """Inputs and outputs of operators, cached by name and signature."""
-
     def __init__(self, items: WorkItems) -> None:
         calls = items.calls
         self.items, self.reduces = items, np.isin(items.kind, _REDUCES)

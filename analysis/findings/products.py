@@ -49,8 +49,6 @@ _LEAST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class ProductGroup:
-    """GEMMs with the same operator, size and dtype."""
-
     # Positions in `WorkItems`.
     items: tuple[int, ...]
     op: str
