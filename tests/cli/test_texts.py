@@ -1,6 +1,9 @@
 """Commands print these texts, word for word.
 
-`ETPLUS_TEXTS=write pytest tests/cli` writes the texts again; look at what changes.
+`ETPLUS_TEXTS=write pytest tests/cli` writes the texts again; look at what changes. They cover cli.analyze, cli.check,
+cli.convert, cli.demo, cli.diff, cli.inputs, cli.link, cli.link_folder, cli.link_text, cli.main, cli.measure,
+cli.options, cli.outputs, cli.parser, cli.predict_evaluate, cli.predict_fit, cli.predict_run, cli.replay, cli.report,
+cli.reshard, cli.terminal, cli.top and cli.why.
 """
 
 from __future__ import annotations
@@ -95,6 +98,7 @@ CASES = {
         "convert --augment plus.0.et -o of_chakra.json", "convert --augment plus.json",
         "convert --augment kineto.json plus.json -o both.json",
     ],
+    "demo": ["demo", "demo -o other -q"],
     "diff": [
         "diff kineto.json slow.json", "diff kineto.json slow.json --by-shape --total",
         "diff kineto.json slow.json --total -o tables.txt --json numbers.json",
@@ -115,6 +119,10 @@ CASES = {
         "link . --dry-run", "link . --dry-run --ranks 0-1,4", "link . --dry-run --ranks 3-1",
         "link . --dry-run --ranks a",
         "link . --ranks 0 --et et.json --kineto kineto.json --jobs 1 --no-progress -o out --json -",
+    ],
+    "measure": [
+        "measure plus.json --script aten::addmm -o call.py", "measure plus.json --script nothing -o none.py",
+        "measure plus.json", "measure plus.json -o m.json --budget never", "measure kineto.json -o m.json --set batch",
     ],
     "predict-evaluate": [
         "convert plus.json -o set/train/a.npz", "convert kineto.json -o set/train/b.npz",
@@ -157,6 +165,18 @@ CASES = {
         "reshard plus.json --dp 4 -o out --representative",
         "reshard plus.json --dp 4 --to astra-sim -o chakra/job --ranks 1-2", "reshard plus.json --dp 4 --plan -",
         "reshard plus.json --tp 2 --plan plan.json", "reshard plus.json --use bad.json",
+    ],
+    "usage": [
+        "", "--version", "nothing", "top --nothing", "why none.json",
+        "analyze plus.json -o plus.json", "-q top plus.json", "analyze plus.json --json - --steps 9", "predict",
+    ],
+    "top": [
+        "top plus.json", "top kineto.json slow.json --by line --top 3", "top plus.json --by phase --full",
+        "top plus.json --by rank", "top plus.0.et --by step --steps 1",
+    ],
+    "why": [
+        "why plus.json", "why plus.json kineto.json", "why plus.json --show 1", "why plus.json --show 99",
+        "why plus.json --full -o text.txt", "why plus.json --fail-on launch-bound", "why plus.json --fail-on nothing",
     ],
 }  # fmt: skip
 MASKED = ("predict-evaluate", "predict-fit", "predict-run", "reshard")
