@@ -144,7 +144,7 @@ def outcomes(chosen: Iterable[Subject], models: Models) -> Iterable[tuple[Outcom
 def trivial_errors(subject: Subject, model: FittedModel, done: Prediction, host: Host) -> tuple[float, ...]:
     """Return the relative end-to-end errors of the trivial predictors."""
     if host == "model":
-        return (done.baselines["mean of the traces fitted on"] / max(done.measured_ns, 1) - 1,)
+        return (done.baselines["mean of the fitted traces"] / max(done.measured_ns, 1) - 1,)
     if not subject.part.gpu:
         return (0.0,)  # this predictor repeats the recording
     job, mean = RankJob(subject.trace, model, None, None, False, None, True), KindMean(model.gpu)

@@ -25,8 +25,8 @@ _HARDLY = 0.1
 # Minimum number of equal operators to measure how much their durations vary.
 _SEVERAL = 3
 
-# Durations in ns of operators with equal name and shapes: of operators that ran alone, and (duration, time during
-# transfers) of the others.
+# Times in ns of operators with equal name and shapes: a list of durations of operators that ran alone, and a list of
+# (duration, time during transfers) of the others.
 EqualWork = tuple[list[int], list[tuple[int, int]]]
 
 

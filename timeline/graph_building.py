@@ -55,7 +55,7 @@ _NEAR_LIMIT = 8
 @dataclass(frozen=True)
 class LaunchQueue:
     limit: int | None  # None if no call waits
-    edges: Edges  # from the start of GPU work to the end of the call that returns because this work left the queue
+    edges: Edges  # edges from the start of GPU work to the end of the call that returns because it left the queue
     blocked: IntColumn  # rows of the calls that waited
     typical_ns: int  # median duration of the calls that did not wait
 
@@ -277,7 +277,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     """
     constants = fit_constants(graph)
     if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
-        note = "no launch latency is fitted: no launch to an idle stream began its work within 1 ms"
+        note = "no launch latency was fitted: no launch to an idle stream started its work within 1 ms"
         graph = replace(graph, notes=(*graph.notes, note))
     edges, held = graph.edges, _held_lags(graph, constants)
     came = graph.measured[edges.source] + held

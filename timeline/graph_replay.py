@@ -60,7 +60,7 @@ class Replay(Suggests):
 
     @cached_property
     def answer_range(self) -> AnswerRange | None:
-        """Range of the makespan on another network; None on the recorded one. The first access runs more replays."""
+        """Uncertainty of the makespan on another network, else None. The first access runs more replays."""
         return None if self._range is None else self._range()
 
     @cached_property

@@ -103,7 +103,7 @@ def estimate_ns(
         rank = trace.rank if rank is None else rank
         members: Sequence[int] | int | None = 2 if rank is None or comm.peer < 0 else (rank, comm.peer)
     else:
-        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # or a number of consecutive ranks
+        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # a plain number means consecutive ranks
     if members is None:
         return -1
     return min(network.transfer_ns(comm.kind, size, members), MAX_NS)

@@ -106,7 +106,7 @@ def read_network(path: Source, name: str | None = None) -> Network:
     content, file = _decoded(path)
     networks = content if isinstance(content, dict) and "networks" in content else {"networks": {"": content}}
     if networks.get("format", _FORMAT) != _FORMAT:
-        raise TraceFormatError(file, "format", "not a network that `etplus predict fit --network` wrote")
+        raise TraceFormatError(file, "format", "not a network file written by `etplus predict fit --network`")
     try:
         described = msgspec.convert(networks, NetworkFile).networks
     except msgspec.ValidationError as error:
@@ -147,7 +147,7 @@ def _network_of(given: DescribedNetwork, file: str) -> Network:
         if level.ranks % below or level.ranks == below:
             raise _invalid(file, f"`ranks` must be a multiple of {below:,}, the level below - at `$.levels[{depth}]`")
         if level.topology == "ring" and level.algorithm not in (None, "ring"):
-            raise _invalid(file, f"collectives run on rings on that `topology` - at `$.levels[{depth}].algorithm`")
+            raise _invalid(file, f"a ring `topology` needs the ring algorithm - at `$.levels[{depth}].algorithm`")
         below = level.ranks
     kinds = tuple(Efficiency(_KINDS[e.kind], e.over_bytes, e.times, e.low, e.high) for e in given.kinds)
     levels = tuple(NetworkLevel(**msgspec.structs.asdict(level)) for level in given.levels)
@@ -293,8 +293,8 @@ def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
     """Return one sample per communication of known kind, size, and group.
 
-    A sample lasts until its last rank is done, without waits for ranks and, on the host, without the shares of other
-    transfers. With the trace of only one rank, waits cannot be separated from transfers.
+    The time of a sample ends when its last rank is done. It excludes waits for ranks and, on the host, the link shares
+    of other transfers. With the trace of only one rank, waits cannot be separated from transfers.
     """
     graphs = [build_graph(trace) for trace in traces]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]

@@ -280,12 +280,12 @@ class ReplayGraph:
 
     @cached_property
     def first_row(self) -> IntColumn:
-        """int64, first row of each trace, and the total number of rows."""
+        """First row of each trace, and the total number of rows; int64."""
         return np.cumsum([0, *(len(trace) for trace in self.traces)])
 
     @cached_property
     def rank_of_row(self) -> IntColumn:
-        """int64, index into `traces` per row."""
+        """Index into `traces` of each row, int64."""
         return np.repeat(np.arange(len(self.traces)), [len(trace) for trace in self.traces])
 
     @cached_property
@@ -301,7 +301,7 @@ class ReplayGraph:
 
     @property
     def durations(self) -> IntColumn:
-        """int64 ns per row: GPU time, or a call's self time without waits; 0 for rows without a time."""
+        """Time of each row in ns, int64: GPU time, or a call's self time without waits; 0 for rows without a time."""
         edges, is_owned = self.edges, self.edges.owner >= 0
         return sums(edges.owner[is_owned], edges.lag[is_owned], len(self.start))
 

@@ -34,7 +34,7 @@ from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 # Spread of transfer times in a job relative to a calibration on free processors. If ranks take turns on processors, the
 # spread is `_TURNS`, because the backend's threads also wait.
 _BANDWIDTH = 0.15
-# Spread of a step's host work from run to run: usual, if ranks take turns on processors, and with a GPU.
+# Spread of a step's host work from run to run: the usual value, if ranks take turns on processors, and with a GPU.
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
 # Ranks take turns on processors if the slowest tenth of equal operators takes this many times as long as the fastest.
 _UNEVEN = 1.8

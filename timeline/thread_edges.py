@@ -43,7 +43,7 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
     if not idle.any() or not np.any(nodes.timed & ~idle):
         return trace, []
     calls = np.count_nonzero(polls[lane])
-    note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
+    note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: polling is not work"
     ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, nodes.ts), (0, nodes.dur)))
     return trace.with_(ts=ts, dur=dur), [note]
 
@@ -71,7 +71,7 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
     trace, count = points.trace, len(order)
     parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
-    ends = 1 - np.diff(depth, prepend=-1, append=0)  # number of calls that end before each call; after the last
+    ends = 1 - np.diff(depth, prepend=-1, append=0)  # calls that end before each call, and after the last one
     before = np.repeat(np.arange(count + 1), ends)
     deeper = np.arange(count) - np.repeat(np.cumsum(ends) - ends, ends)
     by_depth = np.argsort(depth, kind="stable")

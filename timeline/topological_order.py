@@ -21,7 +21,7 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
     There is an entry per edge: `target` waits for `source`. Nodes on or behind a cycle are omitted. With
     `lowest_first`, the lowest ready node is next, as in simulators; otherwise, the node that became ready last is next.
     """
-    if lowest_first and bool(np.all(source < target)):  # the numbering is already an order
+    if lowest_first and bool(np.all(source < target)):  # the numbers are already in order
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     after = array("q", target[by_source].astype(np.int64).tobytes())

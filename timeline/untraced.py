@@ -61,12 +61,12 @@ _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}
 class RecordingCosts:
     """Costs of recording, in ns per event."""
 
-    inside: float  # at the end of an operator, in its own time
+    inside: float  # cost at the end of an operator, in its own time
     argument: float  # additional cost per argument of the operator
-    outside: float  # before the start of an operator, in its caller's time
-    annotation: float  # before the start of an annotation, in its caller's time
-    frames: float  # before an operator called from Python, for the Python frames around the operator
-    runtime: float  # in a runtime call's self time
+    outside: float  # cost before the start of an operator, in its caller's time
+    annotation: float  # cost before the start of an annotation, in its caller's time
+    frames: float  # cost before an operator called from Python, for the Python frames around it
+    runtime: float  # cost in a runtime call's self time
     fitted: bool = False  # True if the costs of operators were fitted to the trace
 
     def of_rows(self, trace: Trace) -> tuple[IntColumn, IntColumn]:
@@ -295,7 +295,7 @@ def recording_note(base: Replay, corrected: Replay) -> str:
     return (
         f"a step on the host took {recorded / max(step.host_ns, 1):.1f} times as long while recording "
         f"({recorded / 1e6:,.3f} ms, {step.host_ns / 1e6:,.3f} ms in the {step.steps} steps before): about {each}; "
-        "gains refer to the steps before"
+        "gains refer to steps without recording"
     )
 
 

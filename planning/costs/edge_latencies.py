@@ -75,7 +75,7 @@ class Chosen:
 
 
 def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
-    """Select iterations, such as "0-19", "7" (zero-based) or "decode"; None for the whole trace."""
+    """Select the iterations given by `wanted`: "0-19", "7" (zero-based), "decode", or None for the whole trace."""
     try:
         found = find_iterations(trace)
     except ConvertError:

@@ -154,8 +154,8 @@ class _EndToEnd:
     low: int
     high: int
     factor: float  # calibration factor; the times already include it
-    # Half widths in log time, by cause: own for errors of the replay itself, host for predicted CPU times, gpu for GPU
-    # events, waits for waiting in collectives
+    # own, host, gpu, waits: half widths in log time caused by the replay itself, predicted CPU times, GPU events, and
+    # waits in collectives
     own: float
     host: float
     gpu: float
@@ -324,7 +324,7 @@ def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
     """Describe the unfamiliar share of the GPU time if it is large, otherwise the event with the widest interval."""
     whole, unfamiliar = sum(row.predicted_ns for row in rows) or 1, _unfamiliar(rows)
     if unfamiliar >= _MUCH or not rows:
-        return Link(half, f"{unfamiliar:.0%} of the GPU time is in events unlike all fitted events")
+        return Link(half, f"{unfamiliar:.0%} of the GPU time is in events that resemble no fitted event")
     worst = max(rows, key=lambda row: row.high_ns - row.low_ns)
     low, high = (end / max(worst.predicted_ns, 1) for end in (worst.low_ns, worst.high_ns))
     name = shortened(worst.name, _NAME)

@@ -24,7 +24,7 @@ from ...trace.trace import Trace
 from .task import Task
 
 CPU_OP = "cpu_op"
-_ABOUT = 2.0  # A collective that takes at most this factor times the minimum did not wait for other ranks.
+_ABOUT = 2.0  # A collective that takes at most this multiple of the minimum time did not wait for other ranks.
 
 
 class MeasuredTask(msgspec.Struct, frozen=True):

@@ -106,8 +106,6 @@ _NEAR = 8.0  # Maximum ratio between the sizes (time at the peak rate) of simila
 
 
 class Familiarity:
-    """Rates how similar a task is to the measured tasks."""
-
     def __init__(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> None:
         self._devices = devices
         self._sizes: dict[tuple[str, ...], tuple[float, float]] = {}

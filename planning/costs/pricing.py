@@ -103,7 +103,7 @@ class Pricing:
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":
                 low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
-            least = None if bound is None else min(bound.ns, estimate.ns)  # a measured time refutes the bound
+            least = None if bound is None else min(bound.ns, estimate.ns)  # a shorter time refutes the bound
             self._known[task] = Price(
                 estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least, estimate.how, level
             )
@@ -139,7 +139,7 @@ class OpRow:
 
 
 def op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
-    """Sum tuples (owner, predicted ns, measured ns, model) per operator, longest measured time first."""
+    """Sum tuples (owner, predicted ns, measured ns, model) into rows per operator, longest measured time first."""
     rows = []
     for op, parts in found.items():
         owners, predicted, measured, how = zip(*parts, strict=True)
@@ -171,7 +171,7 @@ class PricedKernel:
 
 
 def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
-    """Group the GPU events of chosen iterations and events without an operator; longest predicted time first."""
+    """Return a row per distinct GPU event in the chosen iterations or without a row, longest predicted time first."""
     groups: dict[Task, list[int]] = {}
     for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
         if row < 0 or of_row[row] >= 0:
@@ -216,7 +216,7 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
 
 
 def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Return all GPU event times in ns, with `events` at the low, then at the high end of their joint interval."""
+    """Return all GPU event times in ns twice, with `events` at the low and at the high end of their joint interval."""
     prices = {event: pricing.price(event) for event in events}
     ends = []
     for side in ("low", "high"):

@@ -135,7 +135,7 @@ class RankJob:
         changed, speed = self._changed, self._speed_of_models
         at, collectives = places(graph, self.trace, of_row), {} if changed else host_collective_keys(graph.trace)
         found = dict[int, Estimate | None]()
-        parts = defaultdict[Row, list[int]](list)  # per operator, the CPU edges without a duration for their place
+        parts = defaultdict[Row, list[int]](list)  # CPU edges that the fitted places do not cover, by operator
         owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
         for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
             if kind == HOST and not self.by_model:
@@ -333,7 +333,7 @@ class RankJob:
             found["GPU time of the busiest stream, measured"] = int(busy.max())
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations
-            found["mean of the traces fitted on"] = round(each * len(self.chosen.index))
+            found["mean of the fitted traces"] = round(each * len(self.chosen.index))
         if self.shapes is not None and len(self.shapes.sizes) == 1:
             was, to = self.shapes.recorded_size, self.shapes.new_size
             found[f"recorded × {to}/{was}"] = round(self.measured * to / was)

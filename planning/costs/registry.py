@@ -85,12 +85,12 @@ def model_class(name: str) -> type[CostModel]:
 class Costs:
     """An ordered list of cost models over measured tasks. Each model is fitted on first use.
 
-    A GPU event is never predicted to take less than its lower bound, unless an identical event was measured to.
+    A GPU event is predicted to take at least its lower bound, unless an identical event was measured to be faster.
 
     Args:
         devices: device records by name.
         order: names of the models, in the order they are tried.
-        beyond: also try "between" for sizes between measured sizes, and "grown" for larger sizes, early in the order.
+        beyond: also use "between" (for sizes between measured sizes) and "grown" (for larger sizes) before most models.
             GPU events use "grown" only without a utilization model, because that model already depends on size.
         fitted: models that were already fitted on these tasks.
     """
@@ -175,9 +175,9 @@ def _terms(event: MeasuredTask, model: Utilization, devices: Mapping[str, Device
                 f"{', longest' if term == longest and len(work.amounts) > 1 else ''}"
             )
             lines.append(f"    {'':23}{_weights(law, work, term)}")
-    lines.append(f"    {'kernel':8} {kernel:11.3f} ×   measured time of events with this name / rest of the law")
+    lines.append(f"    {'kernel':8} {kernel:11.3f} ×   measured time of this kernel name / prediction without it")
     bound = f", bound {work.bound / 1000:,.2f} µs" if work.known else ""
-    lines.append(f"    {'smearing':8} {law.smearing:11.3f} ×   mean / median of such events")
+    lines.append(f"    {'smearing':8} {law.smearing:11.3f} ×   mean / median time of such events")
     lines.append(f"  predicted {law.nanoseconds(work) / 1000:,.2f} µs, measured {event.ns / 1000:,.2f} µs{bound}")
     return lines
 

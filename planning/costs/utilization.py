@@ -201,7 +201,7 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
 
 class Utilization(msgspec.Struct, frozen=True):
     known: Law  # law for events with known FLOPs or bytes
-    unknown: Law  # law for events of which only the grid is known
+    unknown: Law  # law for events with only the grid known
     named: Law | None = None  # law for all other events; None in old files, which use `unknown`
 
     __repr__ = brief

@@ -62,7 +62,7 @@ def _recorded(trace: Trace, call: CallIndex, record: CallRecord, host: str) -> R
         with contextlib.suppress(_UncallableError):
             outputs.read(record.outputs)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-        raise _UncallableError("its arguments are not recorded in the format of torch") from error
+        raise _UncallableError("its arguments are not recorded in torch's format") from error
     if len(args) > len(schema.arguments):
         raise _UncallableError(f"{len(args)} arguments are recorded, but its schema has {len(schema.arguments)}")
     found = RecordedCall(call, schema, args, tuple(inputs.tensors), tuple(outputs.tensors))

@@ -330,7 +330,7 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
     owner = {number: k for k, block in enumerate(blocks) for number in block}
     between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
     is_vector = [len(sizes[number]) < 2 for number in sorted(sizes)]
-    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # as if exempt from weight decay
+    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # as with weight-decay groups
     bridged = [block | {n for n in between if between[n] == k} for k, block in enumerate(blocks)]
     kept = [[n for n in _longest_runs(block, sizes, grouped=grouped) if n not in between] for block in bridged]
     shapes = [Counter(tuple(sizes[n]) for n in numbers) for numbers in kept]

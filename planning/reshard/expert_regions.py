@@ -307,7 +307,6 @@ class ExpertRegions:
     def _padded(
         self, one: DividedLayer, width: tuple[int, ...], element: tuple[str, int], *, sent: bool
     ) -> Iterator[Item]:
-        """Exchange token buffers of equal size, one per expert."""
         parts, each = self._layout.ep, one.layer.count // self._layout.ep
         shape = (one.layer.count, one.own[0], *width)
         ordered = (each, parts, *shape[1:]) if sent else (parts, each, *shape[1:])

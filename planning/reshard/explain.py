@@ -14,7 +14,7 @@ from .rank_program import program
 
 _FOUND = {
     "optimizer": "found as memory that forward reads and the optimizer changes",
-    "shapes": "found as layer weights whose shapes the optimizer changes",
+    "shapes": "found as layer weights with shapes that the optimizer changes",
     "use": "found as layer weights; the optimizer is not recorded",
 }
 

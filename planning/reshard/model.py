@@ -83,7 +83,7 @@ class Region(NamedTuple):
 
 # Optimizer steps, each with its calls. A call has a parameter, or None if it applies to all parameters.
 Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
-Lists = Mapping[int, Sequence[Parameter]]  # by length of the list, the parameter of each list entry
+Lists = Mapping[int, Sequence[Parameter]]  # maps a list length to the parameter of each list entry
 
 
 @dataclass
@@ -93,9 +93,9 @@ class Weights:
     # How the parameters were found: the optimizer changes memory that the forward pass reads ("optimizer"), weights
     # have shapes that the optimizer changes ("shapes"), or layers use them as weights ("use")
     evidence: Evidence = "optimizer"
-    by_storage: dict[int, list[Region]] = field(default_factory=dict)  # by storage in the forward pass
-    by_number: dict[int, Parameter] = field(default_factory=dict)  # by tensor number in the forward pass
-    by_shard: dict[int, Parameter] = field(default_factory=dict)  # by storage of the shard (FSDP)
+    by_storage: dict[int, list[Region]] = field(default_factory=dict)  # parameters by storage in the forward pass
+    by_number: dict[int, Parameter] = field(default_factory=dict)  # parameters by tensor number in the forward pass
+    by_shard: dict[int, Parameter] = field(default_factory=dict)  # parameters by storage of their shard (FSDP)
     part: Shard | None = None  # part of each parameter that the recorded optimizer updates; None for all of it
     frozen: list[Parameter] = field(default_factory=list)  # numbered after `parameters`
     # parameters of each optimizer call on lists, by row, if the optimizer has several parameter groups
@@ -177,7 +177,7 @@ class Unit:
     forward: list[Call]  # topmost forward calls
     backward: list[Call] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)  # in order of first use
-    ready: dict[int, Parameter] = field(default_factory=dict)  # by row of an AccumulateGrad call, its parameter
+    ready: dict[int, Parameter] = field(default_factory=dict)  # parameter of each AccumulateGrad call, by row
     # key that units with the same operators and parameter shapes share
     kind: str = ""
     output: Shape = ()  # extents of the output tensor

@@ -36,7 +36,7 @@ LEAST = 0.01
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
 _UNKNOWN = "depends on sharded dimensions in an unknown way"
 _OF_DATA = "depends on tensor values; scaled in proportion"
-_WHOLE = "not sharded: every tensor-parallel rank has the whole"
+_WHOLE = "not sharded: the same on every tensor-parallel rank"
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def _clipping(derivation: Derivation) -> Iterator[_Gap]:
     if _shards_optimizer(derivation):
         yield "clipping", "norms are computed on whole gradients instead of shards", len(clipping.joined)
     if _divides_the_model(derivation) or _shards_optimizer(derivation):
-        yield "gradient scaling", "ranks do not share whether all gradients are finite", len(clipping.scaled)
+        yield "gradient scaling", "the exchange of whether gradients are finite is not derived", len(clipping.scaled)
 
 
 def _buffers(derivation: Derivation) -> Iterator[_Gap]:
@@ -398,7 +398,7 @@ def doubts(
     if share > LEAST:
         more = f" and {len(operators) - _NAMED} more" if len(operators) > _NAMED else ""
         names = ", ".join(row.what for row in operators[:_NAMED]) + more
-        found.append(f"{share:.1%} of the time is in operators whose shapes are not derived: {names}")
+        found.append(f"{share:.1%} of the time is in operators without derived shapes: {names}")
     elif guessed:
         names = ", ".join(guessed[:_NAMED])
         found.append(f"shapes are scaled in proportion for operators with {share:.2%} of the time: {names}")

@@ -80,7 +80,7 @@ class Plan:
     def stage_of(self, model: Model, stages: int) -> list[int]:
         if self.stages is not None:
             if len(self.stages) != len(model.units) or sorted(set(self.stages)) != list(range(stages)):
-                raise UsageError(f"the plan's stages are not 0 to {stages - 1}; edit the plan")
+                raise UsageError(f"the plan's stages must be 0 to {stages - 1}; edit the plan")
             if list(self.stages) != sorted(self.stages):
                 raise UsageError("the stages of the plan's units are not in ascending order; edit the plan")
             return list(self.stages)
@@ -99,11 +99,7 @@ class Plan:
 
 
 def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
-    """Plan the sharding from the structure of the model.
-
-    `recorded_tp` is the recorded degree of tensor parallelism. If each recorded rank has a single attention head, the
-    plan divides the width of the head.
-    """
+    """Plan the sharding. If each recorded rank has a single attention head, the plan divides the width of the head."""
     return Plan(tuple(_divisions(model, recorded_tp)), tuple(_layers(model.units)))
 
 

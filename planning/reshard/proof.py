@@ -176,7 +176,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     recorded = [(call.name, _recorded_sizes(call)) for call in calls]
     derived: list[_Work] = []
     comms: list[_Comm] = []
-    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds gradients inside recorded calls
+    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds inside calls that are excluded
     added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in program(derivation, rank):
@@ -314,7 +314,7 @@ def scaling_in_words(derivation: Derivation) -> str:
     layout, model = derivation.layout, derivation.model
     rank, parts = derivation.rank_batch, derivation.microbatches
     if not rank:
-        return "no batch was found: every rank works on what was recorded"
+        return "no batch was found: every rank does the recorded work"
     whole, before = rank * layout.dp, model.samples * derivation.recorded.dp
     steps = f" in {parts} microbatches of {rank // parts}" if parts > 1 else ""
     kind = (

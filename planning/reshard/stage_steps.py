@@ -44,7 +44,7 @@ class StageStep:
     backward: list[list[Call]] = field(default_factory=list)
     after: list[Call] = field(default_factory=list)  # calls after the last pass
     steps: list[Call] = field(default_factory=list)  # optimizer steps
-    same: dict[int, int] = field(default_factory=dict)  # replacements of tensor and storage numbers
+    same: dict[int, int] = field(default_factory=dict)  # maps tensor and storage numbers to their replacements
     # sent, received: activations (True) and gradients (False) of each microbatch
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)

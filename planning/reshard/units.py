@@ -37,7 +37,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     """For each forward call, count the activations that are live after it: results used later, and the model input.
 
     Results before the first call with parameters are data. A reused number is a different tensor. If a number was not
-    returned by a call but refers to an activation's memory, it is this activation (hooks of FSDP cause such numbers).
+    returned by a call but refers to an activation's memory, it is this activation (FSDP hooks cause such numbers).
     """
     alias = _aliases(trace)
     lives: dict[int, list[int]] = {}  # index of the first and last use of each tensor number
@@ -47,7 +47,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
     given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])
     data = next((values for values in given if any(weights.of(value) is None for value in values)), [])
-    for value in data[:1]:  # of the first call with an input that is not a parameter
+    for value in data[:1]:  # the inputs of the first call with other inputs than parameters
         if weights.of(value) is None:
             lives[alias.get(value[0], value[0])] = [0, 0]
     outside = set[int]()

@@ -233,7 +233,7 @@ def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added:
 
 
 def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, recorded: Layout) -> list[Wrap]:
-    """Return the FSDP units with only data as input, which has no gradient.
+    """Return the FSDP units with inputs that have no gradient, because they are data.
 
     FSDP finishes backward of these units after the root, in module order (`_root_post_backward_final_callback` in
     torch/distributed/fsdp/_fully_shard/_fsdp_state.py).

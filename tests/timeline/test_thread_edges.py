@@ -227,7 +227,7 @@ def test_threads_that_only_poll_lose_their_times() -> None:
     trace.gpu("kernel", 30, 5, 99, stream=0)
     document = trace.document()
     idle, notes = without_polling(document)
-    assert notes == ["3 calls of threads that only poll (2) are left out: their sleeps are not work"]
+    assert notes == ["3 calls of threads that only poll (2) are left out: polling is not work"]
     left = document.nodes.timed & ~idle.nodes.timed
     assert sorted(names(document, left)) == ["cudaEventQuery", "cudaGetLastError", "hipStreamQuery", "polling"]
     assert set(idle.nodes.ts[left].tolist()) == {-1} and set(idle.nodes.dur[left].tolist()) == {0}

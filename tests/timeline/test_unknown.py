@@ -129,7 +129,7 @@ def test_latencies_over_their_limit_are_not_fitted() -> None:
     constants = fit_constants(graph)
     assert constants.launch_latency_ns == 0 and after(graph).unexplained.count == 4
     assert after(graph).time.tolist() == graph.measured.tolist()
-    assert any("no launch latency is fitted" in note for note in graph.notes)
+    assert any("no launch latency was fitted" in note for note in graph.notes)
     for k in range(5):
         trace.launch("usual", 40_500 + 100 * k, 5, 40_509 + 100 * k, 5)
     graph = trace.graph()

@@ -75,7 +75,7 @@ def shapes_of(trace: Trace) -> Shapes:
     rows = np.flatnonzero(trace.nodes.kind == CPU)
     order = as_positions(rows[np.argsort(trace.nodes.id[rows], kind="stable")])  # IDs ascend in start order
     records = call_records(trace, order)
-    open_records: dict[Row, CallRecord] = {}  # of calls that have not ended yet
+    open_records: dict[Row, CallRecord] = {}  # records of calls that have not ended
     for row, begins in _events(callers, order):
         if begins:
             open_records[row] = next(records)
@@ -128,7 +128,7 @@ class _Open:
     name: str
     arguments: tuple[Operand, ...]
     time: int
-    basis: Shape  # input extents of the innermost call that has any and does not choose its result sizes
+    basis: Shape  # input extents of the innermost call with inputs that does not choose its result sizes
     backward: bool
     gathers: bool  # True within gradient accumulation
     parameters: bool  # True if it uses only parameters, gradients and optimizer states

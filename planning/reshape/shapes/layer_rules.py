@@ -11,7 +11,7 @@ _CONVOLVES |= {name: gradient.arguments for names, gradient in GRADIENTS.items()
 
 
 def _norm(call: OpCall, extents: Extents) -> None:
-    """Treat tensors with the data's number of dimensions as data, and tensors with fewer dimensions as per channel."""
+    """Treat tensors with the data's number of dimensions as data, and tensors with fewer dimensions as per-channel."""
     batched = "batch_norm" in call.name or "group_norm" in call.name or "instance_norm" in call.name
     if call.name == "native_layer_norm_backward":  # (2, threads, channels): partial sums per thread
         extents.fix(

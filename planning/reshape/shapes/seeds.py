@@ -39,8 +39,8 @@ class SizeEvidence:
             found = found or self._one_each(tier)
         if not found:
             raise UsageError(
-                f"{self._file}: no input has an extent of {size}; give the recorded {dimension} size, "
-                "or none to find it"
+                f"{self._file}: no input has a dimension of size {size}; give the recorded {dimension} size, "
+                "or none to detect it"
             )
         return found, size
 

@@ -13,7 +13,7 @@ _FREE_SIZED = (
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
 FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators with result sizes chosen by the caller
-RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # those that create data, which may have a batch dimension
+RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # operators with chosen sizes that create data
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:

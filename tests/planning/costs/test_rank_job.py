@@ -93,7 +93,7 @@ def test_rows_of_operators_and_of_kernels() -> None:
     assert (row.count, row.predicted_ns, row.measured_ns) == (3, 120_000, 120_000)
     assert not of_gpu.on_host and of_gpu.gpu_ns == [30_000.0, 40_000.0, 50_000.0]
     assert of_gpu.baselines()["GPU time of the busiest stream, measured"] == 120_000
-    assert of_gpu.baselines()["mean of the traces fitted on"] == of_gpu.measured
+    assert of_gpu.baselines()["mean of the fitted traces"] == of_gpu.measured
     assert job(gpu, fit([gpu]), wanted="1").baselines()["GPU time of the busiest stream, measured"] == 40_000
 
 
@@ -124,7 +124,7 @@ def row(name: str, predicted: int, level: str = "same kernel", low: int = 0, hig
 
 def test_links_say_what_is_least_known() -> None:
     assert kernel_link(0.5, [row("a", 90), row("b", 10, "new")]).what == (
-        "10% of the GPU time is in events unlike all fitted events"
+        "10% of the GPU time is in events that resemble no fitted event"
     )
     worst = kernel_link(0.5, [row("a", 91, low=80, high=100), row("b", 100, low=50, high=200), row("c", 9, "new")])
     assert worst == (0.5, "b, 50% of the GPU time, 0.5 to 2 times")
@@ -216,7 +216,7 @@ def test_kernels_that_no_operator_launched_are_priced_unless_iterations_are_chos
     assert [(row.count, row.measured_ns) for row in some.kernels()] == [(2, 90_000)]
     assert some.baselines() == {
         "GPU time of the busiest stream, measured": 90_000,
-        "mean of the traces fitted on": round(2 * sum(some.model.makespans_ns) / 4),
+        "mean of the fitted traces": round(2 * sum(some.model.makespans_ns) / 4),
     }  # fmt: skip
     assert some.gpu_ns == [30_000.0, 40_000.0, 50_000.0, 60_000.0]
 

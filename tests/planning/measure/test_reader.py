@@ -116,5 +116,5 @@ def test_so_many_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_arguments_of_another_layout() -> None:
-    assert found(([1, 2], [4, 8], "Tensor(float)", [])) == "its arguments are not recorded in the format of torch"
+    assert found(([1, 2], [4, 8], "Tensor(float)", [])) == "its arguments are not recorded in torch's format"
     assert found(X, X, X).args == ({"tensor": 0}, {"tensor": 1}, {"tensor": 2})

@@ -67,7 +67,7 @@ def test_the_sequence_is_what_elements_meet_along() -> None:
     made, shapes = evidence([(4, 7), (5,)], {(0, 0): 4, (0, 1): 2, (1, 0): 1}, mixed=[(0, 1), (1, 0)])
     assert made.find("seq", None) == ({shapes[0][1]}, 7)
     assert made.find("seq", 5) == ({shapes[1][0]}, 5) and made.find("seq", 4) == ({shapes[0][0]}, 4)
-    with pytest.raises(UsageError, match="no input has an extent of 8"):
+    with pytest.raises(UsageError, match="no input has a dimension of size 8"):
         made.find("seq", 8)
     made, _ = evidence([(4, 7)], {(0, 0): 4}, mixed=[(0, 1)])
     with pytest.raises(UsageError, match=r"the recorded seq size \(candidates: none\)"):

@@ -48,7 +48,7 @@ def test_what_could_not_be_derived(made: Made) -> None:
     trace = SimpleNamespace(self_ns=np.array([0, 10, 20, 30, 40]))
     model = made_model(made, [Unit(0, calls, parameters=weights)], trace=trace, given=(made.of["i"],))
     plan = Plan((Division(made.of["h"], 2, (), (0,), 0),), (0,))
-    unsharded = "not sharded: every tensor-parallel rank has the whole"
+    unsharded = "not sharded: the same on every tensor-parallel rank"
     ops = NotDerived("aten::a", "depends on sharded dimensions in an unknown way", 2, 0.4)
     assert not_derived(derive(model, plan, Layout(tp=2), Layout())) == (
         NotDerived("parameters", unsharded, 1, 36 / (20 + 36 + 5), "parameters"), ops,

@@ -39,8 +39,8 @@ def test_layers_are_distributed_evenly() -> None:
     for changed, stages, says in (
         ({}, 3, "2 layers do not divide into pp=3 stages"),
         ({"layers": ()}, 2, "the model has no layers to divide into pp=2 stages"),
-        ({"stages": (0, 1)}, 2, "stages are not 0 to 1; edit the plan"),
-        ({"stages": (0, 2, 2)}, 2, "stages are not 0 to 1; edit the plan"),
+        ({"stages": (0, 1)}, 2, "stages must be 0 to 1; edit the plan"),
+        ({"stages": (0, 2, 2)}, 2, "stages must be 0 to 1; edit the plan"),
         ({"stages": (1, 0, 1)}, 2, "not in ascending order"),
     ):
         with pytest.raises(UsageError, match=says):

@@ -61,7 +61,7 @@ def test_missing_operators_take_the_time_of_as_many_calls() -> None:
         (2, 4, 2, "strong scaling: 4 samples per rank in 2 microbatches of 2, 8 in all (recorded: 8 in all)"),
         (2, 8, 1, "weak scaling: 8 samples per rank, 16 in all (recorded: 8 in all)"),
         (2, 5, 1, "another batch: 5 samples per rank, 10 in all (recorded: 8 in all)"),
-        (2, 0, 1, "no batch was found: every rank works on what was recorded"),
+        (2, 0, 1, "no batch was found: every rank does the recorded work"),
     ],
 )
 def test_scaling(dp: int, rank: int, parts: int, said: str) -> None:
