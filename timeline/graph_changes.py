@@ -27,9 +27,8 @@ def scale(
 ) -> Change:
     """Multiply the times of the given rows: host work of calls, GPU events, and communications.
 
-    `gaps` selects rows; host work between calls and pauses before these rows are also scaled. True stands for all rows
-    on the ranks of `rows`. `during` restricts host work to a span, in ns as in `ReplayGraph.measured`, in which it must
-    end.
+    `gaps` also scales host work between calls, and pauses, before these rows (True: all rows on the ranks of `rows`).
+    `during` limits this to host work that ends in a span, in ns as in `ReplayGraph.measured`.
     """
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU

@@ -26,7 +26,7 @@ class Rendezvous:
     """A collective of several ranks, or a message (sender first)."""
 
     rank: tuple[int, ...]  # index of each participating graph
-    row: tuple[int, ...]  # row of the communication in each of their traces
+    row: tuple[int, ...]  # row of the communication in each graph's trace
     transfer_ns: int  # duration after all ranks are ready (`transfers`)
     own_ns: tuple[int, ...]  # additional time that each rank takes alone, on the host
     early_ns: tuple[int, ...]  # time from when each rank was ready to its recorded start

@@ -37,7 +37,7 @@ class Edges:
     target: IntColumn
     lag: IntColumn  # ns, minimum time from source to target, as measured
     kind: npt.NDArray[np.int8]
-    owner: IntColumn  # row that the lag is time of (HOST, DURATION, COMM); −1 if there is none
+    owner: IntColumn  # row that takes the lag as its time (HOST, DURATION, COMM), else −1
     capped: npt.NDArray[np.bool_]  # True if the fitted constant of the edge's kind limits the lag (`Constants`)
 
     __repr__ = brief
@@ -86,7 +86,7 @@ _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 # Lag of a removed edge, which leads to a time before every point.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
-# If spans have fewer heads on average, visiting each head separately is faster.
+# If the spans have fewer heads on average, it is faster to visit each head separately.
 _SHORT_SPAN = 24
 
 

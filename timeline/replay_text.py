@@ -40,7 +40,6 @@ def render(found: Summary, width: int = 80) -> str:
 
 
 def render_full(found: Summary, width: int = 80) -> str:
-    """Return all tables as text: constants, busy times, both critical paths, bounds, steps, and notes."""
     lines = [line for part in _parts(found, width) for text in part for line in text.split("\n")]
     return "\n".join(rewrap(lines, width, " " * 11))
 

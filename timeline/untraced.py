@@ -52,7 +52,7 @@ _LITTLE = 0.02
 # Limits of the factor that scales the remaining host work to match the untraced step.
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
 _ROUNDS = 3
-# Difference of CPU work from run to run, as shares of a gain and of the step. Device work does not differ.
+# How much CPU work differs from run to run, as shares of a gain and of the step. Device work does not differ.
 _UNEVEN, _UNEVEN_STEP = 0.25, 0.005
 _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}) frame_ns=(\d{1,9})", re.ASCII)
 
@@ -240,7 +240,7 @@ class UntracedAnswer:
 def untraced_answer(
     base: Replay, constants: Sequence[Constants], *changes: Callable[[ReplayGraph], ReplayGraph]
 ) -> UntracedAnswer | None:
-    """Return the untraced step time with a change of the graph, given as variants, usual first; None if unknown.
+    """Return the untraced step time after a change, or None. `changes` are variants of the change, usual first.
 
     Example:
         >>> graph = etplus.build_graph(trace)
@@ -269,10 +269,8 @@ def gain_range(
 ) -> tuple[float, float]:
     """Return the interval of a gain; independent errors add up as the root of the sum of squares.
 
-    Args:
-        gains: gain as a share of each timeline, the usual timeline first.
-        low, high: least and most time that a change saves, as shares of the time that it saves in the replay.
-        doubt: error of the replay itself, as a share of the gain.
+    `gains` are shares of each timeline, the usual timeline first. A change saves between `low` and `high` times what it
+    saves in the replay. `doubt` is the error of the replay itself, as a share of the gain.
     """
     usual = gains[0]
     size = max(abs(usual), 1e-9)

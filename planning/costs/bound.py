@@ -21,7 +21,7 @@ class Bound(NamedTuple):
 
 
 def times_at_peak(task: Task, device: Device) -> Bound:
-    """Return compute and memory time in ns, 0 if FLOPs or bytes are unknown. A dtype without a peak uses float32's."""
+    """Return compute and memory time in ns, 0 if unknown. A dtype without a known peak uses the float32 peak."""
     peak = device.peak_flops(task.dtype) or device.peak_flops("float32")
     compute = task.flops / peak if task.flops and peak else 0.0
     return Bound(compute * _NS_PER_S, (task.bytes or 0) / device.bytes_per_second * _NS_PER_S)

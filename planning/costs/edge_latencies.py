@@ -119,7 +119,7 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
 
 
 def _paths(recorded: Trace, trace: Trace) -> list[str]:
-    """Return a hash for each row, of the names and shapes on its call stack; digits in annotations are ignored."""
+    """For each row, return a hash of the names and shapes on its call stack, ignoring digits in annotations."""
     labels = [""] * len(recorded)
     for call, row in enumerate(trace.calls.source.tolist()):
         signature = trace.signature_of(CallIndex(call))

@@ -52,9 +52,8 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
     def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
         """Return the spread of the narrowest group with a known spread.
 
-        Args:
-            group: group names from broadest to narrowest, such as ("utilization", "new", "work", "Elementwise").
-            usual: the result if the first name is unknown; by default the spread over all events.
+        `group` lists names from broadest to narrowest, such as ("utilization", "new", "work", "Elementwise"). If the
+        first name is unknown, return `usual`, by default the spread over all events.
         """
         for size in range(len(group), -1 if usual is None else 0, -1):
             found = self.spreads.get("|".join(group[:size]))

@@ -202,10 +202,8 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
     """Return the half width of the 80% interval in log time.
 
     The log ratios are modeled as normal with mean 0, because predictions are not corrected for bias; `_BEFORE` is the
-    prior standard deviation. Only held-out traces with a similar share of unknown edges are used.
-
-    Args:
-        unknown: share of the timed edges without an estimate; they are assumed to take no time.
+    prior standard deviation. Only held-out traces with a similar share of unknown edges are used. A share `unknown` of
+    the timed edges has no estimate and is assumed to take no time.
     """
     ratios = error.like(unknown) if error is not None else ()
     if not ratios:
@@ -238,9 +236,8 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
 def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
     """Return the 80% interval of an end-to-end time, in ns.
 
-    Args:
-        predicted, low, high: end-to-end time with the predicted GPU times, and with both ends of their interval.
-        half: half width in log time for all other uncertainty.
+    `low` and `high` are the time with both ends of the interval of GPU times, `half` is the half width in log time for
+    all other uncertainty.
     """
     if not predicted:
         return 0, 0

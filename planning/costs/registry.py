@@ -90,7 +90,7 @@ class Costs:
     Args:
         devices: device records by name.
         order: names of the models, in the order they are tried.
-        beyond: also use "between" (for sizes between measured sizes) and "grown" (for larger sizes) before most models.
+        beyond: right after "measured", try "grown" for larger sizes and "between" for sizes between measured sizes.
             GPU events use "grown" only without a utilization model, because that model already depends on size.
         fitted: models that were already fitted on these tasks.
     """
@@ -141,7 +141,7 @@ _EVENTS, _WEIGHTS = 3, 4  # Maximum number of events to explain, and of learned 
 def explain(
     name: str, model: Utilization, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
 ) -> list[str]:
-    """Return lines that explain the predictions of fitted events. `name` is part of the kernel name, in any case."""
+    """Return lines that explain the predictions of fitted events with `name` in their kernel name, ignoring case."""
     chosen = [event for event in measured if name.lower() in event.task.kernel.lower()]
     if not chosen:
         return [f"no fitted kernel has {name!r} in its name"]

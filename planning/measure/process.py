@@ -52,10 +52,7 @@ def check_device(device: str) -> str:
 class WorkerProcess:
     """A worker process, started by the first request, and started again if it was killed.
 
-    Args:
-        device: "cpu" or "cuda:N".
-        threads: number of torch threads; 0 for torch's default.
-        timeout_s: time limit per request, in seconds.
+    `device` is "cpu" or "cuda:N"; 0 `threads` are torch's default; `timeout_s` limits each request.
     """
 
     def __init__(

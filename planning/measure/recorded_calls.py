@@ -44,8 +44,6 @@ class TensorArg(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A recorded call, complete enough to be repeated."""
-
     index: CallIndex  # position in `Trace.calls`
     schema: OpSchema
     args: tuple[Any, ...]  # values by position; {"tensor": k} refers to tensors[k]
@@ -161,11 +159,10 @@ def dense(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> RecordedCall:
-    """Return the call with new tensor shapes.
+    """Return the call with new shapes of its inputs (`given`) and outputs (`made`).
 
-    Args:
-        given, made: shapes of the inputs and outputs. If the number of shapes does not match, the recorded shapes are
-            kept. Calls with a single list of tensors (`stack`, `cat`) accept any number of input shapes.
+    If the number of shapes does not match, the recorded shapes are kept. Calls with a single list of tensors (`stack`,
+    `cat`) accept any number of input shapes.
     """
     if len(given) != len(found.tensors):
         found = _of_another_number(found, len(given))

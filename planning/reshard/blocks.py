@@ -319,13 +319,8 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
 
     A parameter between two parameters of a block joins this block, such as a position table that all blocks read.
     Distant parameters move to the root if the remaining parameters match another block. Examples are exits between
-    blocks, and a tensor that enters the first block as an activation.
-
-    Args:
-        sizes: sizes of each parameter, by parameter number.
-
-    Returns:
-        The sorted parameter numbers of each block, and whether extra parameters at a block's edge may be the root's.
+    blocks, and a tensor that enters the first block as an activation. Return the sorted parameter numbers of each
+    block, and whether extra parameters at a block's edge may belong to the root.
     """
     owner = {number: k for k, block in enumerate(blocks) for number in block}
     between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}

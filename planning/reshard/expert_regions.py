@@ -253,7 +253,7 @@ class ExpertRegions:
     # communication
 
     def _send(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """Send tokens, or in backward gradients of expert outputs, to the experts' ranks, and sort them by expert."""
+        """Send tokens (in backward: gradients of expert outputs) to the experts' ranks, and sort them by expert."""
         expert, parts = one.layer.experts[0], self._layout.ep
         tensor = expert.entry if forward else expert.exit
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
@@ -272,7 +272,7 @@ class ExpertRegions:
         yield from self._ordered(one, index, width, element, by_expert=True)
 
     def _return(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """Send expert outputs, or in backward gradients of tokens, back to the ranks that the tokens came from."""
+        """Send expert outputs (in backward: gradients of tokens) back to the ranks that the tokens came from."""
         tensor = one.layer.experts[0].exit if forward else one.layer.experts[0].entry
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
         if one.layer.padded:

@@ -135,14 +135,14 @@ def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:
 def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> list[_StageCall]:
     """Merge the optimizer calls of all stages into the calls of one rank.
 
-    List calls get the concatenated lists. Calls on single parameters follow each other. Calls on scalars, or on results
-    over all parameters, occur once.
+    Calls on lists get the concatenated lists. Calls on single parameters follow each other. Calls on scalars, or on
+    results over all parameters, occur once.
     """
     runs = [[(name, list(some)) for name, some in groupby(calls, lambda one: one.call.name)] for calls in stages]
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
         return list(chain.from_iterable(stages))
     found = list[_StageCall]()
-    whole: dict[int, list[int]] = {}  # by tensor number, sizes of tensors computed from lists
+    whole: dict[int, list[int]] = {}  # sizes of tensors computed from lists, by tensor number
     made = set[int]()
     for some in zip(*runs, strict=True):
         parts = [calls for _, calls in some]

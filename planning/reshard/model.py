@@ -52,7 +52,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor that belongs to the model, but that the optimizer does not change."""
+    """A tensor of the model that the optimizer does not change."""
 
     sizes: tuple[int, ...]
     dtype: str

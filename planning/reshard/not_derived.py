@@ -6,7 +6,7 @@ There are three kinds of gaps:
 - parameters that every tensor-parallel rank has in full;
 - communication that the recording does not show. Each rule in `_RULES` looks for one such gap.
 
-Gaps of operators and parameters have a share of the time or of the parameters. `doubts` turns the list into reasons to
+A gap lists the share of the time or of the parameters that it affects. `doubts` turns the list into reasons to
 distrust the result. If there are any, the command exits with status 3.
 
 Example: no block repeats in a CNN with different sizes at each layer. With FSDP, the rule `_fsdp_units` then asks for
@@ -310,7 +310,7 @@ def _forward_calls(model: Model) -> Iterator[Call]:
 
 
 def _frozen_apart(model: Model) -> set[int]:
-    """Return frozen weights that only calls without autograd use, possibly of another model, such as a teacher."""
+    """Return frozen weights used only by calls without autograd; they may belong to another model (a teacher)."""
     differentiated = {
         weight.number for call in _forward_calls(model) if call.sequence >= 0 for weight in model.weights.read(call)
     }
@@ -318,9 +318,9 @@ def _frozen_apart(model: Model) -> set[int]:
 
 
 def _feeds_the_model(model: Model) -> bool:
-    """Return whether layers with parameters use results of the frozen weights, which is not so for a teacher."""
+    """Return whether layers with parameters use results of the frozen weights; False for a teacher's weights."""
     apart = _frozen_apart(model)
-    made: dict[int, frozenset[int]] = {}  # by storage, the frozen weights that its contents depend on
+    made: dict[int, frozenset[int]] = {}  # frozen weights that the contents of each storage depend on
     reached = set[int]()
     for call in (call for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in part):
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}

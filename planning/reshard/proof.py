@@ -176,7 +176,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     recorded = [(call.name, _recorded_sizes(call)) for call in calls]
     derived: list[_Work] = []
     comms: list[_Comm] = []
-    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds inside calls that are excluded
+    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds gradients in excluded calls
     added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in program(derivation, rank):

@@ -143,8 +143,8 @@ def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: co
 class _Naming:
     """Assigns unique numbers to tensors and storages, because recorded numbers are addresses, which are reused.
 
-    A number refers to a new tensor if a call returns it that did not get it as input. It refers to a new storage if
-    that call is not a view.
+    If a call returns a number that was not among its inputs, the number refers to a new tensor. If the call is not a
+    view, its storage number also refers to a new storage.
     """
 
     def __init__(self, numbers: count[int]) -> None:
@@ -294,7 +294,7 @@ def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
 
 
 def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
-    """Restore in-place sums: only because the schedule holds the received gradient, autograd did not add in place."""
+    """Restore in-place sums: autograd added out of place only because the schedule holds the received gradient."""
     for child in call.children:
         values = list(tensor_values(child.record.get("inputs")))
         if child.name == SUM.name and values and values[0][0] in arrived:

@@ -261,7 +261,7 @@ def _dispatches(call: Call) -> bool:
 
 
 def _opened(calls: Sequence[Call]) -> Iterator[Call]:
-    """Yield the calls, with the callees of annotations instead of the annotations, except the optimizer's."""
+    """Yield the calls, replacing each annotation by its callees, except for the optimizer's annotations."""
     for call in calls:
         if call.operator or call.name.startswith("Optimizer."):
             yield call

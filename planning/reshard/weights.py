@@ -107,7 +107,7 @@ def _gathered_reads(forward: Sequence[Call], gathered: Sequence[RecordedWrap]) -
     events = [(ts, storages, unit) for unit in gathered for ts, storages in unit.gathered]
     events.sort(key=lambda event: event[0])
     used: dict[int, GivenTensor] = {}
-    shard_in: dict[int, int] = {}  # by storage of gathered memory, the shard that it currently contains
+    shard_in: dict[int, int] = {}  # shard that each storage of gathered memory currently contains
     reached = 0
     for call in sorted(walked(forward), key=lambda call: call.ts):
         while reached < len(events) and events[reached][0] <= call.ts:

@@ -168,7 +168,7 @@ def _class_of(module: str) -> str:
 
 def candidates(model: Model) -> str:
     """Return suggested values for `--fsdp-wrap`: module classes that occur several times, largest modules first."""
-    numbers: dict[str, dict[str, set[int]]] = {}  # by module class and module name, the numbers of the parameters
+    numbers: dict[str, dict[str, set[int]]] = {}  # parameter numbers, by module class and module name
     for call in model.forward_calls():
         read = {parameter.number for parameter in model.weights.read(call)}
         for module in _modules_around(model, call) if read else ():
@@ -243,11 +243,11 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         return []
     calls = [call for unit in units for call in unit.forward]
     read = [{p.number for inner in call.walk() for p in weights.taken(inner)} for call in calls]
-    wrap_of: dict[int, Wrap] = {}  # by call index, the unit with parameters used both before and after the call
+    wrap_of: dict[int, Wrap] = {}  # unit with parameters used both before and after each call, by call index
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
-    made: dict[int, Wrap | None] = {}  # by storage with contents that depend on parameters, the unit that created it
+    made: dict[int, Wrap | None] = {}  # unit that created each storage with contents that depend on parameters
     takes = set[Wrap | None]()
     for place, call in enumerate(calls):
         wrap_here = wrap_of.get(place)

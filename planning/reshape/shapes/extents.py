@@ -171,7 +171,7 @@ class Extents:
         """
         kept = {*kept, *self.fixed()}
         tensors, dead = [*beside, *self._beside], frozenset[int]()
-        for _ in range(_ATTEMPTS):  # repeat without values for the classes with contradictions
+        for _ in range(_ATTEMPTS):  # repeat, leaving classes with contradictions unknown
             solver = self._solved(changed, kept, tensors, dead)
             if solver.dead <= dead:
                 return solver.known

@@ -139,7 +139,7 @@ class _Open:
 
 
 class _Walk:
-    """Follows tensors by tensor ID and storage. A storage alone is no identity, because memory is reused."""
+    """Follows tensors by tensor ID and storage. A storage alone does not identify a tensor: memory is reused."""
 
     def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
         self.shapes = Shapes()

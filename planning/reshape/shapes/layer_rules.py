@@ -127,7 +127,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
 def _tables(call: OpCall, extents: Extents) -> None:
     """Relate tensors of FBGEMM lookups (…, dimension offsets, …, indices, offsets, …) with bags of equal size.
 
-    There are tables × batch + 1 offsets.
+    The number of offsets is tables × batch + 1.
     """
     starts, indices, offsets = (2, 7, 8) if call.name.startswith("fbgemm::dense") else (6, 11, 12)
     of_dims, chosen, bounds, after = call.tensor(starts), call.tensor(indices), call.tensor(offsets), call.result()
