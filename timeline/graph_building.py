@@ -138,7 +138,7 @@ def with_submissions(
     count = len(points.measured)  # a pair of points has the code source * count + target
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
-    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a blocking copy call ends with the copy
+    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a blocking copy call ends with the copy or its stream
     early[call[blocking & busy]] = 0
     slow = call[(nodes.dur[call] > _SLOW * queue.typical_ns) & (nodes.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]

@@ -177,7 +177,7 @@ def transfer_key(comm: Comm) -> str:
 
 
 def host_collective_keys(trace: Trace) -> dict[int, str]:
-    """Return `transfer_key`s of CPU collectives and messages, by row; unknown sizes are skipped."""
+    """Return keys like `transfer_key`'s for CPU collectives and messages, by row; unknown sizes are skipped."""
     return {
         comm.row: f"{trace.name_of(Row(comm.row))} {comm.bytes} {len(comm.group[1]) or trace.world_size}"
         for comm in find_communications(trace)

@@ -369,7 +369,7 @@ def calibrated(
 def _errors(
     model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None, keep_outliers: bool
 ) -> EndToEndError | None:
-    """Return the error on each trace of a model fitted on the others; for a single trace, how its iterations differ."""
+    """Return the error on each trace of a model fitted on the other traces; with one trace, how its iterations vary."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
         ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))

@@ -28,7 +28,7 @@ _FARTHEST = 30.0  # Maximum |log ratio| in a valid file: a factor of e³⁰ turn
 
 class EndToEndError(msgspec.Struct, frozen=True):
     log_ratios: tuple[float, ...] = ()  # log(measured/predicted)
-    unknown: tuple[float, ...] = ()  # share of a trace's timed edges that a model of the others cannot predict
+    unknown: tuple[float, ...] = ()  # share of each trace's timed edges that are unknown to a model of other traces
 
     def __post_init__(self) -> None:
         if len(self.log_ratios) != len(self.unknown) or not all(

@@ -238,7 +238,7 @@ def covered(
     reasons: Mapping[CallIndex, str],
     among: Container[CallIndex] | None = None,
 ) -> TimedShare:
-    """Return the self times of all calls; those in `done` and their callees count as executed."""
+    """Return the self times of all calls. Calls in `done` and their callees are executed."""
     parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
     whole, found = [False] * len(parents), TimedShare()
     for at, (above, self_ns) in enumerate(zip(parents, own, strict=True)):

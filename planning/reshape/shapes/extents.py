@@ -279,7 +279,7 @@ class _Solver:
             for whole, parts in self._sums:
                 self._sum(whole, parts)
             if before == len(self.known) + len(self.dead):
-                for whole, parts in self._sums:  # if no part changes, neither does the sum
+                for whole, parts in self._sums:  # last, because a concatenation may get more parts
                     if all(self.known.get(part) == self._value[part] for part in parts):
                         self.keep([whole])
                 for some, basis in self._follows:
