@@ -17,11 +17,11 @@ BUDGETS = {
     "recording": 1_571,  # plan: 1,400
     "jobs": 2_540,  # plan: 3,000
     "converters": 7_235,  # plan: 7,500
-    "timeline": 5_454,  # plan: 5,500
+    "timeline": 5_450,  # plan: 5,500
     "cli": 4_056,  # plan: 3,600
     "analysis": 13_597,  # plan: 14,000
     "report": 2_771,  # plan: 2,000
-    "planning": 15_105,  # plan: 14,500
+    "planning": 15_082,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60

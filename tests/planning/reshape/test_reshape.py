@@ -129,7 +129,7 @@ def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
 
 def test_what_cannot_be_told_is_an_error() -> None:
     one = recorded(MLP, 8)
-    with pytest.raises(UsageError, match="no input has an extent of 77"):
+    with pytest.raises(UsageError, match="no input has a dimension of size 77"):
         reshaped(one, batch_change(4, 77))
     bare = read_etplus(b"".join(link(None, fixture_pair("demo/train_cpu")[1]).chunks()))
     with pytest.raises(UsageError, match="no recorded tensors"):
