@@ -7,8 +7,6 @@ from typing import Any
 
 from etplus.trace.tensors import Argument, Signature, Tensor
 
-__all__ = ["signature"]
-
 
 def signature(
     *arguments: Any,

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from etplus.analysis.breakdown import breakdown, device_use, host_use, stream_use
+from etplus.analysis.breakdown import breakdown, device_use, stream_use
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from made_traces import kernel, kineto_of, launch, op
@@ -58,20 +58,6 @@ def test_busy_and_idle(name: str) -> None:
         assert told == tuple(sum(length for length, running in found if k in running) for k in range(3))
         assert device.exposed_communication_ns == sum(n for n, running in found if 2 in running and 0 not in running)
         assert device.busy_ns + device.idle_ns == device.window_ns
-
-
-def test_kineto_alone_tells_what_etplus_tells() -> None:
-    """Callers by time and launches by correlation come to the ET's tree and the linker's parents."""
-    told = []
-    for trace in (trace_of("gpu-pairs/dlrm.rank0.kineto"), trace_of("linked gpu-pairs/dlrm.rank0")):
-        total: Counter[object] = Counter()
-        for row in breakdown(trace):
-            total[row.stream, row.modules, row.op, row.kernel] += row.total_ns
-        told.append(total)
-    assert told[0] == told[1] and len(told[0]) > 70
-    use = host_use(trace_of("gpu-pairs/dlrm.rank0.kineto"))
-    assert use.loading_ns == 1_450_000, "from the loader at …426842 to the forward pass at …428292"
-    assert use.host_ns + use.loading_ns == use.span_ns
 
 
 def test_a_small_trace_by_hand() -> None:

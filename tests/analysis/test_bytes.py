@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus import link
 from etplus.analysis.event_work import work_of_events
 from etplus.analysis.flops import bytes_moved, flops
 from etplus.converters.open import load as read_trace
@@ -73,32 +72,6 @@ def test_backward_of_batch_normalization_of_cudnn_and_miopen() -> None:
     for name in ("cudnn", "miopen"):
         moved = bytes_moved(f"aten::{name}_batch_norm_backward", call(*given))
         assert moved == read + image.nbytes + 2 * weight.nbytes
-
-
-def test_a_kineto_trace_has_the_same_bytes_and_flops_through_the_linker() -> None:
-    """With lists of tensors, flags and strides."""
-    conv = [([2, 4, 9, 9], "float"), ([8, 4, 3, 3], "float"), ([], ""), *[([], "ScalarList")] * 3, ([], "Scalar"),
-            ([], "ScalarList"), ([], "Scalar")]  # fmt: skip
-    heads: list[tuple[list[Any], str]] = [([2, 4, 9, 8], "c10::BFloat16")] * 3
-    flash = [*heads, *[([], "Scalar")] * 4]
-    calls: list[tuple[str, list[tuple[list[Any], str]], list[str]]] = [
-        ("aten::convolution", conv, ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]),
-        ("aten::_scaled_dot_product_flash_attention", flash, ["", "", "", "0.", "True", "False", "0.25"]),
-        ("aten::sum", [([5, 6], "float"), ([], "ScalarList"), ([], "Scalar"), ([], "")], ["", "[0]", "True", ""]),
-        ("aten::cat", [([[2, 3], [4, 3]], "TensorList"), ([], "Scalar")], ["", "0"]),
-        ("any::op", [([64], "float")], [""]),
-    ]
-    events = []
-    for at, (name, inputs, values) in enumerate(calls):
-        event = op(name, 100 * at, 90, inputs)
-        event["args"]["Concrete Inputs"] = values
-        events += [event, launch(at + 1, 100 * at + 5), kernel(f"kernel_{at}", at + 1, 100 * at + 20, 30)]
-    source = kineto_of(events, baseTimeNanoseconds=0)
-    direct, through = map(work_of_events, (read_trace(source), read_trace(b"".join(link(None, source).chunks()))))
-    assert direct.flops.tolist() == through.flops.tolist()
-    assert direct.flops[0] == 2 * 2 * 5 * 5 * 8 * 4 * 9 and direct.flops[1] == 2 * 8 * 45 * 16
-    assert direct.bytes.tolist() == through.bytes.tolist()
-    assert direct.bytes.tolist()[2:] == [4 * (30 + 6), -1, -1]
 
 
 def test_out_tensors_are_written_alone() -> None:

@@ -52,6 +52,7 @@ def test_the_innermost_operator_with_the_number_is_that_of_the_backward_pass() -
     around = numbered("autograd::engine::evaluate_function: AddmmBackward0", 99, 20, 5, 9)
     assert pairs(*linear, around, numbered("AddmmBackward0", 100, 10, 5, 9)) == [("addmm", "AddmmBackward0")]
     assert pairs(*linear, numbered("AddmmBackward0", 100, 10, 6, 9)) == []
+    assert pairs(numbered("mul", 0, 9, 0), numbered("MulBackward0", 100, 10, 0, 9)) == [("mul", "MulBackward0")]
     assert pairs(*linear, numbered("BackwardHook", 100, 10, 5, 9)) == [], "the name ends otherwise"
     assert pairs(numbered("AddmmBackward0", 0, 10, 5, 9), numbered("addmm", 50, 10, 5)) == [], "before it"
     assert pairs(op("mul", 0, 10)) == [], "no numbers"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -15,55 +13,13 @@ from etplus.analysis.event_work import work_of_events
 from etplus.analysis.kernel_peaks import kernel_table
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load
-from etplus.linker.captured_graphs import link_captured_graphs
-from etplus.linker.pipeline import read_captures
 from etplus.trace.trace import Trace
 from made_traces import kernel, kineto_of, launch, op
-from support import Document, shared_trace
-
-SERVING = {
-    "sglang_decode": ("graph-capture/sglang_decode.replay", "graph-capture/sglang_decode.capture"),
-    "sglang_prefilldecode": ("serving/sglang_prefilldecode",),
-    "vllm_piecewise": ("graph-capture/vllm_piecewise.replay", "graph-capture/vllm_piecewise.capture"),
-}
-
-
-@cache
-def serving(name: str) -> Trace:
-    replay, *captures = (str(shared_trace(f"{part}.json.gz")) for part in SERVING[name])
-    trace = load(replay)
-    return link_captured_graphs(trace, read_captures(captures, progress=False)) if captures else trace
+from support import Document
 
 
 def kernels_of(trace: Trace, part: str) -> list[int]:
     return [event for event, name in enumerate(trace.gpu.name.tolist()) if part in trace.names[name]]
-
-
-def sums_in(trace: Trace, phase: str) -> dict[str, int]:
-    """The sums of a phase, cut out of the annotation's name."""
-    name = next(name for name in trace.names if name.startswith("execute_"))
-    found = re.search(rf"{phase}_\d+\(sq(\d+)sk(\d+)sqsq(\d+)sqsk(\d+)\)", name)
-    assert found is not None
-    return dict(zip(("q", "k", "qq", "qk"), map(int, found.groups()), strict=True))
-
-
-@pytest.mark.parametrize(
-    ("name", "part", "heads", "kv_heads", "dim"),
-    [
-        ("sglang_decode", "paged_attention_ll4mi_QKV", 32, 8, 128),
-        ("sglang_prefilldecode", "FmhaBatchPrefill", 32, 8, 128),
-        ("vllm_piecewise", "kernel_unified_attention", 64, 8, 64),
-    ],
-)
-def test_attention_of_real_steps(name: str, part: str, heads: int, kv_heads: int, dim: int) -> None:
-    trace = serving(name)
-    work, found = work_of_events(trace), kernels_of(trace, part)
-    context, generation = sums_in(trace, "context"), sums_in(trace, "generation")
-    pairs = sum(one["qk"] - (one["qq"] - one["q"]) // 2 for one in (context, generation))
-    queries, keys = (context[one] + generation[one] for one in "qk")
-    assert len(found) == (24 if name == "vllm_piecewise" else 36)
-    assert set(work.flops[found].tolist()) == {4 * dim * heads * pairs}
-    assert set(work.bytes[found].tolist()) == {2 * 2 * dim * (queries * heads + keys * kv_heads)}
 
 
 def annotation(name: str, ts: float, dur: float) -> Document:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 
-import pytest
-from compiled_programs import PROGRAMS, files
 from etplus import link
 from etplus.analysis.origins import source_table
-from etplus.analysis.table import Table
-from support import FIXTURES
 from test_code_origins import NET, OTHER, REGION, gpu_trace
 
 THIRD = OTHER.replace("line 4", "line 5")
@@ -27,22 +22,3 @@ def test_device_time_of_fused_kernels_is_shared() -> None:
     assert {line: (row.launches, row.calls, row.fused) for line, row in rows.items()} == {
         3: (3, 3, 4), 4: (2, 2, 4), 5: (1, 1, 2),
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_host_time_by_brute_force(name: str) -> None:
-    trace = link(*files(FIXTURES / "compiled" / name))
-    host, fused = defaultdict[str, float](float), defaultdict[str, int](int)
-    for op in trace.ops:
-        lines = [str(line) for line in op.sources]
-        above = op.parent
-        if not lines or (above is not None and above.kind == "operator" and str(above.source) == lines[0]):
-            continue
-        for line in lines:
-            host[line] += op.duration_ns / len(lines)
-            fused[line] += len(lines) > 1
-    table: Table = source_table(trace)
-    assert {str(row.source): row.host_ns for row in table} == {
-        line: pytest.approx(ns, abs=1) for line, ns in host.items()
-    }
-    assert {str(row.source): row.fused for row in table} == dict(fused)

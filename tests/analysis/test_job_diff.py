@@ -10,8 +10,7 @@ import pytest
 from etplus.analysis.job_diff import JobDifference
 from etplus.trace.errors import UsageError
 from made_jobs import Job, Rank, ddp
-from pages import data_of
-from support import call, read_json
+from support import call
 
 RANKS = 2
 
@@ -67,26 +66,6 @@ def test_ranks_are_those_of_single_comparisons_and_sums_their_sums(
     slowest = [max(of.latency_a for of in single.values()), max(of.latency_b for of in single.values())]
     assert [found.latency_a, found.latency_b] == slowest
     assert found.tables["ranks"].to_pandas()["change_ns"].tolist() == [row.change_ns for row in found.ranks]
-
-
-def test_the_command(jobs: tuple[Path, Path], tmp_path: Path) -> None:
-    a, b = jobs
-    done = call("diff", a, b / "rank_*.json.gz", "--json", tmp_path / "a.json", "-o", tmp_path / "diff.html")
-    assert done.returncode == 0, done.stderr
-    numbers, found = read_json(tmp_path / "a.json"), etplus.diff(str(a), str(b))
-    assert [row["change_ns"] for row in numbers["ranks"]] == [row.change_ns for row in found.ranks] and numbers[
-        "only_b"
-    ] == [RANKS]
-    assert {"ranks", "ops", "kernels", "host_ops", "only_a", "only_b"} <= numbers.keys()
-    data = data_of((tmp_path / "diff.html").read_bytes())
-    assert {row["rank"] for row in data["difference"]["ranks"]} == {0, 1}
-    assert data["difference"]["kernels"] and data["findings"] is None
-    text = call("diff", a, b).stdout.decode()
-    assert "2 ranks compared (0-1)" in text and "only in B, left out: ranks 2" in text
-    two = call("diff", a, b, "--ranks", "1")
-    assert two.stdout.startswith(b"step ") and b"ranks compared" not in two.stdout, "two traces are compared as before"
-    slow = [call("diff", *pair, "--max-regression", "0") for pair in ((a, b), (b, a))]
-    assert 4 in {done.returncode for done in slow} and any(b"slower: " in done.stderr for done in slow)
 
 
 def test_what_cannot_be_compared(jobs: tuple[Path, Path]) -> None:

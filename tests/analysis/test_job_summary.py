@@ -29,7 +29,7 @@ def ranks() -> list[Trace]:
     return [link(*texts) for texts in MadeJob(ddp, 5, of=SlowRank).texts(waits=True)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def summary(ranks: list[Trace]) -> JobSummary:
     return Job(ranks).summary()
 
@@ -87,6 +87,7 @@ def test_the_late_rank_is_last_and_all_others_wait(summary: JobSummary) -> None:
         ([10, 10, 99], 0, []),  # too few ranks
         ([10, 11, 9, 10, 19], 0, [4]),  # beyond 6 × 1.4826 × 1
         ([10, 11, 9, 10, 18], 0, []),
+        ([10, 11, 9, 29], 0, [3]),  # as few ranks as may be
         ([10, 11, 9, 10, 19], 9, []),  # at least as much as asked
         ([10, 11, 9, 10, -90], 0, []),  # less is no problem
     ],

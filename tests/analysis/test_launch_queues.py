@@ -37,6 +37,7 @@ def test_causes_of_idle_time() -> None:
     assert idle_causes(traced()) == [
         IdleCauses(0, 7, 50_000, 1, 0, 0, 95_000, 1, 20_000, 0), IdleCauses(0, 8, 0, 0, 0, 0, 0, 0, 40_000, 155_000)
     ]  # fmt: skip
+    assert [row.idle_ns for row in idle_causes(traced())] == [165_000, 195_000]
     assert idle_causes(traced(), 95_001)[0] == IdleCauses(0, 7, 50_000, 1, 95_000, 1, 0, 0, 20_000, 0)
     assert idle_causes(traced(), 95_000)[0] == IdleCauses(0, 7, 50_000, 1, 0, 0, 95_000, 1, 20_000, 0)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,48 +18,9 @@ from etplus.converters.open import load
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.tables import MemoryEvents
-from etplus.trace.trace import Trace
 from made_traces import kineto_of, memory_event, op
-from support import Document, assert_valid, call, et_document, kineto_document, shared_pair
+from support import Document, et_document, kineto_document
 from traces import GPU_SHAPED, trace_of
-
-PAIR = "cpu-pairs/tf_stack_mem"
-
-
-def test_tensors_alone_give_the_peak_within_a_tenth() -> None:
-    """CPU totals count what was allocated since the profiler began, tensors also what was there before."""
-    trace = link(*shared_pair(PAIR))
-    (events,), (tensors,) = device_memory(trace), device_memory(replace(trace, memory=MemoryEvents.none()))
-    assert (events.source, tensors.source) == ("allocator events", "tensors of the ET")
-    error = (tensors.peak_bytes - tensors.base) / events.peak_bytes - 1
-    assert abs(error) < 0.1, error
-    kinds = events.by_category
-    alike = tensors.by_category
-    assert abs(alike["activation"] / kinds["activation"] - 1) < 0.1
-    gradients = sum(row.bytes for row in events.outliving if row.category == "gradient") / len(trace.steps)
-    assert alike["parameter"] == pytest.approx(gradients, rel=0.01), "each parameter has a gradient"
-    assert alike["optimizer state"] == pytest.approx(2 * gradients, rel=0.02), "of Adam: two moments, and counts"
-
-
-def columns_of(memory: MemoryEvents, trace: Trace) -> dict[str, list[int]]:
-    """The columns; rows as ids, since routes differ in the order of rows."""
-    columns = {one.name: getattr(memory, one.name) for one in fields(memory)}
-    columns["row"] = np.where(memory.row >= 0, trace.nodes.id[memory.row], -1)
-    return {name: column.tolist() for name, column in columns.items()}
-
-
-def test_all_routes_give_the_same(tmp_path: Path) -> None:
-    trace = link(None, program(0)[0])
-    assert_valid(trace.to_dict())
-    for file in ("x.json.gz", "x.et"):
-        trace.save(tmp_path / file)
-        back = load(tmp_path / file)
-        assert columns_of(back.memory, back) == columns_of(trace.memory, trace)
-        assert [one.holders for one in device_memory(back)] == [one.holders for one in device_memory(trace)]
-    assert call("convert", tmp_path / "x.json.gz", "-o", tmp_path / "chrome.json", "--to", "chrome").returncode == 0
-    (kept,), (own,) = device_memory(load(tmp_path / "chrome.json")), device_memory(trace)
-    assert kept.allocated.tolist() == own.allocated.tolist()
 
 
 def program(seed: int) -> tuple[bytes, list[tuple[str, int, int, int]], dict[int, int]]:
@@ -153,6 +112,17 @@ def test_storages_whose_ids_are_used_again_and_nested_makers() -> None:
     )  # fmt: skip
     (memory,) = device_memory(trace)
     assert memory.peak_bytes == 1536 + 1024 and memory.base == 1024
+
+
+def test_a_storage_that_is_resized_has_its_last_size() -> None:
+    nodes = [
+        node(10, "aten::empty", [], [tensor(50, 5, 100)]),
+        node(11, "aten::resize_", [tensor(50, 5, 100)], [tensor(50, 5, 1000)]),
+    ]  # fmt: skip
+    names = {one["id"]: one["name"] for one in nodes}
+    events = [op(names[k], 10 * k, 5, args={"Record function id": k, "Ev Idx": k}) for k in names]
+    trace = link(orjson.dumps(et_document(nodes, "1.1.1-chakra.0.0.4")), orjson.dumps(kineto_document(events)))
+    assert storages_of(trace).bytes.tolist() == [4096]
 
 
 @pytest.mark.parametrize(("device", "number"), [(-1, 0), (3, 3), (2**62, 0)])

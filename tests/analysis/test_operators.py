@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
-import support
 from captured import capture_events, encode, replay_events
 from etplus.analysis.modules import ModuleRow, module_class, module_table
 from etplus.analysis.operators import operator_table
 from etplus.analysis.summary import analyze
-from etplus.converters.npz import NODE_NAMES, graph_arrays
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.report.report_text import text_of
@@ -92,26 +87,6 @@ def test_equal_layers_are_one_row() -> None:
     assert "  Layer ×24" in text_of(analysis, 80)
 
 
-def test_the_command_writes_all_of_it(tmp_path: Path) -> None:
-    """Text, JSON and CSV say the same."""
-    (tmp_path / "trace.json").write_bytes(kineto_of(layers(3)))
-    done = support.call("analyze", "trace.json", "--json", "n.json", "--csv", "tables", "-o", "t.txt", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    numbers = orjson.loads((tmp_path / "n.json").read_bytes())["traces"][0]
-    for table in ("operators", "modules", "gemms"):
-        with (tmp_path / "tables" / f"{table}.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in numbers[table]] == [
-            {key: value for key, value in row.items() if key != "file"} for row in rows
-        ]
-        assert len(rows) == {"operators": 1, "modules": 2, "gemms": 1}[table]
-    (gemm,) = numbers["gemms"]
-    assert (gemm["count"], gemm["m"], gemm["n"], gemm["k"], gemm["kernels"]) == (3, 64, 16, 32, "sgemm")
-    assert gemm["flops_share"] == pytest.approx(3 * 2 * 64 * 16 * 32 / 6e-6 / 67e12)
-    text = (tmp_path / "t.txt").read_text()
-    assert "m 64, n 16, k 32" in text and "Layer ×3" in text
-
-
 def test_operators_of_a_capture_have_the_kernels_of_its_replays() -> None:
     """Two replays of two kernels each count to the captured operators, which have no host time here."""
     launches = [("gemm", "aten::mm"), ("relu", "aten::relu")]
@@ -143,35 +118,6 @@ def test_the_first_operator_by_hand() -> None:
         ("aten::b", 2, 100_000, 100_000, 12_000, 12_000, 2), ("aten::a", 1, 10_000, 10_000, 12_000, 12_000, 1),
         ("aten::c", 1, 0, 0, 0, 0, 0),
     ]  # fmt: skip
-
-
-LAUNCHES = [("gemm_1", "aten::mm"), ("relu", "aten::relu"), ("gemm_2", "aten::mm")]
-
-
-def events() -> list[dict]:
-    found = capture_events([LAUNCHES])
-    for event in found:
-        if event["name"] == "aten::mm":
-            event["args"] |= {"Input Dims": [[8, 16], [16, 32]], "Input type": ["float", "float"]}
-    return found
-
-
-def test_each_replay_has_the_flops_of_its_operators() -> None:
-    replays = [[(name, 7) for name, _ in LAUNCHES]] * 3
-    analysis = link(None, encode(replay_events(replays)), graph_captures=[encode(events())]).analyze()
-    flops = [int(one) for one in analysis.work.flops.tolist() if one >= 0]
-    assert flops == [2 * 8 * 16 * 32] * 6
-    ops = Counter(op for row in analysis.breakdown for op in [row.op] * row.count)
-    assert ops == {"aten::mm": 6, "aten::relu": 3}
-    assert {row.modules for row in analysis.breakdown} == {("nn.Module: Layer_0",)}
-
-
-def test_arrays_have_the_signatures_of_the_capture() -> None:
-    replay = encode(replay_events([[(name, 7) for name, _ in LAUNCHES]]))
-    plain, linked = link(None, replay), link(None, replay, graph_captures=[encode(events())])
-    column = NODE_NAMES.index("has signature")
-    assert graph_arrays(plain).node_feat[:, column].sum() == 0
-    assert graph_arrays(linked).node_feat[:, column].sum() == len(LAUNCHES)
 
 
 def region(name: str, ts: float, dur: float) -> dict[str, Any]:

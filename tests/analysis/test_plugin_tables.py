@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from etplus.analysis import Analysis, Row, Table, TextColumn, analyze, column, summary
 from etplus.report.report_html import rank_report, report_html
-from etplus.report.report_text import table_text
 from etplus.trace.errors import EtplusError
 from pages import data_of
 from support import PluginStub, linked
@@ -68,27 +67,3 @@ def test_rows_as_plain_values_and_data_frames() -> None:
     assert [column.cell(table[1]) for column in Part.text_columns()] == ["two", "7.500", None]
     with pytest.raises(AttributeError):
         table[0].name = "three"  # type: ignore[misc]
-
-
-class Lined(Row):
-    """With a line above each row."""
-
-    op: str = column("name", "Operator.")
-    count: int = column("count", "Calls.")
-
-    title = "long names"
-    shown = (TextColumn("", lambda row: ""), "count", TextColumn("thousands", lambda row: row.count // 1000))
-
-    def above(self) -> str:
-        return f"{self.op}!"
-
-
-def test_the_text_of_a_table() -> None:
-    assert table_text(PARTS, 80) == ("parts\nname  time ms  of all\none     2.500   25.0%\ntwo     7.500")
-    assert table_text(PARTS, 80, 2).splitlines()[0] == "parts"
-    assert table_text(PARTS, 80, 1).splitlines()[::2] == ["parts (the first 1 of 2)", "one     2.500   25.0%"]
-    assert table_text([], 80, 1) == ""
-    lined = table_text([Lined("a", 12345), Lined("b", 6)], 80).splitlines()
-    assert [line.split() for line in lined] == [
-        ["long", "names"], ["count", "thousands"], ["a!"], ["12,345", "12"], ["b!"], ["6", "0"],
-    ]  # fmt: skip

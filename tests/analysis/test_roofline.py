@@ -2,44 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from etplus.analysis.event_work import work_of_events
-from etplus.analysis.flops import flops
 from etplus.analysis.kernel_peaks import kernel_table
 from etplus.converters.open import load as read_trace
 from made_traces import kernel, kineto_of, launch, op
 from support import Document
-from traces import GPU_SHAPED, trace_of
-
-TRACES = ("gpu-kineto/h100_bert", f"linked {GPU_SHAPED}")
-
-MM = [([8, 16], "float"), ([16, 4], "float")]
-MM_FLOPS, MM_BYTES = 2 * 8 * 16 * 4, 4 * (8 * 16 + 16 * 4 + 8 * 4)
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_sum_of_flops_is_that_of_the_operators(name: str) -> None:
-    """Each innermost operator that is counted and launched something gives its FLOPs once, however many kernels."""
-    trace = trace_of(name)
-    work = work_of_events(trace)
-    calls, parents = trace.calls, trace.calls.parent.tolist()
-    count: dict[int, int] = {}
-    for call in range(len(calls)):
-        signature = trace.signature_of(call)
-        if signature is not None and (value := flops(trace.names[calls.name[call]], signature)) is not None:
-            count[call] = value
-    outer = set()
-    for call in count:
-        while (call := parents[call]) >= 0:
-            outer.add(call)
-    owners = set()
-    kernels = np.flatnonzero(trace.gpu.category == trace.categories.index("kernel"))
-    for call in trace.gpu.call[kernels].tolist():
-        while call >= 0 and not (call in count and call not in outer):
-            call = parents[call]
-        owners.add(call)
-    assert sum(count[call] for call in owners if call >= 0) == int(work.flops[work.flops >= 0].sum())
 
 
 def work_of(events: list[Document]) -> dict[str, list[tuple[int, int]]]:

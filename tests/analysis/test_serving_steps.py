@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.summary import analyze, json_of
+from etplus.analysis.summary import analyze
 from etplus.analysis.trace_diff import difference, json_of_difference
 from etplus.converters.open import load
 from etplus.timeline.iterations import find_iterations
@@ -19,7 +16,7 @@ from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
 from served import Batch, Served, serve
-from support import call, examples
+from support import examples
 
 US = 1000
 PREFILL = Batch(prefill=[(64, 64), (16, 80)])
@@ -140,16 +137,3 @@ def test_phases_of_two_traces_side_by_side() -> None:
     assert decode.a is not None and decode.b is not None and (decode.a.steps, decode.b.steps) == (4, 2)
     assert decode.ratio == decode.b.mean_latency_ns / decode.a.mean_latency_ns and mixed.b is None is mixed.ratio
     assert json_of_difference(found)["phases"][2]["b"] is None
-
-
-def test_commands_take_a_phase_as_steps(tmp_path: Path) -> None:
-    file = tmp_path / "served.json"
-    file.write_bytes(orjson.dumps(serve(MANY).document()))
-    done = call("analyze", file, "--steps", "decode", "--json", tmp_path / "a.json", "--csv", tmp_path / "csv")
-    assert done.returncode == 0 and b"decode: 4 steps, mean " in done.stdout
-    (plain,) = json.loads((tmp_path / "a.json").read_text())["traces"]
-    own = json.loads(json.dumps(json_of(analyze(part_of(load(file), steps="decode")))))
-    assert plain["serving_steps"] == own["serving_steps"]
-    assert (tmp_path / "csv" / "serving_phases.csv").read_text().count("\n") == 3
-    none = call("analyze", "--full", file, "--steps", "capture")
-    assert none.returncode == 2 and none.stderr.count(b"\n") == 1 and b"its steps are prefill, decode" in none.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from etplus import Trace, convert, link
-from etplus.analysis.sql import VIEWS, SqlTables
+from etplus.analysis.sql import VIEWS, SqlTables, _bytes_of
 from etplus.jobs.rank_communications import communications
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import UsageError
@@ -176,19 +176,6 @@ def test_every_query_of_the_page_finds_rows() -> None:
     assert empty == ["Largest allocations"]
 
 
-def test_ranks_by_hand() -> None:
-    traces = made_ranks()
-    tables = SqlTables(traces)
-    by_rank = {rank: sums(((e[4], e[3]) for e in events(trace)), 1) for rank, trace in traces.items()}
-    apart = []
-    for key in {key for of in by_rank.values() for key in of}:
-        there = [of[key][0] for of in by_rank.values() if key in of]
-        apart.append((*key, max(there) - min(there)))
-    assert tables.query(QUERIES["Largest differences between ranks"]).rows == top(apart, 1, 10)
-    each = [(rank, len(events(trace)), sum(e[3] for e in events(trace))) for rank, trace in traces.items()]
-    assert tables.query(QUERIES["Busiest ranks"]).rows == top(each, 2)
-
-
 def test_sums_equal_the_analysis_tables() -> None:
     """The same numbers as the tables of `etplus analyze`."""
     analysis = linked(RECORDED).analyze()
@@ -202,3 +189,7 @@ def test_sums_equal_the_analysis_tables() -> None:
         (row.call, row.count, row.delay_ns) for row in analysis.launches}  # fmt: skip
     assert [ns for *_, ns in rows_of("recorded", "Time of each step")] == [
         row.latency_ns for row in analysis.iterations]  # fmt: skip
+
+
+def test_sizes_as_duckdb_writes_them() -> None:
+    assert [_bytes_of(text) for text in ("7 bytes", "95.5 KiB", "2 MiB")] == [7, 95.5 * 1024, 2 << 20]

@@ -16,6 +16,7 @@ def test_rows_are_in_order_and_add_up_over_traces(by: str) -> None:
     rows = top_table([analysis], by)
     assert rows and [row.device_ns for row in rows] == sorted((row.device_ns for row in rows), reverse=True)
     assert sum(row.share or 0 for row in rows) == pytest.approx(1)
+    assert all(row.mean_ns == (row.device_ns or row.host_ns) / row.count for row in rows if row.count)
     twice = {row.name: row for row in top_table([analysis, analysis], by)}
     for row in rows:
         both = twice[row.name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,8 @@ from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, regressions
 from etplus.converters.open import load as read_trace
 from etplus.report import diff_text
-from etplus.trace.find_steps import family_of
-from etplus.trace.tables import ANNOTATION
 from made_traces import frame, kernel, kineto_of, launch, op, program
 from support import call
-from traces import analysis_of
 
 
 def analyzed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Analysis:
@@ -185,47 +181,3 @@ def test_the_finding_of_a_changed_line_has_its_file_and_line(exact: bool) -> Non
 def test_lines_without_own_code_are_left_out() -> None:
     events = [frame("torch/x.py(1): f", 0, 50), *program({}, first=1)[1:]]
     assert compared(events + program({}), events + program({})) == []
-
-
-def walked(analysis: Analysis) -> dict[tuple[str, ...], list[float]]:
-    """By path: calls, host time, device time launched by the calls themselves; over the iterations, where there are."""
-    trace, iterations = analysis.trace, analysis.iterations
-
-    def counts(ts: int) -> bool:
-        return not iterations or any(one.start <= ts < one.end for one in iterations)
-
-    def path(call: int) -> tuple[str, ...]:
-        names: list[str] = []
-        while call >= 0:
-            name = trace.names[trace.calls.name[call]]
-            names.append(family_of(name) if trace.calls.kind[call] == ANNOTATION else name)
-            call = int(trace.calls.parent[call])
-        return tuple(reversed(names))
-
-    found: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0, 0, 0])
-    for at in range(len(trace.calls)):
-        if counts(int(trace.calls.ts[at])):
-            found[path(at)][0] += 1
-            found[path(at)][1] += int(trace.calls.end[at] - trace.calls.ts[at])
-    for event, at in enumerate(trace.gpu.call.tolist()):
-        if at >= 0 and counts(int(trace.launched_ns[event])) and counts(int(trace.calls.ts[at])):
-            found[path(at)][2] += int(trace.gpu.dur[event])
-    by = max(len(iterations), 1)
-    return {key: [value / by for value in values] for key, values in found.items()}
-
-
-def test_paths_are_those_of_a_walk() -> None:
-    a, b = (analysis_of(f"gpu-kineto/{name}") for name in ("h100_bert", "mi300_bert"))
-    rows = path_rows(a, b, per_iteration=bool(a.iterations and b.iterations))
-    assert len({row.path for row in rows}) == len(rows)
-    for side, analysis in (("a", a), ("b", b)):
-        found = {row.path: getattr(row, side) for row in rows if getattr(row, side) is not None}
-        expected = walked(analysis)
-        assert found.keys() == expected.keys()
-        for path, (calls, host, launched) in expected.items():
-            one = found[path]
-            assert (one.calls, one.host_ns, one.launched_ns) == pytest.approx((calls, host, launched))
-    at = {row.path: place for place, row in enumerate(rows)}
-    assert all(at[row.path[:-1]] < at[row.path] for row in rows if row.path[:-1] in at), "callers come first"
-    same = path_rows(a, a, per_iteration=bool(a.iterations))
-    assert all(row.change(what) == 0 for row in same for what in ("host_ns", "device_ns", "self_ns"))

@@ -21,7 +21,6 @@ from made_traces import kernel, kineto_of, launch, op
 from support import (
     GPU_CATEGORIES,
     Document,
-    assert_valid,
     call,
     et_document,
     fixture_pair,
@@ -62,21 +61,6 @@ def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
         found[row.kernel, row.category] += row.total_ns
         found_count[row.kernel, row.category] += row.count
     assert found == expected and found_count == count
-
-
-def test_the_list_holds_what_the_counts_name(tmp_path: Path) -> None:
-    """`unattached` has every event that `etplus.unattached` lists, as in the Kineto trace, but those outside."""
-    for name in PAIRS:
-        et, kineto = pair(name)
-        document = link(et, kineto).to_dict()
-        assert_valid(document)
-        events, listed = read_json(kineto)["traceEvents"], document["etplus"]["unattached"]
-        expected = {index: reason for reason, of in listed.items() if reason != OUTSIDE for index in of}
-        assert {event["kineto_event"]: event["reason"] for event in document["unattached"]} == expected
-        for event in document["unattached"]:
-            own = events[event["kineto_event"]]
-            assert [event[key] for key in ("name", "cat", "args")] == [own[key] for key in ("name", "cat", "args")]
-            assert (ns(event["ts"]), ns(event["dur"])) == (ns(own["ts"]), ns(own["dur"]))
 
 
 @pytest.fixture

@@ -6,10 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from etplus.cli import analyze as module
 from etplus.linker import link
-from made_traces import kernel, launch, op
+from made_traces import kernel, kineto_of, launch, op
 from support import call, fixture_pair, kineto_document
 
 
@@ -70,3 +73,44 @@ def test_each_table_has_the_rows_of_all_traces(tmp_path: Path) -> None:
     alone = call("analyze", "--full", "a.json", cwd=tmp_path).stdout
     assert alone.decode() == text[:second] + "\n"
     assert list(json.loads(call("analyze", "a.json", "--json", cwd=tmp_path).stdout)) == ["traces"]
+
+
+def test_ranks_of_a_job_are_summarized_from_a_number_of_traces_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_IN_FULL", 2)
+    for rank in range(3):
+        info = {"rank": rank, "world_size": 3, "backend": "nccl"}
+        (tmp_path / f"{rank}.json").write_bytes(kineto_of([op("aten::mm", 0, 20)], distributedInfo=info))
+    for files, words, key in (
+        (2, "", "traces"),
+        (3, "", "job"),
+        (3, "--no-summary", "traces"),
+        (2, "--summary", "job"),
+    ):
+        names = [f"{rank}.json" for rank in range(files)]
+        told = json.loads(call("analyze", *names, *words.split(), "--json", "-", cwd=tmp_path).stdout)
+        assert list(told) == [key] and len(told["job"]["ranks"] if key == "job" else told[key]) == files
+    done = call("analyze", *names, "--summary", "--csv", "t", "--device-spec", "x", cwd=tmp_path)
+    assert done.returncode == 2 and b"--device-spec applies to single traces only" in done.stderr
+    assert call("analyze", *names, "--summary", "--csv", "t", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "t" / "ranks.csv").read_text().count("\n") == 3
+
+
+def test_the_summary_of_a_job_begins_with_the_longest_waits() -> None:
+    def row(**values: int) -> Any:
+        return SimpleNamespace(**values)
+
+    waits = [row(wait_ns=1, start_ns=5), row(wait_ns=9, start_ns=7), row(wait_ns=9, start_ns=6)]
+    late = [row(behind_ns=1, rank=0), row(behind_ns=3, rank=2), row(behind_ns=3, rank=1)]
+    made: Any = row(ranks=[row(rank=0), row(rank=1)], late=[1], collectives=waits, stragglers=late)
+    for name in ("spread", "outliers", "kernels", "operators"):
+        setattr(made, name, [])
+    shown: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "table_text", lambda table, width, top: shown.append((table, top)) or "table")
+        text = module.summary_text(made, 80)
+        assert text == "job of 2 ranks, 1 stragglers: 1\n\ntable\n\ntable"
+        assert shown == [([late[2], late[1], late[0]], 15), ([waits[2], waits[1], waits[0]], 15)]
+        made.late, made.collectives = [], []
+        assert module.summary_text(made, 80).startswith("job of 2 ranks\n")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from chakra_sets import compute, write_set
 from etplus.cli.check import _is_trace, _lines, _run_lines
 from etplus.converters.astra_run import SimulatedRank
 from etplus.converters.preflight_findings import PreflightReport, Problem
+from support import call
+
+REPORT = PreflightReport("chakra", ("t.0.et", "t.1.et"), 2, 2, 0, 0, 0, 0, {}, (), ())
 
 
 def test_what_names_traces(tmp_path: Path) -> None:
@@ -50,3 +56,21 @@ def test_lines_of_runs_in_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None
     (both,) = _run_lines({"a": [done], "b": [done, SimulatedRank(1, 9, None, 3.0, 7.0, None)]})
     rows = [line.split() for line in both.splitlines()]
     assert ["a", "1", "of", "1", "1,234.500", "2.000"] in rows and ["b", "2", "of", "2", "1,234.500", "7.000"] in rows
+
+
+def test_a_run_in_the_simulator_decides_on_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix, asked = write_set(tmp_path, [[compute(0, 100)]] * 2), []
+    ran = SimulatedRank(0, 1, 1, 1.0, 1.0, None)
+
+    def run_set(files: Any, groups: Any, networks: Any) -> Any:
+        asked.append(networks)
+        return {networks[0]: [ran]}
+
+    monkeypatch.setattr("etplus.converters.astra_run.run_set", run_set)
+    words = ["check", prefix, "--run", "--network", "a", "--json", "-"]
+    monkeypatch.setattr("etplus.cli.check.check", lambda *_, **options: asked.append(options["network"]) or REPORT)
+    done = call(*words)
+    assert (done.returncode, asked) == (0, ["a", ["a"]])
+    assert json.loads(done.stdout)["runs"][0]["ranks"][0]["simulated"] == 1.0
+    ran = SimulatedRank(0, 2, 1, 1.0, 1.0, None)
+    assert call(*words).returncode == 1, "it did not run to the end"

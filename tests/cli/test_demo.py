@@ -33,6 +33,7 @@ def test_gpu_work_is_shown_under_its_operator_and_commands_run_as_pasted(made: t
     written = " ".join(text.partition("\nwrote  ")[2].split())
     assert written.startswith(f"{folder}/: report.html (browser), train.etplus.json, train.0.et (simulators), ")
     commands = re.findall(r"^(?:next)? +etplus (.*)$", text, re.MULTILINE)
+    assert all(len(line) <= 80 for line in text.replace(str(folder), "demo-out").splitlines())
     assert len(commands) == 3 and text.endswith(f"{commands[-1]}\n")
     assert all(call(*shlex.split(line)).returncode == 0 for line in commands)
 
@@ -45,17 +46,3 @@ def test_what_is_written_can_be_read_and_each_file_is_explained(made: tuple[str,
     assert_valid(read_json(folder / "train.etplus.json"))
     assert len(load(folder / "train.0.et").gpu) == len(load(folder / "train.etplus.json").gpu)
     assert read_json(folder / "train.perfetto.json")["traceEvents"]
-
-
-def test_findings_are_those_of_the_page_and_lines_fit(made: tuple[str, Path]) -> None:
-    """The gain that was measured is within the interval that is shown."""
-    text, folder = made
-    found = load(folder / "train.etplus.json").findings()
-    assert found[0].id == "float32-without-tf32"
-    page = (folder / "report.html").read_text()
-    assert all(one.id in page for one in found[:3])
-    measured = read_json(FIXTURES / "gpu" / "measured.json")["tf32"]
-    gain = 1 - measured["after"]["step_ns"] / measured["before"]["step_ns"]
-    assert f"{gain:.1%}" in text
-    assert found[0].gain and found[0].gain.low_ns < gain * found.makespan_ns < found[0].gain.high_ns
-    assert all(len(line) <= 80 for line in text.replace(str(folder), "demo-out").splitlines())

@@ -74,31 +74,6 @@ def test_analyze(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert refused.returncode == 2 and b"--graph-capture applies to single traces only" in refused.stderr
 
 
-def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> None:
-    folder, captures = tmp_path / "job", tmp_path / "captures"
-    folder.mkdir()
-    captures.mkdir()
-    events = [{**event, "args": {**event["args"], **({"Record function id": 9} if event["name"] == "run" else {})}}
-              for event in replay_events([KERNELS])]  # fmt: skip
-    (folder / "rank-0.kineto.json").write_bytes(encode(events))
-    et = et_document([{"id": 3, "name": "run", "rf_id": 9}])
-    (folder / "rank-0.et.json").write_text(json.dumps(et))
-    (captures / "graphs.json").write_bytes(encode(capture_events([LAUNCHES])))
-    start = ["link", folder, "-o", tmp_path / "out", "--jobs", "1", "--graph-capture", captures]
-    for told, ops in (("linked 1 of 1 ranks", LAUNCHES), ("0 linked now, 1 before", LAUNCHES)):
-        done = call(*start)
-        assert done.returncode == 0, done.stderr
-        assert told in done.stderr.decode()
-        document = read_json(tmp_path / "out" / "rank_0.etplus.json.gz")
-        names = [one["name"] for one in document["captured_graphs"]["ops"] if one["kind"] == "operator"]
-        assert names == [op for _, op in ops]
-    (captures / "graphs.json").write_bytes(encode(capture_events([[("gemm", "aten::addmm"), LAUNCHES[1]]])))
-    done = call(*start)
-    assert "0 linked now" not in done.stderr.decode()
-    document = read_json(tmp_path / "out" / "rank_0.etplus.json.gz")
-    assert document["captured_graphs"]["ops"][1]["name"] == "aten::addmm"
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

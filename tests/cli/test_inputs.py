@@ -13,6 +13,7 @@ from etplus.cli import inputs as module
 from etplus.cli.inputs import ReadAnew, _listed, _of_ranks, chosen_file, find_inputs, input_files, read_input
 from etplus.cli.main import main
 from etplus.converters.folder import InputPair, _by_number
+from etplus.schemas.text.file_ranks import FileRank
 from etplus.trace.errors import UsageError
 from support import call, fixture_pair, plain
 
@@ -184,11 +185,16 @@ def test_a_pair_that_is_read_tells_how_much_is_linked(folder: Path, capsys: pyte
     trace = read_input(InputPair(str(folder / "et.json"), str(folder / "kineto.json"), 0))
     ops = trace.report.ops
     told = f"linked {ops['linked']:,} of {ops['total']:,} operators ({ops['linked'] / ops['total']:.2%})\n"
-    assert capsys.readouterr().err.startswith(told) and trace.rank == 0
+    first, *more = capsys.readouterr().err.splitlines(keepends=True)
+    assert first == told and trace.rank == 0 and all(line.startswith("warning: ") for line in more)
+    read_input(InputPair(str(folder / "et.json"), str(folder / "kineto.json"), 0, one_of_several=True))
+    assert "linked " not in capsys.readouterr().err, "pairs of a folder are told of where little is linked"
 
 
 @pytest.mark.parametrize(("count", "reads"), [(16, 16), (17, 5)])
-def test_traces_of_large_jobs_are_read_at_each_access(count: int, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_of_large_jobs_are_read_at_each_access(
+    count: int, reads: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     read: list[str] = []
 
     def fake(given: str) -> Any:
@@ -198,7 +204,7 @@ def test_traces_of_large_jobs_are_read_at_each_access(count: int, reads: int, mo
     monkeypatch.setattr(module, "read_input", fake)
     traces = ReadAnew([str(number) for number in range(count)], lambda trace: trace.file)
     assert len(traces) == count and traces[3] == "3" and traces[-1] == str(count - 1) and traces[1:4] == ["1", "2", "3"]
-    assert len(read) == reads
+    assert len(read) == reads and capsys.readouterr().err == "warning: torn\n", "once"
     read.clear()
     ReadAnew(["-", *map(str, range(20))], lambda trace: trace.file)
     assert len(read) == 21, "standard input can be read only once"
@@ -212,8 +218,26 @@ def test_ranks_that_are_lacking_are_listed(monkeypatch: pytest.MonkeyPatch) -> N
         (files, [1, 2, 4, 5], "no trace of rank 1, 4-5; there are ranks 0, 2-3"),
         (files[:1], [7], "no trace of rank 7; there is rank 0 only"),
         (files, [*range(10, 99, 2)], "no trace of rank 10, 12, .*, …; there"),
+        (files, [*range(10, 40, 2)], f"no trace of rank {', '.join(map(str, range(10, 40, 2)))}; there"),
     ):
         with pytest.raises(UsageError, match=f"^{told}$|{told} are"):
             _of_ranks(given, ranks)
     with pytest.raises(UsageError, match="--ranks cannot select from standard input"):
         _of_ranks(["-"], [0])
+
+
+def test_merged_traces_of_which_there_is_a_file_for_each_rank_are_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+    merged: Any = {"a.json": [0, 1]}
+    assert module._unmerged(["a.json", "b.json"], merged) == ["b.json"]
+    assert capsys.readouterr().err == "warning: a.json: skipped; its 2 ranks have their own files\n"
+    assert module._unmerged(["a.json"], merged) == ["a.json"] and capsys.readouterr().err == ""
+
+
+def test_arguments_of_an_input_and_its_part() -> None:
+    part = argparse.Namespace(steps="1-2", window=None, between=None, module=None)
+    none = argparse.Namespace(steps=None, window=None, between=None, module=None)
+    pair = InputPair("a/et 1.json", FileRank("a/k.json", 3, 7, 0), 3)
+    assert module.shell_of(pair, part) == "--steps=1-2 --et-file 'a/et 1.json' --kineto-file a/k.json --rank=3"
+    assert module.shell_of(InputPair("a/e", "a/k"), none, "b") == "--et-file ../a/e --kineto-file ../a/k"
+    assert module.shell_of(FileRank("m.json", 0, 7, 0), none) == "--rank=0 m.json"
+    assert module.shell_of("-", none, "b") == "-" and module.shell_of("x y", none) == "'x y'"

@@ -1,4 +1,4 @@
-"""`trace-link` cut short by signals or a closed pipe."""
+"""`trace-link` cut short by signals or a closed pipe. Module: cli.main."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import subprocess
 import termios
 import time
 from pathlib import Path
-from random import Random
 
-import orjson
-import pytest
-from support import command, et_document, fixture_pair, kineto_document, plain
+from support import command, fixture_pair, plain
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 
@@ -55,31 +52,3 @@ def test_interrupted_while_reading(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 143 and b"Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_interrupted_at_random_moments_of_writing(tmp_path: Path) -> None:
-    """The old file stays, and nothing is beside it."""
-    count = 60_000
-    calls = [
-        {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "ts": i, "dur": 1, "args": {"Record function id": 1 + i}}
-        for i in range(count)
-    ]
-    nodes = [{"id": 3 + i, "name": f"op{i}", "rf_id": 1 + i} for i in range(count)]
-    et, kineto, output = tmp_path / "et.json", tmp_path / "kineto.json", tmp_path / "out" / "plus.json"
-    et.write_bytes(orjson.dumps(et_document(nodes)))
-    kineto.write_bytes(orjson.dumps(kineto_document(calls)))
-    output.parent.mkdir()
-    begin = time.monotonic()
-    with started(et, kineto, output) as process:
-        process.communicate(timeout=60)
-    whole, random = time.monotonic() - begin, Random(1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL) * 4:
-        output.write_bytes(b"old")
-        with started(et, kineto, output) as process:
-            time.sleep(whole * random.uniform(0.3, 1))
-            process.send_signal(number)
-            process.communicate(timeout=60)
-        assert process.returncode in (0, -number if number == signal.SIGKILL else 128 + number)
-        assert [path.name for path in output.parent.iterdir()] == ["plus.json"]
-        assert (output.read_bytes() == b"old") == (process.returncode != 0)

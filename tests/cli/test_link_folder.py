@@ -25,8 +25,10 @@ def test_a_job_from_dry_run_to_report(tmp_path: Path) -> None:
     assert max(map(len, text.replace(str(job), "").splitlines())) < 80
     assert len(outputs(job / "etplus")) == 3
     assert [one["status"] for one in read_json(job / "etplus" / "job_report.json")["ranks"]] == ["linked"] * 3
-    again = call("link", job)
-    assert again.returncode == 0 and "0 linked now, 3 before" in again.stderr.decode()
+    again = call("link", job, "--full")
+    assert again.returncode == 0 and again.stderr.decode().endswith(
+        f"wrote   {job}/etplus/\n       0 linked now, 3 before\n"
+    )
 
 
 def test_some_fail(tmp_path: Path) -> None:
@@ -66,18 +68,6 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
     assert "etplus link traces/job --dry-run" in shown and max(map(len, shown.splitlines())) <= 80
 
 
-def test_a_job_at_a_url(tmp_path: Path) -> None:
-    """One process: outputs are whole before they are copied to their place."""
-    pytest.importorskip("fsspec", reason="fsspec is not installed")
-    job, manifest = write_job(tmp_path / "job", 1), tmp_path / "list.csv"
-    done = call("link", f"file://{job}", "--jobs", "1")
-    assert done.returncode == 0, done.stderr
-    assert len(read_json(job / "etplus" / "job_report.json")["ranks"]) == len(outputs(job / "etplus")) == 1
-    manifest.write_text(f"rank,et,kineto\n0,file://{job}/etplus/rank_0.etplus.json.gz,rank-0.kineto.json.gz\n")
-    refused = call("link", f"file://{job}", "--manifest", manifest, "--jobs", "1")
-    assert refused.returncode == 2 and b"would replace an input" in refused.stderr
-
-
 def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
     job, report = write_job(tmp_path / "job", 2), tmp_path / "new" / "report.json"
     done = call("link", job, "-q", "--json", report, "--min-certain", "0")
@@ -93,6 +83,8 @@ def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
     assert done.returncode == found["exit_code"] == 3 and found["status"] == "failed"
     assert done.stderr.startswith(b"error: rank 1: ") and done.stderr.count(b"\n") == 1
     assert found["gates"]["min_match"] == {"least": 0.95, "share": 0.0, "passed": False}
+    done = call("link", job, "-q", "--ranks", "0,4")
+    assert (done.returncode, done.stderr) == (3, b"error: ranks without files: 4\n")
 
 
 def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

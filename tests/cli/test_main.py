@@ -9,13 +9,15 @@ import os
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from etplus.cli import check
-from etplus.cli.main import _one_blas_thread, _parsed, main, trace_link
+from etplus.cli.main import _one_blas_thread, _parsed, _run_with_ranks, main, trace_link
+from etplus.schemas.text.file_ranks import ProcessRank, SeveralRanksError
 from etplus.trace.errors import UsageError
 from support import call
 
@@ -175,3 +177,21 @@ def test_a_signal_before_the_modules_are_imported_ends_the_process_at_once(numbe
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=60)
     assert done.returncode == 128 + number
     assert done.stderr == (b"etplus: interrupted; nothing was written\n" if number == signal.SIGINT else b"")
+
+
+def test_a_command_runs_again_when_a_file_turns_out_to_hold_several_ranks() -> None:
+    ranks = [ProcessRank("m.json", rank, 7 + rank, 0) for rank in range(2)]
+    seen: list[Any] = []
+
+    def run(arguments: Namespace) -> int:
+        seen.append((arguments.files.pop(), dict(arguments.merged)))
+        if "m.json" not in arguments.merged or seen[2:]:
+            raise SeveralRanksError("m.json", ranks)
+        return 7
+
+    given = Namespace(files=["m.json"], merged={})
+    assert _run_with_ranks(run, given) == 7 and given.files == ["m.json"]
+    assert seen == [("m.json", {}), ("m.json", {"m.json": ranks})]
+    for wrong in (given, Namespace(files=["m.json"])):  # once more, or where no command line could say which
+        with pytest.raises((SeveralRanksError, AttributeError)):
+            _run_with_ranks(run, wrong)

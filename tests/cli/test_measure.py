@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 from etplus.cli.measure import _missing_table, _options, measured_lines, prepare_parser
-from etplus.planning.measure.measured import Conditions, Measured, NotExecuted
+from etplus.planning.measure.measured import Conditions, Measured, NotExecuted, Timing
 from etplus.planning.measure.timing import Options
 from etplus.trace.errors import UsageError
 
@@ -71,3 +71,14 @@ def test_the_first_line_has_the_conditions_and_the_share_of_the_time() -> None:
         lines = measured_lines(found, 200)
         assert lines[0] == f"measured 0 distinct calls {words}: 50.0% of the operators' self time"
         assert lines[1] == "10.0% of all self time belongs to autograd, Python and annotations"
+
+
+def test_the_table_has_ten_calls_with_their_recorded_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Measured, "ratios", lambda _: [1.0, 2.0, 4.0])
+    timings = tuple(Timing(f"k{at}", f"op{at}", "4x8", "float32", 2e5, 1e3, 9, None, 3, 1e5) for at in range(11))
+    found = Measured(1, ("x",), Conditions("a CPU", 1, "2.5"), timings, (NotExecuted("no", "why", 2, 0.5),), 0.5, 0.0)
+    lines = measured_lines(found, 200)
+    assert "median ratio to recorded time 2.00 (3 calls)" in lines[0] and lines[1].startswith("recording adds ")
+    table = [line.split() for line in lines[2].splitlines()]
+    assert table[1] == ["op0", "4x8", "3", "100.0", "200.0", "1.0"] and table[-1][0] == "op9"
+    assert lines[3:5] == ["and 1 more, all in the file", ""] and "no" in lines[5]

@@ -1,4 +1,7 @@
-"""Every command takes an export of Nsight Systems: all its ranks, or those that --rank, --pid and --gpu choose."""
+"""Every command takes an export of Nsight Systems: all its ranks, or those that --rank, --pid and --gpu choose.
+
+Modules: cli.inputs.
+"""
 
 from __future__ import annotations
 

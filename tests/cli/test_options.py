@@ -52,14 +52,6 @@ def test_a_pair_in_either_order(tmp_path: Path) -> None:
         assert read_json(tmp_path / "plus.json")["etplus"]["link"]["ops"]["certain"] == 136
 
 
-def test_a_file_and_standard_input(tmp_path: Path) -> None:
-    for files, given in ((["-", KINETO], ET), ([KINETO, "-"], ET), ([ET, "-"], KINETO), (["-"], KINETO)):
-        done = call("link", *files, "-o", "plus.json", cwd=tmp_path, input=plain(given))
-        assert done.returncode == 0, done.stderr
-        expected = 136 if len(files) > 1 else 548
-        assert read_json(tmp_path / "plus.json")["etplus"]["link"]["ops"]["linked"] == expected
-
-
 def actions(name: str) -> dict[str, argparse.Action]:
     """Options of a command that its help shows, by name."""
     return {

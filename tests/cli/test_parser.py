@@ -1,4 +1,4 @@
-"""The parser of each command: its options, and what `--help` shows."""
+"""The parser of each command: its options, and what `--help` shows. Modules: cli.options, cli.inputs, cli.outputs."""
 
 from __future__ import annotations
 

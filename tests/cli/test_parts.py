@@ -1,37 +1,20 @@
-"""A part of a trace, chosen on the command line, is the part that the library chooses: by value, command by command."""
+"""A part of a trace, chosen on the command line, is the part that the library chooses.
+
+Modules: cli.options.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import orjson
 import pytest
-from etplus.analysis.findings.case import Case
-from etplus.analysis.findings.find import find_findings
-from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyze, json_of
-from etplus.converters.conversion import convert
 from etplus.converters.open import load
-from etplus.planning.reshard.job import reshard
-from etplus.planning.reshard.layout import Layout
 from etplus.trace.selection import part_of, without_enclosing
-from etplus.trace.trace import Trace
 from support import call, fixture_pair, linked, read_json
-
-CHOICES: dict[str, dict[str, Any]] = {
-    "window": {"window": "1-6ms"}, "between": {"between": ("ProfilerStep", 0)},
-    "two": {"steps": "1", "module": "forward"},
-}  # fmt: skip
-
-
-def words_of(choice: dict[str, Any]) -> list[str]:
-    words: list[str] = []
-    for name, value in choice.items():
-        words += [f"--{name}", *(map(str, value) if isinstance(value, tuple) else [value])]
-    return words
 
 
 @pytest.fixture(scope="module")
@@ -47,71 +30,34 @@ def numbers(*words: str | Path) -> Any:
     return orjson.loads(done.stdout)
 
 
-def plain(of: Any) -> Any:
-    """As a file of JSON has it."""
-    return orjson.loads(msgspec.json.encode(of))
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [
+        ("--window 1-6ms", {"window": "1-6ms"}), ("--between ProfilerStep 0", {"between": ("ProfilerStep", 0)}),
+        ("--steps 1 --module forward", {"steps": "1", "module": "forward"}),
+    ],
+)  # fmt: skip
+def test_a_command_and_the_library_choose_the_same(words: str, choice: dict[str, Any], file: Path) -> None:
+    (told,) = numbers("analyze", file, "--json", "-", *words.split())["traces"]
+    part = part_of(load(file), **choice)
+    expected = orjson.loads(msgspec.json.encode(json_of(analyze(part))))
+    assert {key: value for key, value in told.items() if key != "findings"} == expected
+    if "window" in choice:
+        makespan = numbers("replay", file, "--json", "-", *words.split())["makespan_ns"]["predicted"]
+        assert makespan == without_enclosing(part).replay().makespan_ns
 
 
-COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trace, Path], Any]]] = {
-    "analyze": (
-        lambda file, words, _: {k: v for k, v in numbers("analyze", file, "--json", "-", *words)["traces"][0].items()
-                                if k != "findings"},
-        lambda part, _: plain(json_of(analyze(part))),
-    ),
-    "why": (
-        lambda file, words, _: [
-            (of["title"], of["cost_ns"]) for of in numbers("why", file, "--json", "-", *words)["found"]
-        ],
-        lambda part, _: [(of.title, of.cost_ns) for of in find_findings(Case([part])).all],
-    ),
-    "diff": (
-        lambda file, words, _: numbers("diff", file, file, "--json", "-", *words),
-        lambda part, _: plain(changes(analyze(part), analyze(part)).to_dict()),
-    ),
-    "sql": (
-        lambda file, words, _: [
-            list(row.values())
-            for row in numbers("sql", file, "select name, start_ns, duration_ns from kernels order by 2, 1",
-                               "--json", *words)
-        ],
-        lambda part, _: [list(row) for row in part.sql(
-            "select name, start_ns, duration_ns from kernels order by 2, 1").rows],
-    ),
-    "replay": (
-        lambda file, words, _: numbers("replay", file, "--json", "-", *words)["makespan_ns"]["predicted"],
-        lambda part, _: without_enclosing(part).replay().makespan_ns,
-    ),
-    "convert": (
-        lambda file, words, out: call("convert", file, "-o", f"{out}.et", *words).returncode
-        or Path(f"{out}.et").read_bytes(),
-        lambda part, out: convert([part], f"{out}.et") and Path(f"{out}.et").read_bytes(),
-    ),
-    "reshard": (
-        lambda file, words, _: numbers("reshard", file, "--tp", "2", "--json", "-", *words),
-        lambda part, _: report_of(part),
-    ),
-}  # fmt: skip
-
-
-def report_of(part: Trace) -> Any:
-    job = reshard([part], Layout(tp=2))
-    return plain({**job.to_dict(), "matched": job.matched()})
-
-
-TESTED = [
-    ("analyze", "window"), ("analyze", "between"), ("analyze", "two"), ("why", "two"), ("diff", "two"), ("sql", "two"),
-    ("replay", "window"), ("convert", "two"), ("reshard", "between"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("command", "choice"), TESTED)
-def test_a_command_and_the_library_choose_the_same(command: str, choice: str, file: Path, tmp_path: Path) -> None:
-    by_command, by_library = COMMANDS[command]
-    trace = load(file)
-    part = part_of(trace, **CHOICES[choice])
-    found = by_command(file, words_of(CHOICES[choice]), tmp_path / "a")
-    assert found == by_library(part, tmp_path / "b")
-    assert found != by_library(trace, tmp_path / "c")
+def test_every_command_takes_the_chosen_part_alone(file: Path, tmp_path: Path) -> None:
+    for words in (
+        "analyze {0}", "analyze {0} --summary", "why {0}", "top {0}", "diff {0} {0}", "replay {0}",
+        "report {0} -o p.html", "convert {0} -o x.et", "convert {0} --augment -o a.json", "reshard {0} --tp 2",
+        "predict fit {0} -o m.json", "predict fit {0} {0} --network -o m.json", "measure {0} -o m.json",
+        "measure {0} --script aten::mm -o m.py",
+    ):  # fmt: skip
+        done = call(*words.format(file).split(), "--window", "900-901ms", cwd=tmp_path)
+        assert done.returncode == 2 and b"contains no event" in done.stderr, words
+    done = call("sql", "--window", "900-901ms", file, "select * from kernels")
+    assert done.returncode == 2 and b"contains no event" in done.stderr and not list(tmp_path.iterdir())
 
 
 def test_a_kineto_trace_is_augmented_in_a_part_alone(tmp_path: Path) -> None:
@@ -130,14 +76,14 @@ def test_a_kineto_trace_is_augmented_in_a_part_alone(tmp_path: Path) -> None:
     assert again.read_bytes() == out.read_bytes()
 
 
-def test_reshard_reads_the_ranks_that_are_asked_for(file: Path, tmp_path: Path) -> None:
+def test_reshard_reads_the_ranks_that_are_asked_for(file: Path) -> None:
     words = ["--dp", "8", "--source-ranks"]
     done = call("reshard", file, *words, "1", "--json", "-")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"no trace of rank 1" in done.stderr
     assert numbers("reshard", file, *words, "0", "--json", "-") == numbers("reshard", file, "--dp", "8", "--json", "-")
 
 
-@pytest.mark.parametrize("command", ["check", "predict train", "predict evaluate", "link"])
-def test_commands_that_work_on_whole_files_say_so_of_a_part(command: str) -> None:
-    done = call(*command.split(), "x", "-o", "y", "--window", "1-2ms")
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"--window" in done.stderr
+def test_commands_that_work_on_whole_files_say_so_of_a_part() -> None:
+    for command in ("check", "predict train", "predict evaluate", "link"):
+        done = call(*command.split(), "x", "-o", "y", "--window", "1-2ms")
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"--window" in done.stderr

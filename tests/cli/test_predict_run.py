@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from etplus.cli.predict_run import _full, _screen, _shape_notes
-from etplus.planning.costs.end_to_end import OpRow, Prediction
+from etplus.planning.costs.end_to_end import KernelTotal, OpRow, Prediction
 from etplus.planning.reshape.reshape import Reshaped, Underived
 from etplus.planning.reshape.shape_change import SizeChange
 from etplus.timeline.replay_summary import BaseError
@@ -77,3 +77,18 @@ def test_what_is_shown_of_other_shapes() -> None:
     first = _screen(prediction(shapes=(reshaped(),)), 200).splitlines()[0]
     assert first.startswith("predicted 1.5 ms at batch 8, seq 3 (80%: ") and first.endswith("seq 2 (1.500×)")
     assert "op1" in _full(prediction(shapes=(reshaped(2),)), 200)
+
+
+def test_a_step_that_the_host_limits_has_its_gpu_time_predicted() -> None:
+    total = KernelTotal(measured=400_000, predicted=300_000, low=200_000, high=350_000)
+    found = prediction(kernel_total=total, from_model=0.02)
+    first = " ".join(_screen(found, 400).splitlines()[0].split())
+    assert first == (
+        "GPU time 300 µs (80%: 200 µs to 350 µs), recorded 400 µs; this step is limited by the host "
+        "(2% of the critical path is predicted); kernel time does not change its 1.0 ms"
+    )
+    lines = [" ".join(line.split()) for line in _full(found, 200).splitlines()]
+    for line in ("measured 1,000.0", "GPU time, predicted 300.0 -25.00%", "GPU time, to 350.0 -12.50%",
+                 "critical path that the model predicts 2%"):  # fmt: skip
+        assert line in lines
+    assert not any(line.startswith(("predicted ", "80% from")) for line in lines)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import re
 import shutil
 from pathlib import Path
 
 from compiled_programs import files, kernels
-from pages import data_of, unpacked_json
 from support import FIXTURES, assert_valid, call, read_json
 
 ET, KINETO = files(FIXTURES / "compiled" / "other")
@@ -56,19 +53,3 @@ def test_batch_reads_those_of_each_rank_and_links_anew_when_they_change(tmp_path
     assert "1 linked now, 1 before" in linked()
     given = call("link", ET, KINETO, "--provenance", INFORMATION, "-o", tmp_path / "o2.json")
     assert given.returncode == 0 and read_json(tmp_path / "o2.json")["etplus"]["compiled"]["kernels"] == KERNELS
-
-
-def test_analyze_and_report_show_the_lines(tmp_path: Path) -> None:
-    wanted = {stack[-1] for kernel in kernels(FIXTURES / "compiled" / "other") for stack in kernel.stacks}
-    pair = "--et-file", ET, "--kineto-file", KINETO
-    done = call("analyze", "--full", *pair, "--csv", "tables", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    with (tmp_path / "tables" / "sources.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert wanted <= {f"{row['file']}({row['line']}): {row['function']}" for row in rows}
-    assert any(int(row["fused"]) for row in rows)
-    assert call("report", *pair, "-o", "page.html", cwd=tmp_path).returncode == 0
-    timeline = data_of((tmp_path / "page.html").read_bytes())["ranks"][0]["timeline"]
-    shown = unpacked_json(timeline["details"]["texts"])["generated"]
-    lines = {re.sub(r"\((\d+)\): (.*)", r":\1 (\2)", frame) for frame in wanted}
-    assert len(shown) == KERNELS and lines == {line for one in shown for line in one["lines"]}

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from etplus.cli import report as module
 from pages import data_of
 from support import Document, call, kineto_document
 
@@ -51,11 +52,8 @@ def refused(folder: Path, *files: Path) -> str:
 def test_files_that_are_not_ranks_of_one_job_are_refused(made: list[Any], message: str, tmp_path: Path) -> None:
     files = [trace(tmp_path, *one, at=one[1] if len(one) > 1 else 2 * (one[0] == "x.json")) for one in made]
     assert message in refused(tmp_path, *files)
-
-
-def test_recordings_of_different_hours_are_refused(tmp_path: Path) -> None:
-    files = [trace(tmp_path, f"{rank}.json", rank, at=HOURS_US * rank) for rank in range(2)]
-    assert "2 hours" in refused(tmp_path, *files)
+    hours = [trace(tmp_path, f"{rank}.json", rank, at=HOURS_US * rank) for rank in range(2)]
+    assert "2 hours" in refused(tmp_path, *hours)
 
 
 def test_ranks_are_in_order_and_ranks_that_are_not_recorded_are_named(tmp_path: Path) -> None:
@@ -72,3 +70,14 @@ def test_ranks_are_in_order_and_ranks_that_are_not_recorded_are_named(tmp_path: 
         assert all(
             "do not record their rank" in one and f"warning: {one}" in done.stderr.decode() for one in data["warnings"]
         )
+
+
+def test_a_large_job_has_a_page_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [trace(tmp_path, f"{rank}.json", rank) for rank in range(2)]
+    for most, is_large in ((2, False), (1, True)):
+        monkeypatch.setattr(module, "MOST_IN_FULL", most)
+        assert call("report", *files, "--title", "T", "-o", tmp_path / "page.html").returncode == 0
+        data = data_of((tmp_path / "page.html").read_bytes())
+        assert ("many" in data) == is_large and data["title"] == "T"
+    done = call("report", *files, "--graph-capture", files[0], "-o", tmp_path / "page.html")
+    assert done.returncode == 2 and b"--graph-capture works for at most 1 ranks" in done.stderr

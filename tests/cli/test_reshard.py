@@ -97,3 +97,30 @@ def test_options_of_the_conversion(
     monkeypatch.setattr(module, "convert", convert)
     job: Any = SimpleNamespace(trace=lambda rank: f"trace {rank}")
     assert module._write(job, ranks, "out", to, {}, network) == ["a", "b"]
+
+
+def test_evidence_of_ranks_experts_and_gradients() -> None:
+    experts = {"count": 64, "layers": 2, "top": 8, "on_a_rank": 16, "tokens": "uniform", "assumed": True}
+    gradients = [{"stage": at, "communicated": 2000 + at, "parameters": 1000, "padding": 24 * at} for at in range(2)]
+    apart = [{"rank": at, "operators": 3, "communications": at} for at in range(5)]
+    report: dict[str, Any] = {
+        "scaling": "strong", "layout": {"ep": 4}, "experts": experts, "gradients": gradients, "assumptions": ["x"],
+        "parameters": {"count": 2, "elements": 9, "buffers": 3, "buffers_found_by": "b", "found_by": "shapes"},
+        "proof": {"ranks": [0, 1], "equal": False, "operators": 7, "communications": 1, "different": apart,
+                  "missing_share": 0.25, "other_communications": ["c", "d"]},
+    }  # fmt: skip
+    assert module._evidence(report) == [
+        "batch   strong", "model   2 parameters of 9 elements, by shape; 3 buffers (b)",
+        "experts 64 in 2 layers, 8 per token, 16 on each of 4 ranks; as many tokens for each (assumed)",
+        "proof   2 recorded ranks derived from themselves are NOT equal: 25.0% of the time of 7 operators and "
+        "1 communications is missing; c",
+        *(f"proof   rank {at} differs from what is derived for it in 3 operators and {at} communications"
+          for at in range(4)),
+        "grads   2,000 elements communicated of stage 0, 1,000 of parameters",
+        "grads   2,001 elements communicated of stage 1, 1,000 of parameters and 24 of padding", "assumes x",
+    ]  # fmt: skip
+    report |= {"layout": {"ep": 1}, "gradients": gradients[:1]}
+    report["experts"] |= {"tokens": "recorded", "assumed": False}
+    lines = module._evidence(report)
+    assert lines[2] == "experts 64 in 2 layers, 8 per token on each rank; tokens as recorded, in proportion"
+    assert "grads   2,000 elements communicated, 1,000 of parameters" in lines

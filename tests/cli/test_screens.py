@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from etplus.cli.parser import COMMANDS, TASKS
-from support import FIXTURES, call, shared_job
+from support import FIXTURES, call
 
 LINES, COLUMNS = 24, 80
 
@@ -42,19 +42,6 @@ def test_a_pair_and_what_is_made_of_it(tmp_path: Path) -> None:
     assert_screen("analyze", "p.json", cwd=tmp_path)
     assert_screen("replay", "p.json", "--what-if", "cpu*0.5", "--force", cwd=tmp_path, first=r"->")
     assert_screen("diff", "p.json", "p.json", cwd=tmp_path, first=r"->|in both")
-
-
-def test_a_job(tmp_path: Path) -> None:
-    folder = shared_job("parallel/block.ddp2")[0][0].parent
-    (tmp_path / "job").symlink_to(folder)
-    lines = assert_screen("link", "job", "-o", "linked", cwd=tmp_path, first="linked 2 of 2 ranks: ")
-    assert lines[-1] == "next   etplus why linked   etplus convert linked --to astra-sim -o job"
-    assert_screen("why", "linked", cwd=tmp_path, first="")
-    assert_screen("analyze", "linked", "--summary", cwd=tmp_path, first="job of 2 ranks")
-    assert_screen("convert", "linked", "--to", "astra-sim", "-o", "set/job", cwd=tmp_path, first="wrote")
-    assert_screen("check", "set/job", "--profile", "astra-sim", cwd=tmp_path, first="passed")
-    assert_screen("replay", "linked", "--network", "bandwidth=1,latency=5us", cwd=tmp_path, first="->")
-    assert_screen("reshard", "linked/rank_0.etplus.json.gz", "--dp", "8", cwd=tmp_path, first="on 8 ranks")
 
 
 @pytest.mark.parametrize("name", sorted({*COMMANDS, *TASKS} - {"predict"}))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import subprocess
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import orjson
 import pytest
-from etplus import __version__
+from etplus import __version__, load
+from etplus.cli.link import facts_of_run
 from made_joins import PAIR_ET, PAIR_KINETO
 from support import Document, assert_valid, call, et_document, fixture_pair, kineto_document, plain, read_json, run
 
@@ -204,3 +207,25 @@ def test_wrong_options_get_the_usage(tmp_path: Path) -> None:
         done = trace_link(ET, KINETO, "--output", tmp_path / "o", *words.split())
         assert done.returncode == 2 and list(tmp_path.iterdir()) == []
         assert done.stderr.decode().splitlines()[-1].startswith("etplus link: error: ")
+
+
+def test_other_formats_of_the_output(tmp_path: Path) -> None:
+    for name in ("p.parquet", "p.et", "p.et.gz", "p.json"):
+        assert trace_link(GPU_ET, GPU_KINETO, "--output", tmp_path / name).returncode == 0
+        assert len(load(tmp_path / name).gpu) == 102
+    assert (tmp_path / "p.parquet" / "calls.parquet").exists()
+
+
+def test_facts_of_a_run_of_several_ranks() -> None:
+    ops = [{"total": 10, "linked": 9, "certain": 3}, {"total": 30, "linked": 30, "certain": 30}]
+    limits = argparse.Namespace(min_match=0.9, min_certain=0.5)
+    facts = facts_of_run(limits, 3, iter(ops), outputs=["o"], warnings=["w"], started=perf_counter() - 5)
+    assert facts["gates"] == {
+        "min_match": {"least": 0.9, "share": 0.9, "passed": True},
+        "min_certain": {"least": 0.5, "share": 0.3, "passed": False},
+    }
+    assert (facts["linked_share"], facts["certain_share"]) == (39 / 40, 33 / 40) and 5 <= facts["elapsed_s"] < 60
+    assert (facts["status"], facts["exit_code"], facts["outputs"], facts["warnings"]) == ("failed", 3, ["o"], ["w"])
+    empty = facts_of_run(limits, 0, [dict.fromkeys(ops[0], 0)], outputs=[], warnings=[], started=0)
+    assert empty["linked_share"] == empty["gates"]["min_match"]["share"] == 0 and empty["status"] == "linked"
+    assert facts_of_run(limits, 0, [], outputs=[], warnings=[], started=0)["gates"]["min_match"]["share"] == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from etplus.analysis.findings.builtin import detectors
 from etplus.cli.why import _cases
-from support import FIXTURES, ROOT, call, plain, run, shared_trace
+from support import FIXTURES, ROOT, call, plain, run
 
 PLUS = ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"
 
@@ -58,15 +57,6 @@ def test_the_exit_status_says_whether_there_is_a_finding() -> None:
         assert call("why", file, *words).returncode == status
     done = call("why", file, "--fail-on", "nonsense")
     assert done.returncode == 2 and b"unknown finding; choose from allocator-calls, any, " in done.stderr
-
-
-def test_ranks_of_a_job_are_looked_at_together(tmp_path: Path) -> None:
-    for rank in range(2):
-        shutil.copy(shared_trace(f"network/tp/500mbit/rank{rank}.kineto.json.gz"), tmp_path / f"rank{rank}.json.gz")
-    done = call("why", "rank1.json.gz", "rank0.json.gz", "--json", "n.json", cwd=tmp_path)
-    numbers = json.loads((tmp_path / "n.json").read_text())
-    assert numbers["ranks"] == [0, 1] and "communication-bound" in {finding["id"] for finding in numbers["found"]}
-    assert done.stdout.decode().startswith("2 ranks, ")
 
 
 def test_ranks_of_one_job_are_one_case_and_others_alone() -> None:

@@ -46,12 +46,9 @@ def test_a_page_that_no_browser_opens_is_refused(monkeypatch: pytest.MonkeyPatch
         page(DATA, "job")
 
 
-@pytest.mark.parametrize("name", ["-", "a", "a.html", "a.HTM", "b.html.gz", "dir.json/a"])
-def test_names_of_pages(name: str) -> None:
-    check_page_name(name)
-
-
-@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.html.txt"])
-def test_names_of_other_formats_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=rf"^{re.escape(name)}: the report is an HTML page, not \.(json|txt);"):
+def test_a_page_is_html() -> None:
+    for name in ("-", "a", "a.html", "a.HTM", "b.html.gz", "dir.json/a"):
         check_page_name(name)
+    for name in ("a.json", "a.json.gz", "a.html.txt"):
+        with pytest.raises(UsageError, match=rf"^{re.escape(name)}: the report is an HTML page, not \.(json|txt);"):
+            check_page_name(name)

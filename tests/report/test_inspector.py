@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 from browser import Page
-from etplus.analysis.summary import Analysis, analyze
-from etplus.converters.open import load as read_trace
+from etplus.analysis.summary import Analysis
 from etplus.report.report_html import rank_report, report_html
 from etplus.timeline.critical import critical_chain
 from etplus.trace.views import DeviceEvent
-from made_traces import kernel, kineto_of, launch, op
 from pages import data_of, shown, unpacked
 from traces import GPU_SHAPED, analysis_of
 
@@ -127,59 +123,3 @@ def test_keys_follow_the_link(browser: Page, tmp_path: Path) -> None:
     assert browser.evaluate("document.querySelector('dialog.keys').open")
     browser.evaluate("document.querySelector('dialog.keys').close()")
     assert browser.errors == []
-
-
-def test_the_critical_path_is_walked_to_the_makespan(browser: Page, tmp_path: Path) -> None:
-    """What each element says, from the first to the last, sums up to the makespan."""
-    events = [
-        op("aten::a", 0, 50), launch(1, 10), launch(2, 12), op("aten::b", 60, 50), launch(3, 70),
-        kernel("first", 1, 20, 40), kernel("second", 2, 65, 5), kernel("third", 3, 80, 500), op("aten::c", 130, 30),
-    ]  # fmt: skip
-    analysis = analyze(read_trace(kineto_of(events)))
-    path = shown(browser, page_of(analysis), tmp_path)["ranks"][0]["timeline"]["path"]
-    assert path["makespan_ns"] == analysis.trace.critical_path().length_ns >= 500_000
-    elements = sum(path["tiles"]["count"])
-    press(browser, "n")
-    said = browser.evaluate(
-        "(async () => { const path = document.getElementById('path-said'), said = [], canvas = document.activeElement;"
-        f" for (let number = 0; number < {elements}; number++) {{"
-        "  while (path.dataset.element !== String(number)) await new Promise((done) => setTimeout(done));"
-        "  said.push(Number(path.dataset.ns));"
-        "  canvas.dispatchEvent(new KeyboardEvent('keydown', {key: 'n', bubbles: true})); } return said; })()"
-    )
-    assert len(said) == elements and sum(said) == path["makespan_ns"]
-    press(browser, "p")
-    browser.wait_for(f"document.querySelector('#path-said').dataset.element === '{elements - 2}'")
-    assert browser.errors == []
-
-
-def test_the_table_of_a_span_holds_what_runs_in_it(browser: Page, tmp_path: Path) -> None:
-    analysis = analysis_of(f"linked {GPU_SHAPED}")
-    trace = analysis.trace
-    shown(browser, page_of(analysis), tmp_path)
-    left, top, wide = browser.evaluate(
-        "(() => { const frame = document.querySelector('.frame'); frame.scrollIntoView({behavior: 'instant'});"
-        " const box = frame.getBoundingClientRect(); return [box.left, box.top, box.width]; })()"
-    )
-    for kind, x in (("mousePressed", 0.3), ("mouseMoved", 0.5), ("mouseReleased", 0.6)):
-        browser.call(
-            "Input.dispatchMouseEvent", type=kind, x=left + wide * x, y=top + 80, button="left", buttons=1,
-            clickCount=1, modifiers=8,
-        )  # fmt: skip
-    browser.wait_for("document.querySelector('.in-span').dataset.span")
-    start, end = map(int, browser.evaluate("document.querySelector('.in-span').dataset.span").split())
-    assert start == pytest.approx(0.3 * trace.span.length, rel=0.02)
-    assert end == pytest.approx(0.6 * trace.span.length, rel=0.02)
-    count: Counter[str] = Counter()
-    for event in trace.device_events:
-        begin = event.start_ns - trace.span.start
-        if begin < end and begin + event.duration_ns > start:
-            count[event.name] += 1
-    _, *rows = browser.evaluate(
-        "[...document.querySelectorAll('table[data-table=\"span-gpu\"] tr')]"
-        ".map((row) => [...row.children].map((cell) => cell.title || cell.textContent))"
-    )
-    assert {row[0]: int(row[2].replace(",", "")) for row in rows} == count
-    press(browser, "Escape")
-    browser.evaluate("[...document.querySelectorAll('.in-span button')].find((b) => b.textContent === 'Clear').click()")
-    assert browser.evaluate("document.querySelector('.in-span').hidden") and browser.errors == []

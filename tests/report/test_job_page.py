@@ -8,6 +8,7 @@ import pytest
 from etplus import Job, link
 from etplus.report import job_page
 from etplus.report.job_page import large_job_html, ranks_html
+from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from made_jobs import Job as MadeJob
 from made_jobs import Rank, ddp
@@ -60,3 +61,17 @@ def test_a_page_of_a_few_ranks_has_their_findings(ranks: list[Trace], monkeypatc
     monkeypatch.setattr(job_page, "MOST_RANKS", 1)
     none = data_of(ranks_html(analyses, 2)[0])["findings"]
     assert none["found"] == [] and none["none_reason"].startswith("a page of 2 ranks has no findings")
+
+
+def test_findings_are_looked_for_with_the_replays_of_whole_traces(
+    ranks: list[Trace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(job_page, "cards_of", lambda *given: asked.append(given))
+    analyses = [trace.with_(file="a/b c.json").analyze() for trace in ranks[:2]]
+    ranks_html(analyses, 2, shells=["x", "y"])
+    ranks_html(analyses, 2, output="a/page.html")
+    ranks_html([part_of(ranks[0].with_(file="t.json"), steps="0").analyze()], 1)
+    assert [(len(kept), len(replays), named) for kept, _, replays, named in asked] == [
+        (2, 2, ["x", "y"]), (2, 2, ["'b c.json'"] * 2), (1, 0, ["--steps=0 t.json"])
+    ]  # fmt: skip

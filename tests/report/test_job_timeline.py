@@ -21,14 +21,14 @@ ARRIVALS = ((100, 160, 130), (400, 420, 500), (700, 700, 710))
 """µs, when each rank comes to each of three collectives; all end 50 µs after the last has come."""
 
 
-def rank_of(rank: int, ahead_us: int, **kineto: Any) -> Trace:
+def rank_of(rank: int, ahead_us: int, members: str = "[0, 1, 2]", **kineto: Any) -> Trace:
     """A rank whose clock is ahead; it computes from 20 µs before each collective until it comes to it."""
     events = [op("ProfilerStep#0", ahead_us, 900, cat="user_annotation"), op("c10d::allreduce_", ahead_us + 1, 890)]
     for number, times in enumerate(ARRIVALS):
         come, end = times[rank], max(times) + 50
         at = ahead_us + come
         comm = {"Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64, "dtype": "Float",
-                "Group size": 3, "Process Group Name": "0", "Process Group Ranks": "[0, 1, 2]"}  # fmt: skip
+                "Group size": len(members) // 3, "Process Group Name": "0", "Process Group Ranks": members}  # fmt: skip
         collective = kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 10 + number, at, end - come, 9)
         collective["args"] |= comm
         events += [launch(20 + number, at - 30), kernel("gemm", 20 + number, at - 20, 20)]
@@ -72,6 +72,20 @@ def test_unknown_ranks_are_drawn_by_their_own_clocks() -> None:
     assert job["collectives"] == [] and [rank["offset"] for rank in job["ranks"]] == [None, None]
     assert [rank["begin"] for rank in job["ranks"]] == [0, 50_000]
     assert job_timeline([(1, rank_lanes(rank_of(1, ahead), 1000)) for ahead in (0, 50)])["collectives"] == []
+    some = job_timeline([(rank, rank_lanes(rank_of(rank or 0, 0), 1000)) for rank in (2, 1, None)])
+    assert some["collectives"] == [] and [rank["caused"] for rank in some["ranks"]] == [0, 0, 0]
+
+
+def test_a_rank_of_the_host_has_its_outermost_calls_on_its_own_clock() -> None:
+    host = read_trace(kineto_of([op("outer", 10, 30), op("inner", 12, 5), op("next", 50, 7)], baseTimeNanoseconds=BASE))
+    lanes = rank_lanes(host, 1000)
+    assert (lanes.lanes, lanes.name) == (("CPU thread 7",), ("outer", "next")) and lanes.dur.tolist() == [30_000, 7_000]
+    ranks = [(rank, rank_lanes(rank_of(rank, ahead, members="[0, 1]"), 1000)) for rank, ahead in ((0, 0), (1, 7000))]
+    job = job_timeline([*ranks, (2, lanes)])
+    assert [rank["offset"] for rank in job["ranks"]] == [0, 7_000_000, None] and len(job["collectives"]) == 3
+    third = job["ranks"][2]
+    assert (third["begin"], third["end"]) == (10_000, 57_000)
+    assert [third[name] for name in ("collectives", "last", "caused", "waited")] == [0, 0, 0, 0]
 
 
 def test_the_page_walks_from_collective_to_collective(browser: Page, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import re
 from pathlib import Path
@@ -106,22 +105,3 @@ OUTSIDE = (
     "[...document.querySelectorAll('section *')].filter((one) => one.checkVisibility() && !one.closest('.table')"
     " && one.getBoundingClientRect().right > LIMIT + 1).map((one) => one.outerHTML.slice(0, 120))"
 )
-
-
-def test_paper(browser: Page, job: bytes, tmp_path: Path) -> None:
-    """Printed from a dark window: light, and neither charts nor tables reach beyond the page; afterwards as before."""
-    shown(browser, job, tmp_path, "dark")
-    before = browser.evaluate("[document.documentElement.dataset.theme, document.querySelector('main').offsetWidth]")
-    assert before[0] == "dark" and before[1] > 1200
-    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
-    browser.call("Emulation.setEmulatedMedia", media="print")
-    assert browser.evaluate("document.documentElement.dataset.theme") == "light"
-    assert browser.evaluate("document.querySelector('main').offsetWidth") == 950
-    limit = "document.querySelector('main').getBoundingClientRect().right"
-    assert browser.evaluate(OUTSIDE.replace(" && !one.closest('.table')", "").replace("LIMIT", limit)) == []
-    browser.call("Emulation.setEmulatedMedia", media="")
-    browser.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert browser.evaluate("document.querySelector('main').offsetWidth") == before[1]
-    done = browser.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
-    assert base64.b64decode(done["data"]).startswith(b"%PDF-")
-    assert browser.errors == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from etplus.report.page_columns import page_columns
+from etplus.report.page_columns import _ENDS_MATTER, page_columns
 from etplus.report.report_html import rank_report
 from support import ROOT
 from traces import GPU_SHAPED, analysis_of
@@ -37,12 +37,18 @@ def test_columns_are_of_the_rows() -> None:
 
 
 def test_titles_units_and_meanings() -> None:
-    columns = {column["key"]: column for column in page_columns()["operators"]}
+    page_columns.cache_clear()
+    tables = page_columns()
+    columns = {column["key"]: column for column in tables["operators"]}
     assert columns["self_ns"]["title"] == "Host self" and columns["self_ns"]["like"] == "total_ns"
     assert columns["self_ns"]["unit"] == "ns" and "CPU time" in columns["self_ns"]["hint"]
-    for table, listed in page_columns().items():
+    for table, listed in tables.items():
         keys = [column["key"] for column in listed]
         assert len(set(keys)) == len(keys), table
-        assert all(column["hint"] and column["title"] and column.get("like", keys[0]) in keys for column in listed), (
-            table
-        )
+        assert all(column["hint"] and column["title"] and column.get("like", keys[0]) in keys for column in listed)
+        assert {column["key"] for column in listed if column.get("front")} == {*_ENDS_MATTER} & {*keys}
+        assert {column["key"] for column in listed if column["unit"] == "×"} == {"ratio"} & {*keys}
+    assert [column.get("like") for column in tables["paths_device"]] == [None, None, "a_launched_ns", None]
+    modules = {column["key"]: column for column in tables["modules"]}
+    assert modules["module"]["indent"] == "depth" and "indent" not in columns["op"]
+    assert {column["key"] for listed in tables.values() for column in listed if column.get("several")} == {"device"}

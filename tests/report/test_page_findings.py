@@ -6,16 +6,27 @@ import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from browser import Page
-from etplus.analysis.findings import Candidate, Case, Evidence, Intervention, find, where_of
+from etplus.analysis.findings import (
+    Candidate,
+    Case,
+    Evidence,
+    Finding,
+    Findings,
+    Intervention,
+    Where,
+    find,
+    where_of,
+)  # fmt: skip
+from etplus.report import finding_cards
 from etplus.report.finding_cards import cards_of
 from etplus.report.report_html import rank_report, report_html
 from pages import shown
-from test_page_tables import press
 from traces import GPU_SHAPED, analysis_of
 
 EVIL = "</script><img src=x onerror=\"window.evil = 1\">'; rm -rf $HOME; '"
@@ -113,22 +124,6 @@ def test_names_are_texts_and_commands_are_quoted(
     assert browser.errors == []
 
 
-def test_a_finding_of_a_rank_chooses_it(browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, found = page_of(f"linked {GPU_SHAPED}", monkeypatch)
-    found["found"][0]["where"]["rank"] = 1
-    reports = [rank_report(analysis_of(name), 2) for name in ("gpu-pairs/linear.kineto", f"linked {GPU_SHAPED}")]
-    page = report_html([rank | {"rank": number} for number, rank in enumerate(reports)], findings=found)
-    shown(browser, page, tmp_path)
-    browser.evaluate("document.querySelector('[data-finding=made] .go').click()")
-    settled(browser)
-    assert browser.evaluate("document.getElementById('rank').value") == "1"
-    row = str(found["found"][0]["where"]["rows"][0])
-    assert browser.evaluate("document.querySelector('.details [data-key=id]').textContent") == row
-    press(browser, "Backspace")
-    assert browser.evaluate("document.activeElement.matches('[data-finding=made] .go')")
-    assert browser.errors == []
-
-
 def test_only_changes_that_the_command_can_express_have_one() -> None:
     """`kernel*0.06` of a finding means its own kernels; the command would change all."""
     cards = {one["id"]: one for one in cards_of([analysis_of(f"linked {GPU_SHAPED}")])["found"]}
@@ -136,3 +131,35 @@ def test_only_changes_that_the_command_can_express_have_one() -> None:
     for one in cards.values():
         bare = any(re.fullmatch(r"kernel\*[\d.]+", text) for text in one["what_ifs"])
         assert not (bare and one["command"]) and (not one["command"] or one["gain"])
+
+
+def test_times_of_a_finding_are_on_the_clock_of_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    def analysis(rank: int) -> Any:
+        nodes, span = SimpleNamespace(span=SimpleNamespace(start=10 * rank)), SimpleNamespace(start=rank)
+        return SimpleNamespace(trace=SimpleNamespace(rank=rank, nodes=nodes, span=span))
+
+    places = [Where(rank=2, start_ns=100, end_ns=200), Where(start_ns=5), Where(rank=2, kernel="k")]
+    made = [Finding("a", "t", where, (), 1, None, (), "inferred", "", "") for where in places]
+    monkeypatch.setattr(finding_cards, "Case", lambda traces, **_: traces)
+    monkeypatch.setattr(finding_cards, "find_findings", lambda _: Findings(tuple(made), None, (), None, 9))
+    found = cards_of([analysis(1), analysis(2)])["found"]
+    assert [one["where"] for one in found] == [
+        {"rank": 2, "start_ns": 118, "end_ns": 218, "rows": ()}, {"start_ns": 14, "rows": ()},
+        {"rank": 2, "kernel": "k", "rows": ()},
+    ]  # fmt: skip
+    assert [one["command"] for one in found] == [""] * 3
+    assert finding_cards.cards_of_many(9)["makespan_ns"] == 0
+
+
+def test_a_command_that_gains_something_else_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding_cards, "apply_what_ifs", lambda *_: None)
+    monkeypatch.setattr(finding_cards, "replay", lambda *_: SimpleNamespace(makespan_ns=9_000))
+    case: Any = SimpleNamespace(graph=0, constants=0, makespan_ns=10_000, traces=[0, 1], shells="x y")
+    finding: Any = SimpleNamespace(gain=SimpleNamespace(replayed_ns=1_000), what_ifs=("kernel*0.5",))
+    told = "etplus replay x y --rank-couple --what-if 'kernel*0.5'"
+    assert finding_cards._command(case, finding) == told
+    case.traces = [0]
+    assert finding_cards._command(case, finding) == told.replace(" --rank-couple", "")
+    for gained, is_told in ((990, False), (991, True), (1_010, True), (1_011, False)):
+        finding.gain.replayed_ns = gained
+        assert bool(finding_cards._command(case, finding)) == is_told, gained

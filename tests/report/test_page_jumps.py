@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from browser import Page
-from etplus.analysis.summary import analyze, json_of
+from etplus.analysis.summary import analyze
+from etplus.analysis.table import Row, Table, column
 from etplus.converters.open import load as read_trace
 from etplus.report import part_report
 from etplus.report.part_report import step_reports
 from etplus.report.report_html import rank_report, report_html
 from etplus.timeline.critical import critical_chain
-from etplus.trace.kernel_names import kernel_label
 from etplus.trace.selection import part_of
-from made_traces import kernel, kineto_of, launch, op
-from pages import data_of, report_of, rows_of, shown, unpacked_json
+from made_traces import kineto_of, op
+from pages import data_of, report_of, shown, unpacked_json
 from traces import analysis_of
 
 ROWS = 5  # of each table that are tried
@@ -64,59 +64,6 @@ def test_every_row_of_every_table_leads_to_its_place(browser: Page, tmp_path: Pa
     assert browser.errors == []
 
 
-def test_rows_of_one_kernel_lead_to_their_own_events(browser: Page, tmp_path: Path) -> None:
-    """Rows that differ in shapes alone; the gap on the stream; the longest event of each."""
-    events = []
-    for at, (size, dur) in enumerate(((8, 10), (16, 30), (8, 20), (16, 25))):
-        events += [op("aten::relu", 100 * at, 40, [([size, 4], "float")]), launch(at + 1, 100 * at + 5)]
-        events += [kernel("relu", at + 1, 100 * at + 50, dur)]
-    shown(browser, report_html([rank_report(analyze(read_trace(kineto_of(events))))]), tmp_path)
-    found = [row for row in browser.evaluate(JUMPS) if row["table"] in ("breakdown", "idle_causes", "gaps")]
-    events_of = {
-        next(cell for cell in row["cells"] if "[" in cell): row["jumped"]
-        for row in found
-        if row["table"] == "breakdown"
-    }
-    assert events_of == {"[8,4]": "2", "[16,4]": "1"}
-    (idle,) = (row["jumped"] for row in found if row["table"] == "idle_causes")
-    assert idle == "60000 150000"
-
-
-def test_a_step_filters_the_page(browser: Page, tmp_path: Path) -> None:
-    """Tables are those of the trace cut to the step; so are the jumps; and back to all."""
-    analysis = analysis_of("gpu-pairs/resnet103.kineto")
-    page = report_of("gpu-pairs/resnet103.kineto")
-    report = shown(browser, page, tmp_path)["ranks"][0]
-    assert [step["name"] for step in report["steps"]] == list(analysis.trace.steps.names)
-    whole = rows_of(browser, "kernels")
-    choose = (
-        "(() => { const one = document.getElementById('step');"
-        " one.value = VALUE; one.dispatchEvent(new Event('change')); })()"
-    )
-    browser.evaluate(choose.replace("VALUE", "'1'"))
-    browser.wait_for("document.documentElement.dataset.step === '1'")
-    own = json_of(analyze(part_of(analysis.trace, steps="1")))
-    told = {name: rows_of(browser, name)[1:] for name in ("kernels", "operators", "phases", "streams", "idle_causes")}
-    assert len(told["kernels"]) == len({kernel_label(row["kernel"]) for row in own["kernels"]})
-    assert len(told["operators"]) == len(own["operators"])
-    first = {row["op"]: row["count"] for row in own["operators"]}
-    assert {
-        row[0]: int(row[2].replace(",", "")) if "[" in row[1] else int(row[1].replace(",", ""))
-        for row in told["operators"]
-    } == first
-    assert {row[0] for row in told["phases"]} == {row["phase"] for row in own["phases"]}
-    view = [float(one) for one in browser.evaluate("document.querySelector('[data-view]').dataset.view").split()]
-    assert view == [report["steps"][1]["from"], report["steps"][1]["to"]]
-    jumps = [row for row in browser.evaluate(JUMPS) if row["table"] == "kernels"]
-    assert all(row["name"] == row["cells"][0] for row in jumps)
-    browser.evaluate("document.querySelector('[data-table=kernels] tbody tr').click()")
-    browser.wait_for("document.querySelector('.details [data-key=step]')?.textContent === 'ProfilerStep#5'")
-    browser.evaluate(choose.replace("VALUE", "''"))
-    browser.wait_for("document.documentElement.dataset.step === ''")
-    assert rows_of(browser, "kernels") == whole
-    assert browser.errors == []
-
-
 def test_steps_of_a_page() -> None:
     """The same tables as the step's own analysis; the longest steps of many, and few bytes."""
     page = report_of("gpu-pairs/resnet103.kineto")
@@ -126,6 +73,7 @@ def test_steps_of_a_page() -> None:
     for step in steps:
         told = unpacked_json(step["data"])
         own = analyze(part_of(analysis.trace, steps=str(step["number"])))
+        assert "kernel_labels" not in told["analysis"] and told["left_out"]["gemms"] == 0
         assert told["gpu_events"] == len(own.trace.gpu) and told["analysis"]["streams"] == own.streams.plain()
         base = analysis.trace.span.start
         assert step["from"] == own.trace.span.start - base and step["to"] == own.trace.span.end - base
@@ -141,3 +89,29 @@ def test_of_many_steps_the_longest_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     length = (steps.end - steps.start).tolist()
     assert [step["number"] for step in found if step["data"] is None] == [length.index(min(length))]
     assert [step["name"] for step in found] == list(steps.names)
+
+
+def test_steps_of_many_files_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [op(f"ProfilerStep#{n}", 100 * n, 90, cat="user_annotation") for n in range(2)]
+    analysis = analyze(read_trace(kineto_of([*events, op("mm", 5, 9), op("mm", 105, 9)])))
+    asked: list[int] = []
+    monkeypatch.setattr(part_report, "_part_of_step", lambda _analysis, _number, most, _path: asked.append(most))
+    for files in (1, 3, 9):
+        found = step_reports(analysis, files)
+        assert [(step["name"], step["from"], step["to"]) for step in found] == [
+            ("ProfilerStep#0", 0, 90_000), ("ProfilerStep#1", 100_000, 190_000)
+        ]  # fmt: skip
+    assert asked == [500, 500, 166, 166, 125, 125]
+
+
+def test_columns_of_a_table_of_another_package() -> None:
+    class Part(Row):
+        names: tuple[str, ...] = column("name", "Names.", "parts")
+        ns: int = column("ns", "Time.")
+
+    rows = [Part(("a", "b"), 7), Part((), 8)]
+    told = part_report.table_of_columns("mine", Table(Part, rows), 1)
+    assert (told["name"], told["title"], told["rows"]) == ("mine", "mine", [["a, b", 7]])
+    assert next((head["key"], head["title"]) for head in told["columns"]) == ("0", "parts")
+    Part.title = "My parts"
+    assert part_report.table_of_columns("mine", Table(Part, rows), 9)["title"] == "My parts"

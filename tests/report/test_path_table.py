@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from etplus.analysis.summary import analyze
+from etplus.converters.open import load as read_trace
 from etplus.report.path_table import PathTable
 from etplus.timeline.critical import critical_chain
-from traces import GPU_SHAPED, analysis_of
+from made_traces import kernel, kineto_of, launch, op
+from traces import analysis_of
 
 
-@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "gpu-kineto/h100_bert"])
-def test_the_rows_are_the_path(name: str) -> None:
+def test_the_rows_are_the_path() -> None:
     """Sums by kind, by kernel and by line are those of `Trace.critical_path`; steps and the rest are all of it."""
-    trace = analysis_of(name).trace
+    trace = analysis_of("gpu-kineto/h100_bert").trace
     chain = critical_chain(trace)
     assert chain is not None
     table = PathTable(chain, trace)
@@ -46,3 +48,20 @@ def test_small_rows_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert few[:3] == whole[:3] and few[3]["kind"] == f"{len(whole) - 3} smaller parts"
     assert few[3]["ns"] == sum(row["ns"] for row in whole[3:])
     assert few[3]["count"] == sum(row["count"] for row in whole[3:])
+
+
+def test_parts_of_a_small_path() -> None:
+    """From the operator through the launch call to the kernel, which ends the trace."""
+    events = [op("aten::a", 0, 50), launch(1, 10), kernel("first", 1, 20, 60)]
+    trace = analyze(read_trace(kineto_of(events))).trace
+    chain = critical_chain(trace)
+    assert chain is not None
+    rows = PathTable(chain, trace).rows()
+    kernels = [row for row in rows if row["kind"] == "GPU work"]
+    assert [(row["kernel"], row["operator"], row["ns"], row["count"]) for row in kernels] == [
+        ("first", "aten::a", 60_000, 1)
+    ]  # fmt: skip
+    assert (kernels[0]["start"], kernels[0]["end"]) == (20_000, 80_000)
+    assert kernels[0]["id"] == int(trace.nodes.id[trace.gpu.source[0]])
+    assert {row["operator"] for row in rows if row["kind"] == "host work"} == {"aten::a"}
+    assert sum(row["ns"] for row in rows) == 80_000

@@ -29,7 +29,9 @@ def widths(axes: Any) -> list[list[float]]:
 def test_gpu_time_of_a_trace() -> None:
     analysis = analysis_of(f"linked {GPU_SHAPED}")
     (use,) = analysis.device_use
-    compute, exposed, other, idle = (sum(bars) * 1e6 for bars in widths(analysis.plot()))
+    axes = analysis.plot()
+    compute, exposed, other, idle = (sum(bars) * 1e6 for bars in widths(axes))
+    assert [text.get_text() for text in axes.get_legend().get_texts()][::3] == ["computing", "idle"]
     assert (compute, exposed, idle) == pytest.approx((use.compute_ns, use.exposed_communication_ns, use.idle_ns))
     assert compute + exposed + other == pytest.approx(use.busy_ns)
 

@@ -18,7 +18,7 @@ from etplus.report import report_html as report_html_module
 from etplus.report.report_html import RankReport, _coverage, diff_html, rank_report, report_html
 from etplus.trace.kernel_kinds import GPU_KINDS
 from made_traces import kernel, kineto_of, launch, op
-from pages import data_of, report_of, rows_of, shown
+from pages import data_of, report_of, shown
 from support import ROOT
 from traces import GPU_SHAPED, analysis_of, written
 
@@ -73,19 +73,6 @@ def test_long_tables_are_cut_and_say_by_how_much() -> None:
         assert rank["analysis"][table] == whole[table][:200]
         assert len(rank["analysis"][table]) + left == len(whole[table])
     assert len(rank["flame"]["name"]) == 200 and rank["flame"]["left_out"] == 221
-
-
-def test_the_peaks_of_the_page_are_those_that_the_shares_are_of() -> None:
-    """What the roofline draws (`peaks`) times the share is the rate, for every kernel and element type."""
-    analysis = data_of(report_of("gpu-kineto/h100_bert"))["ranks"][0]["analysis"]
-    rows = [row for row in analysis["kernels"] if row["flops_share"] is not None]
-    assert rows
-    for row in rows:
-        peak = analysis["devices"][str(row["device"])]["peaks"][row["dtype"]]
-        assert peak == row["peak_flops_per_second"]
-        assert peak * row["flops_share"] == pytest.approx(row["flops_per_second"], rel=1e-9)
-    drawn = {row["dtype"] for row in analysis["kernels"] if row["flops"] is not None}
-    assert set().union(*(device["peaks"] for device in analysis["devices"].values())) <= drawn
 
 
 def test_peaks_of_types_that_share_one() -> None:
@@ -143,23 +130,6 @@ def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
     assert browser.errors == []
 
 
-def test_ranks_of_a_job(browser: Page, tmp_path: Path) -> None:
-    events = [op("aten::mm", 0, 100), launch(1, 10), kernel("gemm", 1, 20, 50)]
-    ranks = [
-        rank_report(analyze(read_trace(kineto_of([*events, kernel("ncclDevKernel_AllReduce", 2, 80, wait)],
-                                                 distributedInfo={"rank": rank, "world_size": 2}))), 2)
-        for rank, wait in ((1, 40), (0, 10))
-    ]  # fmt: skip
-    data = shown(browser, report_html(ranks), tmp_path)
-    assert [rank["label"] for rank in data["ranks"]] == ["0", "1"]
-    heads, *rows = rows_of(browser, "ranks")
-    beyond = [row[next(at for at, head in enumerate(heads) if head.startswith("Above minimum"))] for row in rows]
-    assert [row[0] for row in rows] == ["rank\u00a00", "rank\u00a01"] and [float(one) for one in beyond] == [0, 30]
-    set_value(browser, "rank", "1", "change")
-    assert rows_of(browser, "communication")[1][:1] == ["allreduce"]
-    assert "40.0" in " ".join(rows_of(browser, "communication")[1]) and browser.errors == []
-
-
 def test_names_do_nothing(browser: Page, tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     for number in range(40):
@@ -214,8 +184,11 @@ def test_a_report_without_the_numbers_has_no_coverage(report: dict[str, Any]) ->
 
 def test_a_page_of_one_rank_has_no_timeline_of_the_job() -> None:
     analysis = analysis_of("linked pairs/gpu_shaped_from_cpu")
-    assert data_of(report_html([rank_report(analysis, 2)]))["job"] is None
-    assert data_of(report_html([rank_report(analysis, 2), rank_report(analysis, 2)]))["job"] is not None
+    reports = [rank_report(analysis, 2) for _ in range(2)]
+    one, two = data_of(report_html(reports[:1])), data_of(report_html(reports))
+    assert one["job"] is None and two["job"] is not None
+    assert (one["title"], two["title"]) == (reports[0]["file"], "Job of 2 ranks")
+    assert data_of(report_html(reports, title="T"))["title"] == data_of(report_html(reports[:1], "T"))["title"] == "T"
 
 
 def test_of_many_files_each_has_less() -> None:
@@ -260,5 +233,8 @@ def test_call_paths_of_a_comparison_by_device_time_else_by_host_time() -> None:
 
     host = [op("long", 0, 100_000), op("short", 200_000, 10)]
     assert paths(host, host) == (["long"], 1)
+    a, b = (analyze(read_trace(kineto_of([op("mm", 0, 9), launch(1, 1), kernel("k", 1, 20, us)]))) for us in (5, 90))
+    (slower,) = data_of(diff_html(changes(a, b), a, b, "x y"))["findings"]["found"]
+    assert {proof["command"] for proof in slower["evidence"]} == {"etplus diff x y --full"}
     device = [op("mm", 300_000, 50), launch(1, 300_010), kernel("k", 1, 300_030, 5)]
     assert paths([*device, *host], [*device, *host]) == (["mm"], 2)

@@ -42,6 +42,22 @@ def test_the_head() -> None:
     assert lines[4] == "host    0.100 ms and 0.000 ms data loading; 0.005 ms in runtime calls"
 
 
+def test_without_a_known_device_no_peaks_are_told() -> None:
+    events = [
+        op("aten::mm", 0, 50, [([64, 32], "float"), ([32, 16], "float")]),
+        launch(1, 5),
+        kernel("gemm", 1, 20, 10),
+    ]
+    analysis = analyze(read_trace(kineto_of(events, "Some GPU")))
+    assert analysis.flops_coverage and "\npeaks " not in text_of(analysis, 200)
+
+
+def test_tables_of_other_packages_come_last() -> None:
+    analysis = small()
+    analysis.__dict__["others"] = {"mine": analysis.launches}
+    assert text_of(analysis, 200).endswith(table_text(analysis.launches, 200))
+
+
 def test_notes_and_damage_are_told_and_long_lines_are_wrapped() -> None:
     analysis = replace(small(), notes=("first note", "word " * 30))
     lines = text_of(analysis, 60).split("\n\n")[0].splitlines()

@@ -11,6 +11,7 @@ from typing import Any
 import etplus
 import orjson
 import pytest
+from captured import capture_events, encode, replay_events
 from etplus.analysis.findings import Evidence, Finding, Findings, Gain, Where
 from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.top import top_table
@@ -75,7 +76,13 @@ def test_the_first_two_warnings_and_notes_are_on_the_screen() -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(3_456_000, "3.46 MB"), (250_000_000, "250 MB"), (12_300_000_000, "12.3 GB"), (2_000_900, "2 MB")],
+    [
+        (3_456_000, "3.46 MB"),
+        (250_000_000, "250 MB"),
+        (12_300_000_000, "12.3 GB"),
+        (2_000_900, "2 MB"),
+        (10**9, "1 GB"),
+    ],
 )
 def test_the_peak_of_memory_has_three_digits(size: int, text: str) -> None:
     assert f"memory peak {text} on cuda:0, 15 µs after the start" in analysis_screen.render(steps(size=size), None)
@@ -115,10 +122,8 @@ def test_the_names_that_take_the_most_time() -> None:
 def test_long_labels_are_cut_where_they_tell_least() -> None:
     assert top_text.short_label("folder/deep/train.py:7", "line", 12) == "…/train.py:7"
     assert top_text.short_label("train.py:7", "line", 10) == "train.py:7"
-    assert (
-        top_text.short_label("a" * 30, "kernel", 12).startswith("aaa")
-        and len(top_text.short_label("a" * 30, "kernel", 12)) == 12
-    )
+    short = top_text.short_label("a" * 30, "kernel", 12)
+    assert short.startswith("aaa") and len(short) == 12
 
 
 @pytest.mark.parametrize(("graph_us", "hint"), [(49, False), (51, True)])
@@ -137,9 +142,8 @@ def test_serving_steps_have_latency_and_throughput_by_phase() -> None:
     assert second.startswith("decode: 2 steps, mean ") and ", p99 " in second and ", per output token " in second
     assert first.endswith(f", {prefill.tokens_per_second:,.0f} tokens/s")
     assert second.endswith(f", {decode.tokens_per_second:,.0f} tokens/s") and gpu.startswith("GPU time: ")
-    assert sum(float(part.split()[-1][:-1]) for part in gpu.removeprefix("GPU time: ").split(", ")) == pytest.approx(
-        100, abs=2
-    )
+    shares = [float(part.split()[-1][:-1]) for part in gpu.removeprefix("GPU time: ").split(", ")]
+    assert sum(shares) == pytest.approx(100, abs=2)
 
 
 def test_problems_are_lines_and_the_first_have_advice() -> None:
@@ -159,10 +163,7 @@ def test_problems_are_lines_and_the_first_have_advice() -> None:
         "   and 2 more with --full", "   the first three together save 20.0 ms", "note   note is slow", "note   a note",
         "evidence  etplus why x --show 1",
     ]  # fmt: skip
-    assert findings_text.render(found(), recorded="all").splitlines() == [
-        "all: " + found().none_reason,
-        "note   a note",
-    ]
+    assert findings_text.render(found(), recorded="all") == f"all: {found().none_reason}\nnote   a note"
 
 
 def test_one_problem_has_its_evidence_and_place() -> None:
@@ -199,13 +200,8 @@ def test_two_traces_by_operator_and_kernel() -> None:
     assert kernels[1].split() == "A count A ms A mean µs B count B ms B mean µs B−A ms B/A".split()
     assert kernels[2] == "gemm" and kernels[3].split() == ["1", "0.030", "30.0", "1", "0.036", "36.0", "+0.006", "1.20"]
     paths = tables["call paths, by change in time"]
-    assert paths[2:] == ["ProfilerStep# / aten::mm", paths[3]] and paths[3].split() == [
-        "1",
-        "0.030",
-        "1",
-        "0.036",
-        "+0.006",
-    ]
+    assert paths[2:] == ["ProfilerStep# / aten::mm", paths[3]]
+    assert paths[3].split() == ["1", "0.030", "1", "0.036", "+0.006"]
     back = diff_text.render(etplus.diff(steps(slow=6).trace, steps().trace)).splitlines()
     assert back[1] == "GPU time 61.0 -> 55.0 µs (-9.8%, faster)"
 
@@ -248,8 +244,41 @@ def test_what_was_launched_outside_steps_is_told() -> None:
         return load(kineto_of(events))
 
     text = " ".join(diff_text.render_full(etplus.diff(with_setup(7), with_setup(0))).split())
-    assert (
-        "means per step; steps: 2 in A, 2 in B; launched outside steps and left out: 0.007 ms (1 event) of A (" in text
-    )
+    assert "means per step; steps: 2 in A, 2 in B; launched outside steps and left out: 0.007 ms (1 event) of A" in text
     whole = " ".join(diff_text.render_full(etplus.diff(with_setup(7), with_setup(0), total=True)).split())
     assert "totals of the whole traces; steps: 2 in A, 2 in B" in whole
+
+
+def test_names_take_the_room_that_the_columns_leave() -> None:
+    events = [op("aten::mm", 0, 50), launch(1, 10), kernel("k" * 200, 1, 30, 60)]
+    analysis = analyze(load(kineto_of(events)))
+    (row,) = [line for line in analysis_screen.render(analysis, None, 80).splitlines() if line.startswith("kkk")]
+    assert len(row.split()[0]) == 80 - 38
+    text = findings_text.render(found(finding("late", 9_000_000, operator="a" * 99)), 80)
+    (row,) = [line for line in text.splitlines() if line.startswith("1  late")]
+    assert len(row) == 80 and "aaaa" in row
+
+
+def test_changes_of_a_thousandth_are_not_shown() -> None:
+    rows = [("equal", 0.0, 100.0), ("more", 0.0, 101.0), ("less", 102.0, 0.0)]
+    lines = diff_text._changes("operator", "GPU ms", rows, 100_000, 80)
+    assert [line.split()[0] for line in lines[1:]] == ["less", "more"]
+    one_gpu = diff_text.render(etplus.diff(steps().trace, steps(gpu=False).trace))
+    assert "A GPU ms" in one_gpu and "A CPU ms" not in one_gpu
+
+
+def test_one_step_is_told_by_its_length() -> None:
+    events = [op("ProfilerStep#0", 0, 100, cat="user_annotation"), op("a", 5, 9)]
+    assert findings_text.recorded_text([load(kineto_of(events))]) == "step 100 µs"
+
+
+def test_captured_graphs_need_no_hint_and_three_phases_are_shown() -> None:
+    launches = [("gemm", "aten::mm")]
+    replayed = encode(replay_events([[("gemm", 7)]] * 2))
+    bare, linked = (
+        etplus.link(None, replayed, graph_captures=given) for given in ([], [encode(capture_events([launches]))])
+    )
+    assert top_text.graph_hint([bare]) and not top_text.graph_hint([linked])
+    batches = [Batch(prefill=[(64, 64)]), Batch(decode=[(1, 65)]), Batch(prefill=[(8, 8)], decode=[(1, 66)])]
+    analysis = analyze(load(orjson.dumps(serve(batches).document())))
+    assert len(list(top_text.serving_lines([analysis] * 2, 200))) == 4

@@ -9,6 +9,7 @@ from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.report.timeline import DrawnBlocks, condense, nest, time_tree
 from etplus.report.timeline_lanes import timeline_of
+from etplus.trace.kernel_kinds import GPU_KINDS
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import kernel, kineto_of
@@ -87,11 +88,13 @@ def test_the_tree_sums_up_to_the_breakdown(name: str) -> None:
         open_branches += kids
 
 
-def test_small_parts_of_the_tree_are_one_part() -> None:
-    times = {"large": 10_000_000, "small": 30, "smaller": 20}
-    rows = [BreakdownRow(0, 7, ("Net",), "aten::mm", "", name, "kernel", 2, ns, 0.0) for name, ns in times.items()]
+def test_parts_that_are_too_small_to_be_drawn_are_one() -> None:
+    rows = [BreakdownRow(0, 7, ("A", "B"), "op", "", name, "kernel", 2, ns, 0.0)
+            for name, ns in (("gemm", 10_000_000), ("x", 1_000), ("y", 3_000))]  # fmt: skip
     (module,) = time_tree(rows, frozenset())["children"]
-    (operator,) = module["children"]
-    large, rest = operator["children"]
-    assert (large["name"], large["total_ns"]) == ("large", 10_000_000)
-    assert rest == {"name": "2 smaller parts", "level": "other", "count": 4, "total_ns": 50}
+    assert (module["name"], module["total_ns"], module["count"]) == ("A / B", 10_004_000, 6)
+    ((gemm, rest),) = (branch["children"] for branch in module["children"])
+    assert (gemm["name"], gemm["kind"]) == ("gemm", GPU_KINDS.index("GEMM"))
+    assert rest == {"name": "2 smaller parts", "level": "other", "count": 4, "total_ns": 4_000}
+    (whole,) = time_tree(rows[:2], frozenset())["children"][0]["children"]
+    assert [kid["name"] for kid in whole["children"]] == ["gemm", "x"], "one small part stays itself"

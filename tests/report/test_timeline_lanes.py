@@ -112,6 +112,8 @@ def details(trace: Trace) -> list[dict[str, Any]]:
     """Columns of the details of each tile."""
     found = timeline(trace)
     form, lanes = found["details"], found["lanes"]
+    for side in ("sources", "targets"):
+        assert len(form[side]["count"]) == len(form[side]["data"]) == len(form["data"])
     return [
         unpacked(text, form["gpu" if lanes[lane]["gpu"] else "cpu"], count)
         for text, lane, count in zip(
@@ -132,7 +134,9 @@ def test_delays_and_events_below_calls() -> None:
 
 def test_events_that_nothing_launched_have_no_delay() -> None:
     (found,) = details(traced([kernel("k", 1, 10, 5)]))
-    assert found["delay"] == [-1] and found["link"] == [0]
+    assert found["link"] == [0]
+    for name in ("delay", "captured", "generated", "repeated", "comm", "replay", "step"):
+        assert found[name] == [-1], name
 
 
 @pytest.mark.parametrize("outputs", [None, (), (Tensor((5,), "float16"),)])

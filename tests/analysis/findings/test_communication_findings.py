@@ -141,17 +141,3 @@ def test_a_rank_alone_says_that_waiting_for_others_may_be_part_of_it():
     et, kineto = UNBUCKETED.texts(waits=True, network=SLOW)[0]
     finding = only(find_findings(Case([link(et, kineto)])), "exposed-communication")
     assert "includes waiting for late ranks" in finding.evidence[0].text
-
-
-def test_a_job_finds_what_a_case_of_its_ranks_does(tmp_path):
-    from etplus import load
-
-    slow = Job(ddp, 4, of=SlowRank)
-    for rank, (_, kineto) in enumerate(slow.texts(waits=True, network=FAST)):
-        (tmp_path / f"rank{rank}.json").write_bytes(kineto)
-    job = load(tmp_path)
-    assert job.findings()[0].id == "straggler"
-    evidence = job.findings()[0].evidence[0]
-    late = job.stragglers[0]
-    assert late.rank == LATE
-    assert evidence.value == pytest.approx(late.caused_ns / 3, rel=0.05)  # the first collective does not count

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from etplus import load
 from etplus.analysis.findings import Case, Finding, find_findings
 from etplus.analysis.findings.products import ProductGroup, why_slow_extents
 from etplus.analysis.findings.work_items import work_items
 from etplus.analysis.flops import Product
 from made_traces import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, nbytes, of_bytes, of_product
-from support import shared_trace
 
 Program = Callable[[MadeDevice, bool], None]
 """Writes a program, with the problem or without it."""
@@ -331,12 +329,6 @@ def test_on_a_cpu_views_are_no_work_and_a_product_is_one_item() -> None:
         device.now += 50
     (items,) = work_items(Case([device.trace()]))
     assert [items.name(at) for at in range(len(items))] == ["aten::addmm", "aten::copy_"]
-
-
-@pytest.mark.parametrize("name", ["serving/sglang_prefilldecode", "graph-capture/vllm_piecewise.replay"])
-def test_no_finding_of_the_device_on_traces_of_serving(name: str) -> None:
-    found = find_findings(Case([load(shared_trace(f"{name}.json.gz"))]))
-    assert not {finding.id for finding in found} & set(LAWS)
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("f32", True), ("bf16", False)])

@@ -1,4 +1,7 @@
-"""Each number of each finding is printed by the command of its evidence, on real traces."""
+"""Each number of each finding is printed by the command of its evidence, on real traces.
+
+Modules: analysis.findings.proofs, analysis.findings.case, analysis.findings.finding, analysis.findings.precision.
+"""
 
 from __future__ import annotations
 

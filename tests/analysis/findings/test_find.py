@@ -24,6 +24,7 @@ from etplus.analysis.findings import (
     builtin,
     find,
     find_findings,
+    pricing,
     where_of,
 )
 from etplus.analysis.findings.module_paths import place_of
@@ -190,3 +191,13 @@ def test_detectors_of_other_packages(trace: Trace, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: ["text"])})
     with pytest.raises(EtplusError, match=r"^plugin tiny returned str, not Candidate; report it to its authors$"):
         trace.findings()
+
+
+def test_two_findings_have_a_joint_gain_and_the_most_at_stake_is_replayed_first(
+    trace: Trace, only: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(candidate("a", 10**9, "op:~aten*0.5"), candidate("b", 10**9, "cpu*0.5"))
+    assert len(trace.findings()) == 2 and trace.findings().together is not None
+    monkeypatch.setattr(pricing, "MOST_REPLAYS", 1)
+    only(candidate("less", 10**8, "cpu*0.5"), candidate("more", 10**9, "cpu*0.5"))
+    assert {one.id: one.gain is not None for one in trace.findings()} == {"more": True, "less": False}

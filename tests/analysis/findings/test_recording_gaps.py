@@ -6,6 +6,7 @@ from etplus.analysis.findings import Candidate, Case, Findings, find_findings
 from etplus.analysis.findings.recording_gaps import IncompleteRecording
 from etplus.linker import link
 from made_jobs import Job, ddp
+from made_traces import kernel, kineto_of, launch, op
 from simulator import Network
 
 
@@ -41,3 +42,9 @@ def test_beside_few_findings_it_is_a_note() -> None:
 def test_a_trace_without_problems_has_none() -> None:
     nothing = found(1000, et=False)
     assert not nothing.all and not nothing.notes
+
+
+def test_shapes_and_ranks_that_are_recorded_are_not_missed() -> None:
+    events = [op("aten::mm", 0, 50, [([2, 2], "float")]), launch(1, 5), kernel("ncclDevKernel_AllReduce", 1, 20, 10)]
+    (alone,) = IncompleteRecording().find(Case([link(None, kineto_of(events))]))
+    assert "record_shapes" not in alone.advice and "every rank" not in alone.advice and "with_stack" in alone.advice

@@ -210,3 +210,11 @@ def _texts(value: Any) -> list[str]:
         return [value]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [text for one in inner for text in _texts(one)] or [""]
+
+
+def test_traces_are_a_job_if_their_ranks_differ(job: ServedTraces) -> None:
+    assert list(ServedTraces.of([job.traces[2]]).traces) == [0], "one trace is not"
+    alike = ServedTraces.of([job.traces[2]] * 2)
+    assert list(alike.traces) == [0, 1] and not alike.job
+    assert ServedTraces({0: job.traces[0], 1: job.traces[1]}, job=True).job
+    assert list(ServedTraces.of([job.traces[2], job.traces[0], job.traces[1]]).traces) == [0, 1, 2]
