@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from etplus import Trace
 from etplus.analysis.event_frames import CallFrame, EventFrame
 from etplus.converters.open import load
 from etplus.trace.frames import Nullable
 from made_trace import made_trace
 from made_traces import kernel, kineto_of, launch, op
-from support import linked, shared_trace
-
-
-@pytest.fixture(scope="module")
-def trace() -> Trace:
-    return load(shared_trace("gpu-kineto/mi300_bert.json.gz"))
+from support import linked
 
 
 def plain(frame: dict[str, Any]) -> dict[str, list[Any]]:
@@ -52,33 +45,6 @@ def test_columns_of_a_small_trace() -> None:
         "module": ["", "", "Net", ""], "correlation": [2, 1, 3, 4], "index": [0, 1, 2, 3], "grid": [None] * 4,
     }  # fmt: skip
     assert {name: events[name] for name in expected} == expected
-
-
-def _rows(trace: Trace) -> list[dict[str, Any]]:
-    columns = plain(trace.device_events._columns())
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def test_launches_equal_a_brute_force(trace: Trace) -> None:
-    """Delay as HTA has it; the queue counted event by event."""
-    runtime, gpu = trace.runtime, trace.gpu
-    rows = _rows(trace)
-    for at, row in enumerate(rows[:400]):
-        by = int(gpu.runtime[at])
-        if by < 0:
-            assert row["delay_ns"] is row["queue"] is row["launch_call_ns"] is None and row["launch_call"] == ""
-            continue
-        assert row["launch_ns"] == runtime.ts[by] and row["launch_call"] == trace.names[runtime.name[by]]
-        assert row["delay_ns"] == max(int(gpu.ts[at] - runtime.end[by]), 0)
-        assert row["launch_call_ns"] == runtime.end[by] - runtime.ts[by]
-        stream = (gpu.device == gpu.device[at]) & (gpu.stream == gpu.stream[at]) & (gpu.runtime >= 0)
-        launched = np.append(runtime.ts, -1)[gpu.runtime]
-        ahead = stream & (launched < launched[at]) & (gpu.ts > launched[at])
-        late = stream & (launched >= launched[at]) & (gpu.ts <= launched[at])  # began before its launch: clocks differ
-        assert row["queue"] == max(int(ahead.sum()) - int(late.sum()), 0)
-    grid = [row["grid"] for row in rows if row["category"] == "kernel"]
-    records = [trace.texts.decoded(int(at)).get("args", {}) for at in gpu.source if at >= 0]
-    assert grid.count(None) == sum("grid" not in args for args in records if "bytes" not in args) or not all(records)
 
 
 def test_frames_keep_nulls_and_say_units() -> None:

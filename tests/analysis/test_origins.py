@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 from etplus import link
-from etplus.analysis.origins import idle_before, phase_table, source_table
+from etplus.analysis.origins import source_table
 from etplus.trace.stacks import COMPILED, is_own_file, own_by
 from made_traces import frame, kernel, kineto_of, launch, op, program
 from support import call
-from traces import trace_of
 
 
 def test_lines_of_a_function() -> None:
@@ -36,19 +33,6 @@ def test_totals_count_a_line_once() -> None:
     assert {line: (row.device_self_ns, row.device_total_ns) for line, row in rows.items()} == {
         6: (40_000, 40_000), 2: (0, 40_000)
     }  # fmt: skip
-
-
-def test_real_lines_and_phases_sum_up() -> None:
-    trace = trace_of("gpu-kineto/h100_bert")
-    rows, phases, whole = source_table(trace), phase_table(trace), int(trace.gpu.dur.sum())
-    assert abs(sum(row.device_self_ns for row in rows) - whole) <= len(rows)
-    assert sum(row.device_ns for row in phases) == whole and np.all(idle_before(trace) >= 0)
-    assert sum(row.launches for row in rows) == sum(row.launches for row in phases) == len(trace.gpu)
-    by_view = Counter[tuple[str, int]]()
-    for event in trace.device_events:
-        assert event.source is not None
-        by_view[event.source.file, event.source.line] += event.duration_ns
-    assert by_view == {(row.file, row.line): row.device_self_ns for row in rows if row.device_self_ns}
 
 
 def test_a_fused_event_counts_to_each_line() -> None:

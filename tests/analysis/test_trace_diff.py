@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import etplus
@@ -16,7 +14,6 @@ from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, reg
 from etplus.converters.open import load as read_trace
 from etplus.report import diff_text
 from made_traces import frame, kernel, kineto_of, launch, op, program
-from support import call
 
 
 def analyzed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Analysis:
@@ -151,18 +148,6 @@ def test_files_of_other_folders() -> None:
     assert {row[2] for row in compared(one, other)} == {""}
     renamed = program(BEFORE, file="/a/main.py")
     assert {row[2] for row in compared(one, renamed)} == {""}
-
-
-def test_the_command_names_the_line_first(tmp_path: Path) -> None:
-    after = {17: ("aten::mm", 60.0), 18: ("aten::gelu", 21.0), 19: ("aten::add", 10.0), 20: ("aten::mm", 30.0)}
-    (tmp_path / "a.json").write_bytes(kineto_of(program(BEFORE)))
-    (tmp_path / "b.json").write_bytes(kineto_of(program(after, first=13)))
-    done = call("diff", "a.json", "b.json", "--json", "diff.json", cwd=tmp_path)
-    screen = done.stdout.decode()
-    assert 0 < screen.index("train.py:8 → 18 (step)") < screen.index("operator")
-    first = json.loads((tmp_path / "diff.json").read_bytes())["lines"][0]
-    assert first["changed"] and (first["a"]["line"], first["b"]["line"]) == (8, 18)
-    assert first["a"]["operators"] == [["aten::relu", 1]]
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -31,25 +31,3 @@ def test_a_bad_file_is_one_line(tmp_path: Path) -> None:
         text = done.stderr.decode()
         assert done.returncode == 2 and text.count("\n") == 1 and Path(given).name in text
     assert not (tmp_path / "out.json").exists()
-
-
-def test_batch_reads_those_of_each_rank_and_links_anew_when_they_change(tmp_path: Path) -> None:
-    for rank in (0, 1):
-        for kind, file in (("et", ET), ("kineto", KINETO), ("kernel_information", INFORMATION)):
-            shutil.copy(file, tmp_path / f"rank-{rank}.{kind}.json.gz")
-
-    def linked() -> str:
-        done = call("link", tmp_path, "--jobs", "1", "-o", tmp_path / "out", "--no-progress")
-        assert done.returncode == 0, done.stderr
-        return done.stderr.decode()
-
-    assert linked().startswith("linked 2 of 2 ranks: ")
-    for rank in (0, 1):
-        document = read_json(tmp_path / "out" / f"rank_{rank}.etplus.json.gz")
-        assert document["etplus"]["compiled"]["files"] == [f"rank-{rank}.kernel_information.json.gz"]
-        assert document["etplus"]["compiled"]["kernels"] == KERNELS
-    assert "0 linked now, 2 before" in linked()
-    (tmp_path / "rank-1.kernel_information.json.gz").unlink()
-    assert "1 linked now, 1 before" in linked()
-    given = call("link", ET, KINETO, "--provenance", INFORMATION, "-o", tmp_path / "o2.json")
-    assert given.returncode == 0 and read_json(tmp_path / "o2.json")["etplus"]["compiled"]["kernels"] == KERNELS

@@ -61,12 +61,3 @@ def test_without_a_gpu_operators_have_cpu_time() -> None:
     assert call("top", kineto).stdout.endswith(b"the trace has no times by kernel; try --by operator\n")
     done = call("top", kineto, "--by", "operator", "--top", "1")
     assert b"CPU ms" in done.stdout.splitlines()[1]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [([KINETO, "--by", "kernels"], "did you mean kernel?"), ([], "no trace given"), ([KINETO, "--top", "0"], "1")],
-)
-def test_wrong_usage_is_one_line(words: list[str | Path], said: str) -> None:
-    done = call("top", *words)
-    assert done.returncode == 2 and said in done.stderr.decode() and done.stderr.count(b"\n") == 1

@@ -179,12 +179,6 @@ def test_bad_input(tmp_path: Path, kind: str) -> None:
         assert f"{tmp_path}/bad" in line
 
 
-def test_the_same_file_twice(tmp_path: Path) -> None:
-    line = refused(trace_link(ET, ET, "--output", tmp_path / "plus.json"), tmp_path, [])
-    assert "this is an Execution Trace, not a Kineto trace; give it as --et-file" in line
-    refused(trace_link(KINETO, KINETO, "--output", tmp_path / "plus.json"), tmp_path, [])
-
-
 def test_strict_refuses_a_broken_file(tmp_path: Path) -> None:
     (tmp_path / "k.json").write_bytes(plain(KINETO)[:-400])
     refused(trace_link(ET, tmp_path / "k.json", "--strict", "--output", tmp_path / "o"), tmp_path, ["k.json"])

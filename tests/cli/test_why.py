@@ -34,20 +34,6 @@ def test_text_and_json(file: Path) -> None:
     assert analyzed["found"] == numbers["found"]
 
 
-def test_one_problem_is_shown_by_its_number(file: Path) -> None:
-    count = len(json.loads(call("why", file, "--json", "-").stdout)["found"])
-    assert call("why", file, "--show", "1").returncode == call("why", file, "--show", count).returncode == 0
-    for number in (0, count + 1):
-        done = call("why", file, "--show", number)
-        assert done.returncode == 2 and f"--show {number}: there are {count} findings" in done.stderr.decode()
-
-
-def test_several_files_and_a_part(file: Path) -> None:
-    done = call("why", file, file, "--steps", "1", "--json", "n.json", cwd=file.parent)
-    numbers = json.loads((file.parent / "n.json").read_text())
-    assert len(numbers) == 2 and numbers[0] == numbers[1] and done.stdout.count(b"in.json\nstep ") == 2
-
-
 def test_the_exit_status_says_whether_there_is_a_finding() -> None:
     file = FIXTURES / "gpu" / "tf32.kineto.json.gz"
     found = {one["id"] for one in json.loads(call("why", file, "--json", "-").stdout)["found"]}

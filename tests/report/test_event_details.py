@@ -8,23 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import numpy as np
-import orjson
 from captured import capture_events, encode, replay_events
 from compiled_programs import files
-from etplus.analysis.event_relations import RELATIONS
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.report.timeline_lanes import _stacks, timeline_of
-from etplus.schemas.kineto.event_args import LAUNCH_ARGS
 from etplus.timeline.critical import critical_chain
-from etplus.trace.conventions import EDGE_KINDS
-from etplus.trace.index import CallIndex
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from etplus.trace.views import DeviceEvent, Op
 from made_traces import kernel, kineto_of
 from pages import unpacked, unpacked_json
 from repeated_steps import recorded, training
@@ -35,7 +28,7 @@ Event = dict[str, Any]
 
 
 def events_of(trace: Trace) -> tuple[list[Event], Any]:
-    """All events of the page in order of their numbers, with their details and relations; and the texts."""
+    """All events of the page in order of their numbers, with their details; and the texts."""
     timeline = timeline_of(trace, work_of_events(trace), 10**6)
     tiles, details = timeline["tiles"], timeline["details"]
     found: list[Event] = []
@@ -43,16 +36,7 @@ def events_of(trace: Trace) -> tuple[list[Event], Any]:
         lane = timeline["lanes"][int(tiles["lane"][tile])]
         columns = unpacked(tiles["data"][tile], tiles["fields"], count)
         columns |= unpacked(details["data"][tile], details["gpu" if lane["gpu"] else "cpu"], count)
-        first = len(found)
-        for i in range(count):
-            one: Event = {name: values[i] for name, values in columns.items()}
-            found.append(
-                one | {"lane": lane, "sources": [], "targets": [], "kind_name": timeline["kinds"][one["kind"]]}
-            )
-        for side in ("sources", "targets"):
-            listed = unpacked(details[side]["data"][tile], details["links"], int(details[side]["count"][tile]))
-            for kind, at, other in zip(*listed.values(), strict=True):
-                found[first + at][side].append((details["relations"][kind], other))
+        found += [{name: values[i] for name, values in columns.items()} | {"lane": lane} for i in range(count)]
     return found, unpacked_json(details["texts"])
 
 
@@ -60,94 +44,6 @@ def test_device_events_without_any_call_have_a_reason_and_no_link() -> None:
     events, texts = events_of(with_unattached(read_trace(kineto_of([kernel("gemm", 1, 0, 5), kernel("add", 2, 7, 1)]))))
     assert [(texts["names"][one["name"]], one["link"]) for one in events] == [("gemm", 0), ("add", 0)]
     assert all(texts["reasons"][one["reason"]] for one in events)
-
-
-def test_details_are_those_of_the_library() -> None:
-    trace = with_unattached(trace_of(f"linked {GPU_SHAPED}"))
-    events, texts = events_of(trace)
-    assert len(events) == len(trace.gpu) + len(trace.calls) + len(trace.runtime)
-    work = work_of_events(trace)
-    id_of = [one["id"] for one in events]
-    devices = {(e.start_ns, e.duration_ns, e.device, e.stream, e.name): e for e in trace.device_events}
-    calls = dict(zip(trace.nodes.id[trace.calls.source].tolist(), range(len(trace.calls)), strict=True))
-    runtime = set(trace.nodes.id[trace.runtime.source].tolist())
-    seen: Counter[str] = Counter()
-    for one in events:
-        start = one["ts"] + trace.span.start
-        related = {kind: [id_of[at] for of, at in one["sources"] if of == kind] for kind in RELATIONS}
-        if one["lane"]["gpu"]:
-            key = (start, one["dur"], one["lane"]["device"], one["lane"]["stream"], texts["names"][one["name"]])
-            event = devices.pop(key)
-            assert_device_event(one, event, work, texts)
-            assert related["operator"] == ([event.op.record["id"]] if event.op else [])
-            launcher = int(trace.gpu.runtime[event.index])
-            assert related["launch"] == ([trace.nodes.id[trace.runtime.source[launcher]]] if launcher >= 0 else [])
-        elif one["kind_name"]["name"] == "Runtime call":
-            assert one["id"] in runtime
-        else:
-            call = Op(trace, CallIndex(calls[one["id"]]))
-            assert_call(one, call, texts)
-            assert related["caller"] == ([call.parent.record["id"]] if call.parent else [])
-            assert start == call.start_ns and one["dur"] == call.duration_ns
-        seen[one["kind_name"]["name"] if not one["lane"]["gpu"] else "device"] += 1
-    assert not devices and seen["Operator"] + seen["Annotation and module"] == len(calls)
-
-
-def assert_device_event(one: Event, event: DeviceEvent, work: Any, texts: Any) -> None:
-    trace, at = event.trace, event.index
-    assert texts["categories"][one["category"]] == event.category
-    assert (one["flops"], one["bytes"]) == (work.flops[at], work.bytes[at])
-    assert texts["dtypes"][one["dtype"]] == work.dtypes[work.dtype[at]]
-    assert (texts["steps"][one["step"]] if one["step"] >= 0 else None) == event.step
-    launcher = int(trace.gpu.runtime[at])
-    late = event.start_ns - int(trace.runtime.end[launcher]) if launcher >= 0 else -1
-    assert one["delay"] == (max(late, 0) if launcher >= 0 else -1)
-    row = int(trace.gpu.source[at])
-    if row < 0:
-        return
-    (record,) = [orjson.loads(text) for text in trace.texts.texts(np.array([row]))]
-    config = texts["configs"][one["config"]] if one["config"] >= 0 else dict.fromkeys(LAUNCH_ARGS)
-    assert config == {key: record["args"].get(key) for key in LAUNCH_ARGS}
-    assert (one["id"], one["correlation"]) == (record["id"], record["correlation"])
-    assert one["kineto_event"] == record["kineto_event"]
-    assert texts["links"][one["link"]] == (event.op.link if event.op else "unlinked")
-
-
-def assert_call(one: Event, call: Op, texts: Any) -> None:
-    assert texts["names"][one["name"]] == call.name
-    assert (one["self_ns"], one["device_ns"]) == (call.self_ns, call.device_ns)
-    assert one["device_events"] == len(call.kernels)
-    signature = texts["signatures"][one["signature"]] if one["signature"] >= 0 else {"shapes": [], "dtypes": []}
-    assert signature["shapes"] == [list(shape) for shape in call.shapes]
-    assert signature["dtypes"] == list(call.dtypes)
-    modules, path = [], one["path"]
-    while path > 0:
-        modules.insert(0, texts["path_names"][path])
-        path = texts["path_parents"][path]
-    assert tuple(modules) == call.modules
-    assert texts["links"][one["link"]] == call.link
-    assert (texts["steps"][one["step"]] if one["step"] >= 0 else None) == call.step
-
-
-def test_relations_are_the_edges_of_the_file_from_both_sides() -> None:
-    trace = trace_of(f"linked {GPU_SHAPED}")
-    events, _ = events_of(trace)
-    at = {one["id"]: number for number, one in enumerate(events) if one["id"] >= 0}
-    ids = trace.nodes.id[trace.edges[:, :2]].tolist()
-    wanted = Counter(
-        (EDGE_KINDS[kind], at.get(source, -1), at.get(target, -1))
-        for (source, target), kind in zip(ids, trace.edges[:, 2].tolist(), strict=True)
-    )
-    for side in ("sources", "targets"):
-        found = Counter(
-            (kind, other, own) if side == "sources" else (kind, own, other)
-            for own, one in enumerate(events)
-            for kind, other in one[side]
-            if kind in EDGE_KINDS
-            and not (kind == "launch" and (events[other] if side == "targets" else one)["id"] < 0)  # not in the file
-        )
-        own = 2 if side == "sources" else 1
-        assert found == Counter({key: count for key, count in wanted.items() if key[own] >= 0})
 
 
 def test_events_of_a_replayed_graph_name_the_captured_call() -> None:
