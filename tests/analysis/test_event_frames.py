@@ -72,14 +72,10 @@ def test_sql_sees_the_same_table(table: str, columns: Any) -> None:
 
 
 def test_shares_of_the_peaks_of_kernels() -> None:
-    """A product of 65,536 FLOPs in 10 µs, and a kernel of which no work is known."""
-    events = [
-        op("aten::mm", 0, 50, [([64, 32], "float"), ([32, 16], "float")]),
-        launch(1, 5),
-        kernel("gemm", 1, 20, 10),
-    ]
-    frame = load(kineto_of([*events, kernel("other", 2, 90, 10)])).kernels.to_pandas().set_index("name")
-    columns = [name for name in frame.columns if frame[name].dtype.kind in "fF" or "share" in name]
-    shares = {name: frame.loc["gemm", name] for name in columns}
-    assert any(value == pytest.approx(65_536 / 10e-6 / 67e12) for value in shares.values())
-    assert frame.loc["other", [name for name in columns if "share" in name]].isna().all()
+    """A product of 2 GFLOPs in 100 µs, and a kernel of which no work is known."""
+    product = op("aten::mm", 0, 50, [([1024, 1024], "float")] * 2)
+    events = [product, launch(1, 5), kernel("gemm", 1, 20, 100), kernel("other", 2, 190, 10)]
+    frame = load(kineto_of(events)).kernels.to_pandas().set_index("name")
+    assert frame.loc["gemm", "flops_share"] == pytest.approx(2 * 1024**3 / 100e-6 / 67e12)
+    assert frame["bound"].to_dict() == {"gemm": "compute", "other": ""}
+    assert frame.loc["other", ["flops_share", "bytes_share"]].isna().all()

@@ -347,3 +347,15 @@ def test_a_busy_device_without_16_bit_products_gains_from_mixed_precision(dtype:
         law = device.span_ns - program("bf16").span_ns
         assert finding.gain is not None and finding.certainty == "predicted"
         assert finding.gain.low_ns <= law <= finding.gain.high_ns
+
+
+def test_two_operators_are_a_chain_and_the_peaks_are_compared() -> None:
+    device = MadeDevice()
+    for _ in range(6):
+        device.linear(4096, 4096, 4096)
+        device.pointwise("aten::mul", (16, 2048, 4096), "MulFunctor")
+        device.pointwise("aten::sigmoid", (16, 2048, 4096), "Sigmoid")
+    assert "elementwise-chains" in _all_of(device)
+    device = MadeDevice()
+    _float32(device, before=True)
+    assert f"the TF32 peak is {TF32 / FLOAT32:.1f} times" in _all_of(device)["float32-without-tf32"].evidence[0].text

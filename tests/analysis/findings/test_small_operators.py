@@ -51,6 +51,16 @@ def _averages(rank: Rank) -> Play:
     yield from ()
 
 
+def _four(rank: Rank, last: str = "aten::sub_") -> Play:
+    """The longest round that is looked for."""
+    for number in range(ROUNDS):
+        mean = rank.tensor(f"mean{number}")
+        for name in ("aten::mul_", "aten::add_", "aten::div_", last):
+            rank.compute(name, 3000, [mean], [mean])
+    _shaped(rank)
+    yield from ()
+
+
 def _one_sum(rank: Rank) -> Play:
     """Everything is added to one tensor."""
     for number in range(ROUNDS):
@@ -66,7 +76,7 @@ def _trace(program: object, folder: Path) -> Trace:
 
 
 @pytest.mark.parametrize(
-    ("program", "period"), [(_experts, 1), (_averages, 2), (_layers, None), (_one_sum, None)]
+    ("program", "period"), [(_experts, 1), (_averages, 2), (_four, 4), (_layers, None), (_one_sum, None)]
 )  # fmt: skip
 def test_only_rounds_that_need_nothing_of_each_other_are_a_loop(
     program: object, period: int | None, tmp_path: Path

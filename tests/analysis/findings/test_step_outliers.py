@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from etplus.analysis.findings import Case, Finding, Findings, find_findings
+from etplus.analysis.findings.step_outliers import _advice
 from etplus.linker import link
 from made_jobs import RECORDED, Job, Play, Rank
 
@@ -70,3 +73,16 @@ def test_what_takes_longer_is_named() -> None:
 
 def test_equal_steps_are_no_finding() -> None:
     assert "outlier-step" not in {finding.id for finding in found(lambda rank: None)}
+
+
+def test_advice_follows_the_first_cause() -> None:
+    def cause(times: int = 6, shapes: int = 0, kernel: bool = True) -> Any:
+        return SimpleNamespace(times=times, usual_times=6, shapes=shapes, key=("x", kernel))
+
+    for causes, step, said in (
+        ([cause(10), cause()], 5, "find out what this line does only in this step: evaluation"),
+        ([cause(), cause(10)], 5, "check the clocks of the device"), ([], 5, "check the clocks of the device"),
+        ([cause(10)], 0, "record after some warm-up steps"), ([cause(kernel=False)], 5, "find out what this line does"),
+        ([cause(10), cause(shapes=1)], 0, "pad or bucket the inputs"),
+    ):  # fmt: skip
+        assert _advice(causes, step).startswith(said)
