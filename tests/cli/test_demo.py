@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from etplus.converters.open import load
-from support import FIXTURES, assert_valid, call, read_json
+from support import assert_valid, call, read_json
 
 
 @pytest.fixture(scope="module")
@@ -20,22 +20,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return done.stdout.decode(), folder
 
 
-def test_gpu_work_is_shown_under_its_operator_and_commands_run_as_pasted(made: tuple[str, Path]) -> None:
+def test_commands_run_as_pasted(made: tuple[str, Path]) -> None:
     text, folder = made
-    assert text.startswith("linked 188 of 188 operators (100.00%), all certain; 42 of 45 GPU events")
-    (parent, indent, name, us), (_, other, *_) = re.findall(
-        r"^ +(\S.*?)(?: \[.*)?\n( +)\| (.*?)…? +([\d.,]+) µs$", text, re.MULTILINE
-    )
-    events = read_json(FIXTURES / "gpu" / "tf32.kineto.json.gz")["traceEvents"]
-    assert [one["name"] for one in events if one["name"].startswith(name) and f"{one['dur']:,.1f}" == us]
-    assert len(indent) == len(other) and parent.startswith("aten::")
-    assert re.search(r"^1  float32-without-tf32  11.2 ms .* step \(gpu_programs.py:246\)$", text, re.MULTILINE)
-    written = " ".join(text.partition("\nwrote  ")[2].split())
-    assert written.startswith(f"{folder}/: report.html (browser), train.etplus.json, train.0.et (simulators), ")
-    commands = re.findall(r"^(?:next)? +etplus (.*)$", text, re.MULTILINE)
     assert all(len(line) <= 80 for line in text.replace(str(folder), "demo-out").splitlines())
-    assert len(commands) == 3 and text.endswith(f"{commands[-1]}\n")
-    assert all(call(*shlex.split(line)).returncode == 0 for line in commands)
+    commands = re.findall(r"^(?:next)? +etplus (.*)$", text, re.MULTILINE)
+    assert len(commands) == 3 and all(call(*shlex.split(line)).returncode == 0 for line in commands)
 
 
 def test_what_is_written_can_be_read_and_each_file_is_explained(made: tuple[str, Path]) -> None:

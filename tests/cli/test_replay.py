@@ -42,18 +42,6 @@ def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> N
     assert {**one, "files": 0} == {**other, "files": 0}
 
 
-def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
-    link(None, fixture_pair("demo/train_cpu")[1]).write(tmp_path / "plus.json")
-    done = call("replay", tmp_path / "plus.json", "--cross-validate", "--json", tmp_path / "i.json")
-    assert done.returncode == 0, done.stderr
-    held = read_json(tmp_path / "i.json")
-    assert [one["iteration"] for one in held] == list(range(len(held))) and len(held) >= 3
-    one = call("replay", tmp_path / "plus.json", "--cross-validate", "1", "--json", "-")
-    assert orjson.loads(one.stdout) == held[1]
-    some = call("replay", tmp_path / "plus.json", "--cross-validate", "0-1", "--json", "-")
-    assert orjson.loads(some.stdout) == held[:2]
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -8,7 +8,6 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus import load
-from etplus.analysis.top import TOP_BY
 from support import FIXTURES, call, fixture_pair, read_json, run
 
 KINETO = FIXTURES / "gpu" / "tf32.kineto.json.gz"
@@ -29,16 +28,6 @@ def test_kernels_as_a_process() -> None:
     assert {row["name"]: row["device_ns"] for row in told["rows"]} == times
     assert [row["device_ns"] for row in told["rows"]] == sorted(times.values(), reverse=True)
     assert sum(row["share"] for row in told["rows"]) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("by", [by for by in TOP_BY if by not in ("kernel", "rank")])
-def test_other_rows(by: str, tmp_path: Path) -> None:
-    done = call("top", KINETO, "--by", by, "--json", tmp_path / "t.json", "--top", "2")
-    lines = done.stdout.decode().splitlines()
-    assert done.returncode == 0 and lines[1].split()[0] == by and max(map(len, lines)) <= 80
-    rows = read_json(tmp_path / "t.json")["rows"]
-    shown = sum(row["device_ns"] > 0 for row in rows)
-    assert rows and (shown <= 2 or lines[-1] == f"and {shown - 2} more: --top {shown}")
 
 
 def test_ranks_of_a_job_are_added_up(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
-from etplus import __version__, load
+from etplus import load
 from etplus.cli.link import facts_of_run
 from made_joins import PAIR_ET, PAIR_KINETO
 from support import Document, assert_valid, call, et_document, fixture_pair, kineto_document, plain, read_json, run
@@ -73,17 +73,6 @@ def test_standard_input_and_output(tmp_path: Path) -> None:
         document = orjson.loads(done.stdout)
         assert_valid(document)
         assert document["etplus"]["link"]["ops"]["linked"] == 136
-
-
-def test_the_report_as_a_file(tmp_path: Path) -> None:
-    done = trace_link(ET, KINETO, "--output", tmp_path / "plus.json", "--report", tmp_path / "report.json")
-    assert done.returncode == 0
-    report = read_json(tmp_path / "report.json")
-    assert report.items() >= (read_json(tmp_path / "plus.json")["etplus"]["link"] | {"warnings": []}).items()
-    assert (report["tool_version"], report["status"], report["exit_code"]) == (__version__, "linked", 0)
-    assert report["outputs"] == [str(tmp_path / "plus.json")] and report["elapsed_s"] > 0
-    assert (report["linked_share"], report["certain_share"]) == (1.0, 1.0)
-    assert report["gates"]["min_match"] == {"least": 0.95, "share": 1.0, "passed": True}
 
 
 def test_quiet_prints_errors_only_and_the_report_has_the_caveats(tmp_path: Path) -> None:

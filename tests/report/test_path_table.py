@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
@@ -11,33 +9,6 @@ from etplus.report.path_table import PathTable
 from etplus.timeline.critical import critical_chain
 from made_traces import kernel, kineto_of, launch, op
 from traces import analysis_of
-
-
-def test_the_rows_are_the_path() -> None:
-    """Sums by kind, by kernel and by line are those of `Trace.critical_path`; steps and the rest are all of it."""
-    trace = analysis_of("gpu-kineto/h100_bert").trace
-    chain = critical_chain(trace)
-    assert chain is not None
-    table = PathTable(chain, trace)
-    rows = table.rows()
-    told = trace.critical_path()
-    assert sum(row["ns"] for row in rows) == told.length_ns == chain.makespan_ns
-    kinds, kernels, places = Counter[str](), Counter[str](), Counter[str]()
-    for row in rows:
-        kinds[row["kind"]] += row["ns"]
-        if row["kind"] in ("GPU work", "collective"):
-            kernels[row["kernel"]] += row["ns"]
-        if row["kind"] in ("GPU work", "collective", "host work"):
-            places[row["place"]] += row["ns"]
-    assert {kind: ns for kind, ns in kinds.items() if ns} == told.by_kind
-    assert {key: ns for key, ns in kernels.items() if ns} == {
-        key: ns for (kind, key), ns in told.by_op.items() if kind in ("GPU work", "collective")
-    }
-    assert places == Counter(told.by_source)
-    numbers = range(len(trace.steps))
-    of_steps = [row for number in numbers for row in table.rows(number)]
-    assert sum(row["ns"] for row in of_steps) <= chain.makespan_ns
-    assert all(row["id"] in set(trace.nodes.id.tolist()) | {-1} for row in rows)
 
 
 def test_small_rows_are_one(monkeypatch: pytest.MonkeyPatch) -> None:

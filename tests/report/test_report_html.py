@@ -75,18 +75,6 @@ def test_long_tables_are_cut_and_say_by_how_much() -> None:
     assert len(rank["flame"]["name"]) == 200 and rank["flame"]["left_out"] == 221
 
 
-def test_peaks_of_types_that_share_one() -> None:
-    """float8 of either kind, and tf32 on a device without: the page looks nothing up on its own."""
-    big = [([4096, 4096], "c10::Float8_e4m3fn")] * 2
-    events = [op("aten::_scaled_mm", 0, 30, big), launch(1, 5), kernel("sm90_gemm", 1, 20, 200)]
-    rank = data_of(report_html([rank_report(analyze(read_trace(kineto_of(events))))]))["ranks"][0]
-    assert rank["analysis"]["devices"]["0"]["peaks"] == {"float8_e4m3fn": 1978.9e12}
-    tf32 = [op("aten::mm", 0, 30, [([64, 64], "float")] * 2), launch(1, 5), kernel("s1688gemm_tf32", 1, 20, 200)]
-    trace = read_trace(kineto_of(tf32, device="Tesla V100-SXM2-32GB"))
-    devices = data_of(report_html([rank_report(analyze(trace))]))["ranks"][0]["analysis"]["devices"]
-    assert devices["0"]["peaks"] == {"tf32": 15.7e12}
-
-
 def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
     timeline = shown(browser, report_of(f"linked {GPU_SHAPED}"), tmp_path)["ranks"][0]["timeline"]
 
