@@ -7,7 +7,6 @@ from pathlib import Path
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.linker import link
-from etplus.trace.tensors import Tensor
 from etplus.trace.trace import Trace
 from made_traces import kernel, kineto_of, launch, op
 from support import shared_trace
@@ -35,22 +34,6 @@ def test_outputs_that_are_not_recorded_are_not_none() -> None:
         analysis = analyze(trace)
         assert trace.signatures[0].outputs is None
         assert [row.bytes for row in analysis.kernels] == [4 * (6 + 12 + 8)]
-
-
-def test_every_kind_of_argument_survives() -> None:
-    """Lists of tensors, types that nobody knows, numbers, and arguments that are None."""
-    inputs = [
-        ([[2, 3], [4]], "TensorList"), ([], "TensorList"), ([5], "c10::Novel"), ([], "Scalar"), ([], ""),
-        ([7], "c10::BFloat16"),
-    ]  # fmt: skip
-    event = op("aten::convolution", 0, 50, inputs)
-    event["args"]["Concrete Inputs"] = ["", "", "", "0.125", "", ""]
-    direct, through = (trace.signatures for trace in both(kineto_of([event, launch(1, 10), kernel("k", 1, 20, 10)])))
-    assert direct[0].tensors == (
-        Tensor((2, 3), ""), Tensor((4,), ""), Tensor((5,), "novel"), Tensor((7,), "bfloat16")
-    )  # fmt: skip
-    assert [one.tensors for one in through[0].inputs] == [one.tensors for one in direct[0].inputs]
-    assert through[0].inputs[3].value == direct[0].inputs[3].value == 0.125
 
 
 def test_inputs_that_are_not_recorded_are_unknown() -> None:

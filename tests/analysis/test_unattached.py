@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,49 +17,12 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_traces import kernel, kineto_of, launch, op
-from support import (
-    GPU_CATEGORIES,
-    Document,
-    call,
-    et_document,
-    fixture_pair,
-    linked,
-    ns,
-    read_json,
-    shared_pair,
-)
+from support import Document, call, et_document, linked
 from traces import GPU_SHAPED
-
-PAIRS = (GPU_SHAPED, "gpu-pairs/dlrm.rank1")
-OUTSIDE = "outside the window of the ET"
-
-
-def pair(name: str) -> tuple[Path, Path]:
-    return shared_pair(name) if name.startswith("gpu-pairs/") else fixture_pair(name)
 
 
 def of_bytes(document: Document) -> Trace:
     return read_etplus(orjson.dumps(document))
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
-    """All of its events but those outside the ET's window: number and time by kernel, counted from the file itself."""
-    et, kineto = pair(name)
-    document = link(et, kineto).to_dict()
-    outside = set(document["etplus"]["unattached"].get(OUTSIDE, ()))
-    expected: Counter[tuple[str, str]] = Counter()
-    count: Counter[tuple[str, str]] = Counter()
-    for index, event in enumerate(read_json(kineto)["traceEvents"]):
-        if event.get("cat") in GPU_CATEGORIES and event["ph"] == "X" and index not in outside:
-            expected[event["name"], event["cat"]] += ns(event["dur"])
-            count[event["name"], event["cat"]] += 1
-    found: Counter[tuple[str, str]] = Counter()
-    found_count: Counter[tuple[str, str]] = Counter()
-    for row in analyze(with_unattached(of_bytes(document))).breakdown:
-        found[row.kernel, row.category] += row.total_ns
-        found_count[row.kernel, row.category] += row.count
-    assert found == expected and found_count == count
 
 
 @pytest.fixture

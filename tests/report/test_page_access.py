@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser import Page
 from etplus.report.report_html import rank_report, report_html
-from pages import report_of, shown
+from pages import shown
 from support import ROOT
 from traces import GPU_SHAPED, analysis_of
 
@@ -81,27 +81,3 @@ def test_everything_is_reached_by_key_and_has_a_name(browser: Page, job: bytes, 
         ))  # fmt: skip
     assert visited[0][0] == "Skip to the content" and all(style != "none" for _, style in visited)
     assert all(one != other for one, other in itertools.pairwise([text for text, _ in visited]))
-
-
-def test_narrow_windows(browser: Page, job: bytes, tmp_path: Path) -> None:
-    """Nothing but tables and the navigation is scrolled sideways."""
-    try:
-        for width in (360, 1440):
-            browser.goto("about:blank")
-            size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
-            browser.call("Emulation.setDeviceMetricsOverride", **size)
-            for page in (job, report_of("cpu-pairs/tf_stack_mem.kineto")):
-                path = tmp_path / "page.html"
-                path.write_bytes(page)
-                browser.call("Page.navigate", url=path.as_uri())
-                browser.wait_for("document.documentElement.dataset.ready")
-                assert browser.evaluate("document.documentElement.scrollWidth") <= width
-                assert browser.evaluate(OUTSIDE.replace("LIMIT", "innerWidth")) == []
-    finally:
-        browser.call("Emulation.clearDeviceMetricsOverride")
-
-
-OUTSIDE = (
-    "[...document.querySelectorAll('section *')].filter((one) => one.checkVisibility() && !one.closest('.table')"
-    " && one.getBoundingClientRect().right > LIMIT + 1).map((one) => one.outerHTML.slice(0, 120))"
-)

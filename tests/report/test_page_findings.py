@@ -12,17 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import Page
-from etplus.analysis.findings import (
-    Candidate,
-    Case,
-    Evidence,
-    Finding,
-    Findings,
-    Intervention,
-    Where,
-    find,
-    where_of,
-)  # fmt: skip
+from etplus.analysis.findings import Candidate, Case, Evidence, Finding, Findings, Intervention, Where, find, where_of
 from etplus.report import finding_cards
 from etplus.report.finding_cards import cards_of
 from etplus.report.report_html import rank_report, report_html
