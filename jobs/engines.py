@@ -23,7 +23,7 @@ ENGINES = ("processes", "dask")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Exceptions that tasks end with if their process was killed or terminated.
+# Exceptions that a task raises if its process was killed or terminated.
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 

@@ -70,7 +70,7 @@ class Lateness(RecordStruct, frozen=True):
 
     rank: int
     collectives: int  # number of the rank's matched collectives with two or more ranks
-    last: int  # number of collectives at which the rank arrived last (ties: the lowest rank)
+    last: int  # number of collectives at which the rank arrived last (the lowest rank if several did)
     caused_ns: int  # total wait of the other ranks at these collectives
     waited_ns: int  # total wait of this rank at the other collectives
 
@@ -127,7 +127,7 @@ class JobReport(RecordStruct, frozen=True):
         return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 
     def offset_of(self, rank: int) -> int:
-        """Return the ns to subtract from a rank's times; 0 if unknown."""
+        """Return how many ns to subtract from a rank's times, 0 if unknown."""
         return next((clock.offset_ns for clock in self.clock_offsets if clock.rank == rank), 0)
 
 

@@ -31,7 +31,7 @@ class Arrivals(NamedTuple):
 def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
     """Return when each rank arrived at each collective, and how long it waited there for the last rank to arrive. A
     rank waits from the start of its collective to the last rank's start, at most for the duration of its collective.
-    `offsets` are the ns by which each rank's clock is ahead."""
+    `offsets` are the times by which clocks are ahead, in ns."""
     come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     wait = np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
     return Arrivals(come, wait, np.argmax(come, axis=1))

@@ -228,7 +228,7 @@ class LineUp:
     other: dict[int, int] = field(default_factory=dict)
     # Position in the common sequence → the rank's equal collective at a different position.
     moved: dict[int, int] = field(default_factory=dict)
-    # Positions of the rank without a counterpart, each with the common position that follows.
+    # Positions in the rank's sequence without a counterpart, each with the next position in the common sequence.
     extra: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -280,7 +280,7 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
             continue
         if len(elsewhere):
             ahead = [int(median(b_end[places[elsewhere]] - a_end[elsewhere]))]
-        else:  # the clock difference is unknown: try those of the first and the last collectives, and zero
+        else:  # the clock difference is unknown: try the first collectives' difference, the last collectives', and zero
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
             ahead = [0, *(int(median(times[1][part] - times[0][part])) for part in ends)]
@@ -298,7 +298,7 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
     spare = len(b) - len(a)
     came = np.zeros((len(a), spare + 1), np.int64)
     total = np.zeros(spare + 1, np.int64)
-    for i, time in enumerate(a.tolist()):  # total[s]: smallest sum for a[:i] if its last element skips s elements of b
+    for i, time in enumerate(a.tolist()):  # total[s]: smallest sum for a[:i] if s elements of b are skipped
         so_far = np.minimum.accumulate(total)
         came[i] = np.maximum.accumulate(np.where(total == so_far, np.arange(spare + 1), 0))
         total = so_far + np.abs(b[i : i + spare + 1] - time)

@@ -43,7 +43,7 @@ class RankTask:
     kineto: str  # file in `source`, or a URL
     source: Folder  # folder of the inputs
     target: Folder  # folder of the outputs
-    # The rank fails if smaller shares of its ET operators have a link, or a certain link.
+    # Minimum shares of ET operators with a link, and with a certain link; otherwise the rank fails.
     min_match: float
     min_certain: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)  # arguments of `link`

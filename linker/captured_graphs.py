@@ -177,7 +177,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
         sizes = [graphs.graphs[candidate].batch_size for candidate in candidates]
-        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order tells apart layers, not batch sizes
+        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order shows layers, not batch sizes
         further = ["one of several batch sizes"] if len(pool) < len(sizes) else []
         further += ["order in the step"] if len(pool) > 1 and len(members) % len(pool) == 0 else []
         for k, i in enumerate(members):
@@ -193,7 +193,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
 
 
 def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
-    """Keep the candidates with the step's batch size, else the next larger size, to which servers pad a batch."""
+    """Keep the candidates with the step's batch size, else those with the next larger size (servers pad batches)."""
     sizes = [graphs.graphs[i].batch_size for i in fit.candidates]
     if not replay.batch or None in sizes or not sizes:
         return fit

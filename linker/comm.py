@@ -136,7 +136,7 @@ class CommRecord(NamedTuple):
 
     collective: str  # name of the collective, or `WAIT` for `Work.wait`
     sequence: int | None  # sequence number of the collective within its group
-    group: str  # name of the process group, "" if unknown (PyTorch before 2.4 writes none for `Work.wait`)
+    group: str  # name of the process group, "" if unknown (PyTorch before 2.4 does not record it for `Work.wait`)
 
 
 def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> list[CommRecord | None]:
@@ -150,7 +150,7 @@ def _record_of(text: bytes) -> CommRecord | None:
     if at < 0:
         return None
     sequence = values[at - 3] if at >= 3 else None
-    if isinstance(sequence, list) and sequence:  # PyTorch 2.4 added a point-to-point flag
+    if isinstance(sequence, list) and sequence:  # since PyTorch 2.4: [number, is_p2p]
         sequence = sequence[0]
     group = values[at - 2]
     named = isinstance(group, list) and bool(group) and isinstance(group[0], str)

@@ -38,8 +38,8 @@ class _CommCall:
     begin: int  # start of the operator, in ns
     launch: int  # its first launch, in ns
     end: int  # its end, in ns
-    first: int  # position of its first kernel by launch in `gpu_row`
-    last: int  # position of its last kernel by launch in `gpu_row`
+    first: int  # position in `gpu_row` of the first kernel that it launched
+    last: int  # position in `gpu_row` of the last kernel that it launched
     record: CommRecord | None  # `record_param_comms` of the call, None if the ET has none
 
 

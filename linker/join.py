@@ -37,7 +37,7 @@ class Attachment:
     launcher: IntColumn  # row of the launching runtime call, −1 for none
     method: npt.NDArray[np.int8]  # index into `ATTACH_METHODS`, −1 for none
     repeated: int  # number of events that have a correlation shared by several calls
-    shared: npt.NDArray[np.bool_]  # several events have this launcher, although it launches only one kernel
+    shared: npt.NDArray[np.bool_]  # True if several events have this one-kernel launcher
     call: IntColumn  # position in `CpuCalls` of the innermost linked call around the launch, −1 if not attached
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
 

@@ -268,7 +268,7 @@ def _is_gzipped(source: Source) -> bool:
 
 
 def compile_files(kineto: KinetoTrace, given: Sequence[Source] | None) -> CompileFiles:
-    """Read the given compiler files, else those with names based on the trace's; skip broken files with a warning."""
+    """Read the given compiler files, else the files named after the trace; skip broken files with a warning."""
     if given is not None:
         return read_compile_files(given)
     readable = list[str]()

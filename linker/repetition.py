@@ -52,7 +52,7 @@ _TIMES, _NEAR_NS = 4, 10_000
 
 
 def find_repetition(trace: Trace) -> Trace:
-    """Add counterparts for GPU events that were launched before the trace began, also to its file and report."""
+    """Add counterparts of GPU events launched before the trace began, to the trace, its file and its report."""
     events = _sequences(trace)
     if not events.unknown.any():
         return trace
@@ -156,7 +156,7 @@ def _find_pairs(events: _Sequences) -> _Pairs:
             if count <= 0 or not unpaired.any():
                 continue
             run: npt.NDArray[np.integer] = number[:count]
-            if longer > length:  # two overlapping runs, each a power of two long, cover the run
+            if longer > length:  # two overlapping shorter runs cover the run
                 run = distinct_rows(run, number[longer - length :][:count])[1]
             runs = _repeated_runs(surroundings, longer, run, unpaired)
             if runs is not None:

@@ -78,7 +78,7 @@ def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: Int
     return stacks_of_tree(kineto.frames.names, parent, name, line, row, place[frame])
 
 
-# Number of frames to check for `CallFrom`; a profiler writes it for all frames or for none.
+# Number of frames to check for `CallFrom`; a profiler writes this key for all frames or for none.
 _LOOKED_AT = 16
 
 

@@ -23,7 +23,7 @@ from .errors import TraceFormatError
 from .generated import GeneratedKernels
 from .index import ColumnOf, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
-from .node_texts import NO_RECORDS as NO_RECORDS  # for modules that use the builder
+from .node_texts import NO_RECORDS as NO_RECORDS  # other modules import it from here
 from .node_texts import RecordStore
 from .nodes import NODE_COLUMNS, Nodes
 from .printable import shortened
@@ -249,7 +249,7 @@ class _ColumnsOnDemand(Trace):
             return super().__getattr__(name)  # type: ignore[misc]
         built = vars(known.pop("_build")())
         known.update({**built, **known})
-        if damage := damage_in(built["summary"]):  # includes damage found in the columns
+        if damage := damage_in(built["summary"]):  # includes the damage that `build` found
             known["summary"] = {**known["summary"], "damage": list(damage)}
         return known[name]
 
@@ -290,7 +290,7 @@ def threads_of_rows(
     known = np.empty(len(tids), np.int64)
     for code, value in enumerate(tids):
         votes = np.flatnonzero(threads[:, 0] == code)
-        if len(votes):  # on a tie, the first seen wins
+        if len(votes):  # on a tie, the thread seen first wins
             known[code] = threads[votes[np.lexsort((first[votes], -count[votes]))[0]], 1]
         else:
             stated = same_tids and isinstance(value, int) and abs(value) < 2**63  # a broken tid may be any number

@@ -160,7 +160,7 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
     rows, inverse = distinct_rows(*keys)
     small = inverse.astype(np.min_scalar_type(len(rows)))  # NumPy sorts small integer types in linear time
     members = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
-    yield from zip(map(tuple, rows.tolist()), members, strict=False)  # np.split returns a part even for an empty array
+    yield from zip(map(tuple, rows.tolist()), members, strict=False)  # np.split makes one part from an empty array
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
@@ -214,12 +214,12 @@ def mask_at(size: int, places: Any) -> npt.NDArray[np.bool_]:
 
 
 def inverse_positions(size: int, places: IntColumn) -> IntColumn:
-    """Return the index in `places` (distinct) of every position below `size`, −1 for other positions."""
+    """Return, for positions 0 to `size` − 1, their index in `places` (distinct), −1 if they are not there."""
     return scatter(size, places, np.arange(len(places)))
 
 
 def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
-    """Return the concatenated integers of the ranges with these first numbers and sizes."""
+    """Concatenate the ranges of integers that have these first numbers and sizes."""
     ends = np.cumsum(size)
     found: IntColumn = np.arange(int(size.sum())) + np.repeat(first - (ends - size), size)
     return found

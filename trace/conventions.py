@@ -26,7 +26,7 @@ COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
 # in torch/csrc/profiler/kineto_shim.cpp), except types that do no work: annotations, synchronization, profiler ranges,
 # and the counters and insights of MTIA.
 GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
-PYTHON_CATEGORY = "python_function"  # not needed for linking, but most events of a trace recorded with_stack
+PYTHON_CATEGORY = "python_function"  # most events of a trace recorded with_stack; linking does not need them
 # Kineto writes one such event per stream, from the first to the last GPU event launched inside a user annotation.
 GPU_ANNOTATION_CATEGORY = "gpu_user_annotation"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")

@@ -70,7 +70,7 @@ def values_per_element(dtype: str) -> int:
 
 
 def standard_dtype(dtype: str) -> str:
-    """Return torch's name ("bfloat16" for "c10::BFloat16"), "" for `UNKNOWN_DTYPE`, unknown spellings unchanged."""
+    """Return torch's name ("bfloat16" for "c10::BFloat16"), "" for `UNKNOWN_DTYPE`; keep unknown spellings."""
     known = _known(dtype)
     return _plain(dtype) if known is None else known.name
 

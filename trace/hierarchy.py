@@ -94,7 +94,7 @@ def frames_between(
     of the calls, then of the added frames (a caller may follow its callees); the frames' name codes in the stacks; and
     the number of calls in each added frame."""
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
-    around = nearest(stacks.above, stacks.above, wanted)  # per frame: the next wanted frame around it
+    around = nearest(stacks.above, stacks.above, wanted)  # per frame: the nearest wanted frame around it
     inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
     outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
     places = np.flatnonzero((inner >= 0) & (inner != outer))

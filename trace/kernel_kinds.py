@@ -18,7 +18,7 @@ GPU_KINDS = (
     "Copy and fill",
     "Other kernel",
 )
-# The first match decides: an attention kernel may be built with a GEMM library.
+# The first match decides, because an attention kernel's name may also contain the name of a GEMM library.
 _PATTERNS = {
     "Attention": r"flash|fmha|attention|attn|BatchPrefill|BatchDecode",
     "Normalization": r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm",

@@ -64,7 +64,7 @@ class LinkReport(Record):
     kineto: dict[str, Any]  # contents of the Kineto trace (counts by kind, window, pid, schema)
     ops: dict[str, Any]  # number of ET operators: total, certain, unverified, unlinked by reason
     method: str  # the matching method used
-    considered: tuple[str, ...]  # sentences about the methods tried, with results
+    considered: tuple[str, ...]  # one sentence per method tried, with its result
     windows: dict[str, Any]  # windows of both files: iterations and sequence numbers
     gpu: dict[str, Any]  # per category: events attached by method and unattached by reason; coverage of GPU time
     dependencies: dict[str, Any]  # number of edges by kind, edges dropped, inferred, and records unresolved

@@ -105,4 +105,4 @@ class RecordStore:
         raise NotImplementedError("the trace has no records")
 
 
-NO_RECORDS = RecordStore()  # the store of nodes without texts
+NO_RECORDS = RecordStore()  # for nodes without texts

@@ -88,7 +88,7 @@ class Nodes(Record):
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Sort rows by lane, start and id. Return the sorted rows, and for each the previous row in its lane. `lane`
+        """Sort rows by lane, start and id. Return the sorted rows, and each row's predecessor in its lane. `lane`
         has one entry per row of the table. `nested`: rows may enclose each other; at equal starts, longest first."""
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]

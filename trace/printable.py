@@ -50,7 +50,7 @@ def _in_dollar_quotes(character: str) -> str:
         return f"\\{character}"
     if character.isprintable():
         return character
-    of_a_byte = "\udc80" <= character <= "\udcff"  # Python represents a byte of a file name that is not UTF-8 this way
+    of_a_byte = "\udc80" <= character <= "\udcff"  # how Python represents non-UTF-8 bytes in file names
     byte_values = character.encode("utf-8", "surrogateescape" if of_a_byte else "surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in byte_values)
 

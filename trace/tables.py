@@ -30,7 +30,7 @@ class _Table(Record, Suggests):
         return len(self.name)  # type: ignore[attr-defined]
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
-        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # so that a mask is not searched once per column
+        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # search a mask once, not once per column
         return replace(self, **{name: column[at] for name, column in self._columns().items()})
 
     def joined(self: T, other: T) -> T:

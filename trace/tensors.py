@@ -141,7 +141,7 @@ class TensorUses(NamedTuple):
     argument: IntColumn  # position among the node's inputs or outputs
     storage: IntColumn  # storage id, 1 to MAX_STORAGE − 1
     begin: IntColumn  # first byte in the storage, as if the tensor were contiguous
-    end: IntColumn  # byte after the last byte, greater than `begin`
+    end: IntColumn  # one past the last byte; greater than `begin`
     device_code: npt.NDArray[np.int32]  # index into `devices`
     devices: Sequence[str]  # names in the spelling of `str(torch.device)`
 

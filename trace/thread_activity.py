@@ -19,10 +19,10 @@ def recently_finished(
     end: IntColumn, thread: IntColumn, *, since: IntColumn, until: IntColumn, of: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
     """Return (pause, work) pairs: the last work that other threads finished in each pause, up to `MOST_RECENT` threads.
-    The thread of each pause is in `of`; the pause lasts from `since` to `until` (ns)."""
+    `of` lists the thread of each pause, and the pause lasts from `since` to `until` (ns)."""
     count = len(end)
     time = np.concatenate([end, until])
-    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread; the thread that finished last is at the end
+    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread; the last thread to finish is at the end
     ends, threads, starts, own = end.tolist(), thread.tolist(), since.tolist(), of.tolist()
     pauses: list[int] = []
     work: list[int] = []

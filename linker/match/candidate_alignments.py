@@ -54,7 +54,7 @@ class Alignment:
     """Position in the text of each call in the pattern."""
 
     at: IntColumn  # −1 for calls without a position, otherwise ascending
-    unsure: npt.NDArray[np.bool_]  # the call could also be linked to a neighbor with the same name
+    unsure: npt.NDArray[np.bool_]  # True if the call could also be linked to a neighbor with the same name
     anchors: int = 0  # number of pairs that sequence numbers determine
 
     @property

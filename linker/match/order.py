@@ -137,7 +137,7 @@ class _Search:
 def place_threads(
     nodes: EtCalls, calls: CpuCalls, steps: IntColumn, place: Placer, iteration: str, method: str
 ) -> Match:
-    """Place every ET thread in a Kineto thread. `steps` are codes of names that number an iteration (ProfilerStep#7). A
+    """Place every ET thread in a Kineto thread. `steps` are codes of numbered step names (ProfilerStep#7). A
     thread's links are certain if it has a single best place, no other thread on either side fits as well, and the place
     is proved: by sequence numbers, or by names if all calls of both traces are matched."""
     threads = _CallThreads.of(nodes, calls)

@@ -18,7 +18,7 @@ _NOTICE = re.compile(
     rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
     rb"|^ERROR:.*gpuGetDeviceCount failed"
 )
-"""Notices of PyTorch's observers. GPU builds print the last one on a machine without a driver."""
+"""Notices of PyTorch's observers. GPU builds print the last notice on a machine without a driver."""
 
 
 @contextlib.contextmanager
