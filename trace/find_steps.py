@@ -74,7 +74,7 @@ def find_marks(
     similar annotations with an unknown phase next to them; annotations of captures; `ProfilerStep#K`; annotations of
     serving engines with an unknown phase; data loader annotations that recur evenly; the rarest annotation (the first
     if several are equally rare) that recurs evenly and covers the trace; `Optimizer.step#…` if it covers the trace. The
-    last three rules need at least 3 marks. `ts`, `end` (ns) and `thread` describe the user annotations, in order of start;
+    last three rules need three marks. `ts`, `end` (ns) and `thread` describe the user annotations, in order of start;
     `calls` are the starts of all operators and annotations, and `last` is the end of the last call."""
     found = _first_marks(names, ts, end, thread, calls, last)
     return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
