@@ -295,7 +295,7 @@ def _layout(group: Group, ranks: int) -> list[Group]:
     strides = {b - a for a, b in pairwise(members)}
     if len(strides) > 1:
         raise UsageError(
-            f"--replicate: group {name!r} has ranks {', '.join(map(str, members))}, not evenly spaced: "
+            f"--replicate: group {name!r} has ranks {', '.join(map(str, members))}, which are not evenly spaced, so it "
             "cannot be laid out over other ranks; convert the traces of all ranks"
         )
     (stride,) = strides

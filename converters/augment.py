@@ -84,7 +84,7 @@ def augment(
         place: ColumnOf[GpuIndex, np.int64] = gpu.source
     else:
         if trace.damage:
-            raise TraceFormatError(blob.name, "", f"cannot be augmented, it is broken: {trace.damage[0]}", _WHOLE)
+            raise TraceFormatError(blob.name, "", f"is broken and cannot be augmented: {trace.damage[0]}", _WHOLE)
         try:
             _, events, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:

@@ -202,7 +202,7 @@ def _goal(traces: Traces, path: str, options: GoalOptions) -> Conversion:
     moved = ", ".join(f"{rank} as {k}" for k, rank in enumerate(ranks) if rank != k)
     notes = (*notes, *([f"ranks renumbered: {moved}"] if moved else []))
     if len(ranks) < 2:
-        notes = (*notes, "only one rank was given: its communications are computations of their measured duration")
+        notes = (*notes, "only one rank was given, so its communications became computations of measured duration")
     operations, counts = write_goal(list(ranks.values()), path, options.algorithm)
     return Conversion((path,), operations, counts, notes)
 

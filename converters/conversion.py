@@ -60,7 +60,7 @@ def convert(
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
     if exporter.inputs == "one" and len(inputs) > 1 and rank is None:
-        raise UsageError(f"{exporter.name} holds one rank; give one file, or choose one with --rank")
+        raise UsageError(f"{exporter.name} files contain one rank; give one file, or choose a rank with --rank")
     if as_prefix is not None and "as_prefix" in option_names(exporter):
         settings["as_prefix"] = as_prefix
     part: dict[str, Any] = {"steps": steps, "window": window, "between": between, "module": module}

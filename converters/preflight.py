@@ -57,7 +57,7 @@ def check(
         TraceFormatError: a file is not a Chakra trace, or the group file is invalid.
     """
     if profile not in ("chakra", "astra-sim"):
-        raise UsageError(f"unknown profile {profile!r}; known are chakra and astra-sim")
+        raise UsageError(f"unknown profile {profile!r}; choose chakra or astra-sim")
     if limit < 0:
         raise UsageError(f"limit is {limit}; give 0 or more")
     files, prefix, alone = _find(source)
@@ -242,7 +242,7 @@ def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
             if file.rank == UNKNOWN_RANK:
                 raise UsageError(f"{file.path}: the name does not end in .<rank>.et; check it alone")
             if following and file.rank == following.rank:
-                raise UsageError(f"{file.path} and {following.path} are of the same rank; give one of them")
+                raise UsageError(f"{file.path} and {following.path} belong to the same rank; give one of them")
     named = _RANK.fullmatch(str(files[0].path))
     return files, named["prefix"] if named else None, len(files) == 1
 

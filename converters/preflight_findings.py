@@ -55,7 +55,7 @@ KINDS = {
     "no-dimension": _simulator(
         "a collective of all ranks with an involved_dim that selects no dimension: ASTRA-sim hangs"
     ),
-    "replayed-collective": Kind(None, "warning", "a broadcast: it has its recorded duration on every network"),
+    "replayed-collective": Kind(None, "warning", "a broadcast: it takes its recorded duration on every network"),
     "first-collective": _simulator(
         "a collective at time 0: ASTRA-sim aborts, because endpoint-delay is 0 in the system file"
     ),

@@ -157,7 +157,7 @@ def _read(file: RankFile, findings: PreflightFindings, columns: ChakraNodes, kno
         columns.flaw = "is damaged"
     together = sum(columns.micros)
     if together > _MOST_MICROS:
-        findings.add("overflow", rank, (), "its nodes take {:,} µs together", together)
+        findings.add("overflow", rank, (), "its nodes take {:,} µs in total", together)
     if not columns.ids and not columns.flaw:
         findings.add("no-nodes", rank, (), "{} has metadata only", file.path.name)
         columns.flaw = "has no nodes"

@@ -102,7 +102,7 @@ def _issuable(
         doubtful = kept & optional & left[source] & left[target]
         if not doubtful.any():
             ids = ", ".join(map(str, trace.nodes.id[by_start[find_cycle(count, a, b, order)]][:_SHOWN].tolist()))
-            problem = f"nodes wait for each other in a circle: {ids}"
+            problem = f"nodes wait for each other in a cycle: {ids}"
             raise ConvertError(f"{trace.file}: {problem}; make the file with trace-link")
         kept &= ~doubtful
 

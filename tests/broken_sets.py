@@ -215,7 +215,7 @@ OTHER_READERS = [
 
 SIMULATOR_ONLY = [
     (on_both(1, "comm_size", int64_val=2**60), "overflow", 2, "node 2 communicates 1,152,921,504,606,846,976 bytes"),
-    (with_field(0, "duration_micros", 2**50), "overflow", 1, "its nodes take 1,125,899,906,842,624 µs together"),
+    (with_field(0, "duration_micros", 2**50), "overflow", 1, "its nodes take 1,125,899,906,842,624 µs in total"),
     (with_nodes(0, node(7, pb.METADATA_NODE)), "unsupported-node", 1, "node 7 is of type METADATA_NODE"),
     (with_nodes(0, node(7, pb.INVALID_NODE, [6]), comp(8, 7)), "unsupported-node", 1, "node 7 is of type INVALID_NODE"),
     (with_nodes(0, node(7, 8)), "unsupported-node", 1, "node 7 is of type 8"),

@@ -29,7 +29,7 @@ def blocks_of(messages: Iterator[Encoded]) -> Iterator[list[Encoded]]:
 
 def check_range(file: str, node: Node) -> None:
     if max(node.id, *node.data_deps, *node.ctrl_deps, 0) >= 2**63:
-        raise TraceFormatError(file, f"node {node.id}", "an id beyond 63 bits", "number the nodes again")
+        raise TraceFormatError(file, f"node {node.id}", "an id beyond 63 bits", "renumber the nodes")
 
 
 def check_ids(file: str, block: Sequence[Encoded]) -> None:

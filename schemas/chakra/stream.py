@@ -94,7 +94,7 @@ class Messages(NamedTuple):
         node, body = Node(), self.data[self.starts[message] : self.ends[message]]
         if not body or not _parse(node, body):
             problem = f"{len(body)} bytes that are not a Chakra node"
-            remedy = "the file is damaged, write or copy it again"
+            remedy = "the file is damaged; write or copy it again"
             raise TraceFormatError(self.file, self.place(message), problem, remedy)
         return node, body
 
@@ -204,7 +204,7 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
     if at < len(data):
         have = f"{len(data) - start} of {length} bytes" if length >= 0 else "in its length"
         problem = f"the last message is cut off ({have})"
-        raise TraceFormatError(name, place, problem, "the file is incomplete, write or copy it again")
+        raise TraceFormatError(name, place, problem, "the file is incomplete; write or copy it again")
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
@@ -222,7 +222,7 @@ def _read(stream: IO[bytes], size: int, name: str, place: str) -> bytes:
         return stream.read(size)
     except _READ_ERRORS as error:
         problem = f"cannot be read further ({error})"
-        raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again") from None
+        raise TraceFormatError(name, place, problem, "the file is damaged; write or copy it again") from None
 
 
 def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node]) -> int:

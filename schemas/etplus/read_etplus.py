@@ -375,7 +375,7 @@ def infer_edges(trace: Trace) -> Trace:
     forward &= trace.nodes.timed[source] & trace.nodes.timed[target]
     notes = [NO_EDGES]
     if not forward.all():
-        notes.append(f"{np.count_nonzero(~forward)} inferred edges against the order of starts were left out")
+        notes.append(f"{np.count_nonzero(~forward)} inferred edges that lead back in time were left out")
     return trace.with_(edges=edges[forward], notes=(*trace.notes, *notes))
 
 

@@ -61,7 +61,7 @@ class Expansion:
         if self._suspect > _GROWN:
             sizes = f"{size_text(self._suspect)} from {size_text(self._suspect_read)}"
             problem = f"{self._verb} over {sizes}, but traces normally expand 10- to 40-fold"
-            remedy = "it is damaged, or made to fill the memory: check where it comes from"
+            remedy = "it is damaged or was made to fill the memory; check where it comes from"
             raise TraceFormatError(self._name, "", problem, remedy)
 
 

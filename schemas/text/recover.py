@@ -40,11 +40,11 @@ LOSS_KINDS: Mapping[str, str] = {
     "missing_comma": "no comma between two values or records, now inserted",
     "extra_comma": "a comma without a value before or after it, now removed",
     "unbalanced_bracket": "a bracket that is closed twice or not at all, now balanced",
-    "caller_circle": "a node that is its own caller, directly or through others, now below its thread",
+    "caller_circle": "a node that is its own caller, directly or through other nodes, now below its thread",
     "garbage": "text between records that is not a record, left out",
-    "trailing_data": "text after the end of the document, as a second document, left out",
+    "trailing_data": "text after the end of the document, such as a second document, left out",
     "header": "a header that cannot be read; only simple fields were kept",
-    "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",
+    "dropped_record": "a record that could not be saved; an empty record keeps its place in traceEvents",
     "truncated": "the file is cut off; an unknown number of records is missing",
 }
 

@@ -44,7 +44,7 @@ _READ = (
     "etplus reads Execution Traces, Kineto and Perfetto traces, exports of Nsight Systems (.sqlite), ET+ and Chakra "
     "traces (.et)"
 )
-_UNPACK = f"unpack it, and give the trace that is in it; {_READ}, gzipped or not"
+_UNPACK = f"unpack it and give the trace inside; {_READ}, gzipped or not"
 _NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
 _SNAPSHOT = "a PyTorch memory snapshot, which contains no operator times", f"give a trace of torch.profiler; {_READ}"
 # Pattern of a file's first bytes, the format's name with an article, and the remedy.
@@ -55,11 +55,11 @@ _BEGINNINGS = (
     (rb"%PDF-", "a PDF document", _READ),
     (rb"PK(?:\x03\x04|\x05\x06)", "a ZIP archive (such as files of torch.save and numpy.savez)", _UNPACK),
     (rb"(?s).{257}ustar", "a tar archive", _UNPACK),
-    (rb"\x28\xb5\x2f\xfd", "a file packed by zstd", _UNPACK),
-    (rb"\xfd7zXZ\0", "a file packed by xz", _UNPACK),
-    (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", "a file packed by bzip2", _UNPACK),
+    (rb"\x28\xb5\x2f\xfd", "a file compressed with zstd", _UNPACK),
+    (rb"\xfd7zXZ\0", "a file compressed with xz", _UNPACK),
+    (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", "a file compressed with bzip2", _UNPACK),
     (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
-    (rb"\x04\x22\x4d\x18", "a file packed by lz4", _UNPACK),
+    (rb"\x04\x22\x4d\x18", "a file compressed with lz4", _UNPACK),
     (rb"\x7fELF", "a program", _READ),
     (rb"\x93NUMPY", "a numpy array", _READ),
     (rb"\x89HDF\r\n", "an HDF5 file", f"export it as SQLite: nsys export --type sqlite FILE; {_READ}"),

@@ -118,7 +118,7 @@ def test_what_makes_no_sense(tmp_path: Path) -> None:
     trace = step_by_hand()
     for given, options, message in (
         ([], {"to": "dot"}, "nothing to convert; give an ET+ or .et file"),
-        ([trace, trace], {"to": "jsonl"}, "jsonl holds one rank; give one file, or choose one with --rank"),
+        ([trace, trace], {"to": "jsonl"}, "jsonl files contain one rank; give one file, or choose a rank with --rank"),
         (trace, {"to": "jsonl", "options": GraphOptions()}, "jsonl takes NoOptions as options, not GraphOptions"),
     ):
         with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):

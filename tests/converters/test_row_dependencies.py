@@ -74,7 +74,7 @@ def test_edges_in_a_circle_are_refused_with_the_first_six_ids() -> None:
     edges = [[3 + k, 3 + (k + 1) % 8, "data"] for k in range(8)]
     with pytest.raises(ConvertError) as error:
         pairs_of(etplus(nodes, [], edges))
-    ids = str(error.value).partition("in a circle: ")[2].partition(";")[0].split(", ")
+    ids = str(error.value).partition("in a cycle: ")[2].partition(";")[0].split(", ")
     assert len(ids) == 6 and {*map(int, ids)} < {*range(3, 11)} and "make the file with trace-link" in str(error.value)
 
 

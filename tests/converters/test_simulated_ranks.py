@@ -143,7 +143,7 @@ def test_one_trace_for_more_ranks_than_its_job_has(tmp_path: Path) -> None:
     [
         ([0, 1], 1, "--replicate 1: ASTRA-sim needs at least 2 ranks"),
         ([0, 2], 6, "--replicate 6: group 'g' has 2 ranks with a stride of 2; give a multiple of 4"),
-        ([0, 1, 3], 8, "--replicate: group 'g' has ranks 0, 1, 3, not evenly spaced"),
+        ([0, 1, 3], 8, "--replicate: group 'g' has ranks 0, 1, 3, which are not evenly spaced"),
     ],
 )
 def test_groups_that_cannot_be_laid_out(pg_ranks: list[int], ranks: int, message: str, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_collectives_of_a_group_follow_each_other() -> None:
 def test_edges_against_the_order_of_starts_are_left_out() -> None:
     trace = built([(2, 2, "a", 20, 5, 1), (3, 3, "b", 20, 5, 2)], [(10, 2, "k", 5, 5, 7)], waits={3: 2})
     assert edges(trace) == {"thread_handoff": [(2, 3)]}, "of those that start together the lower id is first"
-    assert infer_edges(trace).notes == (INFERRED, "1 inferred edges against the order of starts were left out")
+    assert infer_edges(trace).notes == (INFERRED, "1 inferred edges that lead back in time were left out")
     assert edges(built([(2, 2, "a", 20, 5, 1), (3, 3, "b", 20, 5, 2)], waits={2: 3})) == {}
     untimed = built([(2, 2, "a", -1, 0, 1), (3, 3, "b", 20, 5, 2)], waits={3: 2})
     assert edges(untimed) == {}

@@ -37,9 +37,9 @@ KINDS = {
     "page": (b"<!doctype html><html><title>r</title></html>", "an HTML page"), "PNG": (_PNG, "a PNG image"),
     "PDF": (b"%PDF-1.7\n" + bytes(100), "a PDF document"), "ZIP": (b"PK\x03\x04" + bytes(50), "a ZIP archive"),
     "tar": (b"trace.json".ljust(257, b"\0") + b"ustar" + bytes(250), "a tar archive"),
-    "xz": (b"\xfd7zXZ\0" + bytes(50), "a file packed by xz"),
-    "bzip2": (b"BZh91AY&SY" + bytes(50), "a file packed by bzip2"),
-    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(50), "a file packed by zstd"),
+    "xz": (b"\xfd7zXZ\0" + bytes(50), "a file compressed with xz"),
+    "bzip2": (b"BZh91AY&SY" + bytes(50), "a file compressed with bzip2"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(50), "a file compressed with zstd"),
     "numpy": (b"\x93NUMPY\x01\0" + bytes(50), "a numpy array"),
     "ncu": (b"NVR\0" + bytes(range(50)), "a report of Nsight Compute"),
 }  # fmt: skip
