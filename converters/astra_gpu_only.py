@@ -97,7 +97,7 @@ class _Folding:
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
         self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
-        self.beside = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works in parallel with computations
+        self.has_gpu = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works in parallel with computations
         self.host_id = 0  # id of the last delay that represents host work
         self.idle: list[tuple[int, int]] = []  # (begin, end) of each wait for a communication since that delay
         self.last: list[int] = []  # rows of the last two computations
@@ -110,16 +110,16 @@ class _Folding:
         begun = {comm.row: (begin, int(trace.nodes.id[comm.row]) + 1) for begin, comm in pending}
         for row, begin, end in zip(rows.tolist(), trace.nodes.ts[rows].tolist(), self.ends.tolist(), strict=True):
             inside = [comm for comm in self.waits.inside.get(row, []) if comm in begun]
-            before = [] if self.beside else [comm for comm in self.waits.through_host.get(row, []) if comm in begun]
+            before = [] if self.has_gpu else [comm for comm in self.waits.through_host.get(row, []) if comm in begun]
             until = max([(begin, int(trace.nodes.id[row])), *(begun[comm] for comm in (*inside, *before))])
             yield from self._communications(*until, row, pending)
             if inside:
                 yield from self._delay(self._micros(begin), [])
-            elif not self.beside:
+            elif not self.has_gpu:
                 yield from self._issuing(row, end, pending)
             yield from self._compute(row, self._micros(end), inside)
         yield from self._communications(trace.span[1], _LAST, DELAY, pending)
-        if self.beside and _END in self.waits.asked:
+        if self.has_gpu and _END in self.waits.asked:
             yield from self._host(self._micros(trace.span[1]), _END)
         yield from self._delay(self._micros(trace.span[1]), [])
 
@@ -141,9 +141,9 @@ class _Folding:
             issued = self._submitted(comm.row, started) if after else started
             yield from self._host(issued, row)
             yield from self._communicate(comm, issued, after)
-            yield from self._beside(comm, pending)
+            yield from self._other_messages(comm, pending)
 
-    def _beside(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
+    def _other_messages(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
         """Yield the other messages of the same kernel, then an empty computation that waits for all messages."""
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
         while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
@@ -171,7 +171,7 @@ class _Folding:
         """
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
-        if not self.beside:
+        if not self.has_gpu:
             yield from self._delay(until, [comm for comm in comms if self.comm_end[comm] > self.chain_end[-1]])
             return
         ready = max([self.chain_end[-1], *(self.comm_end[comm] for comm in comms)])

@@ -251,8 +251,8 @@ def _pair(files: Mapping[int, str], pair: RankPair) -> str:
         (pair.unmatched_receives, "received and not sent"),
         (pair.other_size, "with two sizes"),
     ]
-    told = ", ".join(f"{count:,} {problem}" for count, problem in parts if count)
-    return f"{files[pair.source]}: messages from rank {pair.source} to rank {pair.target}: {told}"
+    problems = ", ".join(f"{count:,} {problem}" for count, problem in parts if count)
+    return f"{files[pair.source]}: messages from rank {pair.source} to rank {pair.target}: {problems}"
 
 
 def _ranks(ranks: Sequence[int], singular: str, plural: str) -> str:

@@ -64,7 +64,7 @@ class Exporter(Protocol):
 
     @property
     def options(self) -> type[Any]:
-        """A frozen dataclass with defaults for all fields; `as_prefix` as a field lets `path` be a prefix or folder."""
+        """A frozen dataclass with defaults for all fields; a field `as_prefix` allows a prefix or folder as `path`."""
 
     def write(self, traces: Traces, path: str, options: Any) -> Conversion:
         """Write the files with `open_output`; raise UsageError or ConvertError if traces or options do not fit.

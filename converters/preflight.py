@@ -47,7 +47,7 @@ def check(
 
     Args:
         source: all files from rank 0 on, the prefix of ``<prefix>.<rank>.et``, or a single file.
-        profile: "astra-sim" reports problems that ASTRA-sim does not survive as errors, "chakra" as warnings.
+        profile: problems that ASTRA-sim does not survive are errors for "astra-sim", and warnings for "chakra".
         groups: the group file; by default ``<prefix>.comm_groups.json``, if it exists.
         limit: how many problems per kind are kept (all problems are counted).
         network: the network that the set is meant for, or its description for `parse_network`.

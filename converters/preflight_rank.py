@@ -105,7 +105,7 @@ class ChakraNodes:
     comm: array[int] = field(default_factory=lambda: array("q"))
     micros: array[int] = field(default_factory=lambda: array("Q"))
     on_host: array[int] = field(default_factory=lambda: array("b"))
-    invalid: list[int] = field(default_factory=list)  # ASTRA-sim never ends such a node between other nodes
+    invalid: list[int] = field(default_factory=list)  # ASTRA-sim hangs if such a node has predecessors and successors
     dimensions: int | None = None
     flaw: str = ""
 

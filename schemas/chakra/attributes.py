@@ -29,7 +29,7 @@ MEMBERS = {
     "comm_dst": "int32_val",
     "comm_tag": "int32_val",
     "comm_priority": "int32_val",
-    "pg_name": "string_val",  # a decimal integer from 1 on; "" and "0" mean all ranks
+    "pg_name": "string_val",  # a decimal integer ≥ 1; "" and "0" mean all ranks
     "involved_dim": "bool_list",
     "stream": "int64_val",
     "tid": "int64_val",

@@ -60,7 +60,7 @@ _decode = msgspec.json.Decoder(_NodeArgs).decode
 
 
 def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
-    """Return possible node ids of a GPU event, and the annotation in its arguments or None.
+    """Return the possible node ids of a GPU event, and the annotation from its arguments, or None.
 
     Kineto writes the whole id; PyTorch's own exporter (2.14) writes its lower half, and the graph id separately.
     """

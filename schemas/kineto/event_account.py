@@ -20,7 +20,7 @@ from ..text.records import RecordTexts
 from .kineto_decode import KNOWN_PHASES
 from .kineto_events import EventPart, is_runtime
 
-Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Table in `EventPart` → column → values.
+Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Maps each table of `EventPart` to its columns.
 
 _READ = (
     CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *"cuda_sync graph_event_node graph_host_node".split()}
@@ -115,9 +115,9 @@ def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> 
     on_device = np.array([category in GPU_CATEGORIES for category in categories], np.bool_)[events["category"]]
     known = np.flatnonzero(on_device | (events["correlation"] > 0) | (events["external_id"] > 0))
     rows, events = rows[known], {key: column[known] for key, column in events.items()}
-    told = [events[key] for key in _ALIKE]
-    told += [np.where(events["correlation"] > 0, -1, events[key]) for key in _OWN_IDS]
-    gone = {"events": rows[_repeated(told, texts.of(events["index"]), _told_arguments)]}
+    compared = [events[key] for key in _ALIKE]
+    compared += [np.where(events["correlation"] > 0, -1, events[key]) for key in _OWN_IDS]
+    gone = {"events": rows[_repeated(compared, texts.of(events["index"]), _compared_arguments)]}
     for name in ("memory", "frames") if len(gone["events"]) else ():
         rows = _suspects(tables[name], ("ts",))
         gone[name] = rows[_repeated([], texts.of(tables[name]["index"][rows]), bytes)]
@@ -139,9 +139,9 @@ def _suspects(table: dict[str, npt.NDArray[Any]], keys: tuple[str, ...]) -> IntC
     return np.flatnonzero(there & (table["index"] >= 0))
 
 
-def _repeated(columns: list[npt.NDArray[Any]], texts: list[bytes], told: Callable[[bytes], Any]) -> IntColumn:
+def _repeated(columns: list[npt.NDArray[Any]], texts: list[bytes], compared: Callable[[bytes], Any]) -> IntColumn:
     seen, repeated = set[Any](), list[int]()
-    for row, key in enumerate(zip(*(column.tolist() for column in columns), map(told, texts), strict=True)):
+    for row, key in enumerate(zip(*(column.tolist() for column in columns), map(compared, texts), strict=True)):
         if key in seen:
             repeated.append(row)
         seen.add(key)
@@ -155,7 +155,7 @@ class _OnlyArguments(msgspec.Struct, gc=False):
 _decode_arguments = msgspec.json.Decoder(_OnlyArguments).decode
 
 
-def _told_arguments(text: bytes) -> Any:
+def _compared_arguments(text: bytes) -> Any:
     try:
         args = _decode_arguments(text).args or {}
     except UNREADABLE:

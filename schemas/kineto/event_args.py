@@ -62,7 +62,7 @@ class GraphNodeArgs(LaunchArgs, gc=False):
 
 
 class SyncArgs(msgspec.Struct):
-    """Kind of wait and ids in a `cuda_sync` record; −1 if not recorded."""
+    """The kind of wait and the ids in a `cuda_sync` record; −1 if not recorded."""
 
     kind: str = msgspec.field(default="", name="cuda_sync_kind")
     stream: Any = -1

@@ -133,7 +133,7 @@ class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     groups: list[Group]  # the rank's process groups, by number
     info: dict[str, Any]  # backend, rank and world_size from `distributedInfo`
     rank: int | None
-    begin_ns: int | None  # wall-clock time of its first call, in ns
+    begin_ns: int | None  # wall-clock time of the rank's first call, in ns
     digest: bytes
     times_recorded: bool = True
 
@@ -160,7 +160,7 @@ def files_of(rank: int) -> list[str]:
     return [*(place.of(table).as_posix() for table in TABLES), place.meta.as_posix()]
 
 
-# Maps columns to their different names in data frames and stored tables.
+# Maps columns to the names that data frames and stored tables use instead.
 _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequence", "op": "op_name"}
 
 

@@ -149,7 +149,7 @@ class _PacketReader:
 
     def _stage(self, stage: Any, sequence: PacketSequence, ts: int, number: int) -> None:
         specs = sequence.names["gpu_specifications"]
-        if not stage.stage_iid:  # described inline, or only a description
+        if not stage.stage_iid:  # the stage is described inline, or is only a description
             self.left_out["GPU events without a stage"] += stage.duration > 0
             return
         if stage.duration >= MAX_DURATION_NS:
