@@ -119,7 +119,7 @@ def test_collectives_have_chakras_numbers() -> None:
 
 def test_groups_whose_lists_of_ranks_were_cut_off_are_named() -> None:
     (note,) = cut_off_note([("2 from rank 1", ()), ("tp", (0, 1)), ("3 from rank 0", ()), ("2 from rank 1", ())])
-    assert "of the groups '2 from rank 1', '3 from rank 0': their" in note
+    assert "of the groups '2 from rank 1', '3 from rank 0': only" in note
     (note,) = cut_off_note([(f"{number} from rank 0", ()) for number in range(100, 120)])
-    assert "'100 from rank 0', " in note and re.search(r"' and 1\d more: their", note)
+    assert "'100 from rank 0', " in note and re.search(r"' and 1\d more: only", note)
     assert cut_off_note([("tp", (0, 1)), ("2", ())]) == ()
