@@ -18,6 +18,7 @@ from pathlib import Path
 
 import etplus
 import golden_analysis
+import golden_converting
 import golden_reading
 import golden_timeline
 import msgspec
@@ -221,6 +222,7 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
     "analysis": (golden_analysis.CASES, golden_analysis.analysis_lines),
     "findings": (("findings",), golden_analysis.finding_lines),
     "report": (golden_analysis.PAGES, golden_analysis.report_lines),
+    "converting": (golden_converting.CASES, golden_converting.converting_lines),
     "reading": (golden_reading.CASES, golden_reading.reading_lines),
     "timeline": (golden_timeline.CASES, golden_timeline.timeline_lines),
     "networks": (("networks",), golden_timeline.network_lines),

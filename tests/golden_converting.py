@@ -1,0 +1,76 @@
+"""Lines that say what traces are converted to, for the golden files (see goldens.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import etplus
+import golden_timeline
+from chakra_sets import data_parallel, pipeline, write_set
+from etplus.trace.errors import EtplusError
+from golden_analysis import flat
+from plain_chakra import read_plain
+
+# One trace, or the ranks of a job, with outputs and options of each.
+CONVERSIONS: dict[str, Sequence[tuple[str, dict[str, Any]]]] = {
+    "pair": (
+        ("a.et", {}), ("a.et", {"memory_nodes": True}), ("a.goal", {}), ("a.jsonl", {}), ("a.dot", {"max_nodes": 40}),
+        ("a.graphml", {"subtree": "ProfilerStep#3"}), ("a.perfetto.json", {}), ("a.chrome.json", {"steps": "1"}),
+        ("a.etplus.json", {"schema": "1.1.1"}), ("a", {"to": "astra-sim", "replicate": 4, "roofline": 100.0}),
+        ("a", {"to": "astra-sim", "replicate": 3}),
+    ),
+    "slow_rank": (
+        ("job", {"to": "astra-sim"}), ("job", {"to": "astra-sim", "skew": False, "network": "bandwidth=5,latency=1us"}),
+        ("job", {"to": "chakra"}), ("job.goal", {}), ("job.perfetto.json", {}),
+    ),
+    "pipeline": (("job", {"to": "astra-sim", "roofline": 50.0}), ("job.goal", {})),
+    "host ddp": (("job", {"to": "astra-sim"}), ("job.goal", {}), ("job", {"to": "chakra", "degrade": True})),
+    "host pipeline": (("job", {"to": "astra-sim"}), ("job.goal", {})),
+}  # fmt: skip
+SETS = {"data parallel": data_parallel(2, layers=2, steps=1), "stages": pipeline(3, microbatches=2)}
+CASES = (*CONVERSIONS, *SETS)
+
+
+def converting_lines(name: str) -> list[str]:
+    """The files that each conversion writes, what it says, or the kind of error."""
+    with tempfile.TemporaryDirectory() as folder:
+        if name in SETS:
+            (Path(folder) / "in").mkdir()
+            write_set(Path(folder) / "in", SETS[name])
+            given: Any = sorted(map(str, (Path(folder) / "in").glob("*.et")))
+            conversions: Any = (("out", {"to": "astra-sim"}), ("out", {"to": "chakra"}), ("out.goal", {}))
+        else:
+            given, conversions = list(golden_timeline.traces_of(name)), CONVERSIONS[name]
+        lines = []
+        for number, (output, options) in enumerate(conversions):
+            out = Path(folder) / str(number)
+            out.mkdir()
+            lines.append(f"{output} {options}")
+            try:
+                done = etplus.convert(given, out / output, **options)
+            except EtplusError as error:
+                lines.append(type(error).__name__)
+                continue
+            lines += flat("notes", [*done.notes, *done.damage])
+            for path in sorted(out.rglob("*")):
+                lines += [f"{path.name}", *_content(path)] if path.is_file() else []
+    return [line.replace(folder, "") for line in lines]
+
+
+def _content(path: Path) -> Iterator[str]:
+    if path.suffix == ".et":
+        metadata, nodes = read_plain(path)
+        yield re.sub(r'"etplus [^"]*"', "", str(metadata))
+        listed = list(flat("node", [node._asdict() for node in nodes]))
+        yield f"{len(nodes)} {hashlib.blake2b(repr(listed).encode(), digest_size=6).hexdigest()}"
+        yield from (line[:300] for line in listed[:60])
+        return
+    text = re.sub(r'("tool_version": ?|"version": ?|etplus )"?[\d.]+"?', "", path.read_text("utf-8", "replace"))
+    lines = text.split("\n") if "\n" in text.strip() else text.split("},")
+    yield f"{len(text)} {hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
+    yield from (line[:300] for line in lines[:60])
