@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..jobs.job_report import JobReport, read_job_report
 from ..schemas.parquet import StoredRank, stored_ranks
@@ -118,7 +118,6 @@ def _pairs(place: Folder) -> Found:
     return [*pairs], notes
 
 
-def _by_number(name: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that puts rank_2 before rank_10."""
-    parts = re.split(r"(\d+)", name)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+def _by_number(name: str) -> list[Any]:
+    """Return a sort key that puts rank_2 before rank_10: texts and numbers take turns."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]

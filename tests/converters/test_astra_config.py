@@ -11,12 +11,11 @@ import pytest
 from astra_sim import RUNNER, run_astra
 from broken_sets import GROUPS, NETWORK_FLAWS, coll, comp, spoil_network, write, write_with_network
 from chakra_sets import data_parallel, write_set
-from etplus.converters.astra_config import write_astra_config
+from etplus.converters.astra_config import DEFAULT, described_network, write_astra_config
 from etplus.converters.astra_links import astra_links
 from etplus.converters.preflight import check
-from etplus.timeline.network import Network
+from etplus.timeline.network import Network, parse_network
 from etplus.timeline.network_description import NetworkLevel
-from support import call, fixture_pair
 
 
 @pytest.mark.parametrize(
@@ -39,9 +38,21 @@ def test_what_the_files_say(
     assert lines["topology"] == f"[ {topology} ]" and lines["npus_count"] == "[ 4 ]"
     assert float(lines["bandwidth"].strip("[ ]")) * 2**30 / 1e9 == pytest.approx(bandwidth)
     assert float(lines["latency"].strip("[ ]")) == latency
-    assert json.loads(Path(files[1]).read_bytes())["all-to-all-implementation"] == [exchange]
+    system = json.loads(Path(files[1]).read_bytes())
+    assert (system["all-to-all-implementation"], system["collective-optimization"]) == ([exchange], "baseline")
     assert any("gloo" in note for note in notes) == (network.library == "gloo")
     assert "--comm-group-configuration=empty" in Path(files[3]).read_text()
+
+
+def test_two_levels_are_two_dimensions_and_the_network_is_described(tmp_path: Path) -> None:
+    network = Network(1.0, 2000.0, levels=(NetworkLevel(4, 10.0, 1000.0),))
+    files, _ = write_astra_config(str(tmp_path / "job"), network, astra_links(network, 8), groups=False)
+    assert json.loads(Path(files[1]).read_bytes())["collective-optimization"] == "localBWAware"
+    assert "npus_count: [ 4, 2 ]\n" in Path(files[0]).read_text()
+    write_astra_config(str(tmp_path / "job"), Network(2.5, 500.0), astra_links(Network(2.5), 8), groups=False)
+    assert parse_network(described_network(str(tmp_path / "job"))) == Network(2.5, 500.0)
+    Path(files[0]).write_text("# no network\n")
+    assert described_network(str(tmp_path / "job")) == described_network(str(tmp_path / "none")) == str(DEFAULT)
 
 
 def test_the_run_line_runs_the_simulator(tmp_path: Path) -> None:
@@ -109,10 +120,3 @@ def test_parts_of_whole_bytes(tmp_path: Path) -> None:
     report = check(write(tmp_path, ranks, GROUPS), profile="astra-sim", network=Network(1.0))
     found = [(problem.kind, problem.text) for problem in report.problems]
     assert found == [("uneven-parts", "ALL_REDUCE of node 2: 3 bytes over 2 ranks")] * 2
-
-
-def test_a_network_without_a_bandwidth_is_refused_and_other_files_are_named(tmp_path: Path) -> None:
-    wrong = call("check", write_with_network(tmp_path), "--profile", "astra-sim", "--network", "bandwidth=fast")
-    assert wrong.returncode == 2 and b"give a bandwidth over 0" in wrong.stderr and wrong.stderr.count(b"\n") == 1
-    wrong = call("check", fixture_pair("demo/train_cpu")[1], "--network", "bandwidth=1")
-    assert wrong.returncode == 2 and b"this is a Kineto trace, not a Chakra trace" in wrong.stderr

@@ -42,6 +42,7 @@ def test_a_message_takes_the_link_of_the_innermost_level_in_which_its_ends_diffe
         (RING, Type.REDUCE_SCATTER, (0, 1), 3000 + 500),
         (RING, Type.ALL_GATHER, (0, 1), 6000 + 500),  # of 12,000 bytes from each
         (RING, Type.ALL_TO_ALL, (0, 1, 2), 3 * (2000 + 500)),
+        (NODES, Type.ALL_REDUCE, (0, 1, 4), 1400 + 1400 + 54_000 + 54_000),  # 4 and 0 are in different nodes
         (NODES, Type.ALL_REDUCE, (0, 4, 5), 54_000 + 1400 + 1400 + 54_000),  # 4 steps in a round of 3 links
     ],
 )

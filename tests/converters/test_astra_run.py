@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from astra_sim import RUNNER
-from chakra_sets import data_parallel, message, symbolic, write_set
+from chakra_sets import data_parallel, message, write_set
 from etplus.converters.astra_run import SimulatedRank, _ms, _recorded_ns, run_set
 from etplus.converters.chakra import write_et
 from etplus.trace.errors import UsageError
@@ -40,14 +40,6 @@ def test_simulated_and_replayed_times_agree_and_several_networks_are_a_table(tmp
             assert rank["ran"] == rank["nodes"] and rank["simulated"] == pytest.approx(rank["replayed"], rel=0.03)
     assert runs[1]["ranks"][0]["simulated"] > 2 * runs[0]["ranks"][0]["simulated"]
     assert b"ranks done" in call("check", prefix, "--run", "--network", NETWORK, "--network", slow).stdout
-
-
-@pytest.mark.usefixtures("simulator")
-def test_the_groups_of_a_set_may_be_in_a_file_that_is_given(tmp_path: Path) -> None:
-    prefix = write_set(tmp_path, symbolic(4), groups={1: [0, 1], 2: [2, 3]})
-    groups = (tmp_path / "t.comm_groups.json").rename(tmp_path / "groups_of_it.json")
-    done = call("check", prefix, "--run", "--groups", groups, "--network", NETWORK, "--profile", "astra-sim")
-    assert done.returncode == 0 and done.stdout.count(b"4 of 4") == 4
 
 
 @pytest.mark.usefixtures("simulator")

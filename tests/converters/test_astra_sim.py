@@ -9,8 +9,17 @@ from typing import Any
 
 import pytest
 from astra_sim import RUNNER, config_runs
-from etplus.converters.astra_sim import SUBSTITUTES, for_simulator, renumbered, write_astra_sim
-from etplus.converters.collectives import Communication, RankComms, agree, survey
+from etplus.converters.astra_sim import (
+    _ABSENT,
+    _NO_PARTNER,
+    SUBSTITUTES,
+    _group_size,
+    _unable,
+    for_simulator,
+    renumbered,
+    write_astra_sim,
+)
+from etplus.converters.collectives import Agreement, Communication, RankComms, agree, survey
 from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.schemas import comm_types
@@ -141,10 +150,9 @@ def test_all_ranks_are_a_group_where_other_collectives_before_theirs_differ(tmp_
     """ASTRA-sim matches those of no group by how many of any group came before: rank 3 has one fewer."""
     ranks = [rank_of_groups(rank, [0, 1] if rank < 2 else [2, 3], [0, 1, 2]) for rank in range(4)]
     agreement = agreed(*ranks)
-    (number,) = (number for number, members in agreement.groups.items() if members == [0, 1, 2, 3])
-    assert agreement.groups == {1: [0, 1], 2: [2, 3], 7: [0, 1, 2], number: [0, 1, 2, 3]}
+    assert agreement.groups == {1: [0, 1], 2: [2, 3], 7: [0, 1, 2], 8: [0, 1, 2, 3]}
     numbers = {rank: [comm.group for comm in comms.found] for rank, comms in agreement.ranks.items()}
-    assert numbers == {0: [1, 7, number], 1: [1, 7, number], 2: [2, 7, number], 3: [2, number]}
+    assert numbers == {0: [1, 7, 8], 1: [1, 7, 8], 2: [2, 7, 8], 3: [2, 8]}
     done = convert(ranks, tmp_path / "set", to="astra-sim", network="bandwidth=1,algorithm=direct")
     assert any("the set lists all ranks as a process group" in note for note in done.notes)
     assert check(tmp_path / "set", profile="astra-sim").ok
@@ -247,6 +255,26 @@ def test_one_rank_stands_for_its_job() -> None:
     assert [comm.peer for comm in alone.ranks[1].found] == [-1, 3]
     single = agreed(comm_rank(0, {"collective": "all_reduce"}, world=1))
     assert not single.ranks[0].found
+
+
+def test_who_has_no_partner_and_how_large_groups_are() -> None:
+    def of(comm: Communication, *, ranks: int = 4, own: int = 0, world: int | None = 4) -> tuple[str, int]:
+        comms = RankComms(own, world, ())
+        agreement = Agreement(dict.fromkeys(range(ranks), comms), {5: [0, 3, 2], 6: [1], 7: [0]}, {}, ())
+        return _unable(comm, comms, agreement), _group_size(comm, comms, agreement)
+
+    def group(number: int) -> Communication:
+        return Communication(0, 0, 8, group=number)
+
+    def message(peer: int) -> Communication:
+        return Communication(0, -1, 8, peer=peer)
+
+    assert of(group(0)) == ("", 4) and of(group(5)) == ("", 3) and of(group(9), ranks=3) == ("", 3)
+    assert of(group(5), own=1) == (_NO_PARTNER, 3) and of(group(6), own=1) == of(group(7)) == (_NO_PARTNER, 1)
+    assert of(group(0), ranks=1, world=8) == ("", 8) and of(group(0), ranks=1, world=1) == (_NO_PARTNER, 2)
+    assert of(group(0), ranks=1, world=None) == ("", 2) and of(group(0), ranks=2, world=1) == ("", 2)
+    found = [of(message(peer), ranks=ranks)[0] for peer, ranks in ((0, 4), (3, 4), (4, 4), (4, 1), (-1, 1))]
+    assert found == [_NO_PARTNER, "", _ABSENT, "", _ABSENT]
 
 
 def test_a_trace_without_times_is_refused(tmp_path: Path) -> None:

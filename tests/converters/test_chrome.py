@@ -20,7 +20,6 @@ from browser import chromium, open_page
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.chrome import _PROGRAM, ChromeTrace, program_of, write_chrome
 from etplus.converters.open import load as read_trace
-from etplus.linker import link
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import ConvertError
 from etplus.trace.kinds import GPU
@@ -245,18 +244,6 @@ def test_every_call_of_kineto_is_there_with_its_values(name: str, tmp_path: Path
             python = key[0] in ("python_function", "gpu_user_annotation")
             wanted = {k: v for k, v in event.items() if (k != "External id" if python else k in OPS)}
             assert any(all(one.get(k) == v for k, v in wanted.items()) for one in again[key]), (key, wanted, again[key])
-
-
-def test_a_pair_and_its_file_keep_strides_and_the_pair_its_python_calls(tmp_path: Path) -> None:
-    et, kineto = shared_pair("cpu-pairs/conv_stack")
-    trace = link(et, kineto)
-    trace.write(tmp_path / "plus.json")
-    for one, python_calls in ((trace, True), (read_trace(tmp_path / "plus.json"), False)):
-        slices = of_phase(write({0: one}, tmp_path)[1], "X")
-        ops = [event for event in slices if event["cat"] == "cpu_op" and event["args"]["Input Dims"]]
-        assert ops and all(len(op["args"]["Input Strides"]) == len(op["args"]["Input Dims"]) for op in ops)
-        assert {kind for op in ops for kind in op["args"]["Input type"]} >= {"float", "Scalar", "ScalarList"}
-        assert any(event["cat"] == "python_function" for event in slices) == python_calls
 
 
 MADE = ["1255022e", "3bc2d225", "67ea120b"]

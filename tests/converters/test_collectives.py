@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.converters.collectives import Communication, RankComms, agree, matched, rank_recording, survey
+from etplus.converters.collectives import (
+    _ALONE,
+    _NO_PEER,
+    _UNKNOWN,
+    Communication,
+    RankComms,
+    agree,
+    matched,
+    rank_recording,
+    survey,
+)
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND
 from etplus.schemas.communications import comm_rows
@@ -30,6 +40,13 @@ def test_groups_by_name_ranks_and_size() -> None:
     assert [comm.group for comm in agreement.ranks[0].found] == [0, 0, 0, 0, 1, 2, 12, 3]
     assert agreement.groups == {1: [0, 1], 2: [0, 2], 12: [0, 3]}
     assert agreement.names == {1: "dp", 2: "tp", 3: "unknown", 12: "12"}
+
+
+def test_what_is_no_communication_to_simulate_is_counted() -> None:
+    comms = [{"collective": "teleport"}, {"collective": "send"}, {"collective": "allreduce"}]
+    kernels = [gpu(4 + k, KERNEL, 10 * k, 5, comm={"bytes": 4, **comm}, pg_name=None) for k, comm in enumerate(comms)]
+    found = survey(etplus([cpu(3, "op", 0, 99), *kernels]), 0, unmatched={6})
+    assert found.found == () and found.counts == {_UNKNOWN: 1, _NO_PEER: 1, _ALONE: 1}
 
 
 def test_gloo_runs_on_the_host_in_one_order_on_all_ranks() -> None:

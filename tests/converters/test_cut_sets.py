@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from astra_sim import run_astra
-from etplus.linker import link
 from etplus_files import cpu, etplus
 from job_files import COLLECTIVE, write_cut_job
 from support import Document, call, read_json, shared_job
@@ -68,17 +67,6 @@ def test_a_set_that_cannot_be_whole_is_refused_in_one_line(tmp_path: Path) -> No
     assert last.startswith(f"etplus: error: {job}/rank2.et.json.gz: rank 2 lacks ALL_REDUCE of 530,432 bytes, ")
     assert re.sub(r"node \d+", "node 1008", last).endswith(REFUSED)
     assert not list(tmp_path.glob("set*"))
-
-
-def test_another_size_in_one_rank_is_refused_too(tmp_path: Path) -> None:
-    ranks = [link(*files) for files in shared_job("parallel/block.tp2")]
-    text = b"".join(ranks[1].chunks()).replace(b"65536, 4", b"32768, 4").replace(b"65536,4", b"32768,4")
-    (tmp_path / "rank1.json").write_bytes(text)
-    ranks[0].write(tmp_path / "rank0.json")
-    done = call("convert", "rank0.json", "rank1.json", "--to", "astra-sim", "-o", "set", cwd=tmp_path)
-    assert done.returncode == 2
-    assert b"rank1.json: rank 1 has another ALL_REDUCE of " in done.stderr
-    assert b"bytes at 0 (and 11 more); a simulator would wait forever" in done.stderr
 
 
 def test_the_verdict_is_that_of_check(tmp_path: Path) -> None:

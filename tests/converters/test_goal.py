@@ -9,9 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from etplus.converters.conversion import convert
-from etplus.converters.goal import _Schedule, goal
+from etplus.converters.goal import _SPARE, _latency_units, _Schedule, goal
 from etplus.linker import link
 from etplus.schemas.comm_types import RECV, SEND
 from etplus.schemas.communications import find_communications
@@ -117,3 +118,18 @@ def test_ranks_are_numbered_from_0_and_messages_of_a_kernel_paired_one_by_one(tm
     ]  # fmt: skip
     alone = {0: [message(0, -1)], 1: [message(0, -1)], 2: []}
     assert _Schedule._next_of(numbers, alone).keys() == {0, 1}
+
+
+def test_latencies_that_overlap_have_numbers_of_their_own() -> None:
+    """Rank 0 has one from 0 to 10, one from 5 to 15, and one from 10 to 15, when the first has ended; rank 1 has one.
+    Lanes and edges without a latency have none."""
+
+    class Edges(SimpleNamespace):
+        def __len__(self) -> int:
+            return len(self.source)
+
+    edges = Edges(source=np.array([0, 1, 2, 1, 0, 0]), target=np.array([3, 3, 3, 3, 4, 3]))
+    graph: Any = SimpleNamespace(edges=edges, traces=[None, None])
+    time, lag = np.array([0, 5, 10, 0, 0]), np.array([10, 10, 5, 9, 3, 0])
+    unit, units = _latency_units(graph, time, lag, [-1, -1, -1, 0, -1, -1], [0, 0, 0, 0, 1])
+    assert unit == [0, 1, 2, 0, 0, 0] and units == [2 * _SPARE, _SPARE]

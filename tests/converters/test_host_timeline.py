@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from etplus.converters.collectives import Agreement, Communication, RankComms
-from etplus.converters.host_timeline import ReplayedRank, sized_by
+from etplus.converters.host_timeline import ReplayedRank, sized_by, with_slowed_work
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND
 from etplus_files import cpu, etplus
@@ -46,3 +46,26 @@ def test_communications_take_the_time_of_a_network_that_is_less_efficient() -> N
     done = sized_by(agreement, network)
     assert [comm.size for comm in done.ranks[0].found] == [150, 150, 1, 8, 0] and len(done.notes) == 2
     assert sized_by(agreement, SimpleNamespace(efficiency=())) is agreement  # type: ignore[arg-type]
+
+
+def test_work_that_a_collective_slows_waits_for_half_of_it_as_a_message_to_the_next_rank() -> None:
+    """Twice as slow beside row 1, on both ranks, and beside the message of rank 0, which is not split."""
+    timeline: Any = SimpleNamespace(
+        slowdown=2.0, ranks={6: SimpleNamespace(beside={1, 3}), 7: SimpleNamespace(beside={1})}
+    )
+    ranks = {
+        rank: RankComms(rank, 2, (Communication(1, Type.ALL_REDUCE, 1000), Communication(2, Type.ALL_REDUCE, 400),
+                                  Communication(3, (SEND, RECV)[rank], 64, peer=1 - rank, tag=5)))
+        for rank in (0, 1)
+    }  # fmt: skip
+    agreement = Agreement(ranks, {}, {}, ())
+    done, notes = with_slowed_work(agreement, timeline, {0: 6, 1: 7})
+    rest = [(0, 500, -1, 0, False), (0, 400, -1, 0, False)]
+    parts = [(SEND, 500, 6), (RECV, 500, 6)]
+    for rank in (0, 1):
+        found = [(comm.kind, comm.size, comm.peer, comm.tag, comm.aside) for comm in done[rank].found]
+        first = [(kind, size, 1 - rank, tag, True) for kind, size, tag in parts[:: -1 if rank else 1]]
+        assert found == [*first, *rest, ((SEND, RECV)[rank], 64, 1 - rank, 5, False)]
+    assert "waits for parts of 1 collectives" in notes[0] and "not slowed by 1 messages" in notes[1]
+    timeline.slowdown = 1.0
+    assert with_slowed_work(agreement, timeline, {0: 6, 1: 7}) == (ranks, ())

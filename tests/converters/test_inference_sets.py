@@ -12,7 +12,6 @@ from etplus.analysis.summary import analyze
 from etplus.converters.conversion import convert
 from etplus.converters.open import load
 from etplus.linker import link
-from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from plain_chakra import COLL
@@ -45,13 +44,6 @@ def test_a_simulated_step_takes_as_long_as_recorded(served: Trace, steps: str, t
     convert([served], tmp_path / "job", to="astra-sim", replicate=2, steps=steps, as_prefix=True)
     simulated = job_makespan_ns(read_set(tmp_path / "job"), Network(25))
     assert simulated == pytest.approx(recorded_ns(served, steps), rel=0.02, abs=3000)
-
-
-def test_whole_traces_alone_are_written_as_etplus(served: Trace, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="leave out --steps"):
-        convert([served], tmp_path / "x.json", to="etplus", steps="0")
-    with pytest.raises(UsageError, match="has 5"):
-        convert([served], tmp_path / "x.et", steps="7")
 
 
 def captured_layers(op: str, args: dict[str, Any], kernel: str) -> Trace:

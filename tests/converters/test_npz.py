@@ -12,7 +12,7 @@ from etplus.converters.npz import NODE_NAMES, graph_arrays, split_of, write_data
 from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset
-from etplus.trace.errors import UsageError
+from etplus.trace.errors import ConvertError, UsageError
 from etplus_files import cpu, etplus
 from random_step import digest, random_step
 from support import call, fixture_pair
@@ -110,3 +110,5 @@ def test_features_of_each_node_by_hand() -> None:
     chain = [[k, k - 1] for k in range(1, 34)]
     assert graph.edge_index.tolist() == [*chain, *([k, 33] for k in range(34, 100))]
     assert (graph.config_runtime.tolist(), graph.node_splits.tolist()) == ([1_000_000], [[0, 100]])
+    with pytest.raises(ConvertError, match="no operator has a time"):
+        graph_arrays(etplus([cpu(3, "a")]), "empty")

@@ -134,6 +134,17 @@ def test_both_halves_of_a_wrong_message_are_named(
     assert "deadlocks were not checked" in report.skipped[0]
 
 
+def test_all_to_alls_are_compared_in_whole_bytes_per_rank(tmp_path: Path) -> None:
+    for second, counts in ((101, {}), (102, {"uneven-collective": 1})):
+        ranks = clean()
+        for nodes, size in zip(ranks, (100, second), strict=True):
+            nodes.append(coll(7, 6, op=pb.ALL_TO_ALL, size=size))
+        report = check(write(tmp_path, ranks, GROUPS), profile="astra-sim")
+        assert (report.counts, report.skipped) == (counts, ())
+    ranks[0].append(comp(7, 6))
+    assert "rank 0 has duplicate ids" in check(write(tmp_path, ranks, GROUPS)).skipped[0]
+
+
 def test_what_runs_in_astra_sim_is_no_error(tmp_path: Path) -> None:
     """Collectives without pg_name are of all ranks; a version is not needed."""
     ranks = clean()

@@ -12,7 +12,6 @@ from etplus_files import DLRM, document_of, write_alone
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
 from simulator import Network, job_makespan_ns, read_set, schedule
-from support import shared_trace
 
 BASE = 25.0
 """GB/s."""
@@ -52,13 +51,3 @@ def test_the_fold_agrees_with_the_replay(name: str, tmp_path: Path) -> None:
         ends = schedule(nodes, lambda n, f=factor: int(1000 * n.micros * (f if n.type in (COLL, SEND, RECV) else 1)))  # type: ignore[misc]
         replayed = document.replay(f"comm*{factor}").makespan_ns
         assert max(end for _, end in ends.values()) == pytest.approx(replayed, rel=0.01)
-
-
-def test_work_from_before_the_window_is_a_delay_at_the_beginning(tmp_path: Path) -> None:
-    """Streams are busy with graphs that were launched before: the simulated span is the measured one all the same."""
-    trace = link(None, shared_trace("graph-capture/vllm_piecewise.replay.json.gz"))
-    write_alone(trace, tmp_path)
-    job = read_set(tmp_path / "t")
-    assert job_makespan_ns(job) == pytest.approx(trace.span[1] - trace.span[0], rel=1e-4)
-    longest = max(node.micros for node in job.ranks[0][:10] if node.name == "delay")
-    assert longest == max(node.micros for node in job.ranks[0] if node.name == "delay")

@@ -13,16 +13,11 @@ from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.jobs.job_ranks import ONE_RANK
 from etplus.linker import link
-from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from etplus.timeline.graph_building import build_graph
-from etplus.timeline.network import Network, on_network
-from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, etplus, gpu, runtime
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_chakra import COLL
 from simulator import read_set, simulate
 from support import Document, call, examples, shared_pair
 
@@ -195,34 +190,3 @@ def test_a_single_rank_is_refused_in_one_way(tmp_path: Path) -> None:
     convert(mesh_rank(0, 2), tmp_path / "t", to="chakra", as_prefix=True)
     checked = call("check", tmp_path / "t", "--profile", "astra-sim")
     assert checked.returncode == 1 and ONE_RANK in " ".join(checked.stdout.decode().split())
-
-
-def test_ranks_of_a_part_of_a_job_get_one_answer(tmp_path: Path) -> None:
-    """Ranks 4 to 7 of 8: replay prices the groups that convert writes, and both say so; a cut-off rest stays fixed."""
-    ranks = range(4, 8)
-    traces = []
-    for rank in ranks:
-        across = {**ALL, "pg_name": "across", "pg_ranks": [rank - 4, rank]}
-        half = {**ALL, "pg_name": "half", "pg_ranks": [0, 1, 2, 3] if rank < 4 else [4, 5, 6, 7]}
-        pair = {**ALL, "pg_name": "pair", "pg_ranks": [rank - rank % 2, rank - rank % 2 + 1]}
-        beyond = {**ALL, "collective": "send", "src_rank": rank, "dst_rank": 3}
-        traces.append(rank_of(rank, ALL, half, pair, across, beyond, world=8))
-    network, graph = Network(10.0, 1000), join_ranks([build_graph(trace) for trace in traces])
-    priced = on_network(graph, network)
-    took = [priced.durations[first + i] for first, trace in zip(priced.first_row, traces, strict=False)
-            for i in trace.communicates.nonzero()[0].tolist()]  # fmt: skip
-    four, two = (network.transfer_ns(Type.ALL_REDUCE, 1024, size) for size in (4, 2))
-    assert took == [four, four, two, 4000, 4000] * len(ranks)
-    told = "4 of 8 ranks were given; groups are cut down to these"
-    assert told in priced.notes
-    for trace in traces:
-        trace.write(tmp_path / f"rank{trace.rank}.json")
-    names = [f"rank{rank}.json" for rank in ranks]
-    done = call("convert", *names, "--to", "astra-sim", "-o", "t", "--renumber-ranks", cwd=tmp_path)
-    assert done.returncode == 0 and f"note    {told}".encode() in done.stderr
-    job = read_set(tmp_path / "t")
-    members = {node.value("pg_name"): job.groups.get(int(node.value("pg_name") or 0)) for node in job.ranks[0]
-               if node.type == COLL}  # fmt: skip
-    assert sorted(len(of or range(4)) for of in members.values()) == [2, 4]
-    shown = call("replay", *names, "--network", "bandwidth=10,latency=1", cwd=tmp_path)
-    assert shown.returncode == 0 and told.encode() in b" ".join(shown.stdout.split())

@@ -131,14 +131,6 @@ def test_processes_of_two_containers_can_share_a_small_id() -> None:
     assert linked(calls(4), calls(4), pid=5000).ops["certain"] == 4
 
 
-def test_without_proof_of_the_rank_nothing_is_certain() -> None:
-    files = [orjson.dumps(et_document([one.node(at) for at, one in enumerate(calls(9))])),
-             orjson.dumps(kineto_document([one.event(at) for at, one in enumerate(calls(9))]))]  # fmt: skip
-    assert link(*files).report.ops["certain"] == 9
-    assert all(link(*files, rank=rank).report.ops["certain"] == 0 for rank in (0, 1))
-    assert link(*files, one_of_several=True).report.ops["certain"] == 0
-
-
 def test_the_case_of_a_sweep_in_containers(tmp_path: Path) -> None:
     files = [shared_case(f"sweep-other-shapes/hh_{part}.json.gz") for part in ("a.et", "b.kineto")]
     report = link(*files).report

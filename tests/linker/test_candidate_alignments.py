@@ -10,6 +10,11 @@ from etplus.linker.match.candidate_alignments import (
     DISAGREE,
     NAMES,
     NUMBERS,
+    Alignment,
+    _is_dense,
+    _judged,
+    _overlaps,
+    _shared_runs,
     candidates_by_order,
     candidates_by_sequence,
 )
@@ -57,6 +62,13 @@ def test_a_few_numbers_that_agree_by_chance_are_no_place() -> None:
     other = [RNG.randrange(30) for _ in range(240)]
     text = thread(other, [100 + k // 4 if k % 4 == 0 else -1 for k in range(240)])
     assert candidates_by_sequence(counted(3), text) == []
+
+
+def test_four_fifths_of_the_calls_with_numbers_in_both_must_be_placed() -> None:
+    for count, places in ((5, 1), (4, 0)):
+        names, numbers = list(range(count)), list(range(1, count + 1))
+        text = [*names[:-2], 9, names[-1]]
+        assert len(candidates_by_sequence(thread(names, numbers), thread(text, numbers))) == places
 
 
 def test_every_iteration_is_a_place_by_names() -> None:
@@ -110,3 +122,45 @@ def test_an_empty_side_has_no_place() -> None:
     nothing = thread([])
     for place in (candidates_by_order, candidates_by_sequence):
         assert place(nothing, counted(1)) == place(counted(1), nothing) == []
+
+
+def placed(*at: int) -> Alignment:
+    return Alignment(np.array(at), np.zeros(len(at), np.bool_))
+
+
+def test_four_fifths_from_the_first_to_the_last_call_are_dense() -> None:
+    assert _is_dense(placed(-1, 0, 1, 2, -1, 4, -1)) and not _is_dense(placed(0, 1, -1, 3))
+
+
+@pytest.mark.parametrize(
+    ("at", "size", "least", "overlap"),
+    [
+        ([-1, -1, *range(10)], 10, 1, True), ([-1, *range(1, 11)], 11, 0.8, True),
+        ([-1] * 3 + [*range(3, 13)], 13, 0.5, False), ([*range(10), -1, -1, -1], 13, 0.5, False),
+        ([*range(10), -1, -1, -1], 11, 0.8, True), ([-1] + [*range(2, 12)] + [-1] * 2, 14, 0.5, False),
+        ([-1] * 7 + [0, 1, 2], 10, 0.3, True), ([-1] * 7 + [0, 1, 2], 10, 0.31, False),
+        ([-1] * 7 + [0, 1, 2], 8, 0.37, True), ([-1] * 7 + [0, 1, 2], 8, 0.38, False),
+    ],
+)  # fmt: skip
+def test_windows_overlap_if_one_side_ends_at_each_end(at: list[int], size: int, least: float, overlap: bool) -> None:
+    """Up to a fifth of the calls may be left over at both ends together."""
+    assert _overlaps(placed(*at), size, least) is overlap
+
+
+def test_runs_that_both_threads_have() -> None:
+    """Those that the pattern has once, else all pairs of the rarest one."""
+
+    def shared(pattern: list[int], text: list[int], length: int = 2) -> list[tuple[int, int]]:
+        i, j = _shared_runs(np.array(pattern), np.array(text), length)
+        return list(zip(i.tolist(), j.tolist(), strict=True))
+
+    assert shared([0, 1, 2, 3, 0, 1], [9, 0, 1, 2, 0, 1]) == [(1, 2)]
+    assert shared([0, 1, 5, 0, 1], [0, 1, 6, 0, 1]) == [(0, 0), (0, 3), (3, 0), (3, 3)]
+    assert shared([0, 1], [0, 1]) == [(0, 0)] and shared([0, 1], [1, 0]) == shared([0], [0, 1]) == []
+    assert shared([0, 1, 2], [0, 1, 2], 3) == [(0, 0)] and shared([0, 1, 2], [0, 1], 3) == []
+
+
+def test_the_share_of_the_most_frequent_offset_is_told() -> None:
+    at = placed(0, 1, 2, 3)
+    found = _judged(thread([7] * 4, [1, 2, 3, 4]), thread([7] * 4, [2, 3, 4, 9]), at)
+    assert (found.evidence, found.distinct, found.offset, found.steady) == (DISAGREE, 0, None, 0.75)

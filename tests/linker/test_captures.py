@@ -100,7 +100,6 @@ def test_calls_that_describe_experts() -> None:
 
 
 def test_kernels_that_calls_record() -> None:
-    """Also of calls of no name that we know."""
     args = {"hipNewWayToStart": {"kernel": "gemm", "grid": [1, 2, 3], "block": [4, 5, 6]}}
     events = [run("hipStreamBeginCapture", 10), run("hipNewWayToStart", 12), run("hipStreamEndCapture", 20)]
     found = captured(events, args)

@@ -167,19 +167,6 @@ def test_evidence_precedes_the_name(
     assert trace.communicates[trace.gpu.source].tolist() == [communicates]
 
 
-def test_collectives_of_mtia() -> None:
-    args = {"correlation": 3, "stream": 2, "device": 0, "Collective name": "all_reduce", "dtype": "BFloat16",
-            "In msg nelems": 64, "Out msg nelems": 64, "Group size": 2}  # fmt: skip
-    trace = read_trace(json.dumps(kineto_document([
-        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 9, "tid": 1, "args": {}},
-        {"ph": "X", "cat": "mtia_runtime", "name": "launch", "ts": 2, "dur": 1, "tid": 1, "args": {"correlation": 3}},
-        {"ph": "X", "cat": "mtia_ccp_events", "name": "hccl::all_reduce", "ts": 4, "dur": 3, "tid": 2, "args": args},
-    ])).encode())  # fmt: skip
-    assert trace.is_comm.tolist() == [True] and trace.gpu.call.tolist() == [0]
-    comm = trace.gpu.comm[0]
-    assert (comm.collective, comm.bytes, comm.group_size) == ("all_reduce", 128, 2)
-
-
 def test_all_reduces_of_serving_engines_send_their_first_tensor() -> None:
     inputs = {"values": [[1, 2, 0, 32, 2, "cuda:0"]], "shapes": [[4, 8]], "types": ["Tensor(c10::BFloat16)"]}
     calls = [{"id": 3, "name": "_C_custom_ar::all_reduce", "inputs": inputs}, {"id": 4, "name": "x"}]

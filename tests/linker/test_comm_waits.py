@@ -45,7 +45,7 @@ def launch(name: str, ts: float, correlation: int, start: float, dur: float) -> 
 def test_waits_without_operators_follow_the_order_of_the_thread() -> None:
     """Two collectives, two waits at the end; a wait on another thread is for neither."""
     plain, trace = linked_events(
-        *launch("a", 2, 1, 10, 50), *collective(20, 11, 61, 20),
+        *launch("a", 2, 1, 10, 8), *collective(20, 11, 61, 20),
         *launch("b", 35, 2, 62, 50), *collective(50, 41, 113, 20),
         call("cudaStreamWaitEvent", 64, 1, 31, 8), call("cudaStreamWaitEvent", 70, 1, 32), *launch("c", 80, 3, 300, 5),
         call("cudaStreamWaitEvent", 90, 1, 33), *launch("d", 100, 4, 320, 5),

@@ -8,10 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.linker.generated import _SAMPLES, CompiledCalls, _samples, match_compiled
+from etplus.linker.generated import (
+    _SAMPLES,
+    CompiledCalls,
+    _called_as,
+    _samples,
+    called_as_event,
+    graph_calls,
+    match_compiled,
+)
 from etplus.schemas.inductor.compile_files import read_compile_files
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
+from made_traces import event, kineto_of
 from support import FIXTURES, read_json
 
 REGION = "Torch-Compiled Region: 0/0"
@@ -113,6 +122,41 @@ def test_node_mappings_give_nodes_where_a_single_graph_fits() -> None:
     mapping = json.dumps({"cppCodeToPost": {"triton_0:1": ["mul"]}, "postToPre": {"mul": ["gelu"]}}).encode()
     found, keys = matched(one_graph("triton_0"), mapping)
     assert list(keys.values()) == ["triton_0:1"] and found.kernels[0][1].nodes == ("gelu",)
+
+
+def test_a_backward_belongs_to_the_last_forward_before_it_with_its_number() -> None:
+    """Region 0/0 runs twice, 0/1 once in between, all forwards with number 5; of number 6 there is no forward."""
+    rows: list[tuple[str, float, float, int, int]] = []
+    for region, ts, number in (("0/0", 0, 5), ("0/1", 100, 5), ("0/0", 500, 5)):
+        rows += [(f"Torch-Compiled Region: {region}", ts, 90, 1, -1), ("CompiledFunction", ts + 1, 80, 1, number)]
+    for ts, number in ((200, 5), (300, 6), (400, -1)):
+        rows += [("CompiledFunctionBackward", ts, 90, 2, number), ("## Call CompiledFxGraph x ##", ts + 1, 80, 2, -1),
+                 ("triton_0", ts + 2, 70, 2, -1), ("aten::inner", ts + 3, 1, 2, -1)]  # fmt: skip
+    events = [
+        event("user_annotation" if name.startswith("##") else "cpu_op", name, ts, dur,
+              {"Sequence number": number} if number >= 0 else {}, tid=tid)
+        for name, ts, dur, tid, number in rows
+    ]  # fmt: skip
+    trace = read_kineto(kineto_of(events))
+    calls = cpu_calls(trace)
+    made = graph_calls(trace.events, calls)
+    assert [one.region for one in made] == ["Torch-Compiled Region: 0/1", "", ""] and all(one.backward for one in made)
+    of_calls = [trace.events.names[code] for code in calls.name.tolist()]
+    assert [[of_calls[call] for call in one.kernels.tolist()] for one in made] == [["triton_0"]] * 3
+    assert [of_calls[one.call][:7] + of_calls[one.owner][-8:] for one in made] == ["## CallBackward"] * 3
+
+
+def test_names_of_kernels_and_of_their_events_are_compared_without_namespaces() -> None:
+    names = ["aten::mm", "::mm", "mm", "graph_0_cpp_fused_0", "a::b::c"]
+    assert [called_as_event(name) for name in names] == ["::mm", "::mm", "mm", "cpp_fused_0", "::c"]
+    kernels = [
+        "triton_0",
+        "extern_kernels.bias_addmm",
+        "extern_kernels.mm",
+        "torch.ops.mylib.op.default",
+        "torch.ops.x",
+    ]
+    assert [_called_as(name) for name in kernels] == ["triton_0", "::addmm", "::mm", "::op", "::ops"]
 
 
 def test_samples_of_each_key_are_spread_from_its_first_to_its_last_call() -> None:

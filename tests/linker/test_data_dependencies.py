@@ -187,16 +187,6 @@ def test_in_place_calls_read_and_write() -> None:
     assert edges(op(3, "aten::__and__", [A, B], []), op(4, "aten::neg", [A], [C])) == set()
 
 
-def test_slices_depend_where_they_overlap() -> None:
-    low, high, middle = tensor(10, 0, 4), tensor(10, 4, 4), tensor(10, 2, 4)
-    write = [op(3, "aten::copy_", [low, B], [low], COPY), op(4, "aten::copy_", [high, B], [high], COPY)]
-    reads = [low, high, middle, A, tensor(10, 8, 4)]
-    read = [op(5 + i, "aten::neg", [slice_], [C]) for i, slice_ in enumerate(reads)]
-    assert edges(*write, *read) == {(3, 5), (4, 6), (3, 7), (4, 7), (3, 8), (4, 8)}
-    of_bytes = tensor(10, 16, 4, itemsize=1)  # offsets are in elements
-    assert edges(op(3, "aten::a", [], [tensor(10, 4, 4)]), op(4, "aten::b", [of_bytes], [])) == {(3, 4)}
-
-
 def test_a_caller_that_works_too_is_the_writer() -> None:
     """aten::addmm on the CPU: the bias is copied into the output before the product is added to it."""
     found = edges(
@@ -216,16 +206,6 @@ def test_collectives() -> None:
         op(12, "aten::x", [B], []),
     )  # fmt: skip
     assert found == {(3, 5), (5, 8), (5, 9), (8, 9), (8, 10), (10, 11), (8, 12)}
-
-
-def test_gradients_are_accumulated_on_another_thread() -> None:
-    found = edges(
-        op(3, "aten::mm", [A], [B]), op(4, "autograd::engine::evaluate_function: MulBackward0", tid=2),
-        op(5, "MulBackward0", [B], [], parent=4, tid=2, scope=1), op(6, "aten::mul", [B, A], [C], parent=5, tid=2),
-        op(7, "torch::autograd::AccumulateGrad", [C], [], tid=2, scope=1),
-        op(8, "aten::add_", [D, C, 1], [D], parent=7, tid=2), op(9, "aten::add_", [A, D, -0.1], [A]),
-    )  # fmt: skip
-    assert found == {(3, 6), (6, 8), (8, 9)}
 
 
 def test_strings_are_not_read() -> None:
@@ -250,14 +230,6 @@ def test_what_is_no_tensor_is_passed_over() -> None:
     for value in NO_TENSORS:
         calls = [op(3, "aten::a", [value], [A]), op(4, "aten::a", [], [value]), op(5, "aten::b", [value, C], [])]
         assert edges(*calls, op(6, "aten::c", [[value, B], A], [])) == {(3, 6)}, value
-
-
-def test_odd_sides_cost_only_themselves() -> None:
-    calls = [op(3, "aten::a", [], [A]), op(4, "aten::b", [A], []), op(5, "aten::c", [B], [])]
-    for value, schema in itertools.product([None, 5, "x", {}, [], {"values": None}, {"values": D}, A], LAYOUTS):
-        document = et_document(calls, schema)
-        document["nodes"][2]["inputs"] = document["nodes"][4]["outputs"] = value
-        assert edges_of(orjson.dumps(document)) == {(3, 4)}, value
 
 
 def test_thousands_of_slices_with_as_many_reads_of_the_whole_stay_in_order() -> None:

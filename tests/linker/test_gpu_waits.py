@@ -6,7 +6,7 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.trace.trace import Trace
-from made_traces import call, edge_names, gpu, linked_events, sync
+from made_traces import call, edge_names, event, gpu, linked_events, sync
 from support import Document, kineto_document
 
 
@@ -88,6 +88,22 @@ def test_copies_that_hold_their_thread(copy: str, name: str, blocks: bool) -> No
         gpu("k", 80, 5, 2),
     )  # fmt: skip
     assert edge_names(document, "sync") == ({(copy, "cudaLaunchKernel")} if blocks else set())
+
+
+@pytest.mark.parametrize(("limits", "waited_for"), [(True, "k1"), (False, "k3")])
+def test_fsdps_rate_limiter_waits_for_the_older_of_two_events_recorded_for_the_host(
+    limits: bool, waited_for: str
+) -> None:
+    """An event is recorded behind each of three kernels; a stream waits for the last one."""
+    events = [
+        call("cudaLaunchKernel", 2, 1, 1), gpu("k1", 10, 10, 1), call("cudaEventRecord", 4, 1, 2),
+        call("cudaLaunchKernel", 8, 1, 3), gpu("k2", 22, 18, 3), call("cudaEventRecord", 12, 1, 4),
+        call("cudaLaunchKernel", 16, 1, 5), gpu("k3", 41, 19, 5), call("cudaEventRecord", 20, 1, 6),
+        call("cudaStreamWaitEvent", 24, 1, 7), call("cudaEventSynchronize", 80, 1, 8),
+    ]  # fmt: skip
+    limiter = event("user_annotation", "FullyShardedDataParallel.rate_limiter", 78, 12)
+    _, document = linked_events(*events, *([limiter] if limits else []))
+    assert edge_names(document, "sync") == {(waited_for, "cudaEventSynchronize")}
 
 
 def two_streams(name: str, *more: Document) -> tuple[Document, Trace]:

@@ -107,3 +107,13 @@ def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -
     plain = link(None, recorded(nodes, arrows=False, launches=launches))
     assert edges(trace, "launch") == edges(plain, "launch")
     assert edges(trace, "stream") == edges(plain, "stream")
+
+
+def test_arrows_with_lost_ends_are_counted() -> None:
+    """b waits for a on another stream, and c for b: the first arrow begins where no node ends."""
+    document = orjson.loads(recorded([Node(7, (), 10), Node(8, (0,), 50), Node(7, (1,), 10)], arrows=True))
+    for event in document["traceEvents"]:
+        if event["ph"] == "s" and event["id"] == ARROW:
+            event["ts"] += 5000
+    trace = link(None, orjson.dumps(document))
+    assert edges(trace, "graph") == {("0.1", "0.2")} and trace.report.dependencies["unresolved"] == 1

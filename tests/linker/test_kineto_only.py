@@ -54,6 +54,8 @@ def test_all_columns_of_the_nodes() -> None:
     assert (et.pid, et.flat, et.started_s, et.duration_s, et.losses) == (PID, False, -1, 0.0, ())
     assert [match.call.tolist(), match.link.tolist(), match.reason.tolist()] == [[2, 1, 3, 0], [2] * 4, [0] * 4]
     assert pair.nodes.parent.tolist() == [-1, -1, 0, -1] and pair.nodes.node.tolist() == [4, 5, 6, 7]
+    nested = read_kineto(orjson.dumps(kineto_document([event("cpu_op", "a", 0, 9), event("cpu_op", "b", 1, 2)])))
+    assert host_side(nested, cpu_calls(nested))[0].et.parent.tolist() == [1, 1, 2, 3]
 
 
 def test_texts_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +66,7 @@ def test_texts_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(et.texts) == 10 and et.texts.block_count == 4 and et.texts.first.tolist() == [0, 3, 6, 9, 10]
     every = et.texts.of(np.arange(10))
     parts = [et.texts.cut(block) for block in range(4)]
-    assert {before for before, _ in parts} == {b""}
+    assert [(before, len(texts)) for before, texts in parts] == [(b"", 3)] * 3 + [(b"", 1)]
     assert [text + b"}" for _, texts in parts for text in texts] == every
     assert et.texts.of(np.array([9, 0, 4])) == [every[9], every[0], every[4]]
     nodes = [orjson.loads(text) for text in every]

@@ -60,6 +60,7 @@ def test_for_ids_only_calls_with_an_id_count() -> None:
     assert _is_enough(pair, found([0, -1, -1, -1, -1, -1], "ids"))
     assert not _is_enough(pair, found([0, -1, -1, -1, -1, -1]))
     assert not _is_enough(a_pair(2, 2), found([-1, -1], "ids"))
+    assert not _is_enough(a_pair(3, 3, [1, 2, 3], [1, 2, 3]), found([0, -1, -1], "ids"))
 
 
 def test_calls_outside_the_window_and_of_other_threads() -> None:

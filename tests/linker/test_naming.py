@@ -91,6 +91,8 @@ def test_the_kind_is_found_inside(tmp_path: Path) -> None:
         assert kind_inside(tmp_path / "a.json") == kind
         assert looked(tmp_path, "a.json.gz", content).kind == kind
     assert kind_inside(tmp_path) == kind_inside(tmp_path / "none") == ""
+    found = looked(tmp_path, "rank5.json", ET_HEAD % b"")
+    assert (found.kind, found.named, found.pid) == (ET, 5, 77)
 
 
 def test_the_rank_and_process_of_a_kineto_trace(tmp_path: Path) -> None:

@@ -122,6 +122,15 @@ def test_names_alone_prove_nothing_while_another_thread_is_left() -> None:
     assert links(found) == [*((k, UNVERIFIED) for k in range(4)), *[(-1, UNLINKED)] * 3]
 
 
+def test_only_a_whole_place_competes_with_a_whole_place() -> None:
+    """Nor does one in another thread with a call in between, or without the last call."""
+    names = list(range(10))
+    gap, cut = [*names[:5], 91, *names[5:]], names[:9]
+    for threads, places in (([names, gap], 1), ([gap, names], 2), ([names, cut], 1), ([names, names], 2)):
+        found = match_shift(nodes_of(names), calls_of(*threads), NO_STEPS, "first")
+        assert found.facts["threads"][0]["equal_places"] == places
+
+
 def test_threads_go_by_content() -> None:
     nodes, calls = nodes_of([A, B, C], [D, E, D, E]), calls_of([D, E, D, E], [A, B, C])
     assert match_shift(nodes, calls, NO_STEPS, "first").call.tolist() == [4, 5, 6, 0, 1, 2, 3]
@@ -210,6 +219,18 @@ def test_of_siblings_those_with_equal_subtrees_go_together() -> None:
     nodes = nodes_of([E, A, B, A, C, D, *[D] * 5], parent=[-1, 0, 1, 0, 3, 3, *[0] * 5])
     calls = calls_of([E, A, C, D, B, *[D] * 5], parent=[-1, 0, 1, 1, 0, *[0] * 5])
     assert match_tree(nodes, calls).call.tolist() == [0, -1, -1, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
+def test_siblings_with_other_subtrees_are_paired_by_name_between_those_with_equal_ones() -> None:
+    """E(A A A A A B(C) D(C)) and E(A A A A A B(D) D(B))."""
+    nodes = nodes_of([E, *[A] * 5, B, C, D, C], parent=[-1, *[0] * 6, 6, 0, 8])
+    calls = calls_of([E, *[A] * 5, B, D, D, B], parent=[-1, *[0] * 6, 6, 0, 8])
+    assert match_tree(nodes, calls).call.tolist() == [0, 1, 2, 3, 4, 5, 6, -1, 8, -1]
+
+
+def test_a_caller_on_another_thread_is_none() -> None:
+    nodes = nodes_of([A], [C, D], parent=[-1, 0, 1])
+    assert [forest.children for forest in _forests(nodes, np.array([A, C, D]), {})] == [{-1: [0]}, {-1: [1], 1: [2]}]
 
 
 def test_trees_of_unlike_programs_are_not_paired() -> None:

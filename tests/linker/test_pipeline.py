@@ -7,10 +7,10 @@ import io
 import json
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-import etplus
 import numpy as np
 import orjson
 import pytest
@@ -32,19 +32,6 @@ def linked_events(result: Trace) -> dict[int, int]:
 
 
 EXPECTED = linked_events(link(ET, KINETO))
-
-
-def test_a_link_that_is_only_written_makes_no_columns_of_the_trace(tmp_path: Path) -> None:
-    linked = link(ET, KINETO)
-    linked.write(tmp_path / "plus.json")
-    assert linked.report.ops["linked"] and linked.file and linked.captured is None
-    made = {column.name for column in fields(Trace)} & vars(linked).keys()
-    assert made == {"file", "summary", "texts", "captured"}, "no nodes, edges, header or tables"
-    read = etplus.load(tmp_path / "plus.json")
-    assert linked.nodes.ts.tolist() == read.nodes.ts.tolist() and len(linked) == len(read)
-    assert {"nodes", "edges", "header"} <= vars(linked).keys()
-    with pytest.raises(AttributeError, match="nothing"):
-        getattr(linked, "nothing")  # noqa: B009 (mypy knows that there is none)
 
 
 def test_importing_is_cheap_and_a_link_needs_nothing_of_torch_or_other_formats(tmp_path: Path) -> None:
@@ -76,6 +63,14 @@ def test_strict_refuses_broken_files_and_otherwise_they_are_recovered() -> None:
 def test_repetitions_are_looked_for_from_eight_unlaunched_events_on() -> None:
     for queued in (7, 8):
         assert ("repetition" in link(None, recorded([training()] * 4, queued)[0]).report.gpu) == (queued == 8)
+
+
+def test_a_broken_compiler_file_next_to_the_trace_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "kernel_information.json").write_bytes(b"{\"('x")
+    kineto: Any = SimpleNamespace(file=str(tmp_path / "kineto.json"))
+    assert not pipeline.compile_files(kineto, None).files
+    with pytest.raises(TraceFormatError):
+        pipeline.compile_files(kineto, [tmp_path / "kernel_information.json"])
 
 
 def test_an_et_plus_file_as_input_is_refused(tmp_path: Path) -> None:

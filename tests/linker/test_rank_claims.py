@@ -69,7 +69,7 @@ def test_the_annotation_of_a_recording(names: list[str], runs: set[str], ranks: 
 
 
 def test_messages_exclude_the_ranks_of_their_peers() -> None:
-    send, receive = node(4, "c10d::send", [[0], ["g"], 1]), node(5, "c10d::recv_", [[0], ["g"], 3])
+    send, receive = node(4, "c10d::send", [[0], ["g"], 1, 2]), node(5, "c10d::recv_", [[0], ["g"], 3])
     assert of_et(groups(WORLD_OF_4), send, receive) == Claim(frozenset({0, 2}), 4, True)
     assert of_et(groups(WORLD_OF_4), node(4, "c10d::send", [[0], ["g"], 9])) == Claim(None, 4, True)
     assert of_et(groups(WORLD_OF_4), node(4, "c10d::send", [[0], ["g"]])) == Claim(None, 4, True)

@@ -214,11 +214,3 @@ def test_iterations_end_where_the_next_begins_but_for_those_of_no_duration() -> 
     found = iterations_of(rows, "x")
     assert spans(found) == [(50, 100), (100, 170)] and found.label == ["0", "1"] and len(found.marker) == 0
     assert spans(iterations_of(rows, "mm")) == [(50, 170)]
-
-
-def test_names_that_occur_most_are_told_first() -> None:
-    rows = [event(name, 10 * k, 1) for k, name in enumerate("ab" * 2 + "b" + "".join("cdefghij"))]
-    (note,) = iterations_of([*rows, *OPS], "n" * 100).notes
-    told = "n" * 59 + "…"
-    assert note.startswith("no event name contains 'nnn") and len(note.split("annotations")[0]) < len(told) + 30
-    assert note.endswith("annotations in the trace: 'b', 'a', 'c', 'd', 'e', 'f', 'g', 'h'")
