@@ -19,9 +19,9 @@ class GraphEvents:
     """Points in time: the window's start (point 0), starts and ends of timed rows, and submissions of slow launches."""
 
     trace: Trace
-    start: IntColumn  # start, end: points of each row, −1 for rows without a time
+    start: IntColumn  # start, end: point per row, −1 for rows without a time
     end: IntColumn
-    row: IntColumn  # row of each point, −1 for the start of the window
+    row: IntColumn  # row per point, −1 for the start of the window
     measured: IntColumn  # ns after the start of the window, per point
     launcher: IntColumn  # row that launched each row, −1 if there is none
 

@@ -31,7 +31,7 @@ _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 @dataclass(frozen=True)
 class MarkedIterations:
     trace: Trace
-    mark: IntColumn  # row of the annotation at the start of each iteration
+    mark: IntColumn  # row of the starting annotation, per iteration
     of_row: IntColumn  # iteration in which each row was called or launched, −1 if there is none
     steps: bool  # True if the annotations enclose their iterations (ProfilerStep)
     phases: tuple[str, ...] = ()

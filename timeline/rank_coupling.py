@@ -25,7 +25,7 @@ from .shared_links import share_alone
 class Rendezvous:
     """A collective of several ranks, or a message (sender first)."""
 
-    rank: tuple[int, ...]  # index of each participating graph
+    rank: tuple[int, ...]  # indices of the participating graphs
     row: tuple[int, ...]  # row of the communication in each graph's trace
     transfer_ns: int  # duration after all ranks are ready (`transfers`)
     own_ns: tuple[int, ...]  # additional time that each rank takes alone, on the host

@@ -22,7 +22,7 @@ from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .topological_order import issue_order
 
-# Values of `Edges.kind`. GONE marks removed edges, which have no effect.
+# Values of `Edges.kind`. GONE marks removed edges; they have no effect.
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
 # Names of edge kinds in tables.
 LINK_KINDS = (
@@ -83,7 +83,7 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-# Lag of a removed edge, which leads to a time before every point.
+# Lag of a removed edge: it leads to a time before every point.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
 # If the spans have fewer heads on average, it is faster to visit each head separately.
@@ -221,7 +221,7 @@ class SharedTransfers:
     rows: IntColumn
     links: tuple[tuple[int, ...], ...]  # link directions that each row uses (`shared_links.Links`)
     alone: npt.NDArray[np.float64]  # time that each communication would take alone / lag of its edge
-    queue: IntColumn  # index into `workers` of each communication; −1 for messages
+    queue: IntColumn  # per communication, index into `workers`; −1 for messages
     workers: tuple[int, ...]  # number of threads per process group
     gap_ns: IntColumn  # delay of a communication that waits for a thread, from when the thread is free
     moved_ns: IntColumn  # recorded time of the data transfer; a sender's span can end later

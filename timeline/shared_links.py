@@ -69,7 +69,7 @@ class _Flows:
     """Active transfers, and messages that wait for earlier messages on their connection (Gloo: tcp/pair.cc, `tx_`)."""
 
     def __init__(self) -> None:
-        self.links: dict[int, Links] = {}  # links of each transfer that currently moves data
+        self.links: dict[int, Links] = {}  # links per transfer that currently moves data
         self.on_link: defaultdict[int, int] = defaultdict(int)  # number of such transfers per link
         self.connection: dict[Links, deque[int]] = {}  # queued messages; only the first one moves
         self.waiting: dict[int, Links] = {}
@@ -124,7 +124,7 @@ class _Transfer:
 class _HostWork:
     def __init__(self, slowdown: float) -> None:
         self.transfers = 0
-        self.left_ns: dict[int, float] = {}  # remaining time of each edge at full speed
+        self.left_ns: dict[int, float] = {}  # remaining time per edge at full speed
         self._slowdown, self._until = slowdown, 0
 
     @property

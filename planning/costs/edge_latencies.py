@@ -49,7 +49,7 @@ class EdgeLatencies(msgspec.Struct, frozen=True):  # durations in ns
 class Places:
     edges: IntColumn  # edges of GPU events and collectives, or of operator self times if the trace has no GPU events
     place: list[str]  # keys of `EdgeLatencies.places`, one per edge
-    iteration: IntColumn  # iteration of each edge
+    iteration: IntColumn  # iteration per edge
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class EdgeLags:
 class Chosen:
     """The selected iterations of a trace."""
 
-    of_row: IntColumn  # iteration of each row, −1 for rows outside the chosen iterations
+    of_row: IntColumn  # iteration per row, −1 outside the chosen iterations
     index: IntColumn  # numbers of the chosen iterations
     split: MarkedIterations | None = None  # all marked iterations; None if the whole trace is chosen
     set_apart: tuple[Outlier, ...] = ()  # outliers among the requested iterations; not chosen

@@ -38,7 +38,7 @@ from .pricing import OpRow, PricedKernel, half_width, interval
 from .rank_job import Host, RankJob
 from .task import Task
 
-Times = Sequence[Sequence[float]]  # GPU event times of each rank, in ns
+Times = Sequence[Sequence[float]]  # GPU event times per rank, in ns
 
 WIDEST = 2.0  # Wider 80% intervals (high/low) are refused without --force: their ends suggest opposite decisions.
 _SURE = 1.25  # If either end of the interval differs from the prediction by more, the weakest link is shown.

@@ -124,7 +124,7 @@ _CLEARLY = 0.1  # A candidate replaces the built-in order only if its errors are
 class HeldOutEvents:
     measured: Sequence[MeasuredTask]  # distinct events
     estimates: Mapping[Order, Sequence[Estimate]]  # for each candidate order, one estimate per event
-    groups: Sequence[tuple[str, str, str]]  # `Familiarity.group` of each event
+    groups: Sequence[tuple[str, str, str]]  # `Familiarity.group` per event
     trace: int = 0  # index of the trace, 0 if there is only one
 
 

@@ -28,7 +28,7 @@ _FARTHEST = 30.0  # Maximum |log ratio| in a valid file: a factor of e³⁰ turn
 
 class EndToEndError(msgspec.Struct, frozen=True):
     log_ratios: tuple[float, ...] = ()  # log(measured/predicted)
-    unknown: tuple[float, ...] = ()  # share of each trace's timed edges that are unknown to a model of other traces
+    unknown: tuple[float, ...] = ()  # per trace, share of timed edges that a model of other traces cannot predict
 
     def __post_init__(self) -> None:
         if len(self.log_ratios) != len(self.unknown) or not all(
@@ -54,9 +54,9 @@ class FittedModel(msgspec.Struct, frozen=True):
     cpu: tuple[MeasuredTask, ...]
     devices: tuple[Device, ...] = ()  # device records provided by the user
     calibration: float = 1.0  # measured / predicted time of the fitted traces without GPU events
-    # outlier iterations of each trace, left out of the fit
+    # outlier iterations per trace, left out of the fit
     outliers: tuple[tuple[Outlier, ...], ...] = ()
-    executed: MeasuredHere | None = None  # operators timed on this machine, which take precedence
+    executed: MeasuredHere | None = None  # operators timed on this machine; they take precedence
     kernels: KernelModel | None = None  # model of GPU events; None if there are no GPU events
     end_to_end: EndToEndError | None = None  # errors on held-out traces; for a single trace, on its iterations
     steps: Percentiles | None = None  # iteration times relative to their trace's mean; None if too few

@@ -347,7 +347,7 @@ _LEAST_ALIKE = 8  # Minimum number of identical operators to compare the speed o
 @dataclass(frozen=True)
 class PricedEdges:
     lag: IntColumn  # ns, one per edge
-    # Source of each edge that the model was asked to predict; `UNKNOWN` if the edge keeps its recorded duration
+    # Source per edge that the model was asked to predict; `UNKNOWN` if the edge keeps its recorded duration
     how: Mapping[int, str]
     recorded_ns: int  # recorded CPU time that the model was not asked to predict
 

@@ -202,7 +202,7 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
 class Utilization(msgspec.Struct, frozen=True):
     known: Law  # law for events with known FLOPs or bytes
     unknown: Law  # law for events with only the grid known
-    named: Law | None = None  # law for all other events; None in old files, which use `unknown`
+    named: Law | None = None  # law for all other events; if None (old files), `unknown` is used
 
     __repr__ = brief
 

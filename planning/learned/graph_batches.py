@@ -31,7 +31,7 @@ _MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)  # Multipli
 class Layer:
     """Aggregation over edges, from p input rows to c output rows. An output row is a class of equal nodes."""
 
-    own: Tensor  # (c), the input row of each class
+    own: Tensor  # (c), the input row per class
     # inputs, outputs: (2, m), the edges of one node per class: class, and input row of the producer or consumer
     inputs: Tensor
     outputs: Tensor
@@ -49,7 +49,7 @@ class GraphBatch:
     opcode: Tensor  # (u)
     layers: tuple[Layer, ...]  # aggregations; each layer reads the rows of the previous layer
     row: Tensor  # (n), the node's row in the last layer; nodes of a graph are adjacent
-    graph: Tensor  # (n), the index of each node's graph
+    graph: Tensor  # (n), the graph's index per node
     rows: Tensor  # per graph, the number of feature rows and of rows in each layer
     node_log: Tensor  # (n), log of the self time in ns; NaN if unknown
     graph_log: Tensor  # (g), log of the graph's time

@@ -58,7 +58,7 @@ class Derivation:
     extents: NewExtents
     experts: ExpertRegions
     changed: Mapping[int, int]  # new values of extent classes, for one microbatch
-    stages: list[int]  # pipeline stage of each unit
+    stages: list[int]  # pipeline stage per unit
     wraps: list[Wrap]  # FSDP units, root first
     reductions: Mapping[int, list[Partial]]  # partial results, by the row of the call after which they are reduced
     regions: SequenceRegions | None

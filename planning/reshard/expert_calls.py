@@ -22,7 +22,7 @@ class DividedLayer:
     unit: int
     own: tuple[int, ...]  # number of tokens per expert (or the capacity) that come from one rank
     routing: Routing  # source of the token counts
-    tokens: tuple[int, ...]  # class of the number of tokens (or of the capacity) of each expert on its rank
+    tokens: tuple[int, ...]  # per expert, class of its number of tokens (or its capacity) on its rank
     total: int  # class of the total number of tokens
     experts: int  # number of experts per rank
 

@@ -54,7 +54,7 @@ class ExpertLayer:
     gather: int = -1  # index of the call that joins the outputs
     counts: tuple[int, ...] = ()  # indices of the calls that compute token counts
     whole: tuple[bool, bool] = (True, True)  # True if one tensor holds all tokens, before and after the experts
-    grouped: tuple[int, ...] = ()  # extent of each expert's tokens if one operator calls a GEMM per expert
+    grouped: tuple[int, ...] = ()  # extent of the tokens per expert if one operator calls a GEMM per expert
     # indices of other calls between experts; True if the call uses, or only serves, expert results
     middle: Mapping[int, bool] = field(default_factory=dict)
 

@@ -67,7 +67,7 @@ class CommWait:
 class RecordedOp:
     call: Call
     changed: Mapping[int, int]  # new values of extent classes
-    microbatch: int = 0  # index of the microbatch, which makes tensor numbers unique
+    microbatch: int = 0  # index of the microbatch, used to make tensor numbers unique
     after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # communication after inner calls, by row
     shard: Shard | None = None  # part of the parameters, gradients and optimizer state on this rank
     divided: Set[int] | None = None  # storages that `shard` applies to; None for all storages

@@ -64,7 +64,7 @@ class Resharded:
     # operators timed on this machine (`etplus measure`), instead of scaled times
     measured: Measured | None = None
     ranks: tuple[RecordedRank, ...] = ()  # recorded ranks that the derivation is compared with
-    stages: tuple[int, ...] | None = None  # recorded pipeline stage of each unit
+    stages: tuple[int, ...] | None = None  # recorded pipeline stage per unit
 
     __repr__ = brief
 

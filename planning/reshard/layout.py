@@ -41,7 +41,7 @@ class Layout:
     # microbatches per step; None for the recorded number, or with pp > 1 for at least max(4, pp)
     microbatches: int | None = None
     schedule: Schedule = "1f1b"
-    # "dtensor" reduces the input gradient of each column-parallel layer; "megatron" reduces their sum once per block
+    # "dtensor" reduces input gradients per column-parallel layer; "megatron" reduces their sum once per block
     tp_style: TensorStyle = "dtensor"
     sequence_parallel: bool = False  # True if norms and residuals use 1/tp of the sequence (Megatron style only)
     # size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 MiB, with 1 MiB for the first bucket

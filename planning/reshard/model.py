@@ -27,7 +27,7 @@ from .items import Shard
 from .step_calls import Call, tensor_values, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
-# Argument positions of the two factors of each GEMM operator.
+# Argument positions of the two factors, per GEMM operator.
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 Evidence = Literal["optimizer", "shapes", "use"]
 
@@ -83,7 +83,7 @@ class Region(NamedTuple):
 
 # Optimizer steps, each with its calls. A call has a parameter, or None if it applies to all parameters.
 Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
-Lists = Mapping[int, Sequence[Parameter]]  # maps a list length to the parameter of each list entry
+Lists = Mapping[int, Sequence[Parameter]]  # maps a list length to the parameters of the list's entries
 
 
 @dataclass
@@ -96,9 +96,9 @@ class Weights:
     by_storage: dict[int, list[Region]] = field(default_factory=dict)  # parameters by storage in the forward pass
     by_number: dict[int, Parameter] = field(default_factory=dict)  # parameters by tensor number in the forward pass
     by_shard: dict[int, Parameter] = field(default_factory=dict)  # parameters by storage of their shard (FSDP)
-    part: Shard | None = None  # part of each parameter that the recorded optimizer updates; None for all of it
+    part: Shard | None = None  # part of a parameter that the recorded optimizer updates; None for all of it
     frozen: list[Parameter] = field(default_factory=list)  # numbered after `parameters`
-    # parameters of each optimizer call on lists, by row, if the optimizer has several parameter groups
+    # parameters of optimizer calls on lists, by row, if the optimizer has several parameter groups
     lists: dict[int, Lists] = field(default_factory=dict)
 
     __repr__ = brief
@@ -177,7 +177,7 @@ class Unit:
     forward: list[Call]  # topmost forward calls
     backward: list[Call] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)  # in order of first use
-    ready: dict[int, Parameter] = field(default_factory=dict)  # parameter of each AccumulateGrad call, by row
+    ready: dict[int, Parameter] = field(default_factory=dict)  # parameters of AccumulateGrad calls, by row
     # key that units with the same operators and parameter shapes share
     kind: str = ""
     output: Shape = ()  # extents of the output tensor

@@ -320,7 +320,7 @@ def _frozen_apart(model: Model) -> set[int]:
 def _feeds_the_model(model: Model) -> bool:
     """Return whether layers with parameters use results of the frozen weights; False for a teacher's weights."""
     apart = _frozen_apart(model)
-    made: dict[int, frozenset[int]] = {}  # frozen weights that the contents of each storage depend on
+    made: dict[int, frozenset[int]] = {}  # by storage, frozen weights that its contents depend on
     reached = set[int]()
     for call in (call for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in part):
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}

@@ -27,7 +27,7 @@ class Division:
     size: int
     columns: tuple[int, ...]  # numbers of parameters with this extent as the first dimension
     rows: tuple[int, ...]  # numbers of parameters with this extent as the second dimension
-    unit: int  # first unit that uses any of these parameters
+    unit: int  # first unit that uses any of the parameters
 
     __repr__ = brief
 
@@ -38,7 +38,7 @@ class Plan:
 
     divisions: tuple[Division, ...]
     layers: tuple[int, ...]  # units to distribute evenly over the pipeline if `stages` is None
-    stages: tuple[int, ...] | None = None  # pipeline stage of each unit
+    stages: tuple[int, ...] | None = None  # pipeline stage per unit
 
     __repr__ = brief
 

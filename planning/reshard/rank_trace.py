@@ -104,7 +104,7 @@ class _Builder:
         self.pending: dict[str, tuple[int, int]] = {}
         self.waiting: list[int] = []  # IDs of communication nodes with results that the next call reads
         self.joins = defaultdict[Any, list[int]](list)  # IDs of communication that the next event on a lane waits for
-        self.before: dict[int, int] = {}  # last topmost operator of each thread
+        self.before: dict[int, int] = {}  # last topmost operator per thread
         self.seq: defaultdict[str, int] = defaultdict(int)
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id

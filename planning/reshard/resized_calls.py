@@ -21,13 +21,13 @@ from .model import PRODUCTS
 from .step_calls import Call, is_tensor, tensor_values
 
 _TENSOR = re.compile(r"Tensor\(")
-_MOST = 1 << 15  # maximum number of cached calls, which take about 1 kB each
+_MOST = 1 << 15  # maximum number of cached calls (about 1 kB per call)
 
 
 class ResizedCalls:
     def __init__(self, derivation: Derivation) -> None:
         self._model = derivation.model
-        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # size of each extent, by id of `changed`
+        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # sizes by extent, by id of `changed`
         self._tensors: dict[tuple[Call, int, int], NodeTensors] = {}
         self._factors: dict[tuple[Call, int], float] = {}
 

@@ -40,12 +40,12 @@ class StageStep:
     trace: Trace
     stage: int
     before: list[Call] = field(default_factory=list)  # calls before the first pass
-    forward: list[list[Call]] = field(default_factory=list)  # calls of each microbatch
+    forward: list[list[Call]] = field(default_factory=list)  # calls per microbatch
     backward: list[list[Call]] = field(default_factory=list)
     after: list[Call] = field(default_factory=list)  # calls after the last pass
     steps: list[Call] = field(default_factory=list)  # optimizer steps
     same: dict[int, int] = field(default_factory=dict)  # maps tensor and storage numbers to their replacements
-    # sent, received: activations (True) and gradients (False) of each microbatch
+    # sent, received: activations (True) and gradients (False) per microbatch
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)  # rows of calls that belong to the pipeline schedule

@@ -43,7 +43,7 @@ _VIEWS = (
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
 VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # views and allocations
-# Copies and calls on scalars, which each layout adds as needed.
+# Copies and calls on scalars. Each layout adds them as needed.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",

@@ -40,9 +40,9 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     returned by a call but refers to an activation's memory, it is this activation (FSDP hooks cause such numbers).
     """
     alias = _aliases(trace)
-    lives: dict[int, list[int]] = {}  # index of the first and last use of each tensor number
+    lives: dict[int, list[int]] = {}  # index of the first and last use, per tensor number
     made_in: dict[int, list[int]] = {}  # number, offset and element count of the last activation in each storage
-    memory: dict[int, int] = {}  # storage of each tensor number
+    memory: dict[int, int] = {}  # storage per tensor number
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
     given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])

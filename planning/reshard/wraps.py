@@ -188,7 +188,7 @@ def candidates(model: Model) -> str:
 class _Group(NamedTuple):
     dtype: str
     itemsize: int
-    sizes: list[tuple[int, ...]]  # of each parameter
+    sizes: list[tuple[int, ...]]  # sizes per parameter
     parts: list[int]  # number of elements in each parameter's largest shard
 
 

@@ -56,7 +56,7 @@ class Source(NamedTuple):
 @dataclass
 class Shapes:
     extents: Extents = field(default_factory=Extents)
-    # inputs, results: by row of the call, the tensors of each argument; None for an undefined tensor
+    # inputs, results: by row of the call, the tensors per argument; None for an undefined tensor
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)  # in order of first use
@@ -228,7 +228,7 @@ class _Walk:
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
             self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
-            if within is not None:  # created inside the call, which did not take it as input
+            if within is not None:  # created inside the call, because it is not an input
                 within.append(shape)
         else:
             shape = held.shape
