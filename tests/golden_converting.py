@@ -65,7 +65,7 @@ def converting_lines(name: str) -> list[str]:
 def _content(path: Path) -> Iterator[str]:
     if path.suffix == ".et":
         metadata, nodes = read_plain(path)
-        yield re.sub(r'"etplus [^"]*"', "", str(metadata))
+        yield " ".join(re.sub(r'"etplus [^"]*"', "", str(metadata)).split())
         listed = list(flat("node", [node._asdict() for node in nodes]))
         yield f"{len(nodes)} {hashlib.blake2b(repr(listed).encode(), digest_size=6).hexdigest()}"
         yield from (line[:300] for line in listed[:60])
