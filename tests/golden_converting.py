@@ -71,6 +71,6 @@ def _content(path: Path) -> Iterator[str]:
         yield from (line[:300] for line in listed[:60])
         return
     text = re.sub(r'("tool_version": ?|"version": ?|etplus )"?[\d.]+"?', "", path.read_text("utf-8", "replace"))
-    lines = text.split("\n") if "\n" in text.strip() else text.split("},")
+    lines = text.splitlines() if "\n" in text.strip() else text.strip().split("},")
     yield f"{len(text)} {hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
     yield from (line[:300] for line in lines[:60])
