@@ -120,12 +120,12 @@ def test_a_part_by_phase_has_the_steps_of_that_phase() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
-    [("idle", "its steps are prefill, decode, mixed"), ("decoding", "a phase such as decode"), ("9", "has 7")],
+    [("idle", "its steps are prefill, decode, mixed"), ("decoding", "a phase like decode"), ("9", "has 7")],
 )
 def test_phases_that_there_are_not(wanted: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         part_of(trace_of(serve(MANY)), steps=wanted)
-    with pytest.raises(UsageError, match="give one of prefill, decode"):
+    with pytest.raises(UsageError, match="use one of prefill, decode"):
         trace_of(serve(MANY)).steps.of_phase("forward")
 
 
