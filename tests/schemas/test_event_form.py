@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import orjson
 import pytest
+from etplus.linker import link
 from etplus.schemas.kineto.event_form import (
     arguments,
     category,
@@ -13,12 +14,15 @@ from etplus.schemas.kineto.event_form import (
     decoded,
     header,
     kineto_threads_of,
+    other_events,
     recorded_args,
     shown_text,
     with_arguments,
 )
 from etplus.trace.index import Row
 from etplus_files import cpu, etplus, gpu, runtime, step_by_hand
+from made_traces import event, kineto_of, op
+from support import PID
 
 
 def of(trace: Any, number: int) -> tuple[str, dict[str, Any]]:
@@ -61,6 +65,14 @@ def test_annotations_and_operators_with_a_sequence_number() -> None:
 
 def test_threads_of_kineto_are_those_of_its_runtime_calls() -> None:
     assert kineto_threads_of(step_by_hand()) == {99: 1}
+
+
+def test_other_events_are_in_order_of_start_and_outer_ones_first() -> None:
+    where = {"pid": 0, "tid": 9}
+    events = [event("gpu_user_annotation", name, 3, dur, **where) for name, dur in (("b", 2), ("a", 4), ("odd", -1))]
+    trace = link(None, kineto_of([op("aten::mm", 0, 10), *events, event("python_function", "f", 1, 2)]))
+    found = [(one.index, one.on_gpu, one.pid, one.tid, one.ts, one.dur) for one in other_events(trace)]
+    assert found == [(4, False, PID, 7, 1000, 2000), (2, True, 0, 9, 3000, 4000), (1, True, 0, 9, 3000, 2000)]
 
 
 def test_the_header_has_what_the_trace_knows() -> None:

@@ -103,6 +103,7 @@ def test_arguments_of_a_kernel_that_was_annotated() -> None:
     assert (own.module, own.stacks) == ("head", (("a.py(1): f",),))
     assert annotated_args(b'{"graph node id": 0, "stream": 7}') == ([], None)
     assert annotated_args(b'{"stream": 7}') == ([], None)
+    assert annotated_args(b'{"graph node id": 3, "graph id": 4}')[0] == [3, 4 << 32 | 3]
     assert annotated_args(b'{"module_fqn": 5, "graph node id": "x"}') == ([], None)
 
 

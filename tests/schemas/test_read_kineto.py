@@ -9,6 +9,7 @@ import orjson
 import pytest
 from etplus.schemas.kineto.kineto_events import is_runtime
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
+from etplus.schemas.text import recover
 from etplus.schemas.text.records import RecordArray
 from etplus.trace.conventions import GPU_CATEGORIES
 from etplus.trace.errors import TraceFormatError
@@ -128,6 +129,8 @@ def test_events_of_both_kinds_in_one_file(monkeypatch: pytest.MonkeyPatch) -> No
     odd = [{"ph": "?", "ts": []}, {**plain, "args": {"stream": "0x0"}}, {**plain, "ts": 1_700_000_000_000_000.125}]
     before, after = ([{**plain, "ts": ts + 0.5} for ts in range(at, at + 90)] for at in (0, 5000))
     monkeypatch.setattr(RecordArray.blocks, "__defaults__", (None, 5000))
+    for name in ("_PART", "_LEAST_PART"):
+        monkeypatch.setattr(recover, name, 5000)
     for one in odd[1:]:
         trace = check(events_of(*before, one, *after))
         assert len(trace.events) == 181
