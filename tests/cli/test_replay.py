@@ -47,8 +47,8 @@ def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> N
     [
         (["--what-if", "nonsense"], "unknown what-if 'nonsense'"),
         (["--rank-couple"], "two ranks or more"),
-        (["--cross-validate", "x"], "a number from 0, or a range such as 0-19"),
-        (["--steps", "x"], "a number from 0, or a range such as 0-19"),
+        (["--cross-validate", "x"], "a number from 0, a range like 0-19"),
+        (["--steps", "x"], "a number from 0, a range like 0-19"),
         (["--cross-validate", "--what-if", "cpu*0"], "--cross-validate cannot be combined with --what-if"),
         (["--cross-validate", "--network", "bandwidth=25"], "--cross-validate cannot be combined with --what-if"),
         (["--json", "/dev/null/x.json"], "/dev/null"),
