@@ -147,13 +147,3 @@ def test_standard_output(pair: tuple[Path, Path]) -> None:
     done = call("convert", pair[0], "-o", "-", "--to", "jsonl")
     assert done.returncode == 0
     assert json.loads(done.stdout.splitlines()[0])["version"]
-
-
-def test_the_folder_is_checked_before_the_work(tmp_path: Path) -> None:
-    """Before a broken input is read."""
-    (tmp_path / "rank0.json").write_text("no trace")
-    (tmp_path / "file").touch()
-    for more in (["--to", "astra-sim", "-o", "file/set"], ["-o", "file/missing/set.graphml"]):
-        done = call("convert", "rank0.json", *more, cwd=tmp_path)
-        told = f"{more[-1]}: cannot be written ({tmp_path / 'file'} is a file); choose another name"
-        assert done.returncode == 2 and done.stderr.decode() == f"etplus: error: {told}\n"

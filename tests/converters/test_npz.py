@@ -15,7 +15,7 @@ from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset
 from etplus.trace.errors import ConvertError, UsageError
 from etplus_files import cpu, etplus
 from random_step import digest, random_step
-from support import call, fixture_pair
+from support import fixture_pair
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +76,6 @@ def test_datasets_keep_a_model_together(file: Path, tmp_path: Path) -> None:
         write_dataset([graphs[0], graphs[0]], tmp_path / "twice")
     with pytest.raises(UsageError, match="no such folder"):
         list(read_dataset(tmp_path / "none", "train"))
-
-
-def test_a_configuration_that_is_no_number_is_refused(file: Path, tmp_path: Path) -> None:
-    assert call("convert", file, "--to", "npz", "-o", tmp_path / "set", "--config", "threads=2").returncode == 0
-    assert len(list(tmp_path.glob("set/*/step__b1.npz"))) == 1
-    wrong = call("convert", file, "-o", tmp_path / "a.npz", "--to", "npz", "--config", "threads=x")
-    assert wrong.returncode == 2 and b"threads=2" in wrong.stderr and not (tmp_path / "a.npz").exists()
 
 
 MADE = ["7d8bfc86", "d9f7ef28", "7f8bef7b"]
