@@ -12,6 +12,7 @@ from etplus.schemas.execution_trace.arguments import (
     DecodedSide,
     call_records,
     decode_call,
+    launched_members,
     made_node,
     process_groups,
     tensor_members,
@@ -53,6 +54,9 @@ def test_both_layouts(node: dict[str, Any]) -> None:
     assert json.loads(bytes(whole_sides(text).inputs)) == LATER["inputs"]
     members = json.loads(b"{%b}" % tensor_members(text, flat=node is FLAT))
     assert members == {key: node[key] for key in members} and len(members) == (6 if node is FLAT else 2)
+    copied = json.loads(b"{%b}" % launched_members(text, flat=node is FLAT))
+    numbers = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "fw_tid": 0, "op_schema": SCHEMA}
+    assert copied == members | ({"attrs": node["attrs"]} if node is LATER else numbers)
     uses = tensor_uses([text, b"{}", text])
     assert (uses.node.tolist(), uses.storage.tolist(), uses.end.tolist()) == ([0, 2], [6, 6], [24, 24])
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import orjson
 import pytest
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
-from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, Messages, node_heads, read_chakra, write_chakra
+from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, Messages, node_heads, read_chakra, write_chakra, write_json
 from etplus.trace.errors import ConvertError, TraceFormatError
 from google.protobuf.message import DecodeError
 
@@ -40,6 +41,15 @@ def test_the_bytes_are_those_of_the_format(tmp_path: Path) -> None:
     write_chakra(tmp_path / "x.0.et", GlobalMetadata(version="v"), nodes)
     metadata, first = b"\x03\x0a\x01v", b"\x0a\x08\xac\x02\x12\x01a\x2a\x02\x01\x02"
     assert (tmp_path / "x.0.et").read_bytes() == metadata + first + b"\0" + b"\x85\x01\x12\x82\x01" + b"b" * 130
+
+
+def test_the_same_as_json(tmp_path: Path) -> None:
+    nodes = [Node(id=2**63, name="a", attr=[AttributeProto(name="x", double_val=0.5)])]
+    for lines in (False, True):
+        assert write_json(tmp_path / "x.json", GlobalMetadata(version="v"), nodes, lines=lines) == 1
+        text = (tmp_path / "x.json").read_bytes()
+        found = [*map(orjson.loads, text.splitlines())] if lines else orjson.loads(text)
+        assert len(found) == 2 and found[0]["version"] == "v" and found[1]["id"] == 2**63
 
 
 def test_empty_metadata_is_read_but_not_written(tmp_path: Path) -> None:
