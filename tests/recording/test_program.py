@@ -46,7 +46,7 @@ def test_seconds_are_taken_where_no_step_was_seen(tmp_path: Path) -> None:
     found = recorded(tmp_path, states, plan)
     assert (found.status, found.ranks, found.call_lines) == (3, (0, 1), False)
     (note,) = found.notes
-    assert note.endswith("recorded were seconds 0.5-3, as no step had been") and note.startswith("no Python process")
+    assert "seconds 0.5-3" in note and note.startswith("no Python process")
 
 
 def test_a_program_that_ends_and_one_that_cannot_be_started(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_what_is_said_if_nothing_was_recorded(tmp_path: Path) -> None:
     states = [{"steps": 0, "kind": ""}, {"steps": 1, "kind": "forward passes"}]
     assert "ended before second 1 after" in program._nothing(tmp_path, states, SECONDS)
     assert "no step was seen" in program._nothing(tmp_path, states[:1], STEPS)
-    assert "ended after 1 forward passes and the window is 2-4" in program._nothing(tmp_path, states, STEPS)
+    assert "ended after 1 forward passes, but the window is 2-4" in program._nothing(tmp_path, states, STEPS)
     assert [program._has_call_lines(one) for one in ("2.14.0", "2.13.9", "3.0", "1.15", "dev")] == [
         True, False, True, False, False,
     ]  # fmt: skip
