@@ -1,7 +1,5 @@
 """The real ASTRA-sim, run over converted sets: `tools/astra-sim` beside the repository, skipped where it is not."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Records as the trace writers lay them out, documents of them, and what the recovery of a broken one must keep."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

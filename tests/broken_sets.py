@@ -1,7 +1,5 @@
 """Small Chakra sets of two ranks made by hand: a clean one, and what spoils it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

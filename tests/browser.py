@@ -1,7 +1,5 @@
 """A headless Chromium driven over the DevTools pipe: open a page, ask it, look at it, hear what it says and fetches."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import itertools

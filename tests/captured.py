@@ -1,7 +1,5 @@
 """Captures and replays of graphs, made: every captured launch has an operator of its own, so that links are known."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Unless said otherwise, no node names a group: all ranks of the set communicate.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ in the process-wide pool, so a second copy of et_def.proto fails to import. The 
 works with protobuf 4.21 and later.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Compiled programs that were recorded, and which kernel each call is of, by the generated code's own comments."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Lets the tests import `support`, the helpers that they share, whichever way pytest imports the tests themselves."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

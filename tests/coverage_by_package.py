@@ -3,8 +3,6 @@
 python tests/coverage_by_package.py coverage.json
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """ET+ documents for the converters' tests: linked pairs, and small ones made by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Lines that say what analysis and report make of recorded and made traces, for the golden files (see goldens.py)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Lines that say what traces are converted to, for the golden files (see goldens.py)."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tempfile

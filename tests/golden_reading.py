@@ -1,7 +1,5 @@
 """Lines that say what files are read as, for the golden files (see goldens.py)."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Lines that say how traces are replayed, with changes and on networks, for the golden files (see goldens.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -6,8 +6,6 @@ what planning makes of recordings: `measure` their calls as they are made again,
 `reshard` model, plan, report, and each rank's program and trace.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Files of jobs for the tests, tasks for worker processes, and a real Dask scheduler on the loopback interface."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -6,8 +6,6 @@ a receive take theirs the overhead `o`. A message leaves the sender's network in
 there. (A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman, "LogGP", 1995; LogGOPSim, 2010.)
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 from collections import defaultdict, deque

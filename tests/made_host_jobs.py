@@ -4,8 +4,6 @@ That thread gets a processor late, by up to `_LATE` ns, when a collective begins
 collective at different times, which is theirs and not the network's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Joins of a few made rows, for tests of the stages that come after matching, and a small pair of traces."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -5,8 +5,6 @@ It leaves a collective with all others, once the last one has come and the data 
 moved with it. Each rank's clock is ahead or behind by up to some milliseconds.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """A trace of two steps, made row by row, so that all that is derived from it is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

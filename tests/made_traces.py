@@ -8,8 +8,6 @@ made.launch("gemm", 2, 1, start=5, length=20)
 made.graph()                                         # of the linked trace
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

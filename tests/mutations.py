@@ -4,8 +4,6 @@ The truth of the sound pair still holds for all other records. Nodes of an Execu
 a Kineto trace by `Ev Idx`.
 """
 
-from __future__ import annotations
-
 import bisect
 import gzip
 import itertools

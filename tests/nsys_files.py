@@ -1,7 +1,5 @@
 """Exports of Nsight Systems for the tests: small ones with known truth, the real one, Execution Traces of both."""
 
-from __future__ import annotations
-
 import gzip
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """Report pages: what is in the file, and how a browser shows it."""
 
-from __future__ import annotations
-
 import base64
 import re
 import zlib

@@ -1,7 +1,5 @@
 """Perfetto traces made packet by packet, as PyTorch's exporter and as Perfetto's SDK (rocprofv3) write them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb

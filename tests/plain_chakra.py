@@ -1,7 +1,5 @@
 """An independent reader of Chakra traces: protobuf messages declared here by hand, and nothing of the package's own."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple

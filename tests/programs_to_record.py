@@ -1,7 +1,5 @@
 """Programs that know nothing of etplus, which `etplus record` is tried on. They need PyTorch."""
 
-from __future__ import annotations
-
 TRAIN = """
 import sys, torch
 torch.manual_seed(0)

@@ -1,7 +1,5 @@
 """Count odd turns of phrase per 1,000 words, for `make lint`. Lower a limit when you improve the text."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Small made traces with all that converters look at, the same for the same seed, and a digest of what they become."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """Traces of a few operator calls with their schemas, as PyTorch records them."""
 
-from __future__ import annotations
-
 import json
 from math import prod
 from typing import Any

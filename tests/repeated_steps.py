@@ -1,7 +1,5 @@
 """Kineto traces of programs that run the same step again and again, recorded after the first kernels were launched."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from itertools import count

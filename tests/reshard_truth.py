@@ -1,7 +1,5 @@
 """What a rank of a derived job runs, to compare with recordings: work operators with shapes, and communication."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

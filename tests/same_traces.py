@@ -1,7 +1,5 @@
 """Whether two traces are the same, column by column, and with the same texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Kineto traces of a serving engine made from batches of requests, so that phases, sums and steps are known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ ASTRA-sim's (one CPU, one GPU computation, one communication; a receive takes no
 astra-sim/workload) and one with a slot a stream beside the one CPU.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 from collections import defaultdict

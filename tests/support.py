@@ -1,7 +1,5 @@
 """What several test modules share: the traces, small documents, the published schema, the commands as processes."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

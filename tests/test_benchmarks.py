@@ -1,7 +1,5 @@
 """The benchmark runs, and the pair that it makes of a small one is a sound one."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The size of the house: lines per package and module, functions on one screen. A change that needs more says why."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache

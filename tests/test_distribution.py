@@ -1,7 +1,5 @@
 """The distribution as users get it: built, installed into an empty environment, run from somewhere else."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The examples of docstrings run, and every public function has one."""
 
-from __future__ import annotations
-
 import doctest
 import gzip
 import inspect

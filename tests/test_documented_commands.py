@@ -13,8 +13,6 @@ ETPLUS_DOCS=write a line `?12` is replaced by the first 12 lines, `?12 PATTERN` 
 pattern on. Commands that pages show without output only have to end well.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

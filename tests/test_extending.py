@@ -1,7 +1,5 @@
 """The examples of docs/extending.md are the files of examples/extending; installed as a package they all work."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The fixtures hold what their README says, checked without any of etplus' own readers and linkers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Thousands of broken pairs through the whole linker: one clear error or a sound result, never a false certainty."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -3,8 +3,6 @@
 Some run with the suite; `pytest tests/test_fuzz_commands.py --fuzz-cases 5000` runs so many over all commands.
 """
 
-from __future__ import annotations
-
 import copy
 import gzip
 import importlib.util

@@ -1,7 +1,5 @@
 """ET+ of the fixtures against golden files, byte for byte; `python tests/goldens.py` writes them anew."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The session on a GPU: its checks find what is wrong, and a dry run on the CPU does every kind of part."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """The code of docs/reference/library.md runs, each task in at most five lines; a trace prints short."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The made jobs and the simulator: what later tests take for the truth is itself held to what is worked out by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

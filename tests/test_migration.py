@@ -1,7 +1,5 @@
 """The code of docs/coming_from runs, in one or two lines each, and gives what it says."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import re

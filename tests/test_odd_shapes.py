@@ -1,7 +1,5 @@
 """Shapes that no usual trace has cost no more than their size: work is counted, at two sizes, not timed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

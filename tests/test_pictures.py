@@ -1,7 +1,5 @@
 """The pictures of docs/ are what their script draws of the project as it is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Modules in the current folder, where traces lie, are not imported; and what operators are called in."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

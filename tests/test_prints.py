@@ -1,7 +1,5 @@
 """What the library gives prints in a screen, whatever it holds; and what users would loop over can be."""
 
-from __future__ import annotations
-
 import etplus
 from etplus.analysis import difference
 from etplus.planning.costs.end_to_end import predict

@@ -1,7 +1,5 @@
 """The check of texts in `make lint`."""
 
-from __future__ import annotations
-
 import ast
 
 import prose

@@ -1,7 +1,5 @@
 """What has to agree when a version is released: version, change log, Python versions, commands of the workflows."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

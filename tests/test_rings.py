@@ -1,7 +1,5 @@
 """Each ring works without the rings outside it: the core without insight and planning, insight without planning."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Every recorded CPU pair against its true links, by the scoring tool beside the traces; and the real GPU pair."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

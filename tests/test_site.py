@@ -1,7 +1,5 @@
 """Pages of the site that are made of the code have all of it; the site's list of pages is complete."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

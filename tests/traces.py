@@ -1,7 +1,5 @@
 """Recorded traces for the tests of analysis, read and analyzed once."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from etplus.analysis.summary import Analysis, analyze

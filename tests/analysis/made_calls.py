@@ -1,7 +1,5 @@
 """Signatures of calls, written as short as their shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

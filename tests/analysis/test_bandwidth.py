@@ -1,7 +1,5 @@
 """Bandwidth of copies and collectives of small traces, against sums by hand and a brute force over time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Breakdown of device time, use of streams and devices, against sums and a brute force on real traces."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -3,8 +3,6 @@
 Modules: operator_outputs, analysis.flops.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

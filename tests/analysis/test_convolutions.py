@@ -1,7 +1,5 @@
 """Convolutions: extents of outputs by counting places, FLOPs of outputs and gradients, arguments of spellings."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

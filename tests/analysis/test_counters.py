@@ -1,7 +1,5 @@
 """Counters of traces made by hand: which ones there are, their names, units, and what a chart is given."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.analysis.counters import Counter, counters, drawn

@@ -1,7 +1,5 @@
 """Gaps of devices: by hand, and on real traces against what runs at each time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from typing import Any

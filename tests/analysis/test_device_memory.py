@@ -1,7 +1,5 @@
 """Memory of several devices in one small trace: the events of each are its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of devices: found by what Kineto calls them, extended by files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Data frames of operators and kernels: each column equals what the rows and other tables say, by brute force."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

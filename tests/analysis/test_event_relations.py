@@ -1,7 +1,5 @@
 """Relations of a small trace's events, each by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from etplus.analysis.event_relations import RELATIONS, backward_of, event_of_rows, relations_of

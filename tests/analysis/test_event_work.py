@@ -1,7 +1,5 @@
 """Work of serving engines' kernels, in made and real traces: attention, experts, how much of the time is known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Mixtures of experts: FLOPs of made cases row by row, and bytes of made routings between the bounds."""
 
-from __future__ import annotations
-
 import random
 from functools import partial
 

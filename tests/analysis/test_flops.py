@@ -1,7 +1,5 @@
 """FLOPs and bytes: constants, packed types, and attention against pairs counted one by one."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a compiler fused of several lines counts to each of them, in equal parts, and nothing is lost."""
 
-from __future__ import annotations
-
 import json
 
 from etplus import link

@@ -1,7 +1,5 @@
 """Matrix products of a small trace: extents, calls, times of all their kernels, and what of the peaks they reach."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

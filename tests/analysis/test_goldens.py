@@ -15,8 +15,6 @@ analysis.operators, analysis.origins, analysis.place_diff, analysis.sequences, a
 analysis.serving_steps, analysis.storages, analysis.summary, analysis.top, analysis.trace_diff.
 """
 
-from __future__ import annotations
-
 import pytest
 from goldens import cases, differences
 

@@ -1,7 +1,5 @@
 """Two jobs side by side: rank by rank what the comparison of its two traces says, and together the sums of these."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

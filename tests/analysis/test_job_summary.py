@@ -1,7 +1,5 @@
 """The summary of a made job against the tables of its ranks, and ranks that stand out, by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Work of kernels in small traces: whose FLOPs they are, how they are shared out, and which peak bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

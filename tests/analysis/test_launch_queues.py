@@ -1,7 +1,5 @@
 """Causes of idle time and queues of a small trace, by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Matrix products of serving libraries: extents and bytes of made calls, in the order of each library's arguments."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.analysis.flops import bytes_moved, flops, product
 from etplus.analysis.serving import is_library_product, library_product

@@ -1,7 +1,5 @@
 """Memory over time: against the recorded totals, against a program of known allocations, ET-only against recorded."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """What operators return where a trace does not say: shapes and types by hand, for every form of their arguments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables by operator, by module class and of matrix products, against walks over the call tree, one call at a time."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any

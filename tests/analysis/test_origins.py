@@ -1,7 +1,5 @@
 """Time by source line and by phase: sums are exact, and each event counts where its stack says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Attention over a paged cache: counts of made batches of requests against every pair of a query and a key."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import made_calls

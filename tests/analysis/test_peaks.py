@@ -1,7 +1,5 @@
 """No kernel is faster than its device: shares of peaks and the least times of work, on every real trace."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device, known_devices

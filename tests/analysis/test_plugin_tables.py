@@ -1,7 +1,5 @@
 """Tables that other packages register: text, JSON, CSV, page and data frames show them like etplus's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """FLOPs and bytes at kernels: none counted twice, every event counted, shares of peaks of real devices."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.analysis.event_work import work_of_events
 from etplus.analysis.kernel_peaks import kernel_table

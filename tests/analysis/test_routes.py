@@ -1,7 +1,5 @@
 """Route equality: a trace read directly, linked in memory, and saved and loaded again gives equal numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from etplus.analysis.summary import analyze

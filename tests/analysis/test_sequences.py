@@ -1,7 +1,5 @@
 """Sequences of kernels of a small trace, counted by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from etplus.analysis.sequences import KernelSequence, kernel_sequences

@@ -1,7 +1,5 @@
 """Operators of serving frameworks that are bound by memory: bytes from shapes, one form of each family."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.analysis.flops import bytes_moved, flops
 from etplus.analysis.serving import memory_bound, moved_cache, moved_rotary

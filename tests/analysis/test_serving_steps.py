@@ -1,7 +1,5 @@
 """Latency, device time, idle time and throughput of serving steps against sums by hand, and selection by phase."""
 
-from __future__ import annotations
-
 import numpy as np
 import orjson
 import pytest

@@ -1,7 +1,5 @@
 """SQL over traces: sums equal those of the tables, and a query reaches nothing else."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """Host time of operators and what JSON says of devices, of traces made by hand."""
 
-from __future__ import annotations
-
 from etplus.analysis.devices import Device
 from etplus.analysis.summary import HostOp, analyze, host_ops, json_of
 from etplus.converters.open import load as read_trace

@@ -1,7 +1,5 @@
 """Rows and tables: what columns print, names of the columns of JSON, rates."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

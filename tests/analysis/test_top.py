@@ -1,7 +1,5 @@
 """The table of where time goes: sums that agree with the tables it is made of."""
 
-from __future__ import annotations
-
 import pytest
 from etplus import load
 from etplus.analysis.top import TOP_BY, top_table

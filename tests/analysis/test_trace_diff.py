@@ -1,7 +1,5 @@
 """Differences of two small traces, row by row: operators, call paths, iterations, and what the text says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import etplus

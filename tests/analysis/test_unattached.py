@@ -1,7 +1,5 @@
 """GPU events that could not be attached to an operator count like all others, and say why they are not attached."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of traces without start times: sums of durations, and nothing that start times would have to say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`etplus analyze`: imports, devices, tables as CSV."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

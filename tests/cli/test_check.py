@@ -1,7 +1,5 @@
 """What etplus check prints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

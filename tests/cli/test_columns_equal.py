@@ -1,7 +1,5 @@
 """Columns that are broken or of something else, as inputs of commands; tests/schemas/test_parquet.py has whole ones."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which arguments a shell completes with names of files or folders."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The screen of `etplus convert`; its texts are in test_texts.py."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

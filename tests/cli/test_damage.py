@@ -1,7 +1,5 @@
 """Damage of an input is reported by every command that reads traces, and by those that read what was made of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`etplus demo` as a process: the GPU work that it shows is that of the truth file, and what it writes can be read."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

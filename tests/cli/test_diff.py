@@ -1,7 +1,5 @@
 """Sides and limits of `etplus diff`; its texts are in test_texts.py."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

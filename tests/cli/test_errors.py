@@ -3,8 +3,6 @@
 Module: cli.main.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

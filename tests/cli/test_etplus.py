@@ -1,7 +1,5 @@
 """`etplus`: the list of commands, help, suggestions, color, completion, and the demo."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

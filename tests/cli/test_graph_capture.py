@@ -1,7 +1,5 @@
 """`--graph-capture` of trace-link, batch, analyze and report, as processes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

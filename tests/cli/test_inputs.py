@@ -1,7 +1,5 @@
 """Every command that reads traces takes ET+, Kineto, .et, a pair, a folder and standard input, with equal numbers."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`trace-link` cut short by signals or a closed pipe. Module: cli.main."""
 
-from __future__ import annotations
-
 import array
 import fcntl
 import signal

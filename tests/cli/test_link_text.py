@@ -1,7 +1,5 @@
 """Text of a link: shares, doubts, and where the hint goes; whole screens are in test_texts.py."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from etplus.cli.link_text import _linked, attached, render, render_full

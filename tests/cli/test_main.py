@@ -1,7 +1,5 @@
 """What `main` makes of the ways in which a command can end, within this process."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """`etplus mcp` as a process, asked by the SDK's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

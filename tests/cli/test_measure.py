@@ -1,7 +1,5 @@
 """Options of commands that call operators, and what they print of a measurement; PyTorch is not needed."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,7 +1,5 @@
 """Which call etplus measure --script takes, and what it refuses; what its scripts do is tested where PyTorch is."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

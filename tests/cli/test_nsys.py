@@ -3,8 +3,6 @@
 Modules: cli.inputs.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

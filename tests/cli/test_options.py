@@ -1,7 +1,5 @@
 """One name for one meaning on all command lines, and what is checked before the work begins."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No command replaces a file that it reads, whatever the output is called; outputs appear together or not at all."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

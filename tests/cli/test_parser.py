@@ -1,7 +1,5 @@
 """The parser of each command: its options, and what `--help` shows. Modules: cli.options, cli.inputs, cli.outputs."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -3,8 +3,6 @@
 Modules: cli.options.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Commands that other packages register: they are shown and run like etplus's own, and their errors name them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

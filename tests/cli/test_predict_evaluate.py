@@ -1,7 +1,5 @@
 """What etplus predict evaluate prints; the numbers depend on numpy."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

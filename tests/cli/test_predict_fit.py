@@ -1,7 +1,5 @@
 """What etplus predict fit prints; the numbers depend on numpy."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

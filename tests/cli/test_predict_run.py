@@ -1,7 +1,5 @@
 """What etplus predict run prints; the numbers depend on numpy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

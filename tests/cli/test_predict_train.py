@@ -1,7 +1,5 @@
 """What etplus predict train asks of the training and says of it; PyTorch is not needed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """What the compiler says of its kernels, in trace-link, batch, analyze and report."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

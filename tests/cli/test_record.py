@@ -1,7 +1,5 @@
 """`etplus record`: what it records of unchanged programs, and that they do not notice."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

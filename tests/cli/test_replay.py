@@ -1,7 +1,5 @@
 """`etplus replay` as a process: table, JSON, timelines, errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import orjson

@@ -1,7 +1,5 @@
 """What etplus report prints."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

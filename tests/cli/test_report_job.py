@@ -1,7 +1,5 @@
 """`etplus report` with several files: ranks of one job, or a refusal that says why they are not."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

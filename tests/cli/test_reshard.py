@@ -1,7 +1,5 @@
 """Options of etplus reshard, and its text of a report."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace

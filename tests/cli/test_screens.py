@@ -1,7 +1,5 @@
 """The default output of every command fits a screen of 24 lines and 80 columns, and its first line has the answer."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

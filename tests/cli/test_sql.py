@@ -1,7 +1,5 @@
 """`etplus sql` as a command."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

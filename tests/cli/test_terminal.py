@@ -1,7 +1,5 @@
 """Colors, warnings and what is printed."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 

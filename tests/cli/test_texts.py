@@ -6,8 +6,6 @@ cli.options, cli.outputs, cli.parser, cli.predict_evaluate, cli.predict_fit, cli
 cli.reshard, cli.terminal, cli.top and cli.why.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`etplus top`: its sums are those of the trace, and a screen of text."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`trace-link` and `etplus link` run as a user runs them: options, exit statuses, errors, interruptions."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

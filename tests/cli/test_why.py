@@ -1,7 +1,5 @@
 """`etplus why` as a process: text, JSON, parts of a trace, exit status."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Conformance tests compare by value with other programs; all of them count as slow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 python hta_values.py TRACE
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

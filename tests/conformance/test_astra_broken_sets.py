@@ -1,7 +1,5 @@
 """`check --profile astra-sim` finds an error in a set exactly if the real ASTRA-sim does not run it to the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

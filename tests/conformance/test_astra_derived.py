@@ -1,7 +1,5 @@
 """Derived sets in the real ASTRA-sim: other layouts of a job, one trace on many ranks, some ranks of a job."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

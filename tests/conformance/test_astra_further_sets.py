@@ -1,8 +1,6 @@
 """More sets that are broken, or only strange: whatever the real ASTRA-sim does not run to the end, `check` calls an
 error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

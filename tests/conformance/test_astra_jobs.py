@@ -1,7 +1,5 @@
 """Every shared job in the real ASTRA-sim: to the last node of every rank, and as long as the replay on each network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

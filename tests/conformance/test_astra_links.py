@@ -1,7 +1,5 @@
 """What ASTRA-sim takes for single communications on networks of levels: what `AstraLinks` and the network say."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Converted sets of whole jobs, broken at random: what `check` passes, the real ASTRA-sim runs to the last node."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import cache

@@ -5,8 +5,6 @@ annotations renamed, for HTA (once, see golden/hta.json) and here. With HTA in `
 releases are called traceinsight since 0.6) its values are computed anew, also from what `convert --to chrome` writes.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

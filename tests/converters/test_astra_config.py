@@ -1,7 +1,5 @@
 """The files that ASTRA-sim takes beside a set, and that it takes them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The folded time line: one step by hand, and many made ones as they were when spans were checked against them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What ASTRA-sim takes for messages and collectives on links of a network, in numbers that a reader can check."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.converters.astra_links import _priced_as, astra_links, described_beyond_a_formula, sized_exactly
 from etplus.converters.collectives import Agreement, Communication, RankComms

@@ -1,7 +1,5 @@
 """Files for ASTRA-sim: node by node, and made steps as they were when the simulator ran such files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`check --run`: the real simulator's times next to the replay's and the recording's."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

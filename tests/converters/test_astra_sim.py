@@ -1,7 +1,5 @@
 """What ASTRA-sim gets: simulated spans against measured ones, ranks that match, and what is replaced."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

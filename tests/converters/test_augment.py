@@ -1,7 +1,5 @@
 """Augmented traces: the same but for the arguments of GPU events, idempotent, and still what viewers read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

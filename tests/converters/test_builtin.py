@@ -1,7 +1,5 @@
 """What each exporter says of what it wrote: files, nodes, notes and what was left out."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

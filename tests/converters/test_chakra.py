@@ -1,7 +1,5 @@
 """ET+ to Chakra: what an independent reader finds, and each thing that the field's own converter gets wrong."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter, defaultdict

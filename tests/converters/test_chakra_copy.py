@@ -1,7 +1,5 @@
 """Chakra sets of other producers come back from `convert` as they are, and take the same time in ASTRA-sim."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Chrome trace: its rules from first principles, and the real Perfetto engine's opinion of it."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

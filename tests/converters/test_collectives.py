@@ -1,7 +1,5 @@
 """What a communication is: names, sizes, groups, and those of gloo, which runs on the host."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`convert` and `etplus convert`: every format from every input, ranks found, and one clear line where it cannot be."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

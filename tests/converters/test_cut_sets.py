@@ -1,7 +1,5 @@
 """Sets of which one rank's ET ends early: linked they are whole, and in ASTRA-sim every rank runs to its last node."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """The traces that a folder holds: of one kind, by number, with notes on what is left out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

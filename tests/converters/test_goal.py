@@ -1,7 +1,5 @@
 """GOAL: a LogGP simulation of the text ends when the replay does, on any network, and does all that it lists."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 from dataclasses import replace

@@ -9,8 +9,6 @@ converters.preflight_rank, converters.preflight_run, converters.registry, conver
 converters.traces.
 """
 
-from __future__ import annotations
-
 import pytest
 from goldens import cases, differences
 

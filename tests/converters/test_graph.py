@@ -1,7 +1,5 @@
 """ET+ as a graph, read back by networkx, Graphviz and an XML parser."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

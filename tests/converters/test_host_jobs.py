@@ -1,8 +1,6 @@
 """Jobs of CPUs for a simulator (`host_timeline`): as measured they take about as long (the times between are those of
 the replay on the set's network), and they answer to another network as the jobs do."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

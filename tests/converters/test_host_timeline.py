@@ -1,7 +1,5 @@
 """What computations of a rank on the host wait for, and sizes on networks of measured efficiency."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

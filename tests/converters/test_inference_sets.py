@@ -1,7 +1,5 @@
 """Steps of inference as Chakra sets: replayed graphs with the operators of their capture, collectives, single steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

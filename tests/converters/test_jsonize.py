@@ -1,7 +1,5 @@
 """Chakra traces as JSON: valid, whole, and with numbers as numbers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The host's own time, against a walk through every ns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.converters.node_work import host_rows, host_work, roofline_work, stretches, waits, work_columns

@@ -1,7 +1,5 @@
 """Arrays in the form of TpuGraphs: types and shapes, what they say, datasets, files of others."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

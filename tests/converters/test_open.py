@@ -1,7 +1,5 @@
 """Readers of other packages: registered by an entry point, asked for what no reader of etplus knows, and contained."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Perfetto traces that we write: what their packets hold, and that reading them gives the trace back."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter, defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pre-flight check (`preflight_rank`, `preflight_match`): defects made by hand, deadlocks against brute force."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is kept of findings, and the report of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

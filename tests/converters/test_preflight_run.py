@@ -1,7 +1,5 @@
 """When the ranks of a set end if nodes are issued as ASTRA-sim does: small sets whose times can be added up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

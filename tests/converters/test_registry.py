@@ -1,7 +1,5 @@
 """Exporters of other packages: registered by an entry point, listed, chosen by name and suffix, and contained."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """How a converted job answers to another network, against what made jobs really take there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import made_jobs

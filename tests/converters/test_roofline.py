@@ -1,7 +1,5 @@
 """What a roofline simulation of ASTRA-sim gets: work for every computation on the GPU, as known or as measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from etplus.converters.astra_sim import for_simulator, write_astra_sim

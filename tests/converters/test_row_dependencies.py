@@ -1,7 +1,5 @@
 """What rows wait for: by hand, as brute force has it, and what cannot be ordered."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.converters.collectives import survey

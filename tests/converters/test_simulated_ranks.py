@@ -1,7 +1,5 @@
 """The ranks of a simulation: when each starts, numbered anew, and one trace for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Traces by rank: which rank a trace is of, how often it is read, and what the job's report changes."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

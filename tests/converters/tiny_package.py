@@ -1,7 +1,5 @@
 """A package of another author that registers readers or exporters."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

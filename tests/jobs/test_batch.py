@@ -1,7 +1,5 @@
 """A batch but for linking: what is refused before, why ranks fail, and the report that follows from their states."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path

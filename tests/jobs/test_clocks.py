@@ -1,7 +1,5 @@
 """Clocks of ranks, and when data moves: small numbers by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.jobs.clocks import clock_offsets, synchronizes, synchronizing, transfers

@@ -1,7 +1,5 @@
 """A job on a real Dask scheduler with two worker processes on the loopback interface, one of which is killed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

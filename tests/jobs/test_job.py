@@ -1,7 +1,5 @@
 """Jobs: ranks found and read when asked for, tables with a rank column, stragglers, coupled replay, page, columns."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

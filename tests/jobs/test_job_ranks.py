@@ -1,7 +1,5 @@
 """What traces say of their job: groups at hand, traces of other jobs, what is refused as a set."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

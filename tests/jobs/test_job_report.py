@@ -1,7 +1,5 @@
 """The report of a job: its JSON, what is looked up in it, and which files are none."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The text of a job's report: every line of a made report, and where long lists are cut."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.jobs.job_report import ClockOffset, GroupCounts, JobReport, Lateness, Mismatch, RankPair, RankResult, Wait
 from etplus.jobs.job_text import render, report_text, warnings_of

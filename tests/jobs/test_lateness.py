@@ -1,7 +1,5 @@
 """Who comes last to collectives: small numbers by hand. Reports, tables and findings read the same functions."""
 
-from __future__ import annotations
-
 from etplus.jobs.job_report import Lateness, Wait
 from etplus.jobs.lateness import arrivals, behind_median, caused_waits, longest_waits, stragglers
 from test_clocks import BARRIER, matched

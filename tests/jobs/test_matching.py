@@ -1,7 +1,5 @@
 """Collectives and messages over the ranks: what matches, what does not, clocks, stragglers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 

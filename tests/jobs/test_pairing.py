@@ -1,7 +1,5 @@
 """Which files of a job belong together."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from itertools import permutations

@@ -1,7 +1,5 @@
 """The columns of a rank's communications, from what is found in its trace."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is done for one rank: its result, when it is done already, and what is remembered of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Whole jobs: everything linked, what is broken named, what is done kept."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

@@ -1,7 +1,5 @@
 """Aligning two sequences of calls, against brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.linker.match.candidate_alignments import (

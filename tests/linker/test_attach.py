@@ -1,7 +1,5 @@
 """GPU events below the operator that launched them (linker/join.py): against a brute force, and case by case."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from typing import Any
 

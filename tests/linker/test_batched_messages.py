@@ -1,7 +1,5 @@
 """Messages of `batch_isend_irecv` (linker/comm.py): registered one by one, launched together in one silent kernel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """Two records of the same calls that contradict each other: numbers, threads, inputs, calls that one side lacks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Callers from nesting, innermost open calls and exclusive durations, each against a brute force."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

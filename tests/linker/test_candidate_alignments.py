@@ -1,7 +1,5 @@
 """All places of one ET thread in one Kineto thread: by sequence numbers, and by the order of names."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels of replayed graphs are linked to the operators of the capture: real pairs by brute force, others by truth."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Captures: which calls are launches, in which capture they were made, and for which batch size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels of compiled code and of annotated graphs have the lines of the compiler's files (linker/generated.py)."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

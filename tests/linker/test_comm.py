@@ -1,7 +1,5 @@
 """What communication kernels communicate: from Kineto's arguments, else from the ET's record_param_comms."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who waits for collectives: by the calls around them and the tensors that they write, also where it cost no time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calls of compiled graphs are matched with Inductor's handles: real programs, against their generated code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

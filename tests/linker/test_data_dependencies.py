@@ -1,7 +1,5 @@
 """Data dependencies: known cases by hand, and whole traces against a plain reading of the same rules."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

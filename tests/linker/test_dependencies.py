@@ -1,7 +1,5 @@
 """Edges of every kind between a few made rows, what is left out of them, and the check of their order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

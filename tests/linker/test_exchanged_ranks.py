@@ -1,7 +1,5 @@
 """No link is certain between files of two ranks or two runs (linker/identity.py), whatever they have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Generated pairs with known links through the whole linker: what is certain is true, and what is there is found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import orjson

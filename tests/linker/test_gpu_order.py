@@ -1,7 +1,5 @@
 """The order of GPU events by stream, launch and thread: by hand, and against a plain reading."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Waits for the device: what records say, what is inferred from times and marked so, and clocks that differ."""
 
-from __future__ import annotations
-
 import orjson
 import pytest
 from etplus.linker import link

@@ -1,7 +1,5 @@
 """Order within launches of CUDA graphs (`gpu_order`), against random graphs whose dependencies are known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import networkx as nx

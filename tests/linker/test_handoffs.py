@@ -1,7 +1,5 @@
 """Handoffs between threads: the sweep against a brute force over all threads, on random and on real traces."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import cast
 

@@ -1,7 +1,5 @@
 """What follows from what is known of two files, with the calls that one lacks (linker/call_evidence.py)."""
 
-from __future__ import annotations
-
 import calendar
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Matching by ids in whole files: as the truth says, refused where ids are of another run."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.linker import link
 from support import FIXTURE_PAIRS, fixture_pair, truth_of

@@ -1,7 +1,5 @@
 """What a join says of its rows: places, times, the calls of nodes and the nodes around events."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.linker import join as module

@@ -1,7 +1,5 @@
 """ET+ from a Kineto trace alone: nodes made of its CPU calls, all work on the device attached, the mark in the file."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`LinkOptions` and the keywords of `link` are the same options, and each of them has its effect."""
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError, asdict, fields
 from inspect import signature
 from typing import Any

@@ -1,7 +1,5 @@
 """The ids of the rows of a join, kept or given anew, and all columns of a small pair of traces."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

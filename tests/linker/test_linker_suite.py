@@ -1,7 +1,5 @@
 """The suite for linkers: its index is true, and etplus passes it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Collectives that the ET lacks and Kineto has: made anew they are what they were, and nothing is made twice."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The choice among matching methods, and why nodes stay unlinked."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

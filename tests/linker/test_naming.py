@@ -1,7 +1,5 @@
 """What names and first bytes of trace files say."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Placing threads by numbers, by order and by call trees: exact links on threads made by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

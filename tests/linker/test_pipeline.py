@@ -1,7 +1,5 @@
 """The library's front door: kinds of input, options, errors, and the whole report (linker/report.py)."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

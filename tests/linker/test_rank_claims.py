@@ -1,7 +1,5 @@
 """What process groups, collectives and annotations say about a rank."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """GPU events that were launched before the recording: generated programs whose every kernel's operator is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any

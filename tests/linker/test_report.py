@@ -1,7 +1,5 @@
 """The report: its numbers add up, its schema holds, its text fits a screen, and strangers' names cannot harm it."""
 
-from __future__ import annotations
-
 import orjson
 import pytest
 from etplus.linker import link

@@ -1,7 +1,5 @@
 """Which links of calls stay certain: ids, sequence numbers and callers of the linked calls, by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Iterations of a trace: by the annotation asked for, by ProfilerStep, by one that recurs evenly, or none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shortest edit scripts against a table of the longest common subsequences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.linker.shortest_edit import CallOrder, shortest_edit

@@ -1,7 +1,5 @@
 """Stacks of rows: the Python frames that are open when an operator begins or a kernel is launched."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -7,8 +7,6 @@ layer_rules.py, tensor_rules.py, planning/reshape/shapes/extents.py and planning
 calls recorded_calls.py and input_values.py.
 """
 
-from __future__ import annotations
-
 import pytest
 from goldens import cases, differences
 

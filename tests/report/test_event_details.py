@@ -3,8 +3,6 @@
 Modules: report.timeline, report.timeline_lanes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

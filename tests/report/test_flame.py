@@ -1,7 +1,5 @@
 """The flame graph of host time: paths, counts and times of small traces by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -5,8 +5,6 @@ report.job_page, report.job_timeline, report.packed, report.page_columns, report
 report.report_html, report.report_text, report.tiles, report.timeline, report.timeline_lanes, report.top_text.
 """
 
-from __future__ import annotations
-
 import pytest
 from goldens import cases, differences
 

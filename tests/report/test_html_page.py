@@ -1,7 +1,5 @@
 """What the page is made of, without a report: its policy, what is refused, texts that would end a script."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """The timeline's details, arrows, critical path and selected span, as a browser shows them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

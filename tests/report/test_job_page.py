@@ -1,7 +1,5 @@
 """Pages of jobs: some ranks in detail with findings, and numbers of all ranks of a large job."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Ranks on one clock: offsets that are known, waits by a brute force, and what the page draws of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

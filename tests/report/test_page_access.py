@@ -1,7 +1,5 @@
 """The page for everybody: contrast, keys, narrow windows, paper."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The columns of the page's tables: those that row classes declare."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

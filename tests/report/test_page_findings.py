@@ -1,7 +1,5 @@
 """Findings on the page: cards, the way from one to the kernel, its operator, module and line, by pointer and by key."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rows that lead to the timeline, the search, one step of the page, the navigation, in a real browser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

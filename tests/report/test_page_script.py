@@ -1,7 +1,5 @@
 """The page's script: its own tests in Node, and what the package ships of it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

@@ -1,7 +1,5 @@
 """Tables and the flame graph of the page in a real browser: what they show, what keys do, what is copied."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of the critical path: its rows are the path, all of it and by step."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace

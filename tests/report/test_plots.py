@@ -1,7 +1,5 @@
 """Matplotlib axes of analyses and jobs."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The HTML report: what stands in the file, and what a real browser makes of it."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import time

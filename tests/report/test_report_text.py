@@ -1,7 +1,5 @@
 """The text of a small trace made by hand, every number of which follows from its events."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast

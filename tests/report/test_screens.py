@@ -3,8 +3,6 @@
 Modules: report/analysis_screen.py, top_text, findings_text, diff_text.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers of events on the page, and where tiles begin, by going through the events one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.report import tiles

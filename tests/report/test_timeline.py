@@ -1,7 +1,5 @@
 """Lanes, nesting and merging of the report's timeline, held against plain counting."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.analysis.breakdown import BreakdownRow

@@ -1,7 +1,5 @@
 """Lanes, details and the load of small traces made by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -15,8 +15,6 @@ schemas.text.gc_control, schemas.text.json_text, schemas.text.memory_limit, sche
 schemas.text.recover, schemas.text.repair, schemas.text.storage, schemas.text.text, schemas.wire_format.
 """
 
-from __future__ import annotations
-
 import pytest
 from goldens import cases, differences
 

@@ -1,7 +1,5 @@
 """Constants fitted on graphs by hand, where each latency and gap is given as a number of ns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.timeline.constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants, of_ranks

@@ -1,7 +1,5 @@
 """The critical path of a made trace: its edges, what it is made of, what no change undercuts, its chain for drawing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.timeline.constants import fit_constants

@@ -1,7 +1,5 @@
 """Calls that synchronize and cost nothing where they were recorded: on slower networks they hold the host."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ timeline.replay_summary, timeline.replay_text, timeline.shared_links, timeline.t
 timeline.topological_order, timeline.untraced, timeline.whatif.
 """
 
-from __future__ import annotations
-
 import pytest
 from goldens import cases, differences
 

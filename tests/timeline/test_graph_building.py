@@ -3,8 +3,6 @@
 The tests also cover thread_edges.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

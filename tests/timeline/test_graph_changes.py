@@ -1,7 +1,5 @@
 """Changes that findings are priced with: a share of the bound, no waits, launched at once, fused, overlapped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Points of a trace before they are put in order, whole."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 The tests also cover shared_links.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

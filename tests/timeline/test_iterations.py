@@ -1,7 +1,5 @@
 """Held-out iterations: what is replaced, by what, and how well it predicts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.timeline import iterations

@@ -1,8 +1,6 @@
 """Communications on another network: prices against steps counted by hand, replays against made jobs' truth; what
 collectives take by NCCL (collective_times.py): what its own model printed, what was measured with nccl-tests."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Networks as files: what is written is read back, JSON and YAML are alike, wrong fields are named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Replay of Chakra sets without start times, next to ASTRA-sim, which runs such sets as they are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

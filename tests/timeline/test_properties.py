@@ -1,7 +1,5 @@
 """What holds of every replay: on random programs monotony and the order of a file; on real traces small errors."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ranks as one graph: points, edges and clocks of two or three small ranks, whole."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The same jobs recorded on links of four speeds: predictions from each to each, and their ranges."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Edges, their columns, other lags and times, and orders of points, on small graphs by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 from typing import Any

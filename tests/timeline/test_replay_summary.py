@@ -1,7 +1,5 @@
 """What `etplus replay` shows of small traces, whole; errors of the base; communication that is not hidden."""
 
-from __future__ import annotations
-
 import re
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Each rule of docs/reference/replay.md on a timeline small enough to be worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.timeline.constants import fit_constants

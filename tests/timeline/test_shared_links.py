@@ -1,7 +1,5 @@
 """Transfers of the host that share links, threads of a backend, and processors: small cases whose times are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Chains of threads, handoffs between them, and polling threads: whole results, by hand and against a brute force."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Orders of issue against a search for the lowest ready node, and cycles of graphs that have one."""
 
-from __future__ import annotations
-
 import numpy as np
 from etplus.timeline.topological_order import find_cycle, issue_order
 from hypothesis import given

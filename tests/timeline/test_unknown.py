@@ -1,7 +1,5 @@
 """Unexplained waits, clocks that differ, latencies and gaps beyond their limits: made traces of known truth."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

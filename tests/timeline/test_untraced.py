@@ -1,7 +1,5 @@
 """Gains where the steps before the recorded window were timed: `fixtures/gpu/tf32`, recorded on an H100."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The text form of what-ifs, what each selects, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

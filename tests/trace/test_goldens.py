@@ -9,8 +9,6 @@ trace.steps, trace.suggest, trace.tables, trace.tensors, trace.text_tables, trac
 trace.unattached, trace.views.
 """
 
-from __future__ import annotations
-
 import pytest
 from goldens import cases, differences
 

@@ -3,8 +3,6 @@
 Modules: communication_findings, analysis.findings.stragglers, rank_times.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 from typing import Any
 

@@ -4,8 +4,6 @@ Modules: analysis.findings.fusable, analysis.findings.layouts, analysis.findings
 eager_attention, like_work, memory_use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -3,8 +3,6 @@
 Modules: analysis.findings.proofs, analysis.findings.case, analysis.findings.finding, analysis.findings.precision.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

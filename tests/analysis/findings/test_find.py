@@ -3,8 +3,6 @@
 Modules: analysis.findings.find, analysis.findings.case, analysis.findings.pricing, analysis.findings.places.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

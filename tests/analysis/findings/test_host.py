@@ -3,8 +3,6 @@
 Modules: analysis.findings.host, host_work.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.analysis.findings import Case, Finding, Findings, builtin, find_findings

@@ -1,7 +1,5 @@
 """Pairs of traces before and after a change: the finding is there and then gone, its gain is that of the change."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

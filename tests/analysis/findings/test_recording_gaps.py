@@ -1,7 +1,5 @@
 """What a recording lacks: said last, and only of traces of which something else is said."""
 
-from __future__ import annotations
-
 from etplus.analysis.findings import Candidate, Case, Findings, find_findings
 from etplus.analysis.findings.recording_gaps import IncompleteRecording
 from etplus.linker import link

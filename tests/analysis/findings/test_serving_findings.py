@@ -1,7 +1,5 @@
 """Findings of serving, on made traces whose time with and without the problem is known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

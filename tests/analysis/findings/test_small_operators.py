@@ -1,7 +1,5 @@
 """Loops of small operators: found where the ET proves that rounds do not depend on each other, and only there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Steps that take longer than the others, made, so that what is longer in them is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace

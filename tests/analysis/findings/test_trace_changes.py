@@ -1,7 +1,5 @@
 """What became slower between two made traces that differ in one thing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """The tools of the server for agents: their numbers, pages, errors, and hostile names as data."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

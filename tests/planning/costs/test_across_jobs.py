@@ -1,7 +1,5 @@
 """Jobs predicted from other jobs: collectives on the host, whose times the host's work has, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import orjson

@@ -1,7 +1,5 @@
 """The least time of work on a small device, by hand."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs.bound import Bound, bound_of, device_of

@@ -1,7 +1,5 @@
 """Iterations that are chosen, places of work, and medians over them, on steps worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.planning.costs.edge_latencies import (

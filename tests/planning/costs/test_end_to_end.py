@@ -3,8 +3,6 @@
 The tests also cover rank_job.py.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What fitting learns of small traces, worked out by hand; the file that holds it; the overheads' walk."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

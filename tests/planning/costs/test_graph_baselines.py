@@ -1,7 +1,5 @@
 """Baselines and metrics of learned predictors, against calculations by hand; numpy alone."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """What fitting learns of GPU events: parts that are held out, errors, the order that is chosen, groups of intervals."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs.kernel_model import (

@@ -1,7 +1,5 @@
 """Models made of measured tasks, on tasks worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.planning.costs.measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
 from etplus.planning.costs.measured_tasks import MeasuredTask

@@ -1,7 +1,5 @@
 """Tasks of a trace, medians of equal ones, what a rank takes that was not measured."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device

@@ -1,7 +1,5 @@
 """A cost model of another package: chosen where it predicts better, kept in the model file, missed when it is gone."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

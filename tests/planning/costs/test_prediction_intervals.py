@@ -1,7 +1,5 @@
 """Intervals of held-out ratios: ranks by counting, and the group whose spread counts."""
 
-from __future__ import annotations
-
 from math import ceil, exp, floor, log
 
 import msgspec

@@ -1,7 +1,5 @@
 """Prices of a trace's work by a model of a few events, intervals and element types, worked out by hand."""
 
-from __future__ import annotations
-
 from math import exp, hypot, log
 
 import pytest

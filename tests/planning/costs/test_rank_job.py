@@ -1,7 +1,5 @@
 """One rank to predict, in the forms of both engines, and what end-to-end predictions make of it; by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import expm1
 

@@ -1,7 +1,5 @@
 """The models by name and the order in which they are asked; how a fitted event is explained."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from etplus.analysis.devices import Device

@@ -1,7 +1,5 @@
 """The utilization model: a made law is found again, no bound is broken, intervals cover, real traces are held out."""
 
-from __future__ import annotations
-
 from functools import cache
 from math import exp, log
 

@@ -1,7 +1,5 @@
 """Operators of traces are called: measured, in their order, by scripts. Needs torch, and is skipped without it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

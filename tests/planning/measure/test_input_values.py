@@ -1,7 +1,5 @@
 """What tensors have to contain, by operator and argument."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.planning.measure.input_values import Fill, Given, fill_of
 

@@ -3,8 +3,6 @@
 Nothing here needs torch; `test_execution.py` calls operators.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

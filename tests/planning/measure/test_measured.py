@@ -1,7 +1,5 @@
 """Times of a machine: what recording adds to them, by exact results; and the file that they are kept in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

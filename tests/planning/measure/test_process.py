@@ -1,7 +1,5 @@
 """The process that calls operators: what is said when it does not start, refuses or ends; made workers answer."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

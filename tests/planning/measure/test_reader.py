@@ -1,7 +1,5 @@
 """Arguments as Execution Traces record them, of each kind, and why a call cannot be made again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

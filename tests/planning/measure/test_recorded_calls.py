@@ -1,7 +1,5 @@
 """Calls at other shapes: strides, offsets, and the numbers among arguments that say a size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

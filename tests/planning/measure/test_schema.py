@@ -1,7 +1,5 @@
 """Schemas, and which operators are refused."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.planning.measure.schema import NAMESPACES, OpSchema, SchemaArgument, parse_schema, refused
 

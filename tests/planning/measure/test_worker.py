@@ -1,7 +1,5 @@
 """The worker in this process: what it answers, with a made torch, and how it limits itself."""
 
-from __future__ import annotations
-
 import io
 import json
 import resource

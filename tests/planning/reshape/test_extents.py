@@ -1,7 +1,5 @@
 """Extents as unknowns: what equal, split, summed and following classes say of each other."""
 
-from __future__ import annotations
-
 from math import prod
 
 from etplus.planning.reshape.shapes.extents import Extents

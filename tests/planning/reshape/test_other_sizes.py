@@ -1,7 +1,5 @@
 """Calls at other sizes, on made tables: how often they are made, what is in proportion, what is left as recorded."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

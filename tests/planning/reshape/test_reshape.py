@@ -1,7 +1,5 @@
 """Another batch size: shapes against recordings at both, rules and their limits, the command."""
 
-from __future__ import annotations
-
 import re
 import sys
 from functools import cache

@@ -1,7 +1,5 @@
 """Which extents are the batch, the sequence and the width of layers, by made evidence."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is to change, from texts."""
 
-from __future__ import annotations
-
 import pytest
 from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
 from etplus.trace.errors import UsageError

@@ -1,7 +1,5 @@
 """What a shape rule says of a made call, as a text: a letter for each class of extents, then how they are related."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from string import ascii_letters
 from typing import Any

@@ -1,7 +1,5 @@
 """Made calls of a step, with their tensors, and models of such calls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """Norms of gradients, passes of a step, parts of parameters: on made calls."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

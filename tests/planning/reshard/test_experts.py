@@ -1,7 +1,5 @@
 """Routed experts divided over ranks, against recordings of ranks that exchange tokens all-to-all (expert_calls.py)."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The numbers with which derived layouts are explained, as somebody last looked at them (in GOLDEN)."""
 
-from __future__ import annotations
-
 import re
 
 import etplus

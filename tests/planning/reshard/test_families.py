@@ -5,8 +5,6 @@ The tests also cover planning/reshard/wraps.py, planning/reshard/structure.py, p
 planning/reshard/blocks.py and not_derived.py.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Steps of inference over tensor-parallel ranks: against a recording of two, in the simulator, and what is refused."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

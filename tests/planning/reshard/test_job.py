@@ -1,7 +1,5 @@
 """Jobs in another layout, on made calls: memory that lives, what could not be derived, groups of more ranks."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

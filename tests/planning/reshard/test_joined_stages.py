@@ -1,7 +1,5 @@
 """Pipelines as sources: their stages as one rank's program, held against recordings of one rank and of each stage."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Layouts: ranks and groups by brute force, schedules, buckets, what is refused; how a recorded one is recognized."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace

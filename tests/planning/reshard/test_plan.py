@@ -1,7 +1,5 @@
 """Plans that were edited: what is taken, and what is refused."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

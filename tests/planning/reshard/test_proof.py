@@ -1,7 +1,5 @@
 """How derived layouts are compared with recordings: differences, sums of gradients, scaling, by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any

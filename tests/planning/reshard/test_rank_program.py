@@ -1,7 +1,5 @@
 """Programs of ranks, on made calls: gradients that are summed, lists of parameters, where sequences are whole."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

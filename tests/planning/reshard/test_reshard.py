@@ -3,8 +3,6 @@
 The tests also cover planning/reshard/memory.py and rank_trace.py.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

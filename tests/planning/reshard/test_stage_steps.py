@@ -1,7 +1,5 @@
 """A stage's step divided into microbatches, on made calls: order of the schedule, names of tensors, what is dropped."""
 
-from __future__ import annotations
-
 import random
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of a step: tensors in values of an ET, names that communicate, which step, and host time between calls."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a step consists of, on made calls: parameters, what is alive, units, the loss, whose gradients and updates."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

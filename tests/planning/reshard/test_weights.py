@@ -1,7 +1,5 @@
 """Parameters, gradients and buffers, on made calls: by memory, by shapes, by use; whose gradients and updates."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Units of FSDP, on made calls: blocks that repeat, alike blocks of other sizes, what a layout asks for."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
