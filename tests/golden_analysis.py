@@ -158,7 +158,7 @@ def flat(path: str, value: Any) -> Iterator[str]:
 def _plain(value: Any) -> Any:
     match value:
         case dict():
-            return {str(key): _plain(one) for key, one in value.items() if key not in ("hint", "doc", "version")}
+            return {str(key): _plain(one) for key, one in value.items() if key not in ("hint", "doc", "version", "tool_version")}
         case list() | tuple() if len(value) > 40:
             return [len(value), _digest(json.dumps(_plain_each(value)).encode())]
         case list() | tuple():
