@@ -42,6 +42,7 @@ CASES = ("pair", "tf32", "slow_rank", "serving", *RECORDED, *GPU_PAIRS)
 PAGES = ("pair", "tf32", "slow_rank", "serving", "item", *list(GPU_PAIRS)[:2])
 
 
+_LEFT_OUT = ("hint", "doc", "version", "tool_version")
 PREFILL, DECODE = Batch(prefill=[(64, 64), (16, 80)]), Batch(decode=[(1, 65), (1, 81), (1, 9)])
 
 
@@ -147,7 +148,7 @@ def flat(path: str, value: Any) -> Iterator[str]:
     """One line per row of a table; blocks of the page and long columns are shown by their digest."""
     if isinstance(value, dict):
         for key, one in value.items():
-            yield from flat(f"{path}.{key}", one)
+            yield from flat(f"{path}.{key}", one) if key not in _LEFT_OUT else ()
     elif isinstance(value, (list, tuple)) and value and isinstance(value[0], (dict, list, tuple, np.ndarray)):
         for one in value:
             yield f"{path} {json.dumps(_plain(one))}"
@@ -158,7 +159,7 @@ def flat(path: str, value: Any) -> Iterator[str]:
 def _plain(value: Any) -> Any:
     match value:
         case dict():
-            return {str(key): _plain(one) for key, one in value.items() if key not in ("hint", "doc", "version", "tool_version")}
+            return {str(key): _plain(one) for key, one in value.items() if key not in _LEFT_OUT}
         case list() | tuple() if len(value) > 40:
             return [len(value), _digest(json.dumps(_plain_each(value)).encode())]
         case list() | tuple():
