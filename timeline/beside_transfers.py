@@ -1,7 +1,7 @@
 """Slowdown of host work during transfers.
 
 A collective on the host (Gloo, MPI) competes with its rank's operators for the processor. The slowdown is estimated
-from operators with equal names and shapes that ran both with and without a transfer. Example: `aten::mm` of one shape
+from operators of equal name and shapes that sometimes ran during a transfer. Example: `aten::mm` of one shape
 takes 2 ms alone and 3 ms during a transfer, so the slowdown is 1.5.
 """
 
@@ -20,18 +20,18 @@ from ..trace.index import Row
 from ..trace.intervals import Intervals, sums, union
 from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
-# An operator runs alone if transfers cover a smaller share of its time.
+# An operator counts as running alone if transfers cover less than this share of its time.
 _HARDLY = 0.1
-# Minimum number of equal operators to measure how much their durations vary.
+# Durations of equal operators are compared only if there are at least this many operators.
 _SEVERAL = 3
 
-# Times in ns of operators with equal name and shapes: a list of durations of operators that ran alone, and a list of
-# (duration, time during transfers) of the others.
+# Times in ns of operators with the same name and shapes. The first list has the durations of operators that ran alone.
+# The second list has a pair (duration, time during transfers) for each operator that overlapped a transfer.
 EqualWork = tuple[list[int], list[tuple[int, int]]]
 
 
 def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
-    """Return the time in which operators ran during transfers, and the time that this work takes alone, in ns."""
+    """Return how long operators ran during transfers, and how long the same work would take alone, in ns."""
     taken = lost = 0
     for alone, beside in groups:
         if alone and beside:
@@ -44,7 +44,7 @@ def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
     """Return the 10th and 90th percentiles (by time) of durations relative to the median of equal operators.
 
-    (1, 1) if there are too few operators.
+    If there are too few operators, both are 1.
     """
     groups = [np.array(alone, np.float64) for alone, _ in equal_operators(graph) if len(alone) >= _SEVERAL]
     if not groups:
@@ -58,7 +58,7 @@ def unevenness(graph: ReplayGraph) -> tuple[float, float]:
 
 
 def with_time_beside(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with measured `SharedTransfers.beside`; unchanged without transfers on the host."""
+    """Return the graph with measured `SharedTransfers.beside`; unchanged if no transfers run on the host."""
     if (shared := graph.shared) is None:
         return graph
     return replace(graph, shared=replace(shared, beside=time_beside(equal_operators(graph))))

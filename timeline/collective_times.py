@@ -37,12 +37,12 @@ from ..schemas.comm_types import CollectiveCommType as Type
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]
 
-# Kinds of collectives that record only one rank's part as their size.
+# For these kinds of collectives, the recorded size is only one rank's part.
 SHARDS: Final = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})
 _CHAINS = frozenset({Type.BROADCAST, Type.REDUCE})
 _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
 _ON_TREES = _CHAINS | _TWO_PHASES
-# Kinds of collectives that send all data on each level.
+# These kinds of collectives send all data on each level of the network.
 _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
 
 
@@ -50,12 +50,12 @@ class _Protocol(NamedTuple):
     """An NCCL protocol. A pair has a value for rings and one for trees, or for links inside and between nodes."""
 
     base_ns: tuple[float, float]  # start-up time of a collective
-    between: tuple[float, float]  # between, inside: step time divided by L, between nodes and inside a node
+    between: tuple[float, float]  # between, inside: step time divided by L, for links between and inside nodes
     inside: tuple[float, float]
-    least_ns: float  # minimum time of a ring step inside a node if the ring spans several nodes
-    share: float  # share, on_tree: shares of the bandwidth that a ring and a tree can use
+    least_ns: float  # minimum time of a step inside a node, if the ring spans several nodes
+    share: float  # share, on_tree: the share of the bandwidth that a ring or a tree can use
     on_tree: tuple[float, float]
-    tree_tenths: tuple[int, ...]  # tenths of `on_tree` reached with 64 bytes and each further doubling, then all ten
+    tree_tenths: tuple[int, ...]  # tenths of `on_tree` reached at 64 B, 128 B, 256 B, …; later all ten
 
 
 def _tenths(text: str) -> tuple[int, ...]:
@@ -91,23 +91,23 @@ _SIMPLE = _Protocol(
 )
 _TREE_SHARE, _PLATEAU = 0.92, 1.4
 _LL_BANDWIDTH = {1: 141.0, 2: 39.0}
-# Maximum GB/s of LL for node counts that `_LL_BANDWIDTH` does not list.
+# Maximum bandwidth of LL in GB/s for node counts that `_LL_BANDWIDTH` does not list.
 _LL_BANDWIDTH_OF_MORE = 20.4
 
 
 class LevelSpan(NamedTuple):
     """How a process group spans one level of a network."""
 
-    ranks: int  # members on this level; on outer levels, units of the level below
+    ranks: int  # number of members on this level; on outer levels, number of units of the level below
     bandwidth: float
     latency_ns: float
     algorithm: Algorithm = "ring"
-    in_node: bool = False  # True if the level is inside a node; only NCCL's protocols need this
-    hops: int = 0  # number of links that a step passes on a ring topology; 0 on other topologies
+    in_node: bool = False  # True if the level is inside a node; only the NCCL formulas use this
+    hops: int = 0  # number of links that a step crosses on a ring topology; 0 on other topologies
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
-    """Return the duration of a collective in ns after all ranks are ready; 0 without levels.
+    """Return the duration of a collective in ns after all ranks are ready; 0 if there are no levels.
 
     `size` is the bytes of one rank's input (`message_bytes`); `spans` are the levels, inner levels first. A library
     overrides the algorithms of the levels.

@@ -13,10 +13,10 @@ from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
-# A waiting call returns at most this long after the end of the work that it waited for; a longer delay is an unknown
-# wait. A GPU event that starts later than this after the work that its stream waited for was delayed by other causes.
+# A waiting call returns at most this long after its awaited work ends. A longer delay is an unknown wait.
+# A GPU event that starts later than this after its awaited work ends was delayed by something else.
 SYNC_RETURN_NS = 10_000
-# Upper limits of launch latency and gap. No device is slower, so longer delays are waits for other work.
+# Upper limits of the launch latency and the gap. No device is slower, so longer delays must be waits for other work.
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
 
 

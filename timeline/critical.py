@@ -28,7 +28,7 @@ from .graph_replay import Replay, replay
 from .host_backends import pauses_during_transfers
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 
-_SHOWN = 10  # maximum number of operators in a repr
+_SHOWN = 10  # maximum number of operators that a repr shows
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 
@@ -87,7 +87,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
-    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # first point of the run, per point
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # for each point, the first point of its run
     before_head, head_of = before.tolist(), head.tolist()
     point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []
@@ -162,7 +162,7 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 def resource_bounds(replay: Replay) -> dict[str, int]:
     """Return lower bounds on the makespan in ns: the busiest stream's GPU work, and the busiest thread's host work.
 
-    Host work has its duration without transfers; waits for collectives are excluded.
+    Host work counts with the time that it would take if no transfers ran. Waits for collectives are excluded.
     """
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
@@ -170,7 +170,7 @@ def resource_bounds(replay: Replay) -> dict[str, int]:
     stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
     on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # host collectives may overlap
     on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & on_device
-    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # of gaps, only overlaps count
+    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # a gap counts only if it is negative
     host = (edges.kind == HOST) & (edges.source > 0) & ~pauses_during_transfers(graph)
     return {
         "busiest stream": _largest(rank, stream, work, on_stream),
@@ -226,7 +226,7 @@ def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalCha
     if result is None:
         return None
     graph = result.graph
-    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # trace row per graph row
+    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # for each graph row, its row in `trace`
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.nodes.ts[graph.trace.nodes.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))

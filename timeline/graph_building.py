@@ -37,37 +37,37 @@ from .replay_graph import (
 )
 from .thread_edges import handoffs, host_chains, without_backend_work, without_polling
 
-# Own time of a synchronizing call in ns; it spends the rest of its duration waiting.
+# A synchronizing call itself takes this many ns; it spends the rest of its duration waiting.
 SYNC_COST_NS = 3_000
-# A call that takes longer than this multiple of the median first did other work, such as loading a module.
+# If a launching call takes longer than this multiple of the median, it first did other work, such as loading a module.
 _SLOW = 3
-# Calls at the queue's limit take at least this multiple of the time that calls below the limit take.
+# Calls at the queue's limit take at least this many times as long as calls below the limit.
 _LONGER = 1.5
-# Minimum launch queue limit to accept, and minimum number and share of launches that the limit must block.
+# A queue limit is accepted only if it is at least this high, and blocks at least this number and share of launches.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
-# If every call waits: own time of a call, and maximum spread of the delays from room in the queue to the call's return,
-# as a share of the call's duration.
+# If every call waits, a call itself takes this many ns. The delay from room in the queue to the call's return varies by
+# at most this share of the call's duration.
 _OWN_NS, _CONSTANT = 3_000, 0.25
-# Calls return a few µs after the queue has room; in the meantime, this many more short kernels may start.
+# Calls return a few µs after the queue has room. In the meantime, up to this many more short kernels may start.
 _NEAR_LIMIT = 8
 
 
 @dataclass(frozen=True)
 class LaunchQueue:
     limit: int | None  # None if no call waits
-    edges: Edges  # edges from the start of GPU work to the end of the call that returns because it left the queue
+    edges: Edges  # from the start of GPU work, which makes room in the queue, to the end of the call that waited for it
     blocked: IntColumn  # rows of the calls that waited
     typical_ns: int  # median duration of the calls that did not wait
 
 
 def find_queue(points: GraphEvents) -> LaunchQueue:
-    """Find the limit: a number of outstanding launches that is never exceeded and at which many calls return late.
+    """Find the queue limit: outstanding launches never exceed it, and many calls return late when they reach it.
 
-    Launches are counted per stream and per device, and the sharper limit is used. Work leaves the queue when it starts.
+    Launches whose work started are not counted. Of a limit per stream and one per device, the one with more waits wins.
     """
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
-    call, first = first_places(points.launcher[launched])  # of a graph launch, use only the first event
+    call, first = first_places(points.launcher[launched])  # for a graph launch, use only the first event
     calls = trace.nodes.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
     duration = trace.nodes.dur[call]
@@ -106,7 +106,7 @@ def _limit_of(
     if np.count_nonzero(at_limit) < max(_LEAST_BLOCKED, _LEAST_SHARE * len(call)):
         return None
     source, target = [], []
-    for calls, before_count, leaving in queues:  # a launch waits for the start of the `limit`-th work before it
+    for calls, before_count, leaving in queues:  # a launch waits until the work `limit` places before it starts
         place = np.arange(len(calls)) + before_count - limit
         source.append(points.start[leaving[place[place >= 0]]])
         target.append(points.end[calls[place >= 0]])
@@ -115,7 +115,7 @@ def _limit_of(
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
         typical = int(median(duration[below]))
         waits = median(duration[at_limit]) > _LONGER * typical
-    else:  # all calls take similar times: they waited if they return at a constant delay after room in the queue
+    else:  # all calls take equally long: they waited if they return at a constant delay after the queue has room
         typical = _OWN_NS
         early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
         waits = late_ns - early_ns <= _CONSTANT * median(duration[at_limit])
@@ -135,10 +135,10 @@ def with_submissions(
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(trace), np.int64)
     early[call] = np.minimum(nodes.dur[call] - queue.typical_ns, nodes.ts[gpu] - nodes.ts[call])
-    count = len(points.measured)  # a pair of points has the code source * count + target
+    count = len(points.measured)  # source * count + target identifies a pair of points
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
-    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a blocking copy call ends with the copy or its stream
+    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a blocking copy call ends when the copy or its stream ends
     early[call[blocking & busy]] = 0
     slow = call[(nodes.dur[call] > _SLOW * queue.typical_ns) & (nodes.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
@@ -219,7 +219,7 @@ def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edg
 
 
 def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
-    """Limit the time of calls that waited to their own cost; calls with nothing to wait for keep their time."""
+    """Limit calls that waited to the time of the call itself; calls that had nothing to wait for keep their time."""
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
@@ -262,10 +262,10 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
-# A wait is unknown if it exceeds both 20 µs and two launch latencies. Latencies vary by about this much (30 µs above a
-# median of 16 µs on a 2080 Ti).
+# A wait is unknown if it exceeds both 20 µs and two launch latencies, because latencies vary by about this much. On a
+# 2080 Ti with a median of 16 µs, for example, they reached 30 µs above the median.
 _LEAST_NS, _LATENCIES = 20_000, 2
-# Maximum duration of a synchronizing call with nothing to wait for (65 µs on MI250).
+# If a synchronizing call has nothing to wait for, it takes at most this long (65 µs on an MI250).
 _IDLE_SYNC_NS = 100_000
 
 
@@ -288,12 +288,12 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
         _LEAST_NS, _LATENCIES * constants.launch_latency_ns
     )
     late[edges.target[edges.kind == QUEUE]] = False
-    if graph.shared is not None:  # host collectives wait for a backend thread
+    if graph.shared is not None:  # collectives on the host wait for a backend thread
         late[graph.start[graph.shared.rows]] = False
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
-    binding = binding[run_starts(edges.target[binding])]  # of several edges, the edge with the lowest source
+    binding = binding[run_starts(edges.target[binding])]  # if several edges bind, keep the edge with the lowest source
     source, target = edges.source[binding], edges.target[binding]
     waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
     shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))
@@ -303,12 +303,12 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
-    """Return lags without waits: launches take at most the latency, long synchronizing calls only their own cost."""
+    """Return lags without waits: a launch takes at most the latency, a long synchronizing call only its own cost."""
     edges = graph.edges
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (lag > _IDLE_SYNC_NS))
-    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # the time up to the end of the call
+    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # keep the last part of each call
     lag[own[named(graph.trace.names, graph.trace.nodes.name[edges.owner[own]], SYNCHRONIZE)]] = SYNC_COST_NS
     return lag
 

@@ -32,7 +32,7 @@ def scale(
     """
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU
-    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # host collectives are not host work
+    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not host work
     host = rows & ~not_host_work
     selected = np.append(host | (rows & not_host_work & ~host.any()), False)
     which = selected[edges.owner]
@@ -66,7 +66,7 @@ def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
     """Return edges of backward self time next to recomputed rows: the Python code of a checkpoint."""
     edges, phase = graph.edges, np.append(_phases(graph), -1)
     recomputed = np.append(rows & (phase[:-1] == RECOMPUTATION), False)
-    if not recomputed.any():  # true for most traces, and the pass over all edges below is slow
+    if not recomputed.any():  # this is true for most traces, and visiting all edges below is slow
         return np.empty(0, np.int64)
     touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
     around: IntColumn = np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
@@ -152,7 +152,7 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
     edge = _edges_before(graph, np.ones(len(graph.start), np.bool_), HOST, HANDOFF)
     row, when = graph.row[edges.target[edge]], graph.measured[edges.target[edge]]
     is_between = np.zeros(len(edge), np.bool_)
-    order = np.lexsort((first, lanes[1], lanes[0]))  # a thread's spans do not overlap: steps are consecutive
+    order = np.lexsort((first, lanes[1], lanes[0]))  # spans of a thread do not overlap, because steps do not overlap
     spans = {key: order[places] for key, places in grouped(lanes[0, order], lanes[1, order])}
     for key, edges_of_thread in grouped(graph.rank_of_row[row], thread[row]):
         own_spans = spans.get(key, order[:0])

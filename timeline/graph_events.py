@@ -19,11 +19,11 @@ class GraphEvents:
     """Points in time: the window's start (point 0), starts and ends of timed rows, and submissions of slow launches."""
 
     trace: Trace
-    start: IntColumn  # start, end: point per row, −1 for rows without a time
+    start: IntColumn  # start, end: for each row, its first and last point; −1 if the row has no time
     end: IntColumn
-    row: IntColumn  # row per point, −1 for the start of the window
-    measured: IntColumn  # ns after the start of the window, per point
-    launcher: IntColumn  # row that launched each row, −1 if there is none
+    row: IntColumn  # for each point, its row; −1 for the start of the window
+    measured: IntColumn  # for each point, its time in ns after the start of the window
+    launcher: IntColumn  # for each row, the row that launched it; −1 if there is none
 
     @staticmethod
     def of(trace: Trace) -> GraphEvents:

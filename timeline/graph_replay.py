@@ -31,7 +31,7 @@ class Unexplained:
     """Waits that nothing in the trace explains; a replay keeps them as measured."""
 
     count: int
-    ns: int  # total time; overlaps are counted once
+    ns: int  # total time of the waits; overlapping waits are counted once
     share: float
 
 
@@ -140,6 +140,6 @@ def predicted_traces(replay: Replay) -> Iterator[Trace]:
         timed = trace.nodes.timed
         start, end = replay.start[rows], replay.end[rows]
         measured = graph.measured[graph.start[rows][timed]]
-        clock = int((trace.nodes.ts[timed] - measured).min())  # the offset is the same for all rows
+        clock = int((trace.nodes.ts[timed] - measured).min())  # the same offset applies to all rows
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.nodes.ts))
         yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.nodes.dur)))

@@ -31,18 +31,18 @@ from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, ReplayGraph, Sha
 from .shared_links import Links, share_alone
 from .thread_edges import host_chains, without_backend_work
 
-# Maximum time from a caller's resumption to the recorded end of its collective: after the backend thread marks the
-# collective as done, it may lose the processor to the caller for up to a time slice.
+# A collective's recorded end may come up to this long after its caller resumed. When the backend thread has marked the
+# collective as done, the caller may take its processor for up to a time slice.
 _LATE_END_NS = 5_000_000
-# A collective that ends at most this long before the end of a pause caused the pause to end.
+# If a collective ends at most this long before a pause ends, the pause was a wait for the collective.
 _JUST_BEFORE_NS = 1_000_000
-# Delay from a call to the start of its collective, used if no recorded collective shows the delay.
+# A collective starts this long after its call, unless recorded collectives show the actual delay.
 _DISPATCH_NS = 250_000
-# Number of threads of a process group (`Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
+# A process group has this many threads (`Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
-# Names of calls that compute: library operators outside torch.distributed, and autograd nodes that PyTorch generates.
-# Names of generated nodes end in a digit ("AddmmBackward0"), names of an `autograd.Function` do not
-# ("_AllReduceBackward").
+# Matches calls that compute: library operators outside torch.distributed, and autograd nodes that PyTorch generates.
+# The name of a generated node ends in a digit ("AddmmBackward0").
+# The name of an `autograd.Function` does not ("_AllReduceBackward").
 _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGrad$", re.ASCII)
 
 

@@ -1,4 +1,4 @@
-"""Iterations of a trace: their times, their outliers, and the prediction of one iteration from the others."""
+"""Iterations of a trace: their times, outliers among them, and the prediction of one iteration from the others."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .graph_replay import relative_error, replay
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 _LEAST = 3
-# Kinds of edges that get their lags from other iterations.
+# Edges of these kinds get their lags from other iterations.
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 
 
 @dataclass(frozen=True)
 class MarkedIterations:
     trace: Trace
-    mark: IntColumn  # row of the starting annotation, per iteration
-    of_row: IntColumn  # iteration in which each row was called or launched, −1 if there is none
+    mark: IntColumn  # for each iteration, the row of the annotation that starts it
+    of_row: IntColumn  # for each row, the iteration in which it was called or launched; −1 if there is none
     steps: bool  # True if the annotations enclose their iterations (ProfilerStep)
     phases: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration, from when the host began it and the device finished earlier iterations."""
+        """Return the ns of each iteration, from when the host began it and earlier iterations ended on the device."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
@@ -61,7 +61,7 @@ class MarkedIterations:
 
 
 def find_iterations(trace: Trace) -> MarkedIterations:
-    """Find iterations by annotations, else by repeated kernels; raise ConvertError if there are fewer than three."""
+    """Find iterations by annotations or repeated kernels; raise ConvertError if there are fewer than three."""
     nodes = trace.nodes
     calls = np.flatnonzero(nodes.timed & (nodes.kind == CPU))
     rows = calls[nodes.scope[calls] == ANNOTATION_SCOPE]
@@ -80,7 +80,7 @@ def find_iterations(trace: Trace) -> MarkedIterations:
     source, target, _ = trace.edges_of("launch").T
     called[target] = nodes.ts[source]
     of_row = np.searchsorted(nodes.ts[mark], called, side="right") - 1
-    of_row[~nodes.timed | (called >= last)] = -1  # work after the last iteration
+    of_row[~nodes.timed | (called >= last)] = -1  # this work follows the last iteration
     return MarkedIterations(trace, mark, of_row, marks.encloses, tuple(batch.phase for batch in marks.batches))
 
 
@@ -91,7 +91,7 @@ class HeldOut:
     predicted_ns: int
     measured_ns: int
     others_ns: tuple[int, ...]
-    unknown: float  # share of the iteration's edges without a counterpart
+    unknown: float  # share of the iteration's edges that have no counterpart in other iterations
     set_apart: tuple[Outlier, ...] = ()
 
     __repr__ = brief
@@ -116,7 +116,7 @@ def predict_iteration(
 ) -> HeldOut:
     """Predict an iteration (0 is the first, −1 the last) of a graph of one rank from the other iterations.
 
-    The iterations before it are replayed as measured, so that streams and the launch queue are as full as they were.
+    Earlier iterations are replayed as measured, so that streams and the launch queue are as full as when recorded.
     """
     iterations = find_iterations(graph.trace)
     count = len(iterations)
@@ -218,11 +218,11 @@ def _medians(
     return keys[place] == key, ((low + high) // 2)[place]
 
 
-# A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD estimates the standard deviation.
+# A modified z-score above 3.5 marks an outlier (Iglewicz and Hoaglin, 1993). A standard deviation is about 1.4826 MAD.
 _DEVIATIONS = 3.5 * 1.4826
-# An iteration that differs less from the median is no outlier, even among very regular iterations.
+# An iteration is no outlier if it differs from the median by less than this share, even if the others are very regular.
 _LONGER = 0.2
-# An iteration has different work if its counts of calls by name differ from the medians by a larger share.
+# An iteration has different work if its call counts per name differ from the medians by more than this share.
 _OTHER_WORK = 0.1
 
 
@@ -279,7 +279,7 @@ def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.f
     keys, which = distinct_rows(distinct_rows(trace.nodes.name[rows])[1], of_row[rows])
     (name, iteration), counts = keys.T, np.bincount(which, minlength=len(keys))
     usual = _median_counts(name, counts, count)
-    present = np.abs(counts - usual[name]) - usual[name]  # a missing name differs by its usual count
+    present = np.abs(counts - usual[name]) - usual[name]  # a name that is missing differs by its usual count
     differs: npt.NDArray[np.float64] = np.bincount(iteration, weights=present, minlength=count) + usual.sum()
     return differs / max(float(usual.sum()), 1.0)
 
@@ -297,7 +297,7 @@ def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.N
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """10th percentile, median and 90th percentile of step times in ns, or of their ratios to the mean."""
+    """The 10th percentile, median and 90th percentile of step times in ns, or of their ratios to the mean."""
 
     p10: float
     p50: float
@@ -317,7 +317,7 @@ class StepTimes:
 
     count: int
     warm_up: int  # number of outliers at the beginning
-    set_apart: tuple[Outlier, ...]  # all outliers
+    set_apart: tuple[Outlier, ...]  # outliers anywhere in the trace
     measured: Percentiles
     predicted: Percentiles
 

@@ -30,9 +30,9 @@ from .rank_coupling import join_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
 _FORMAT: Final = "etplus-network"
-# Minimum bytes of a transfer to fit host links; smaller transfers mostly measure how long threads wait for a processor.
+# Host links are fitted to transfers of at least this many bytes; smaller transfers mostly show waits for a processor.
 _LEAST_BYTES = 256 << 10
-# Borders between size classes, in bytes.
+# Size classes are separated by these numbers of bytes.
 _CLASSES = (64 << 10, 1 << 20)
 _KINDS = {
     "all_reduce": Type.ALL_REDUCE, "all_gather": Type.ALL_GATHER, "reduce_scatter": Type.REDUCE_SCATTER,
@@ -53,7 +53,7 @@ Bytes = Annotated[
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measured time / time from the formula, for one kind of communication."""
+    """Ratio of measured time to the formula's time, for one kind of communication."""
 
     kind: CommunicationKind
     over_bytes: Bytes
@@ -130,7 +130,7 @@ def _decoded(path: Source) -> tuple[Any, str]:
         raise _invalid(blob.name, error) from None
 
 
-# Size limit in bytes: YAML is slow to read, so longer files are cut off here and then fail to parse.
+# YAML is slow to read, so a file with more bytes than this is cut off and then fails to parse.
 _MOST_YAML = 1 << 20
 
 
@@ -219,7 +219,7 @@ def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterab
 
 
 def fit_network(samples: list[Sample], library: Library | None = "gloo") -> DescribedNetwork:
-    """Fit bandwidth and latency to all-reduces (else to the kind with most bytes), and an efficiency to each kind."""
+    """Fit bandwidth and latency to all-reduces (or the kind with the most bytes), and an efficiency to each kind."""
     sent: dict[int, int] = defaultdict(int)
     for sample in samples:
         sent[sample.kind] += sample.size
@@ -277,7 +277,7 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
     return Network(1 / slope, latency, library=library)
 
 
-# Step of the numeric derivative in ns, large because transfer times are whole numbers of ns.
+# The numeric derivative uses a step of this many ns; the step is large because transfer times are whole numbers of ns.
 _STEP_NS = 1e6
 Floats = npt.NDArray[np.float64]
 

@@ -30,7 +30,7 @@ from .replay_graph import (
     renumbered,
 )
 
-# Graph edge kind for each trace edge kind; other kinds become ORDER.
+# Maps each kind of trace edge to a kind of graph edge; kinds that are not listed become ORDER.
 _KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": EVENT, "sync": SYNC}
 
 

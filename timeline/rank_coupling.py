@@ -28,8 +28,8 @@ class Rendezvous:
     rank: tuple[int, ...]  # indices of the participating graphs
     row: tuple[int, ...]  # row of the communication in each graph's trace
     transfer_ns: int  # duration after all ranks are ready (`transfers`)
-    own_ns: tuple[int, ...]  # additional time that each rank takes alone, on the host
-    early_ns: tuple[int, ...]  # time from when each rank was ready to its recorded start
+    own_ns: tuple[int, ...]  # additional time that each rank takes alone; 0 unless on the host
+    early_ns: tuple[int, ...]  # time between each rank becoming ready and its recorded start
     on_host: bool = False
     message: bool = False
     sent_ns: int = -1  # sender's part of a message on the host; −1 if the sender ended before the receiver started
@@ -45,7 +45,7 @@ class Rendezvous:
 @dataclass(frozen=True)
 class AllRendezvous:
     found: tuple[Rendezvous, ...]
-    begin_ns: tuple[int, ...]  # starts of the traces on a common clock
+    begin_ns: tuple[int, ...]  # for each trace, its start on the common clock
     notes: tuple[str, ...]
 
 
@@ -57,11 +57,11 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     """
     if len(graphs) < 2:
         raise UsageError("give the files of two ranks or more")
-    graphs = [without_turns(graph) for graph in graphs]  # the orders of different ranks may conflict
+    graphs = [without_turns(graph) for graph in graphs]  # different ranks may have conflicting orders
     traces = [graph.trace for graph in graphs]
     joined = find_rendezvous(traces)
     rendezvous, offset = joined.found, joined.begin_ns
-    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # each rank's start becomes the common start
+    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # the start of each rank becomes the common start
     first_row = np.cumsum([0, *(len(trace) for trace in traces)])
     start, end = (
         np.concatenate([_moved(getattr(graph, name), by) for graph, by in zip(graphs, shift, strict=False)])
@@ -107,7 +107,7 @@ def _shared(
         alone[places], moved[places] = part, m.transfer_ns
         for k in places:
             links[k] = all_links
-        if m.message and m.sent_ns < 0:  # the data are in a buffer until the receiver takes them
+        if m.message and m.sent_ns < 0:  # a buffer holds the data until the receiver takes them
             links[places[0]], alone[places[0]] = (), 1.0
     queue = np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)])
     workers = tuple(workers for part, _ in parts for workers in part.workers)
@@ -169,7 +169,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     recorded = all(trace.times_recorded for trace in traces)
     clocks = clock_offsets(synchronizing(collectives) or collectives, messages) if recorded else []
     offsets = {clock.rank: clock.offset_ns for clock in clocks}
-    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by node id
+    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # row of each communication, keyed by node ID
     for trace in traces:
         communicating = comm_rows(trace)
         rows.append(dict(zip(trace.nodes.id[communicating].tolist(), communicating.tolist(), strict=True)))

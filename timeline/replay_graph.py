@@ -22,9 +22,9 @@ from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .topological_order import issue_order
 
-# Values of `Edges.kind`. GONE marks removed edges; they have no effect.
+# `Edges.kind` has one of these values. GONE marks a removed edge, which has no effect.
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
-# Names of edge kinds in tables.
+# Tables use these names for the kinds of edges.
 LINK_KINDS = (
     *("host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronization"),
     *("thread handoff", "launch queue", "collective", "order", "window", "unknown wait"),
@@ -35,10 +35,10 @@ LINK_KINDS = (
 class Edges:
     source: IntColumn
     target: IntColumn
-    lag: IntColumn  # ns, minimum time from source to target, as measured
+    lag: IntColumn  # measured minimum time from source to target, in ns
     kind: npt.NDArray[np.int8]
-    owner: IntColumn  # row that takes the lag as its time (HOST, DURATION, COMM), else −1
-    capped: npt.NDArray[np.bool_]  # True if the fitted constant of the edge's kind limits the lag (`Constants`)
+    owner: IntColumn  # row whose time the lag is (HOST, DURATION, COMM), else −1
+    capped: npt.NDArray[np.bool_]  # True if the lag is at most the fitted constant for this kind of edge (`Constants`)
 
     __repr__ = brief
 
@@ -83,10 +83,10 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-# Lag of a removed edge: it leads to a time before every point.
+# A removed edge has this lag, which leads to a time before every point.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
-# If the spans have fewer heads on average, it is faster to visit each head separately.
+# If the spans have fewer heads than this on average, it is faster to visit each head separately.
 _SHORT_SPAN = 24
 
 
@@ -150,7 +150,7 @@ class _Joins:
     """
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
-        # edges are sorted by target; heads without an edge have the time 0
+        # edges are sorted by target; heads that have no edge get time 0
         self._source, self._target, self._heads = source, target, heads
         first = np.flatnonzero(run_starts(target))
         head, numbers = target[first], np.arange(len(first))
@@ -209,8 +209,8 @@ class _Joins:
         return np.array(time, np.int64)
 
 
-# Minimum ns of repeated operators to estimate a slowdown, and the maximum slowdown: two threads that share a processor
-# take twice as long, and a driver thread may also share it.
+# A slowdown is estimated only if repeated operators ran at least this many ns during transfers; it is at most 3. Two
+# threads that share a processor take twice as long, and a driver thread may also share it.
 _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 
 
@@ -220,12 +220,12 @@ class SharedTransfers:
 
     rows: IntColumn
     links: tuple[tuple[int, ...], ...]  # link directions that each row uses (`shared_links.Links`)
-    alone: npt.NDArray[np.float64]  # time that each communication would take alone / lag of its edge
-    queue: IntColumn  # per communication, index into `workers`; −1 for messages
+    alone: npt.NDArray[np.float64]  # for each communication, its time if it ran alone, divided by its edge's lag
+    queue: IntColumn  # for each communication, its index in `workers`; −1 for messages
     workers: tuple[int, ...]  # number of threads per process group
-    gap_ns: IntColumn  # delay of a communication that waits for a thread, from when the thread is free
+    gap_ns: IntColumn  # for each communication, the delay from when a thread is free to when it starts
     moved_ns: IntColumn  # recorded time of the data transfer; a sender's span can end later
-    beside: tuple[int, int] = (0, 0)  # ns of operators during transfers of their rank, and ns without the transfers
+    beside: tuple[int, int] = (0, 0)  # ns of operators during their rank's transfers, and ns if they ran alone
 
     __repr__ = brief
 

@@ -31,16 +31,16 @@ from .replay_graph import HOST, ReplayGraph
 from .untraced import UntracedAnswer, untraced_answer
 from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
-# Spread of transfer times in a job relative to a calibration on free processors. If ranks take turns on processors, the
-# spread is `_TURNS`, because the backend's threads also wait.
+# In a job, transfer times may differ from a calibration on free processors by this share. If ranks take turns on
+# processors, the share is `_TURNS`, because the backend's threads also wait.
 _BANDWIDTH = 0.15
-# Spread of a step's host work from run to run: the usual value, if ranks take turns on processors, and with a GPU.
+# Host work of a step varies by these shares from run to run: usually, if ranks take turns on processors, and on a GPU.
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
-# Ranks take turns on processors if the slowest tenth of equal operators takes this many times as long as the fastest.
+# Ranks take turns on processors if equal operators' 90th percentile of time is this many times their 10th percentile.
 _UNEVEN = 1.8
 _PLENTY = 10**9
-# Range of Gloo's all-to-all time / time from the formula with all-reduce bandwidth (shared calibration gloo-2). At four
-# link speeds, point-to-point messages reached up to 1.7 times the all-reduce bandwidth, all-gathers only 0.67 times.
+# A Gloo all-to-all takes between these multiples of the formula's time at all-reduce bandwidth (calibration gloo-2). At
+# four link speeds, messages reached up to 1.7 times the all-reduce bandwidth, and all-gathers reached only 0.67 times.
 _ALL_TO_ALL = (0.6, 1.5)
 
 

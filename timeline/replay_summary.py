@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
-# If the error of the replay without changes is larger, what-ifs are marked as unreliable, or refused.
+# If the error of the unchanged replay exceeds these shares, what-ifs are marked as unreliable, or are refused.
 UNRELIABLE, REFUSED = 0.01, 0.05
 
 
@@ -97,7 +97,7 @@ def start_error_ns(replay: Replay) -> float | None:
 @dataclass(frozen=True)
 class LaneTime:
     name: str  # "stream 7" or "thread 1"
-    busy_ns: int  # without annotations
+    busy_ns: int  # the trace has no annotations
     measured_busy_ns: int
 
     __repr__ = brief
@@ -118,17 +118,17 @@ class Summary:
     lanes: tuple[LaneTime, ...]
     exposed_ns: int  # exposed_ns, measured_exposed_ns: time in which only communication kernels ran, summed over ranks
     measured_exposed_ns: int
-    base: BaseError  # error without the what-ifs
+    base: BaseError  # error of the replay before any what-ifs
     bounds: dict[str, int]
     path: CriticalPath
     what_ifs: tuple[str, ...] = ()
-    before_ns: int | None = None  # before_ns, path_before: makespan and critical path without the what-ifs
+    before_ns: int | None = None  # before_ns, path_before: makespan and critical path before any what-ifs
     path_before: CriticalPath | None = None
     notes: tuple[str, ...] = field(default=())
     steps: StepTimes | None = None
     span: AnswerRange | None = None  # range of the answer on another network
-    untraced: UntracedAnswer | None = None  # step time without the recorder, if it was measured
-    recorded: bool = True  # True if start times were recorded; otherwise, text and JSON omit measured values and errors
+    untraced: UntracedAnswer | None = None  # step time when the recorder is off, if it was measured
+    recorded: bool = True  # True if start times were recorded; if False, text and JSON omit measured values and errors
 
     __repr__ = brief
 

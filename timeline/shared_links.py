@@ -33,8 +33,8 @@ from .replay_graph import ReplayGraph, SharedTransfers
 
 # Link directions that a transfer uses: 2 × rank for sending, 2 × rank + 1 for receiving.
 Links = tuple[int, ...]
-# Kinds of events. At equal times, work and transfers end before points are reached. The key of an event is an edge of
-# host work, the start point of a transfer, or a point.
+# Kinds of simulated events. At equal times, work and transfers end before points are reached. The key of an event is an
+# edge of host work, the start point of a transfer, or a point.
 _WORK, _TRANSFER, _POINT = range(3)
 
 
@@ -69,9 +69,9 @@ class _Flows:
     """Active transfers, and messages that wait for earlier messages on their connection (Gloo: tcp/pair.cc, `tx_`)."""
 
     def __init__(self) -> None:
-        self.links: dict[int, Links] = {}  # links per transfer that currently moves data
-        self.on_link: defaultdict[int, int] = defaultdict(int)  # number of such transfers per link
-        self.connection: dict[Links, deque[int]] = {}  # queued messages; only the first one moves
+        self.links: dict[int, Links] = {}  # for each transfer that currently moves data, its links
+        self.on_link: defaultdict[int, int] = defaultdict(int)  # for each link, the number of such transfers
+        self.connection: dict[Links, deque[int]] = {}  # queued messages; only the first message moves
         self.waiting: dict[int, Links] = {}
 
     def begin(self, flow: int, links: Links) -> None:
@@ -111,12 +111,12 @@ def _is_message(links: Links) -> bool:
 @dataclass
 class _Threads:
     free: int
-    waiting: list[tuple[int, int]] = field(default_factory=list)  # heap of collectives (issue time, start point)
+    waiting: list[tuple[int, int]] = field(default_factory=list)  # heap of (issue time, start point) pairs
 
 
 @dataclass
 class _Transfer:
-    edges: list[int]  # one per participating rank
+    edges: list[int]  # one edge per participating rank
     left_ns: float
     due: int = -1  # −1 while the transfer waits for its connection
 
@@ -124,7 +124,7 @@ class _Transfer:
 class _HostWork:
     def __init__(self, slowdown: float) -> None:
         self.transfers = 0
-        self.left_ns: dict[int, float] = {}  # remaining time per edge at full speed
+        self.left_ns: dict[int, float] = {}  # for each edge, its remaining time at full speed
         self._slowdown, self._until = slowdown, 0
 
     @property
@@ -150,7 +150,7 @@ class _LinkTimeline:
         self.source, self.target = edges.source.tolist(), edges.target.tolist()
         self.missing = np.bincount(edges.target, minlength=count).tolist()
         self.ready, self.time = [0] * count, [0] * count
-        self.heap: list[tuple[int, int, int]] = []  # ns, kind of event, key
+        self.heap: list[tuple[int, int, int]] = []  # each event has a time in ns, a kind, and a key
         place = {row: k for k, row in enumerate(shared.rows.tolist())}
         self.transfer_of = {edge: place[int(edges.owner[edge])] for edge in transfer_edges(graph).tolist()}
         self.enters = {int(graph.start[row]): k for row, k in place.items() if shared.queue[k] >= 0}
@@ -180,7 +180,7 @@ class _LinkTimeline:
                 self._finish_work(key, now)
         edges, time = self.graph.edges, np.array(self.time, np.int64)
         lag = np.array(self.lag, np.int64)
-        if self.held:  # the edge to the start of a queued collective includes its wait
+        if self.held:  # the edge that leads to a queued collective includes its wait in the queue
             into = np.isin(edges.target, np.fromiter(self.held, np.int64))
             lag[into] = (time[edges.target] - time[edges.source])[into]
         return time, lag

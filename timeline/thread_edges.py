@@ -21,15 +21,15 @@ from .graph_events import GraphEvents
 from .replay_graph import HANDOFF, HOST, ORDER, Edges
 
 _QUERY = re.compile(r"Query$")
-# Calls in polling loops of PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp), which changes the capture mode around each
-# query, and destroys the events of completed work.
+# The polling loops of PyTorch's NCCL watchdog consist of these calls (ProcessGroupNCCL.cpp). The watchdog changes the
+# capture mode around each query, and destroys the events of completed work.
 _BESIDE_QUERY = re.compile(
     r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
 )
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
-    """Return the trace without the times of threads that only query events (`cudaEventQuery`) and sleep; and notes."""
+    """Remove the times of threads that only query events (`cudaEventQuery`) and sleep; return the trace, and notes."""
     nodes = trace.nodes
     rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
     lane = distinct_rows(nodes.thread[rows])[1]
@@ -49,10 +49,10 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
-    """Return HOST edges from each boundary of a thread's calls to the next one, and points with corrected ends.
+    """Return HOST edges between consecutive call boundaries of a thread, and the points, with corrected call ends.
 
-    The lag is host work of the innermost open call, the `owner`. Calls that overlap without nesting (times rounded to
-    µs, asynchronous work) end in nesting order.
+    The lag is host work of the innermost open call, the `owner`. If calls overlap but do not nest, because times are
+    rounded to µs or work is asynchronous, their ends are put in nesting order.
     """
     trace = points.trace
     rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)
@@ -71,7 +71,7 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
     trace, count = points.trace, len(order)
     parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
-    ends = 1 - np.diff(depth, prepend=-1, append=0)  # calls that end before each call, and after the last one
+    ends = 1 - np.diff(depth, prepend=-1, append=0)  # number of calls that end before each call, then after all
     before = np.repeat(np.arange(count + 1), ends)
     deeper = np.arange(count) - np.repeat(np.cumsum(ends) - ends, ends)
     by_depth = np.argsort(depth, kind="stable")

@@ -21,13 +21,13 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
     There is an entry per edge: `target` waits for `source`. Nodes on or behind a cycle are omitted. With
     `lowest_first`, the lowest ready node is next, as in simulators; otherwise, the node that became ready last is next.
     """
-    if lowest_first and bool(np.all(source < target)):  # the numbers are already in order
+    if lowest_first and bool(np.all(source < target)):  # the node numbers are already a valid order
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     after = array("q", target[by_source].astype(np.int64).tobytes())
     first = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
     missing = np.bincount(target, minlength=count).tolist()
-    ready = [node for node in range(count) if not missing[node]]  # ascending, so it is already a heap
+    ready = [node for node in range(count) if not missing[node]]  # a sorted list is already a heap
     take: Callable[[list[int]], int] = heapq.heappop
     put: Callable[[list[int], int], None] = heapq.heappush
     if not lowest_first:

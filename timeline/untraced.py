@@ -25,7 +25,7 @@ from .constants import Constants
 from .graph_replay import Replay, replay
 from .replay_graph import HOST, ReplayGraph
 
-# Operators and autograd nodes that compute nothing: their self time consists of a dispatch (0.4 µs) and recording.
+# These operators and autograd nodes compute nothing: their self time is only dispatch (0.4 µs) and recording.
 _TRIVIAL = re.compile(
     r"aten::(?:as_strided|_?(?:unsafe_)?view|_reshape_alias|detach|alias|t|transpose|permute|resolve_conj|resolve_neg"
     r"|expand|select|slice|unsqueeze|squeeze|linear|matmul|reshape|flatten|to|item|_local_scalar_dense|lift_fresh"
@@ -34,25 +34,25 @@ _TRIVIAL = re.compile(
 )
 _DISPATCH_NS, _CALL_NS = 400, 200
 _FEWEST = 20
-# Number of arguments of a typical operator, and of Python frames around it.
+# A typical operator has this many arguments, and runs inside this many Python frames.
 _USUAL_ARGUMENTS, _FRAMES = 4, 3
-# If a time exceeds the expected recording time by this factor, the operator allocated memory or was interrupted.
+# If a time is more than this many times the expected recording time, the operator allocated memory or was interrupted.
 _MOST = 5.0
-# Usual, least and most factors for costs found in the trace's small operators, which run from a warm cache. They were
-# measured on programs that were also timed without a profiler (`benchmarks/findings.py --gains`).
+# Small operators run from a warm cache, so the costs that they show are multiplied by a usual, a lowest and a highest
+# factor. The factors come from programs that also ran without a profiler (`benchmarks/findings.py --gains`).
 _SHARES = (1.5, 1.2, 2.0)
-# The same factors if no step was timed before the window, and if no operators show the costs.
+# These factors apply if no step was timed before the window, and if no operators show the costs.
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
-# Longer host time without recorded events is a sleep, I/O, or Python work, which the recorder does not prolong.
+# Host time of this length without recorded events is sleep, I/O or Python code, which recording does not slow down.
 PAUSE_NS = 1_000_000
 # A measurement was interrupted if it exceeds the median of its kind by this factor and by this many ns.
 _INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
-# Smaller recording costs, as a share of the makespan, are not corrected.
+# Recording costs are not corrected if they are less than this share of the makespan.
 _LITTLE = 0.02
-# Limits of the factor that scales the remaining host work to match the untraced step.
+# The factor that scales the remaining host work to match the untraced step stays between these limits.
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
 _ROUNDS = 3
-# How much CPU work differs from run to run, as shares of a gain and of the step. Device work does not differ.
+# CPU work differs from run to run by this share of a gain plus this share of the step. GPU work does not differ.
 _UNEVEN, _UNEVEN_STEP = 0.25, 0.005
 _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}) frame_ns=(\d{1,9})", re.ASCII)
 
@@ -61,17 +61,17 @@ _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}
 class RecordingCosts:
     """Costs of recording, in ns per event."""
 
-    inside: float  # cost at the end of an operator, in its own time
+    inside: float  # cost at the end of an operator, which is part of its self time
     argument: float  # additional cost per argument of the operator
-    outside: float  # cost before the start of an operator, in its caller's time
-    annotation: float  # cost before the start of an annotation, in its caller's time
-    frames: float  # cost before an operator called from Python, for the Python frames around it
-    runtime: float  # cost in a runtime call's self time
+    outside: float  # cost before the start of an operator, which is part of its caller's time
+    annotation: float  # cost before the start of an annotation, which is part of its caller's time
+    frames: float  # cost of recording the Python frames before an operator that Python calls
+    runtime: float  # cost of a runtime call, which is part of its self time
     fitted: bool = False  # True if the costs of operators were fitted to the trace
 
     def of_rows(self, trace: Trace) -> tuple[IntColumn, IntColumn]:
         calls = trace.calls
-        before, within = np.zeros(len(trace)), np.zeros(len(trace))  # before each row's start, and in its own time
+        before, within = np.zeros(len(trace)), np.zeros(len(trace))  # before a row starts, and in its self time
         is_op = calls.kind == OP
         from_python = is_op & ~np.append(is_op, False)[calls.parent]
         before[calls.source] = np.where(is_op, self.outside, self.annotation) + self.frames * from_python
@@ -107,7 +107,7 @@ def _recording_costs(trace: Trace) -> RecordingCosts:
 
 
 def _usual_costs(trace: Trace) -> RecordingCosts:
-    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with or without ET
+    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # if an ET exists, or not
     annotation, frame = 2 * sum(kinds), 300
     measured = next(filter(None, map(_COSTS.fullmatch, trace.names)), None)
     if measured is not None:
@@ -131,8 +131,8 @@ def without_recording(graph: ReplayGraph, share: float = _SHARES[0], *, typical:
     """Subtract the recording cost times `share` from host work, but keep at least the time of a dispatch.
 
     All times between the same two kinds of events shrink by the same share, because single times are noisy. If
-    `typical`, first shorten times that are far longer than usual for their kind, because other programs interrupted
-    them.
+    `typical`, first shorten times that are far longer than usual for their kind, because they were probably
+    interrupted by other programs.
     """
     edges = graph.edges
     row, owner = graph.row[edges.target], np.maximum(edges.owner, 0)
@@ -184,7 +184,7 @@ def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
 
 
 def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> tuple[Replay, ...]:
-    """Replay without recording costs, at their usual, least and most values; () if the costs are low."""
+    """Replay without recording costs, at their usual, lowest and highest values; () if the costs are low."""
     graph, step = base.graph, untraced_step_of(base.graph.traces)
     rows = _step_rows(graph)
     recorded = _host_step_ns(base, rows)
@@ -288,7 +288,7 @@ def recording_note(base: Replay, corrected: Replay) -> str:
     each = f"{taken / max(operators, 1) / 1e3:.1f} µs for each of {operators:,} operators"
     if step is None:
         ratio = base.makespan_ns / max(corrected.makespan_ns, 1)
-        return f"recording took about {each} (estimated: the run took {ratio:.1f} times as long); gains are without it"
+        return f"recording took about {each} (estimated: the run took {ratio:.1f} times as long); gains exclude it"
     recorded = _host_step_ns(base, _step_rows(graph)) or 0.0
     return (
         f"a step on the host took {recorded / max(step.host_ns, 1):.1f} times as long while recording "

@@ -62,7 +62,7 @@ _OVERLAP = re.compile(r"overlap\s+(.+)")
 _FUSE = re.compile(rf"fuse\s+(.+?)(?:\*{_NUMBER})?", re.ASCII)
 _TARGET = re.compile(r"(kernel|gpu|copy|memset|comm|cpu|op)(?::(?:(?:name)?([~=]))?(.+))?|(stream)=(-?\d{1,18})")
 _ACTIONS = {"remove": _REMOVE, "overlap": _OVERLAP, "fuse": _FUSE, "bound": _BOUND, "scale": _SCALE}
-# Actions that apply to GPU events only.
+# These actions apply only to GPU events.
 _ON_DEVICE = ("bound", "fuse", "overlap")
 _LATENCIES = {"launch_latency": LAUNCH, "gap": STREAM}
 _MOST = 1e6
@@ -139,7 +139,7 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"unknown what-if {text!r}; for example 'kernel:name~gemm*0.5', 'cpu*0', 'remove op:aten::copy_'")
 
 
-# A function that returns a GPU event's time at the device's peaks, int64 ns per graph row, −1 if unknown.
+# Returns the time of each graph row at the device's peaks, in int64 ns; −1 if unknown.
 Bounds = Callable[[], IntColumn]
 
 
