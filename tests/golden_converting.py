@@ -63,9 +63,11 @@ def _content(path: Path) -> Iterator[str]:
     if path.suffix == ".et":
         metadata, nodes = read_plain(path)
         yield " ".join(str(metadata).replace(etplus.__version__, "VERSION").split())
-        listed = list(flat("node", [node._asdict() for node in nodes]))
-        yield f"{len(nodes)} {hashlib.blake2b(repr(listed).replace(etplus.__version__, 'VERSION').encode(), digest_size=6).hexdigest()}"
-        yield from (line.replace(etplus.__version__, "VERSION")[:300] for line in listed[:60])
+        listed = [
+            line.replace(etplus.__version__, "VERSION") for line in flat("node", [node._asdict() for node in nodes])
+        ]
+        yield f"{len(nodes)} {hashlib.blake2b(repr(listed).encode(), digest_size=6).hexdigest()}"
+        yield from (line[:300] for line in listed[:60])
         return
     text = path.read_text("utf-8", "replace").replace(etplus.__version__, "VERSION")
     lines = text.splitlines() if "\n" in text.strip() else text.strip().split("},")
