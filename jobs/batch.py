@@ -32,13 +32,13 @@ from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, write_bytes
 
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
-_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # options of `link` that `link_many` sets for each rank
+_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # `link_many` sets these options of `link` for each rank
 
 
 @dataclass(frozen=True, repr=False)
 class Batch(Record):
-    report: JobReport  # report on the job, also written as job_report.json and job_report.txt
-    output: str  # folder of the reports and the ET+ files
+    report: JobReport  # report on the job; also written as job_report.json and job_report.txt
+    output: str  # folder that contains the reports and the ET+ files
     now: int  # number of ranks linked by this run
     before: int  # number of ranks linked by earlier runs
 

@@ -112,9 +112,9 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
 
 
 class JobTransfers(NamedTuple):
-    begin: IntColumn  # ns on the common clock when the last rank arrives, or a message is sent; shape (n,)
-    duration: IntColumn  # ns; shape (n,)
-    seen: npt.NDArray[np.bool_]  # True if `duration` is a host transfer seen in the recorded times; shape (n,)
+    begin: IntColumn  # time in ns on the common clock when the last rank arrives, or a message is sent; shape (n,)
+    duration: IntColumn  # duration of the transfer in ns; shape (n,)
+    seen: npt.NDArray[np.bool_]  # True if `duration` is a host transfer that the recorded times show; shape (n,)
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:

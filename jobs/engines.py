@@ -23,15 +23,15 @@ ENGINES = ("processes", "dask")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Exceptions that a task raises if its process was killed or terminated.
+# A task raises one of these exceptions if its process was killed or terminated.
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 
 @dataclass(frozen=True)
 class Engine:
-    # Creates an executor for a number of concurrent tasks; the `with` block ends when all tasks have ended.
+    # Creates an executor that runs a number of tasks at once. Its `with` block ends when all tasks have ended.
     open: Callable[[int], AbstractContextManager[Executor]]
-    window: int | None = None  # number of tasks to submit at once, None for all tasks
+    window: int | None = None  # number of tasks to submit at once; None submits all tasks
     reopen: bool = False  # True if a new executor can replace a broken one
 
 
@@ -61,7 +61,7 @@ def dask_cluster(scheduler: str) -> Engine:
 
 def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
     if isinstance(engine, Executor):
-        return Engine(lambda _: nullcontext(engine))  # the executor stays open
+        return Engine(lambda _: nullcontext(engine))  # leave the user's executor open
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
     if (engine == "dask") != (scheduler is not None):
@@ -116,7 +116,7 @@ def _run(
 def _raised(future: Future[Result]) -> BaseException | None:
     try:
         return future.exception()
-    except BaseException as error:  # the task was canceled, for example because the scheduler is gone
+    except BaseException as error:  # the task was canceled, for example because the scheduler has disappeared
         return error
 
 

@@ -158,7 +158,7 @@ class Job(Suggests):
         columns are read only for the selected ranks; trace files are all read, because only they record the rank."""
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
         known, sources = self._chosen.ranks, self._chosen.sources
-        if self._found is not None:  # the ranks of all files are known
+        if self._found is not None:  # the ranks of all files are already known
             sources = tuple(source for rank, source in zip(self._found, sources, strict=True) if rank in wanted)
         return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
 

@@ -13,7 +13,7 @@ from ..trace.trace import Trace
 
 ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
 
-_APART_S = 3600  # Maximum time in s between the recording starts of a job's ranks.
+_APART_S = 3600  # The ranks of a job start recording within this time, in s.
 
 
 class RankFacts(NamedTuple):

@@ -11,13 +11,13 @@ from ..schemas.text.files import Source, read_struct
 from ..trace.brief import RecordStruct
 from ..trace.errors import TraceFormatError
 
-VERSION = "1.0"  # version of the format
+VERSION = "1.0"  # version of the report's format
 
 
 class RankResult(RecordStruct, frozen=True, omit_defaults=False):
-    rank: int  # −1 if the rank of the files is unknown
+    rank: int  # rank in the job, −1 if the files do not show it
     status: Literal["linked", "failed"]
-    reason: str = ""  # description of the failure
+    reason: str = ""  # reason why the rank failed
     et: str = ""  # input ET, relative to the given folder; "" if missing
     kineto: str = ""  # input Kineto trace, relative to the given folder; "" if missing
     output: str = ""  # name of the ET+ file, "" if no file was written
@@ -27,27 +27,27 @@ class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     unverified: int = 0  # number of ET calls with an unverified link
     # Start of the first and end of the last linked call, in uncorrected wall-clock ns; None without links.
     window_ns: tuple[int, int] | None = None
-    iterations: tuple[str, ...] = ()  # labels of the linked iterations
-    warnings: tuple[str, ...] = ()  # warnings from linking
+    iterations: tuple[str, ...] = ()  # names of the linked iterations
+    warnings: tuple[str, ...] = ()  # warnings that linking produced
 
 
 class ClockOffset(RecordStruct, frozen=True):
     """Offset of a rank's clock from its reference rank's clock; positive if ahead."""
 
     rank: int
-    reference: int  # the reference rank, the same for all ranks connected by collectives
+    reference: int  # reference rank, the same for all ranks that collectives connect
     offset_ns: int  # number of ns to subtract from the rank's times
-    spread_ns: int  # median deviation of single collectives from this offset
+    spread_ns: int  # median deviation of individual collectives from this offset
     collectives: int  # number of collectives used for the estimate
 
 
 class GroupCounts(RecordStruct, frozen=True):
     name: str  # name of the group in the traces, "" for all ranks
     ranks: tuple[int, ...]  # linked ranks in the group
-    absent: tuple[int, ...]  # other ranks in the group
+    absent: tuple[int, ...]  # ranks in the group that are not linked
     collectives: int  # number of distinct collectives
     matched: int  # number of collectives that match on all ranks
-    kinds: dict[str, int]  # number of collectives by kind
+    kinds: dict[str, int]  # number of collectives of each kind
 
 
 class Mismatch(RecordStruct, frozen=True):
@@ -57,33 +57,33 @@ class Mismatch(RecordStruct, frozen=True):
     kind: Literal["missing", "size", "order", "type"]
     group: str  # name of the group, "" for all ranks
     group_ranks: tuple[int, ...]  # ranks in the group
-    position: int  # position in the group's order of collectives on most ranks, counted from 0
+    position: int  # position of the collective in the group's order on most ranks, counted from 0
     collective: str  # name of the collective on most ranks
-    bytes: int  # size on most ranks
-    ranks: tuple[int, ...]  # ranks that deviate from most ranks
-    found: tuple[str, ...]  # descriptions of the collectives on the deviating ranks
-    nodes: tuple[tuple[int, int], ...]  # [rank, node id] of the communication on each rank that has it
+    bytes: int  # size of the collective on most ranks
+    ranks: tuple[int, ...]  # ranks that differ from most ranks
+    found: tuple[str, ...]  # descriptions of the collectives on the ranks that differ
+    nodes: tuple[tuple[int, int], ...]  # [rank, node id] of the collective on each rank that has it
 
 
 class Lateness(RecordStruct, frozen=True):
     """A row of the straggler table."""
 
     rank: int
-    collectives: int  # number of the rank's matched collectives with two or more ranks
-    last: int  # number of collectives at which the rank arrived last (the lowest rank if several did)
-    caused_ns: int  # total wait of the other ranks at these collectives
-    waited_ns: int  # total wait of this rank at the other collectives
+    collectives: int  # number of this rank's matched collectives that have two or more ranks
+    last: int  # number of collectives at which this rank arrived last (the lowest rank if several did)
+    caused_ns: int  # total time that other ranks waited at these collectives
+    waited_ns: int  # total time that this rank waited at all other collectives
 
 
 class Wait(RecordStruct, frozen=True):
     """A collective with one of the longest waits."""
 
-    group: str  # as in `Mismatch`
+    group: str  # these fields are the same as in `Mismatch`
     position: int
     collective: str
     bytes: int
     last: int  # the rank that arrived last
-    waits_ns: tuple[tuple[int, int], ...]  # [rank, ns] for each other rank
+    waits_ns: tuple[tuple[int, int], ...]  # [rank, ns] for each rank that waited
 
 
 class RankPair(RecordStruct, frozen=True):
@@ -91,11 +91,11 @@ class RankPair(RecordStruct, frozen=True):
 
     source: int  # rank that sends
     target: int  # rank that receives
-    matched: int  # number of messages sent and received with equal size
+    matched: int  # number of messages that were sent and received with the same size
     bytes: int  # total size of the matched messages
-    unmatched_sends: int = 0  # number of sends without a matching receive
-    unmatched_receives: int = 0  # number of receives without a matching send
-    other_size: int = 0  # number of pairs with different sizes
+    unmatched_sends: int = 0  # number of sent messages without a matching receive
+    unmatched_receives: int = 0  # number of received messages without a matching send
+    other_size: int = 0  # number of pairs whose sizes differ
     nodes: tuple[tuple[int, int], ...] = ()  # [rank, node id] of communications without a partner of the same size
 
 
@@ -105,14 +105,14 @@ class JobReport(RecordStruct, frozen=True):
     version: str = VERSION
     world_size: int | None = None  # number of ranks according to the traces, None if unknown
     missing: str = ""  # ranks without files, as ranges ("4-7, 9")
-    not_given: str = ""  # ranks of the job above the highest given rank, as ranges
+    not_given: str = ""  # ranks of the job above the highest rank that was given, as ranges
     clock_offsets: tuple[ClockOffset, ...] = ()
     groups: tuple[GroupCounts, ...] = ()
     mismatches: tuple[Mismatch, ...] = ()
     stragglers: tuple[Lateness, ...] = ()
     longest_waits: tuple[Wait, ...] = ()
     messages: tuple[RankPair, ...] = ()
-    notes: tuple[str, ...] = ()  # sentences about the whole job
+    notes: tuple[str, ...] = ()  # sentences about the job as a whole
 
     @property
     def failed(self) -> tuple[RankResult, ...]:

@@ -13,7 +13,7 @@ from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, RankResul
 
 _WIDTH = 79
 _LISTED = 20
-_SCREEN = 3  # maximum number of failed ranks, warnings and notes on the screen
+_SCREEN = 3  # the screen shows at most this many failed ranks, warnings and notes
 _WAITS = 3
 _CLOCKS, _LATE = 8, 12
 
@@ -56,7 +56,7 @@ def _collectives(report: JobReport) -> list[str]:
 
 
 def _screen_cut(label: str, texts: Sequence[str]) -> list[str]:
-    room = 2 * _WIDTH - len(label) - 12  # two lines
+    room = 2 * _WIDTH - len(label) - 12  # at most two lines
     lines = [line for text in texts[:_SCREEN] for line in _labeled(label, first_clause(text, room))]
     return [*lines, f"{label}and {len(texts) - _SCREEN:,} more in job_report.txt"] if len(texts) > _SCREEN else lines
 

@@ -17,13 +17,13 @@ from .matching import Matched
 class Arrivals(NamedTuple):
     """Arrivals of r ranks at n collectives."""
 
-    come: IntColumn  # arrival times in ns, clocks corrected; shape (n, r)
-    wait: IntColumn  # wait for the last rank to arrive, in ns; shape (n, r)
-    last: IntColumn  # position of the last rank to arrive, the lowest rank if several arrive last; shape (n,)
+    come: IntColumn  # arrival times in ns on the corrected clocks; shape (n, r)
+    wait: IntColumn  # time that each rank waited for the last rank to arrive, in ns; shape (n, r)
+    last: IntColumn  # position of the rank that arrived last, the lowest rank if several did; shape (n,)
 
     @property
     def caused(self) -> IntColumn:
-        """Total wait of all ranks per collective, in ns; shape (n,)."""
+        """Total time that all ranks waited at each collective, in ns; shape (n,)."""
         total: IntColumn = self.wait.sum(axis=1)
         return total
 
@@ -76,9 +76,9 @@ def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dic
 class CausedWaits(NamedTuple):
     """The collectives of one rank in order, with the waits that the rank caused."""
 
-    wait: IntColumn  # total wait of other ranks for this rank, in ns; 0 if another rank arrived last
-    others: IntColumn  # number of other ranks
-    start: IntColumn  # wall-clock ns on the rank's clock
+    wait: IntColumn  # total time that other ranks waited for this rank, in ns; 0 if a different rank arrived last
+    others: IntColumn  # number of ranks that waited
+    start: IntColumn  # start in wall-clock ns on the rank's clock
 
 
 def caused_waits(rank: int, matched: Sequence[Matched], offsets: Mapping[int, int]) -> CausedWaits:

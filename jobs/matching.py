@@ -27,13 +27,13 @@ class Matched:
 
     group: str  # name of the group, "" for messages
     ranks: tuple[int, ...]  # the r ranks of the group; for messages, the sender and the receiver
-    position: IntColumn  # position in the group's order; shape (n,)
+    position: IntColumn  # position in the group's sequence of collectives; shape (n,)
     kind: IntColumn  # kind on the lowest rank; shape (n,)
     bytes: IntColumn  # size on the lowest rank; shape (n,)
     node: IntColumn  # node ids; shape (n, r)
-    start: IntColumn  # wall-clock ns on each rank's clock; shape (n, r)
-    end: IntColumn  # wall-clock ns on each rank's clock; shape (n, r)
-    on_host: npt.NDArray[np.bool_]  # True if it runs on the host on all ranks; shape (n,)
+    start: IntColumn  # start in wall-clock ns on each rank's clock; shape (n, r)
+    end: IntColumn  # end in wall-clock ns on each rank's clock; shape (n, r)
+    on_host: npt.NDArray[np.bool_]  # True if all ranks run the communication on the host; shape (n,)
 
 
 def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], list[Mismatch]]:
@@ -187,7 +187,7 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
     return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), pair
 
 
-# Kinds of collectives that have the same size on all ranks; all-to-all, gather and scatter may differ.
+# These kinds of collectives have the same size on all ranks. All-to-all, gather and scatter may differ.
 _SAME_SIZE = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.REDUCE, CollectiveCommType.BROADCAST,
     CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK,
@@ -201,7 +201,7 @@ class CollectiveSequence:
     """The collectives of a group on one rank, in order."""
 
     row: IntColumn  # position in the rank's `RankCommunications`
-    kind: IntColumn  # this and the next columns are copied from `RankCommunications`
+    kind: IntColumn  # this column and the next columns are copied from `RankCommunications`
     bytes: IntColumn
     seq: IntColumn
     end: IntColumn
@@ -224,11 +224,11 @@ class LineUp:
     """A rank's positions for the collectives of the common sequence."""
 
     at: IntColumn  # position of a collective with the same kind and size in the rank's sequence, −1 for none
-    # Position in the common sequence → the rank's collective in its place, if its kind or size differs.
+    # Maps a position in the common sequence to the rank's collective there, if its kind or size differs.
     other: dict[int, int] = field(default_factory=dict)
-    # Position in the common sequence → the rank's equal collective at a different position.
+    # Maps a position in the common sequence to the rank's equal collective at a different position.
     moved: dict[int, int] = field(default_factory=dict)
-    # Positions in the rank's sequence without a counterpart, each with the next position in the common sequence.
+    # Positions in the rank's sequence that have no counterpart, each with the next position in the common sequence.
     extra: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -280,7 +280,7 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
             continue
         if len(elsewhere):
             ahead = [int(median(b_end[places[elsewhere]] - a_end[elsewhere]))]
-        else:  # the clock difference is unknown: try the first collectives' difference, the last collectives', and zero
+        else:  # the clock difference is unknown: try the differences of the first and last collectives, and zero
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
             ahead = [0, *(int(median(times[1][part] - times[0][part])) for part in ends)]
@@ -298,7 +298,7 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
     spare = len(b) - len(a)
     came = np.zeros((len(a), spare + 1), np.int64)
     total = np.zeros(spare + 1, np.int64)
-    for i, time in enumerate(a.tolist()):  # total[s]: smallest sum for a[:i] if s elements of b are skipped
+    for i, time in enumerate(a.tolist()):  # total[s] is the smallest sum for a[:i] if s elements of b are skipped
         so_far = np.minimum.accumulate(total)
         came[i] = np.maximum.accumulate(np.where(total == so_far, np.arange(spare + 1), 0))
         total = so_far + np.abs(b[i : i + spare + 1] - time)

@@ -22,7 +22,7 @@ from ..trace.printable import csv_cell, few, text_of_cell
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_MAX_UNKNOWN = 1024  # If more files than this lack a rank, elimination is skipped, because it takes quadratic time.
+_MAX_UNKNOWN = 1024  # Elimination takes quadratic time, so it is skipped if more files than this lack a rank.
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class RankFiles:
     et: str = ""
     kineto: str = ""
     problem: str = ""
-    # True if the rank is known from names, contents or a manifest, or if it is the only rank left.
+    # True if names, contents or a manifest show the rank, or if no other rank is left
     settled: bool = True
-    proved: bool = False  # given the contents of all ranks' files, these two files can only be paired with each other
+    proved: bool = False  # True if, given all ranks' files, these two files can only be paired with each other
 
 
 @dataclass(frozen=True)
 class Pairing:
-    ranks: tuple[RankFiles, ...]  # in order
+    ranks: tuple[RankFiles, ...]  # pairs in order of rank
     missing: tuple[int, ...] = ()  # ranks without files, ascending
     notes: tuple[str, ...] = ()  # sentences about files that were not used
-    several_ranks: bool = False  # True if the folder has files of several ranks, including ranks outside `ranks`
+    several_ranks: bool = False  # True if the folder has files of several ranks, even if `ranks` has only one
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
         """Return the pairing with only these ranks (None: from 0 to the highest rank found)."""
@@ -58,7 +58,7 @@ def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = No
     """Find the pairs in a folder and its subfolders, by names and by the beginnings of files. `et` and `kineto` are
     patterns such as "*step_12*.json" for names or paths of ETs and Kineto traces. The subfolder `skip` is ignored."""
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
-    with ThreadPoolExecutor(_READERS) as pool:  # the threads mostly wait for the file system
+    with ThreadPoolExecutor(_READERS) as pool:  # these threads spend most of their time waiting for the file system
         looked = pool.map(lambda name: _look(folder, name, et, kineto), names)
         files = [file for file in looked if file.kind]
     if not files:
@@ -185,7 +185,7 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
         with ThreadPoolExecutor(_READERS) as pool:
             ets = list(pool.map(lambda row: begins_with(*at(folder, row.et), ET), rows))
             kinetos = list(pool.map(lambda row: begins_with(*at(folder, row.kineto), KINETO), rows))
-    except Exception:  # file systems raise various errors; linking reports them later
+    except Exception:  # file systems raise various errors, which linking reports later
         return pairing
     if _world_size([*ets, *kinetos]) != len(rows):
         return pairing

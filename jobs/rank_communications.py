@@ -19,17 +19,17 @@ COLUMNS = COMMUNICATION_COLUMNS
 class RankCommunications:
     """The communications of one rank, in launch order (on the host, in call order)."""
 
-    groups: tuple[Group, ...]  # the process groups
+    groups: tuple[Group, ...]  # process groups of the communications
     node: IntColumn  # node id in the ET+
     kind: IntColumn  # a CollectiveCommType, UNKNOWN, SEND or RECV
-    bytes: IntColumn  # size as in `message_bytes`, −1 if unknown
+    bytes: IntColumn  # size as `message_bytes` computes it, −1 if unknown
     group: IntColumn  # index in `groups`
     peer: IntColumn  # peer rank of a message, −1 for collectives
-    seq: IntColumn  # sequence number in the trace, −1 for none
-    start: IntColumn  # wall-clock ns on the rank's clock, from `FoundComm.start_ns`
-    end: IntColumn  # wall-clock ns on the rank's clock
-    on_host: IntColumn  # 1 if the communication runs on the host, else 0
-    times_recorded: bool = True  # if False, times do not show which rank waited; see `Trace.times_recorded`
+    seq: IntColumn  # sequence number in the trace, −1 if there is none
+    start: IntColumn  # start in wall-clock ns on the rank's clock, from `FoundComm.start_ns`
+    end: IntColumn  # end in wall-clock ns on the rank's clock
+    on_host: IntColumn  # 1 if the communication runs on the host, otherwise 0
+    times_recorded: bool = True  # False if times do not show which rank waited; see `Trace.times_recorded`
 
     def __len__(self) -> int:
         return len(self.node)

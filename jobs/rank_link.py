@@ -39,11 +39,11 @@ Mark = list[Any]
 @dataclass(frozen=True)
 class RankTask:
     rank: int
-    et: str  # file in `source`, or a URL
-    kineto: str  # file in `source`, or a URL
-    source: Folder  # folder of the inputs
-    target: Folder  # folder of the outputs
-    # Minimum shares of ET operators with a link, and with a certain link; otherwise the rank fails.
+    et: str  # name of a file in `source`, or a URL
+    kineto: str  # name of a file in `source`, or a URL
+    source: Folder  # folder that contains the inputs
+    target: Folder  # folder that will contain the outputs
+    # Minimum shares of ET operators that must have a link, and a certain link. Otherwise the rank fails.
     min_match: float
     min_certain: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)  # arguments of `link`
@@ -73,7 +73,7 @@ class RankTask:
         if not self.columns:
             self.target.write(self.output, trace.write)
         elif not is_url(self.target.root):
-            with transaction(nested=True):  # as `Folder.write` does for a single file
+            with transaction(nested=True):  # `Folder.write` does the same for a single file
                 write_rank(trace, self.target.root, self.rank)
         else:
             with TemporaryDirectory(prefix="etplus-") as scratch:
@@ -99,18 +99,18 @@ class RankTask:
 
 
 class RankState(msgspec.Struct):
-    tool_version: str  # version that linked the rank
+    tool_version: str  # version of etplus that linked the rank
     options: dict[str, Any]  # options used to link the rank
-    et: Mark | None  # mark of the file, see `Folder.mark`; None if it is missing
+    et: Mark | None  # mark of the file (see `Folder.mark`), None if the file is missing
     kineto: Mark | None
     output: Mark | None
-    result: RankResult  # entry in the job report
+    result: RankResult  # entry of the rank in the job report
     info: dict[str, Any]  # `distributedInfo` of the Kineto trace, {} if it has none
-    # Process groups and columns of the rank's `RankCommunications`; `table` has concatenated little-endian int64
-    # columns.
+    # Process groups and columns of the rank's `RankCommunications`. In `table`, the columns are concatenated as
+    # little-endian int64 values.
     groups: list[Group]
     table: bytes
-    # Options that had no effect, because the contents of both files already give the same facts.
+    # Options that had no effect, because both files contain the same facts.
     unused: list[str] = msgspec.field(default_factory=list)
 
     def is_made_of(self, version: str, options: Mapping[str, Any], et: Mark | None, kineto: Mark | None) -> bool:
@@ -179,7 +179,7 @@ def _link(task: RankTask) -> Trace:
             return link(*paths, **task.options)
         except UsageError:
             raise
-        except EtplusError as error:  # report the file names that the user gave, wherever the files are
+        except EtplusError as error:  # report the file names that the user gave, wherever the files are stored
             text = str(error)
             for path, name in zip(paths, (task.et, task.kineto), strict=True):
                 text = text.replace(str(path), name)

@@ -18,10 +18,10 @@ class EtCalls:
     """The ET's calls in order of start: all nodes except process and thread nodes."""
 
     node: IntColumn  # index of the call's node in the `ExecutionTrace`
-    parent: IntColumn  # index of the caller in this table, −1 if the caller is a thread node or not in the file
+    parent: IntColumn  # index of the caller in this table, −1 if the caller is a thread node or is not in the file
     orphan: npt.NDArray[np.bool_]  # True if the caller's node is missing from the file
     thread: IntColumn  # thread ordinal that the ET records (`tid`)
-    name: IntColumn  # index of the call's name in Kineto's list of names, −1 if Kineto lacks the name
+    name: IntColumn  # index of the call's name in Kineto's list of names, −1 if the list lacks the name
     seq: IntColumn  # sequence number of the autograd node, −1 if the ET has none
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
     codes = {name: code for code, name in enumerate(kineto_names)}
     result = np.empty(len(et_names), np.int64)
     for i, name in enumerate(et_names):
-        # Kineto drops newlines, turns backslashes into slashes, and records names outside printable ASCII as "unknown"
+        # Kineto drops newlines, turns backslashes into slashes, and replaces names outside printable ASCII by "unknown"
         spellings = [name, name.replace("\n", "").replace("\\", "/")]
         if not (name.isascii() and name.isprintable()):
             spellings.append("unknown")

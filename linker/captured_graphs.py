@@ -177,7 +177,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
         sizes = [graphs.graphs[candidate].batch_size for candidate in candidates]
-        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order shows layers, not batch sizes
+        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order tells layers apart, not batch sizes
         further = ["one of several batch sizes"] if len(pool) < len(sizes) else []
         further += ["order in the step"] if len(pool) > 1 and len(members) % len(pool) == 0 else []
         for k, i in enumerate(members):
@@ -284,7 +284,7 @@ def _captured_calls(captures: Sequence[Capture], graphs: list[_Graph]) -> tuple[
         capture = captures[number]
         own = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
         kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in own]), capture.parent)
-        silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # calls that launch nothing
+        silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # these calls launch nothing
         kept = distinct(np.append(kept, np.flatnonzero(silent & np.isin(capture.parent, kept))))
         place[number] = scatter(len(capture.name), kept, len(names) + np.arange(len(kept)))
         ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in own], [i for i, _ in own])
@@ -307,13 +307,13 @@ _GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")
 @dataclass(frozen=True)
 class GraphLaunch:
     correlation: int
-    events: IntColumn  # rows of the trace; for unattached events, len(trace) plus the position in `Trace.unattached`
-    codes: IntColumn  # codes of the kernel names
+    events: IntColumn  # rows of the trace; an unattached event has len(trace) plus its position in `Trace.unattached`
+    codes: IntColumn  # code of each event's kernel name
     stream: IntColumn
     grid: IntColumn  # grid and block of each event, shape (n, 2, 3); −1 if not recorded
     node: IntColumn  # `graph node id` of each event, 0 if not recorded
-    step: int  # number of the step, the same for all launches in a step
-    batch: tuple[int, ...]  # batch sizes of the annotations around the launch, innermost first
+    step: int  # number of the step; all launches in a step have the same number
+    batch: tuple[int, ...]  # batch sizes in the annotations around the launch, innermost annotation first
 
     @cached_property
     def key(self) -> tuple[bytes, ...]:
@@ -347,7 +347,7 @@ def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
     order = np.lexsort((events, ts, launch))
     order = order[launch[order] >= 0]
     events, launch = events[order], launch[order]
-    lane = (device[order] + 1) * 2**32 + stream[order] + 1  # one number per device and stream
+    lane = (device[order] + 1) * 2**32 + stream[order] + 1  # a number that identifies the device and stream
     codes = np.array(names.codes(list(_keys(trace, events))), np.int64)
     grid, node = _launched_as(trace, events)
     steps = _steps(trace, launches)

@@ -40,17 +40,17 @@ from .naming import ET, KINETO, look_at
 
 # The Kineto trace of the capture phase, a pair of an ET and that Kineto trace, or a folder of such files.
 CaptureSource = Source | tuple[Source, Source]
-# The function `etplus.link`, passed as an argument because `link` imports this module.
+# The function `etplus.link`. It is passed as an argument because `link` imports this module.
 PairLink = Callable[[Source, Source], Trace]
 
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
-# Runtime calls that each add a graph node with device work; during capture they have no device event.
+# Each of these runtime calls adds a graph node with device work. During capture they have no device event.
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
-# Input shapes that include a tensor with three or more dimensions.
+# Matches the input shapes of a call if one of its tensors has three or more dimensions.
 _DIMS = re.compile(rb'"Input Dims": ?\[[^"]*\[\d+, ?\d+, ?\d+[^"]*')
-# Keys of memcpys and memsets, because their calls do not record the name of the device event.
+# These keys stand for memcpys and memsets, because their calls do not record the device event's name.
 COPY, FILL = "<copy>", "<fill>"
 _CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
 _FORWARD = "pass the Kineto trace of the run in which the graphs were captured"
@@ -62,19 +62,19 @@ class Capture:
 
     file: str  # name of the trace file, without folders
     rank: int | None  # rank in the job, None if not recorded
-    batch_size: tuple[int | None, ...]  # per graph: batch size, None if not recorded
-    mode: tuple[str, ...]  # per graph: capture mode, "" if not recorded
-    graph: IntColumn  # per launch: number of its graph, ascending
-    kernel: list[str | None]  # per launch: its `kernel_key`, None if the capture does not record the kernel
-    grid: IntColumn  # per launch: grid and block, −1 if not recorded; shape (n, 2, 3)
-    op: IntColumn  # per launch: position of the innermost call around it, −1 if no call is
-    name: list[str]  # per call around launches: name, kind and parent, in order; see `CapturedGraphs`
+    batch_size: tuple[int | None, ...]  # batch size of each graph, None if not recorded
+    mode: tuple[str, ...]  # capture mode of each graph, "" if not recorded
+    graph: IntColumn  # number of each launch's graph, ascending
+    kernel: list[str | None]  # `kernel_key` of each launch, None if the capture does not record the kernel
+    grid: IntColumn  # grid and block of each launch, −1 if not recorded; shape (n, 2, 3)
+    op: IntColumn  # position of the innermost call around each launch, −1 if there is none
+    name: list[str]  # name, kind and parent of each call around launches, in order; see `CapturedGraphs`
     kind: npt.NDArray[np.int8]
     parent: IntColumn
-    of_graph: IntColumn  # per call: number of the graph under capture, −1 if none was
-    texts: list[bytes]  # per call: JSON object with the inputs and outputs
-    comm: dict[int, Comm]  # communication of calls, by position of the call
-    notes: tuple[str, ...] = ()  # messages about skipped launches and files
+    of_graph: IntColumn  # number of the graph that was being captured during each call, −1 if there was none
+    texts: list[bytes]  # inputs and outputs of each call as a JSON object
+    comm: dict[int, Comm]  # communication of each call, keyed by the call's position
+    notes: tuple[str, ...] = ()  # notes about skipped launches and files
 
 
 def kernel_key(name: str, category: str = "kernel") -> str:
@@ -214,7 +214,7 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
     """Return the graph under capture when each event starts: the innermost one on its thread, else the only one."""
     ts, graph = events.ts[rows], np.full(len(rows), _OUTSIDE, np.int64)
     for number, (first, last, own) in enumerate(zip(begin.tolist(), end.tolist(), thread.tolist(), strict=True)):
-        graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # nested captures begin later
+        graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # the inner capture begins later
     for at in np.flatnonzero(graph == _OUTSIDE).tolist():
         opened = np.flatnonzero((begin <= ts[at]) & (ts[at] <= end))
         graph[at] = _OUTSIDE if not len(opened) else opened[0] if len(opened) == 1 else _SEVERAL

@@ -37,12 +37,12 @@ from ..trace.dtypes import itemsize
 from .calls import EtCalls
 from .join import Join
 
-# Name of the node that PyTorch records around every collective.
+# PyTorch records a node with this name around every collective.
 RECORD_PARAM_COMMS = "record_param_comms"
-# Value that `record_param_comms` has as the collective's name if `Work.wait` recorded it.
+# If `Work.wait` recorded the `record_param_comms`, this value replaces the collective's name.
 WAIT = "wait"
 
-# Attributes of record_param_comms since schema 1.1.0, each with its name in `comm`.
+# Maps attributes that record_param_comms has since schema 1.1.0 to their names in `comm`.
 _ATTRS = {
     "collective": "collective_name",
     "dtype": "dtype",
@@ -55,14 +55,14 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 _STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
-# Fields to copy from the ET's record_param_comms if the kernel lacks them.
+# If a kernel lacks these fields, they are copied from the ET's record_param_comms.
 _FROM_ET = ("collective", "in_nelems", "pg_ranks")
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 # Matches the dtype in a type such as "GenericList[Tensor(float)]".
 _DTYPE = re.compile(r"Tensor\(([^)]*)\)")
-# Maximum number of callers above a launch to search for record_param_comms; limits the work in very deep call trees.
+# Maximum number of callers to search above a launch for record_param_comms. Very deep call trees need a limit.
 _MAX_DEPTH = 63
-# Maximum number of node texts held in memory at once.
+# Maximum number of node strings to hold in memory at once.
 _TEXTS = 1024
 
 T = TypeVar("T")
@@ -150,7 +150,7 @@ def _record_of(text: bytes) -> CommRecord | None:
     if at < 0:
         return None
     sequence = values[at - 3] if at >= 3 else None
-    if isinstance(sequence, list) and sequence:  # since PyTorch 2.4: [number, is_p2p]
+    if isinstance(sequence, list) and sequence:  # PyTorch 2.4 and later record [number, is_p2p]
         sequence = sequence[0]
     group = values[at - 2]
     named = isinstance(group, list) and bool(group) and isinstance(group[0], str)
@@ -169,7 +169,7 @@ def _of_ancestors(
     found = np.flatnonzero((at >= 0) & is_record[at])
     node = nodes.node[at[found]]
     wanted = distinct(node)
-    made: list[T] = []  # in file order, so that each block of the file is decoded only once
+    made: list[T] = []  # reading in file order decodes each block of the file only once
     for first in range(0, len(wanted), _TEXTS):
         made += map(read, et.texts.of(wanted[first : first + _TEXTS]))
     result: list[T | None] = [None] * len(at)

@@ -25,7 +25,7 @@ from .comm import WAIT, CommRecord, comm_records
 from .gpu_order import GpuOrder
 from .join import Join
 
-# Operators around the launch of a collective; `nccl:` has one colon, the other prefixes have two.
+# Collectives are launched inside these operators; `nccl:` has one colon, the other prefixes have two.
 _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_param_comms")
 
 
@@ -36,10 +36,10 @@ class _CommCall:
     thread: int
     outermost: int  # position of the outermost operator around the call in `nodes`, −1 if there is none
     begin: int  # start of the operator, in ns
-    launch: int  # its first launch, in ns
-    end: int  # its end, in ns
-    first: int  # position in `gpu_row` of the first kernel that it launched
-    last: int  # position in `gpu_row` of the last kernel that it launched
+    launch: int  # time of the operator's first launch, in ns
+    end: int  # end of the operator, in ns
+    first: int  # position in `gpu_row` of the first kernel that the operator launched
+    last: int  # position in `gpu_row` of the last kernel that the operator launched
     record: CommRecord | None  # `record_param_comms` of the call, None if the ET has none
 
 

@@ -21,8 +21,8 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
-# Calls that neither access elements nor allocate storage, whatever their schema says: over half of all calls. They are
-# views, queries of tensor properties, and autograd and DDP records around the calls that do the work.
+# These calls neither access elements nor allocate storage, whatever their schema says. They are over half of all calls:
+# views, queries of tensor properties, and the records that autograd and DDP put around the calls that do the work.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
     r"torch(?:::|\.)distributed(?:::|\.)(?:ddp\.)?reducer::\w+|"
@@ -32,13 +32,13 @@ _IDLE = re.compile(
     r"swapaxes_?|swapdims_?|t_?|tensor_split|transpose_?|unbind|unflatten|unfold|unsqueeze_?|view|view_as|"
     r"view_as_complex|view_as_real)"
 )
-# Calls that allocate a tensor's storage but access no element.
+# These calls allocate a tensor's storage but access no element.
 _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
-# Calls that read only the shape and type of their inputs.
+# These calls read only the shape and type of their inputs.
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
-# Calls that write their inputs although no schema marks them: collectives, and names with a trailing underscore.
+# These calls write their inputs although no schema marks them: collectives, and names with a trailing underscore.
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
-# Calls of unknown kernels, which may write all their arguments.
+# These calls run unknown kernels, which may write all their arguments.
 _WRITES_ALL = re.compile(r"triton_\w+")
 
 _SCHEMA_TOKEN = re.compile(r"[()\[\],!*]")

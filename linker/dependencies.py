@@ -29,15 +29,15 @@ _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
 class Dependencies(NamedTuple):
-    edges: IntColumn  # source and target place (see `Join`), index into EDGE_KINDS; shape (m, 3), no duplicates
-    # By position in the ET: the place of the operator on another thread that the node waits for
+    edges: IntColumn  # source place, target place (see `Join`) and index into EDGE_KINDS; shape (m, 3), no duplicates
+    # Per ET node: the place of the operator on another thread that the node waits for
     inter_thread_dep: dict[int, int]
-    sync_dep: dict[int, list[int]]  # by position in the ET: places of GPU nodes that must end before the node starts
-    inferred: list[tuple[int, int]]  # edges that no record shows, inferred from calls, tensors or times
-    contradicted: dict[str, int]  # by kind: number of edges dropped because the measured order contradicts them
+    sync_dep: dict[int, list[int]]  # per ET node: places of the GPU nodes that must end before the node starts
+    inferred: list[tuple[int, int]]  # edges that are not recorded but inferred from calls, tensors or times
+    contradicted: dict[str, int]  # number of dropped edges of each kind: the measured order contradicts them
     # Number of synchronization records with an unknown stream or event, plus CUDA graph arrows with unknown nodes
     unresolved: int
-    clock_skew_ns: int  # see `Waits`; `sync` edges may contradict the measured order by up to this many ns
+    clock_skew_ns: int  # `sync` edges may contradict the measured order by up to this many ns; see `Waits`
 
     def counts(self) -> dict[str, Any]:
         by_kind = np.bincount(self.edges[:, 2], minlength=len(EDGE_KINDS)).tolist()
@@ -167,7 +167,7 @@ def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]
     tolerance = max(waits.clock_skew_ns, ROUNDING_NS)
     source, call = waits.sync.T
     row = linked.runtime_row[call]
-    launches = mask_at(len(events) + 1, linked.gpu_launcher)  # position −1: launches that are not in the trace
+    launches = mask_at(len(events) + 1, linked.gpu_launcher)  # −1 stands for launches that are not in the trace
     in_order = (end[source] <= events.end[row] + tolerance) & ~launches[row]
     edges.add("sync", (gpu_at[source], runtime_at[call]), in_order)
     source, call = waits.blocking.T
@@ -198,9 +198,9 @@ def _check_order(linked: Join, edges: IntColumn) -> None:
         raise LinkError("some edges point back in time, so the graph could contain cycles; please report this trace")
 
 
-# Minimum pause of a thread that can be a wait for another thread. Shorter pauses are host work between two operators.
+# Minimum pause that can be a wait for another thread. Shorter pauses are host work between two operators.
 _IDLE_NS = 200_000
-# Minimum share of the pause during which the other thread must be busy.
+# The other thread must be busy during at least this share of the pause.
 _BUSY = 0.5
 
 

@@ -43,10 +43,10 @@ class CodeOrigins:
     """Origins of kernels in addition to recorded Python frames, by place (see `Join`)."""
 
     kernels: tuple[GeneratedKernel, ...]
-    place: IntColumn  # places of nodes with a generated kernel
-    kernel: IntColumn  # per node: position of its kernel in `kernels`
-    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # by evidence (see `Stacks`): maps places to stacks
-    summary: dict[str, Any] | None  # the `etplus.compiled` object; None without compiler files
+    place: IntColumn  # places of the nodes that have a generated kernel
+    kernel: IntColumn  # position in `kernels` of each node's kernel
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # stacks of each place, by kind of evidence (see `Stacks`)
+    summary: dict[str, Any] | None  # the `etplus.compiled` object, None if there are no compiler files
 
     __repr__ = brief
 
@@ -146,7 +146,7 @@ def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Fra
     around = nearest(np.arange(len(calls)), calls.parent, mask_at(len(calls), compiled.call))
     kernel = scatter(len(calls), compiled.call, compiled.kernel)
     of_call = np.where(around >= 0, kernel[around], -1)
-    of_node = np.append(join.of_nodes(of_call), -1)  # a parent of −1 selects this last entry
+    of_node = np.append(join.of_nodes(of_call), -1)  # a parent of −1 selects this entry, the last
     parts = [(join.nodes.node, of_node[:-1]), (join.gpu_places, of_node[join.gpu_parent])]
     parts.append((join.runtime_places, of_node[join.runtime_parent]))
     stacks = [kernel.stacks for _, kernel in compiled.kernels]
@@ -190,10 +190,10 @@ def _args_of(events: EventTable, rows: IntColumn) -> Iterable[tuple[list[int], N
 _REGION, _GRAPH = "Torch-Compiled Region: ", "## Call CompiledFxGraph "
 _FORWARD, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
-# Kernels in `torch._inductor.kernel` that have a different name than their operator.
+# These kernels in `torch._inductor.kernel` have a different name than their operator.
 _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
 _BIASED = "extern_kernels.bias_addmm"
-# Reasons why etplus does not know the kernels of a compiled graph's call.
+# Reasons why etplus does not know the kernels of a call of a compiled graph.
 Refusal = Literal[
     "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
     "its kernels are in another order", "its operators have other shapes", "several graphs fit",
@@ -211,11 +211,11 @@ class GraphCall:
 
 @dataclass(frozen=True)
 class CompiledCalls:
-    call: IntColumn  # positions among all calls, ascending
-    kernel: IntColumn  # per call: position of its kernel in `kernels`
-    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel with its graph
+    call: IntColumn  # positions of the calls among all calls, ascending
+    kernel: IntColumn  # position in `kernels` of each call's kernel
+    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel together with its graph
     graph_calls: int  # number of calls of compiled graphs
-    refused: dict[str, int]  # number of unmatched calls by reason
+    refused: dict[str, int]  # number of unmatched calls for each reason
 
 
 def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:
@@ -224,7 +224,7 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
     made = graph_calls(events, calls)
     for _, siblings in groupby(sorted(made, key=lambda graph: (graph.owner, graph.call)), lambda graph: graph.owner):
         fits = [known.fit(graph_call, events, calls) for graph_call in siblings]
-        several = sum(not isinstance(fit, str) for fit in fits) > 1  # the files contain only one graph for the region
+        several = sum(not isinstance(fit, str) for fit in fits) > 1  # the files contain only one graph for this region
         for fit in fits:
             if isinstance(fit, str) or several:
                 refused[fit if isinstance(fit, str) else "several graphs fit"] += 1
@@ -322,7 +322,7 @@ class _Graphs:
             found = self.by_region.get((of.region, of.backward))
             if found:
                 return found
-            again = f"{of.region}_"  # after a recompilation, Dynamo appends a number: 0/0_1
+            again = f"{of.region}_"  # after a recompilation, Dynamo appends a number, as in 0/0_1
             regions = [key for key in self.by_region if key[1] == of.backward and key[0].startswith(again)]
             if regions:
                 return [graph for region in regions for graph in self.by_region[region]]

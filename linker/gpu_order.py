@@ -22,12 +22,12 @@ from .join import Join
 
 @dataclass(frozen=True)
 class GpuOrder:
-    stream: IntColumn  # per event: index of its stream in `key`
-    key: list[tuple[int, int]]  # (device, stream) pairs
-    launch: IntColumn  # per event: launch time in ns, or its start if the launch is unknown
-    free: IntColumn  # per event: end of all earlier work on its stream in ns, 0 for the first event
-    queue: list[IntColumn]  # per stream: positions of its events in order of launch
-    queue_launch: list[IntColumn]  # per stream: launch times of these events
+    stream: IntColumn  # index into `key` of each event's stream
+    key: list[tuple[int, int]]  # a (device, stream) pair for each stream
+    launch: IntColumn  # launch time of each event in ns; if the launch is unknown, the event's start
+    free: IntColumn  # for each event, when all earlier work on its stream ended, in ns; 0 for the first event
+    queue: list[IntColumn]  # for each stream, the positions of its events in launch order
+    queue_launch: list[IntColumn]  # for each stream, the launch times of these events
 
     @staticmethod
     def of(linked: Join) -> GpuOrder:
@@ -83,10 +83,10 @@ class Submissions:
         return int(self._stream[before if other else last])
 
 
-# Event and callback nodes. A GPU event that waits for such a node waits for the node's dependencies.
+# Event and callback nodes do no work. A GPU event that waits for such a node waits for the node's dependencies.
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-# Graph work that starts this much later than its stream allows must have waited for another stream.
+# If work in a graph starts this much later than its stream allows, it must have waited for another stream.
 _LATE_NS = 3_000
 
 

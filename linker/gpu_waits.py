@@ -38,7 +38,7 @@ _LATE_NS = 5_000
 _JUST_ENDED_NS = 30_000
 # Assumed time from the launch call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000
-# Number of recorded CUDA events to consider for a waiting call, last first; the call waits for the last one that had
+# For a waiting call, the linker considers this many recorded CUDA events. The call waits for the last one that had
 # ended. DDP's timers wait first, and they wait for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
 _RECORDS = 16
 _NOTHING = np.zeros(0, np.int64)
@@ -51,12 +51,12 @@ _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 class Waits(NamedTuple):
     """Pairs of an awaited GPU event and a waiting event or call; each field is an int64 array of shape (m, 2)."""
 
-    event: IntColumn  # GPU event → GPU event on another stream that waits for it (positions in `gpu_row`)
-    sync: IntColumn  # GPU event → position in `runtime_row` of the call that returns when the event has ended
-    blocking: IntColumn  # GPU event of a blocking copy → position in `runtime_row` of the thread's next call
-    released: IntColumn  # GPU event → position in `EtCalls` of the first operator after the call that waited
-    inferred: set[tuple[int, int]]  # pairs of places that no record shows
-    unresolved: int  # number of records whose stream or event is not in the trace
+    event: IntColumn  # pairs: GPU event, GPU event on another stream that waits for it (positions in `gpu_row`)
+    sync: IntColumn  # pairs: GPU event, call that returns when the event has ended (position in `runtime_row`)
+    blocking: IntColumn  # pairs: blocking copy, next call on the thread that started it (position in `runtime_row`)
+    released: IntColumn  # pairs: GPU event, first operator after the call that waited (position in `EtCalls`)
+    inferred: set[tuple[int, int]]  # pairs of places that are inferred, not recorded
+    unresolved: int  # number of records that name a stream or event outside the trace
     # Maximum time by which a waiting call seems to return before its event ended, because host and device clocks differ
     clock_skew_ns: int
 

@@ -33,7 +33,7 @@ Kind = Literal[
 Weight = Literal["proves", "refutes", "stated", "unknown"]
 
 _ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
-# Process ids below this do not identify a run, because containers number processes from 1. Machines exceed it in a day.
+# Lower process ids do not identify a run, because containers number processes from 1. Machines exceed this in a day.
 _SMALL_PID = 4096
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 # The ET records its time in whole seconds, rounded down.
@@ -41,7 +41,7 @@ _SLACK_S = 1.0
 # Maximum time from the end of recording to the last write of each file. The ET is closed immediately (0.01 s in
 # measurements); then the Kineto trace is exported.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
-# Tolerances: `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
+# The tolerances exist because `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
 _UNVERIFIED = "links are marked unverified"
 _REMEDY = "record with etplus record, which writes an id, or link the whole job with etplus link FOLDER"
@@ -63,7 +63,7 @@ class Claims:
     kineto: Claim
     stated: StatedRank | None
     machine: int  # number of ranks in the timeline if exactly one rank has the ET's process id, otherwise 0
-    timezone: str | None  # time zone of the machine that recorded the ET, according to the user; see `offsets_of`
+    timezone: str | None  # time zone, given by the user, of the machine that recorded the ET; see `offsets_of`
     # When the ET and the Kineto trace were last written, in s since the epoch; None if unknown
     modified_s: tuple[float, float] | None
     whole_job: bool  # True if all ranks' files are available and these two fit only each other

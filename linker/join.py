@@ -23,9 +23,9 @@ from .match.result import Match
 
 ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
 
-# Wrapper operators: events below them are attached to the wrapper's caller.
+# Events below one of these wrapper operators are attached to the wrapper's caller.
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
-# Names of calls that launch one kernel. Graph, batch and multi-device launch calls launch many kernels.
+# Calls with these names launch one kernel each. Graph, batch and multi-device launch calls launch many kernels.
 _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
 
 
@@ -36,8 +36,8 @@ class Attachment:
     row: IntColumn  # row in the `EventTable`
     launcher: IntColumn  # row of the launching runtime call, −1 for none
     method: npt.NDArray[np.int8]  # index into `ATTACH_METHODS`, −1 for none
-    repeated: int  # number of events that have a correlation shared by several calls
-    shared: npt.NDArray[np.bool_]  # True if several events have this one-kernel launcher
+    repeated: int  # number of events whose correlation also belongs to other calls
+    shared: npt.NDArray[np.bool_]  # True if the launcher should launch one kernel but has several events
     call: IntColumn  # position in `CpuCalls` of the innermost linked call around the launch, −1 if not attached
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
 
@@ -142,15 +142,15 @@ class Join(TracePair):
     """A matched pair of traces with attached GPU events and runtime calls, as positions in the tables of both traces.
     Every row of the linked trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
-    match: Match  # per node in `nodes`: its linked call
-    node_of_call: IntColumn  # per call in `calls`: position of its linked node in `nodes`, −1 for none
+    match: Match  # linked call of each node in `nodes`
+    node_of_call: IntColumn  # position in `nodes` of each call's linked node, −1 for none
     attachment: Attachment  # the launch of every GPU event
     gpu_row: IntColumn  # event rows of the attached GPU events, in order of GPU start
-    gpu_parent: IntColumn  # per GPU event: position of its parent in `nodes`
-    gpu_launcher: IntColumn  # per GPU event: event row of the runtime call that launched it, −1 for none
+    gpu_parent: IntColumn  # position in `nodes` of each GPU event's parent
+    gpu_launcher: IntColumn  # event row of the runtime call that launched each GPU event, −1 for none
     runtime_row: IntColumn  # event rows of the runtime calls in the window, in order of start
-    runtime_parent: IntColumn  # per runtime call: position of its innermost linked caller in `nodes`, −1 for none
-    has_storages: bool = True  # False for nodes created from a Kineto trace, which records no tensor storages
+    runtime_parent: IntColumn  # position in `nodes` of the innermost linked call around each runtime call, −1 for none
+    has_storages: bool = True  # False if the nodes come from a Kineto trace, because it records no tensor storages
 
     @property
     def gpu_places(self) -> IntColumn:

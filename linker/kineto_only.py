@@ -29,7 +29,7 @@ from .match.result import Match
 _SCHEMA = "1.1.1-chakra.0.0.4"
 _ROOT = "[pytorch|profiler|execution_trace|%s]"
 _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['
-# Number of nodes per block of text; larger blocks need more memory.
+# Number of nodes per block of JSON. Larger blocks need more memory.
 _BLOCK = 1024
 _NODE_NUMBERS = ("id", "parent", "rf_id", "seq_id", "scope", "tid")
 _NODE = (

@@ -39,7 +39,7 @@ class Numbering:
     id: IntColumn
     # Places in row order. Parents precede children, because Chakra's converter drops `ctrl_deps` on nodes not yet read.
     order: IntColumn
-    is_new: bool = False  # True if ET nodes have new ids
+    is_new: bool = False  # True if the ET nodes were given new ids
 
     __repr__ = brief
 
@@ -146,7 +146,7 @@ def _add(builder: TraceBuilder, rows: LinkedRows, chosen: IntColumn) -> None:
     columns = {name: rows.column(name, chosen) for name in GIVEN_COLUMNS if name != "kind"}
     columns["name"] = builder.names.recode(rows.names, columns["name"])
     columns["category"] = builder.categories.recode(rows.categories, columns["category"])
-    if builder.count:  # runtime calls: keep only threads that occur
+    if builder.count:  # keep only the thread ids that runtime calls use
         threads, columns["tid"] = np.unique(columns["tid"], return_inverse=True)
         builder.tids = [rows.events.threads[code][1] for code in threads.tolist()]
     builder.add(rows.kind[chosen], **columns)
@@ -159,15 +159,15 @@ class LinkedRows:
     et: ExecutionTrace
     events: EventTable
     numbers: Numbering
-    event: IntColumn  # per place: row in `events`, −1 for unlinked nodes
-    parent: IntColumn  # per place: position in `et` of the parent of a GPU event or runtime call, −1 for none
-    link: npt.NDArray[np.int8]  # per ET node: certainty of its link
-    exclusive: IntColumn  # per ET node: exclusive time, in ns
-    doubtful: IntColumn  # places of GPU events that share a launch call that launches only one kernel
+    event: IntColumn  # row of each place in `events`, −1 for unlinked nodes
+    parent: IntColumn  # position in `et` of the parent of each GPU event or runtime call, −1 for other places
+    link: npt.NDArray[np.int8]  # certainty of each ET node's link
+    exclusive: IntColumn  # self time of each ET node, in ns
+    doubtful: IntColumn  # places of GPU events that share a launch call that should launch only one kernel
     waiting: IntColumn  # ET nodes that wait for an operator on another thread
-    waits_for: IntColumn  # ids of the operators that `waiting` nodes wait for
+    waits_for: IntColumn  # id of the operator that each node in `waiting` waits for
     left: IntColumn  # event rows of the GPU events that have no row in the trace
-    reason: npt.NDArray[np.int8]  # per event in `left`, as in `UnattachedEvents`
+    reason: npt.NDArray[np.int8]  # these columns describe the events in `left`, as in `UnattachedEvents`
     kind: npt.NDArray[np.int8]
     sync_dep: dict[int, list[int]]
     edges: IntColumn
@@ -248,7 +248,7 @@ class LinkedRows:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])
             values[at] = self._of_events(name, event[at])
-        if name == "dur":  # negative for unfinished calls; a negative GPU duration means that the times are wrong
+        if name == "dur":  # unfinished calls have negative durations; if a GPU event has one, its times are wrong
             values = np.where(kind == GPU, values, np.maximum(values, 0))
         if name == "parent":
             at = np.flatnonzero(self.parent[place] >= 0)
@@ -302,17 +302,17 @@ class LinkedRows:
         )
 
 
-# Columns of ET nodes that come from the ET or from the node's link.
+# These columns of ET nodes come from the ET or from the node's link.
 _OF_NODES = frozenset("parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split())
 _EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
-# Columns that come from Kineto's events, with the kinds of rows that have each column.
+# These columns come from Kineto's events. Each is mapped to the kinds of rows that have it.
 _OF_EVENTS = (
     dict.fromkeys(("ts", "dur", "kineto_event"), _EVERY)
     | dict.fromkeys(("name", "correlation"), _LATER)
     | dict.fromkeys(("category", "exclusive", "stream", "device"), _GPU)
     | {"tid": _RUNTIME}
 )
-# Columns that have a different name in the `EventTable`.
+# These columns have a different name in the `EventTable`.
 _EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
 
 

@@ -28,7 +28,7 @@ from ..trace.kinds import CERTAIN, UNVERIFIED
 from .calls import TracePair, et_calls
 from .match.result import Match
 
-# Attribute that marks the nodes created here; its value describes their sources.
+# Nodes created here have this attribute. Its value describes where their data comes from.
 MADE_OF = "made_of"
 _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)

@@ -62,16 +62,16 @@ _KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\
 class TraceFile:
     name: str  # path below the folder
     kind: Kind  # ET or KINETO, "" for other files
-    named: int | None = None  # rank in the file name ("rank3"), None for none
-    inside: int | None = None  # rank in the contents: `distributedInfo`, or process groups with only one common rank
+    named: int | None = None  # rank in the file name ("rank3"), None if there is none
+    inside: int | None = None  # rank in the contents: `distributedInfo`, or the one rank that all process groups share
     maybe: int | None = None  # number in the file name that may be the rank
-    process: int = -1  # number in the file name that may be the process id, −1 for none
-    stem: str = ""  # file name without the parts that distinguish ETs from Kineto traces
+    process: int = -1  # number in the file name that may be the process id, −1 if there is none
+    stem: str = ""  # file name without the parts by which ETs and Kineto traces differ
     ranks: frozenset[int] | None = None  # ranks that the contents allow, None if unknown
     world_size: int | None = None  # number of ranks in the job according to the contents, None if unknown
     pid: int = -1  # process id in the contents, −1 if unknown
-    settled: bool = True  # False if the rank follows only from a process id or from a lack of other files
-    shared: bool = False  # True for a file with several ranks: an Nsight Systems export or a merged Kineto trace
+    settled: bool = True  # False if the rank was found only by process id, or because no other file was left
+    shared: bool = False  # True if the file has several ranks: an Nsight Systems export or a merged Kineto trace
 
     @property
     def rank(self) -> int | None:

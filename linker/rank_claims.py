@@ -19,7 +19,7 @@ from ..schemas.execution_trace.arguments import PROCESS_GROUPS, CallRecord, deco
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 
-if TYPE_CHECKING:  # the readers are slow to import, and identifying files by name needs neither
+if TYPE_CHECKING:  # identifying files by name does not need these readers, which are slow to import
     from ..schemas.execution_trace.read_et import ExecutionTrace
     from ..schemas.kineto.read_kineto import KinetoTrace
 
@@ -35,7 +35,7 @@ _NOT_ROOTED = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER,
     CollectiveCommType.ALL_TO_ALL,
 )  # fmt: skip
-# Position of the peer in the inputs of `c10d::send` and `c10d::recv_`.
+# Position of the peer among the inputs of `c10d::send` and `c10d::recv_`.
 _PEER_AT = 2
 # Maximum number of nodes to read per name. One node is enough evidence, and an ET can contain a million.
 _NODES_READ = 256
@@ -86,7 +86,7 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
     for rank, size in filter(None, map(_rank_of_collective, _nodes(et, "record_param_comms"))):
         ranks = _both(ranks, frozenset((rank,)))
         world_size = size or world_size
-    if world_size is not None and world_size <= _MAX_LISTED and len(groups) == 1:  # peers are ranks of the job
+    if world_size is not None and world_size <= _MAX_LISTED and len(groups) == 1:  # peers are numbered as in the job
         inputs = (node.inputs.values for name in ("c10d::send", "c10d::recv_") for node in _nodes(et, name))
         peers = {peer for values in inputs for peer in values[_PEER_AT : _PEER_AT + 1] if type(peer) is int}
         if others := peers & set(range(world_size)):

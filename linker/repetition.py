@@ -29,22 +29,22 @@ from ..trace.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
-# Minimum length of a run. Shorter runs recur by chance: a layer repeats two or three kernels within an iteration. With
-# fewer unknown events than this, the search is skipped, because building the trace's tables costs more than it gains.
+# Minimum length of a run. Shorter runs recur by chance: a layer repeats two or three kernels in an iteration. If
+# there are fewer unknown events than this, the search is skipped, because building the trace's tables costs too much.
 SHORTEST_RUN = 8
-# Minimum number of neighbors on either side of an event in its run (fewer at the ends of a stream).
+# Minimum number of neighbors in a run on either side of an event. At the ends of a stream, fewer are enough.
 _MARGIN = 2
-# Number of evenly spaced occurrences of a run whose operators are compared; limits the work for frequent runs.
+# Operators are compared at this many evenly spaced occurrences of a run, to limit the work for frequent runs.
 _CANDIDATES = 8
-# Shares of the known launches to hide, in order, until a trial is conclusive; short traces repeat only small shares.
+# A trial hides these shares of the known launches, in order, until it is conclusive. Short traces repeat small shares.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
-# Minimum share of pairs with the correct operator in a trial; a lower share would assign kernels to wrong operators.
+# Minimum share of correct operators in a trial. If it were lower, kernels would be assigned to wrong operators.
 _MIN_RIGHT = 0.99
-# A trial is conclusive only if it pairs this share of its hidden events.
+# A trial is conclusive only if it pairs at least this share of its hidden events.
 _MIN_REPEATED = 0.5
-# A trial is conclusive only if it has this many pairs; with fewer pairs, a single wrong pair exceeds 3%.
+# A trial is conclusive only if it has this many pairs. Among fewer pairs, a single wrong pair exceeds 3%.
 _MIN_TRIED = 32
-# Without a conclusive trial, only runs this long are used, and only if they contain this share of the unknown events.
+# If no trial is conclusive, only runs this long are used, and only if they contain this share of the unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
 # Durations that differ by more than this factor and by more than 10 µs come from different work. Short kernels vary by
 # more than the factor. Communication kernels are exempt, because they wait for other ranks.
@@ -67,8 +67,8 @@ class _Sequences:
     """All GPU events by stream and start, with a separator after each stream."""
 
     event: IntColumn  # position among the device events (rows, then `Trace.unattached`), −1 for a separator
-    symbol: IntColumn  # equal for interchangeable events on one stream; unique and negative for each separator
-    operator: IntColumn  # equal for the same operator with the same shapes, −1 if no operator is known
+    symbol: IntColumn  # equal for interchangeable events on one stream; each separator has a unique negative value
+    operator: IntColumn  # events of one operator with the same shapes have equal values, −1 if unknown
     module: IntColumn  # name code of the innermost module around the launch, −1 for none
     dur: IntColumn
     waits: Mask  # True if the duration depends on other ranks
@@ -99,7 +99,7 @@ def _sequences(trace: Trace) -> _Sequences:
     event = np.append(np.insert(order, stream_starts, -1), -1) if len(order) else order
 
     def placed(column: npt.NDArray[Any], separator: int = -1) -> npt.NDArray[Any]:
-        return np.append(column, np.array([separator], column.dtype))[event]  # −1 selects the last entry
+        return np.append(column, np.array([separator], column.dtype))[event]  # the index −1 selects the last entry
 
     symbols = np.where(event < 0, -np.cumsum((event < 0).astype(np.int64)), placed(symbol))
     launched = placed(np.append(trace.launched_ns, unattached.ts))
@@ -206,9 +206,9 @@ class _RepeatedRuns(NamedTuple):
     """Runs of one length that contain unknown events and also occur among known events."""
 
     length: int
-    matched: Mask  # True for places where such a run begins
+    matched: Mask  # True at places where one of these runs begins
     starts: IntColumn  # start positions of the occurrences among known events, grouped by run
-    # Per place: position of the run's first occurrence in `starts`, and number of occurrences
+    # For each place: position in `starts` of the run's first occurrence, and number of occurrences
     first: IntColumn
     times: IntColumn
 
@@ -266,12 +266,12 @@ class _Trial(NamedTuple):
     """Result of pairing events with known launches as if the launches were unknown. The earlier half of the pairs shows
     which symbols vary; only later pairs with other symbols are counted."""
 
-    length: IntColumn  # per later pair: length of its run
-    right: Mask  # per later pair: True if the operator is correct
+    length: IntColumn  # length of the run of each later pair
+    right: Mask  # True for each later pair that has the correct operator
     conclusive: bool  # True if enough events were paired
-    varies: IntColumn  # symbols whose repetitions have different operators
-    same_modules: bool  # True if modules are also correct
-    counts: dict[str, int]  # for the report
+    varies: IntColumn  # symbols that have different operators when they repeat
+    same_modules: bool  # True if the modules are also correct
+    counts: dict[str, int]  # facts for the report
 
 
 def _trial(events: _Sequences) -> _Trial:
@@ -306,11 +306,11 @@ def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
 def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
     """Return the minimum length of reliable runs; if no pair is reliable, a number above the number of events."""
     never = len(events.event) + 1
-    if not trial.conclusive:  # then the whole sequence must occur again
+    if not trial.conclusive:  # this length requires the whole sequence to occur again
         long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
         return _LONG_RUN if trial.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown) else never
     order = np.argsort(-trial.length, kind="stable")
-    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # share of correct pairs down to each length
+    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # correct among all runs at least this long
     if len(share) < _MIN_TRIED // 4:
         return never
     if share[-1] >= _MIN_RIGHT:

@@ -25,7 +25,7 @@ from .match.result import REASONS
 def make_report(join: Join, **others: Any) -> LinkReport:
     """Return the report with counts of matches and attachments; `others` are its remaining fields."""
     et, kineto, nodes, calls, match = join.et, join.kineto, join.nodes, join.calls, join.match
-    ops = len(match.call)  # excludes the process node that `kineto_only` adds
+    ops = len(match.call)  # the process node that `kineto_only` adds is not counted
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
     used, events = mask_at(len(calls), match.call[match.call >= 0]), kineto.events

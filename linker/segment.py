@@ -16,7 +16,7 @@ from ..trace.printable import shortened
 from .calls import EtCalls
 from .match.result import Match
 
-# The annotation that the original trace_link.py looks for by default.
+# By default, the original trace_link.py looks for this annotation.
 DEFAULT_ANNOTATION = DATA_LOADER
 _MAX_NAMES = 8
 _LONGEST_NAME = 60
@@ -27,11 +27,11 @@ _STRAY = 0.05
 @dataclass(frozen=True)
 class Iterations:
     start: IntColumn  # start in ns
-    end: IntColumn  # in ns; an iteration ends when the next one starts
-    label: list[str]  # name in the trace ("ProfilerStep#7"), or number
-    marker: IntColumn  # event rows of the annotations that start iterations; empty if annotations end iterations
-    annotation: str = ""  # name of the annotations that mark iterations, "" for none
-    notes: tuple[str, ...] = ()  # sentences for the report
+    end: IntColumn  # end in ns; an iteration ends when the next one starts
+    label: list[str]  # name in the trace ("ProfilerStep#7"), or the iteration's number
+    marker: IntColumn  # event rows of the annotations that start iterations; empty if annotations mark the ends instead
+    annotation: str = ""  # name of the annotations that mark iterations, "" if there are none
+    notes: tuple[str, ...] = ()  # sentences to show in the report
 
     def __len__(self) -> int:
         return len(self.start)

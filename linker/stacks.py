@@ -15,7 +15,7 @@ from ..trace.errors import UNREADABLE
 from ..trace.stacks import Codes, Stacks, stacks_of_tree
 from .join import Join
 
-# Longer than the tolerance that `enclosing_call` allows for an interval that begins when a call ends.
+# This is longer than the tolerance that `enclosing_call` allows for an interval that begins when a call ends.
 _STRICT_NS = 1 << 20
 
 
@@ -51,7 +51,7 @@ def _nested(kineto: KinetoTrace) -> CpuCalls:
     thread = np.array([threads.code(name) for name in frames.threads], np.int64)[frames.thread]
     ts, end = frames.ts, frames.end
     row = np.arange(len(frames))
-    if len(thread) and thread.min() < 0:  # a thread without other events
+    if len(thread) and thread.min() < 0:  # the thread has no other events
         row = np.flatnonzero(thread >= 0)
         thread, ts, end = thread[row], ts[row], end[row]
     step, longer = np.diff(ts), np.diff(end) <= 0
@@ -78,7 +78,7 @@ def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: Int
     return stacks_of_tree(kineto.frames.names, parent, name, line, row, place[frame])
 
 
-# Number of frames to check for `CallFrom`; a profiler writes this key for all frames or for none.
+# Number of frames in which to look for `CallFrom`. A profiler writes this key for all frames or for none.
 _LOOKED_AT = 16
 
 

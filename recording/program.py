@@ -73,7 +73,7 @@ def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan:
         status = _run(command, _environment(scratch, plan))
         processes = _processes(scratch)
         found, notes = _pairs(scratch, processes, plan)
-        with transaction(nested=True):  # the files are already in place when they are linked
+        with transaction(nested=True):  # when files are linked, they are already in place
             for rank, stem in found.items():
                 for what in ("et", "kineto"):
                     source = scratch / f"{stem}.{what}.json"
@@ -107,12 +107,12 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
 def _limits() -> Callable[[], None] | None:
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # Windows lacks this module
         return None
     kind = resource.RLIMIT_DATA
     try:
         wanted = resource.prlimit(os.getppid(), kind)
-    except (AttributeError, OSError):  # not Linux, or the parent belongs to a different user
+    except (AttributeError, OSError):  # not on Linux, or the parent process belongs to a different user
         hard = resource.getrlimit(kind)[1]
         wanted = (hard, hard)
 
@@ -142,8 +142,8 @@ def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     before: dict[int, Any] = {}
     try:
         for number in (getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)):
-            if signal.getsignal(number) != signal.SIG_IGN:  # ignored by `nohup`; the program inherits this
-                with contextlib.suppress(ValueError):  # only the main thread can set handlers
+            if signal.getsignal(number) != signal.SIG_IGN:  # under `nohup`, the program must keep ignoring SIGHUP
+                with contextlib.suppress(ValueError):  # only the main thread can set signal handlers
                     before[number] = signal.signal(number, forward)
         yield hand_on
     finally:
@@ -170,7 +170,7 @@ def _has_call_lines(version: str) -> bool:
 def _processes(scratch: Path) -> dict[str, dict[str, Any]]:
     processes: dict[str, dict[str, Any]] = {}
     for path in sorted(scratch.glob("*.status.json")):
-        with contextlib.suppress(ValueError):  # the process was killed while writing
+        with contextlib.suppress(ValueError):  # the process was killed while it wrote the file
             processes[path.name.partition(".")[0]] = json.loads(path.read_bytes())
     return processes
 

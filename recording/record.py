@@ -138,12 +138,12 @@ class Recording:
         observer = _observer(scratch / "et.json")
 
         def window_over(profiler: Any) -> None:
-            if self.steps < self.steps_needed:  # the block ends within the window
+            if self.steps < self.steps_needed:  # the block ends before the window does
                 return
-            observer.unregister_callback()  # completes the file
+            observer.unregister_callback()  # this completes the file
             profiler.export_chrome_trace(str(scratch / "kineto.json"))
             information = _kernel_information()
-            with transaction():  # replaces all files or none
+            with transaction():  # replaces either all files or none
                 _put_in_place(scratch, self.et_path, self.kineto_path)
                 if information:
                     with open_output(self.kernel_information_path) as file:
@@ -204,7 +204,7 @@ def _is_recording(profiler: Any) -> bool:
 
 
 def _put_in_place(scratch: Path, et_path: Path, kineto_path: Path) -> None:
-    with transaction():  # replaces both files or none
+    with transaction():  # replaces either both files or none
         for plain, target in (("et.json", et_path), ("kineto.json", kineto_path)):
             with (scratch / plain).open("rb") as source, open_output(target) as file:
                 shutil.copyfileobj(source, file, _COPY_BLOCK)

@@ -13,7 +13,7 @@ import numpy as np
 from .errors import EtplusError
 from .printable import shortened
 
-_WIDTH, _LINES = 79, 24  # the size of a terminal screen, minus the prompt
+_WIDTH, _LINES = 79, 24  # a terminal screen without the lines of the prompt
 _SHORT = (bool, int, float, str, bytes, type(None))
 
 
@@ -35,7 +35,7 @@ def as_text(self: Any) -> str:
     """The `__repr__` of an answer: the output of its `to_text`, at most 24 lines."""
     try:
         lines = self.to_text().splitlines()
-    except EtplusError:  # the part of etplus that renders the answer is not installed
+    except EtplusError:  # the part of etplus that renders the result is not installed
         return brief(self)
     more = [f"… {len(lines) - _LINES + 1} more lines"] if len(lines) > _LINES else []
     return "\n".join([*lines[: _LINES - len(more)], *more])

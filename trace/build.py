@@ -23,7 +23,7 @@ from .errors import TraceFormatError
 from .generated import GeneratedKernels
 from .index import ColumnOf, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
-from .node_texts import NO_RECORDS as NO_RECORDS  # other modules import it from here
+from .node_texts import NO_RECORDS as NO_RECORDS  # other modules import this name from here
 from .node_texts import RecordStore
 from .nodes import NODE_COLUMNS, Nodes
 from .printable import shortened
@@ -32,21 +32,21 @@ from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import Trace
 
-# A column of one block: an array, or Python values; a value that does not fit becomes the column's null.
+# Type of a column of one block: an array, or Python values. Values that do not fit become the column's null.
 Values = Sequence[Any] | npt.NDArray[Any]
 
 _REMEDY = "create the file again with trace-link"
-_SHOWN = 5  # maximum number of ids in a message
+_SHOWN = 5  # maximum number of ids that a message lists
 _NAME = 60  # maximum length of a name in a message
 
 _DERIVED = ("structural", "parent_row", "thread")
-# Columns that callers add; `build` derives the other columns of `Nodes`.
+# Callers add these columns. `build` derives the other columns of `Nodes`.
 GIVEN_COLUMNS: dict[str, RowColumn] = {
     **{name: row_column for name, row_column in NODE_COLUMNS.items() if name not in _DERIVED},
     "tid": RowColumn(np.int64, 0, "", "CPU nodes: thread id in the ET; runtime calls: index into `tids`"),
 }
 
-# Why an event's times are impossible, by code.
+# Reasons why an event's times are impossible. The index is the reason's code.
 IMPOSSIBLE = (
     "",
     "has a negative duration",
@@ -55,12 +55,12 @@ IMPOSSIBLE = (
     "runs on after later events of its stream have ended",
 )
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
-# Recordings take minutes. A missing time is 0; other times are relative to the epoch or to a moment months ago.
+# A recording takes minutes, but a missing time is 0, and other times count from the epoch or from months ago.
 _DAY_NS = 86_400 * 10**9
-# Maximum time by which an event may end after a later event on its stream. Rounding, programmatic dependent launches
+# An event may end at most this long after a later event on its stream. Rounding, programmatic dependent launches
 # and memcpys cause overlaps of µs to ms. On ROCm, several streams share a queue, in which a collective may wait.
 _OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
-_CONCURRENT = "mtia_ccp_events"  # An MTIA lane contains overlapping work of several units.
+_CONCURRENT = "mtia_ccp_events"  # On MTIA, one lane contains overlapping work of several units.
 
 
 class TraceBuilder:
@@ -69,10 +69,10 @@ class TraceBuilder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.names, self.categories = StringTable(), StringTable([""])
-        # Thread ids of runtime calls in Kineto; the column `tid` contains indices into this table or list.
+        # Kineto's thread ids of runtime calls. The column `tid` contains indices into this table or list.
         self.tids: StringTable | Sequence[int | str] = StringTable()
-        self.sync_dep: dict[int, list[int]] = {}  # keyed by row, as in `Trace`; callers fill it
-        self.comm: dict[int, Comm] = {}  # keyed by row, as in `Trace`; callers fill it
+        self.sync_dep: dict[int, list[int]] = {}  # keyed by row, as in `Trace`; filled by callers
+        self.comm: dict[int, Comm] = {}  # keyed by row, as in `Trace`; filled by callers
         self.count = 0  # number of rows so far
         self._blocks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
 
@@ -187,7 +187,7 @@ class TraceBuilder:
         wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
         if wrong.any():
             sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
-            if not any(text.endswith(sentence) for text in damage_in(summary)):  # the input file may list it already
+            if not any(text.endswith(sentence) for text in damage_in(summary)):  # the input file may already list it
                 damage = [*damage_in(summary), PurePath(self.file).name + sentence]
                 summary = {**summary, "damage": damage}
             columns["ts"] = np.where(wrong[:rows], -1, columns["ts"])
@@ -215,7 +215,7 @@ class TraceBuilder:
         places = np.flatnonzero(wrong)
         shown = []
         for place in places[:_SHOWN].tolist():
-            row = place - len(columns["id"])  # if not negative, the index of an unattached event
+            row = place - len(columns["id"])  # a number of 0 or more is the index of an unattached event
             name = unattached.names[row] if row >= 0 else self.names.values[columns["name"][place]]
             loose = f"not attached, correlation {unattached.correlation[row]}" if row >= 0 else ""
             which = loose or f"id {columns['id'][place]}"
@@ -249,7 +249,7 @@ class _ColumnsOnDemand(Trace):
             return super().__getattr__(name)  # type: ignore[misc]
         built = vars(known.pop("_build")())
         known.update({**built, **known})
-        if damage := damage_in(built["summary"]):  # includes the damage that `build` found
+        if damage := damage_in(built["summary"]):  # this includes the damage that `build` found
             known["summary"] = {**known["summary"], "damage": list(damage)}
         return known[name]
 
@@ -263,7 +263,7 @@ def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row],
     """Return `Nodes.parent_row` without caller cycles, and the rows on cycles (except an ET's root, its own caller)."""
     rows = positions(ids, parent)
     rows[rows == np.arange(len(ids))] = -1
-    if not np.any((parent >= ids) & (rows >= 0)):  # in PyTorch, callers have lower ids
+    if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers lower ids
         return as_positions(rows), rows[:0]
     circling = np.flatnonzero(on_circles(rows))
     rows[circling] = -1
@@ -290,10 +290,10 @@ def threads_of_rows(
     known = np.empty(len(tids), np.int64)
     for code, value in enumerate(tids):
         votes = np.flatnonzero(threads[:, 0] == code)
-        if len(votes):  # on a tie, the thread seen first wins
+        if len(votes):  # on a tie, choose the thread seen first
             known[code] = threads[votes[np.lexsort((first[votes], -count[votes]))[0]], 1]
         else:
-            stated = same_tids and isinstance(value, int) and abs(value) < 2**63  # a broken tid may be any number
+            stated = same_tids and isinstance(value, int) and abs(value) < 2**63  # a damaged tid can be any number
             known[code] = value if stated else next(own)
     thread[runtime] = known[codes]
     return as_column(thread)
@@ -336,12 +336,12 @@ def impossible_times(
 
 
 def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColumn, limit: int) -> npt.NDArray[np.bool_]:
-    if not np.any(dur > limit):  # as in nearly every trace
+    if not np.any(dur > limit):  # this is the case in nearly every trace
         return np.zeros(len(ts), np.bool_)
     lane = distinct_rows(device, stream)[1]
     order = np.lexsort((ts, lane))
-    end = (ts + dur - ts.min())[order] // 1000  # in µs, so that the shifted lanes fit into int64
-    # Shift the lanes so that all ends in a lane are later than all ends in earlier lanes.
+    end = (ts + dur - ts.min())[order] // 1000  # µs are used so that the shifted lanes fit into int64
+    # Shift the lanes so that every end in a lane is later than every end in the lanes before it.
     end += lane[order] * (int(end.max()) + 1)
     first_later = np.minimum.accumulate(end[::-1])[::-1]
     overruns = np.zeros(len(ts), np.bool_)

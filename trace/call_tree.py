@@ -12,13 +12,13 @@ from .columns import IntColumn, distinct_rows, mask_at, run_starts
 from .index import CallIndex, ColumnOf, Positions, as_positions
 
 Mask = npt.NDArray[np.bool_]
-_WALKED = 64  # `nearest` follows this many callers one by one, then switches to jumps. Call trees are rarely deeper.
+_WALKED = 64  # `nearest` follows this many callers one by one before it uses jumps. Call trees are rarely deeper.
 
 
 @dataclass(frozen=True, repr=False)
 class CallTree(Record):
-    order: Positions[int, CallIndex]  # all calls except roots, grouped by caller
-    first: IntColumn  # per call: start of its callees in `order`; one extra entry marks the end of the last range
+    order: Positions[int, CallIndex]  # all calls that have a caller, grouped by caller
+    first: IntColumn  # start of each call's callees in `order`; one extra entry marks the end of the last range
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:
@@ -88,10 +88,10 @@ def name_paths(
 
 def on_circles(parent: IntColumn) -> Mask:
     """Mark the positions on caller cycles; `parent` is −1 for positions without a caller. Takes O(n log n) time."""
-    above = np.append(parent, -1)  # the last entry maps −1 to itself
+    above = np.append(parent, -1)  # the last entry maps −1 to −1
     for _ in range(len(parent).bit_length()):
         above = above[above]
-    return mask_at(len(parent), above[above >= 0])  # after more steps than there are calls, only cycles remain
+    return mask_at(len(parent), above[above >= 0])  # after more steps than calls, only cycles remain
 
 
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
@@ -127,7 +127,7 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
     first, end = preorder(parent)
     rows = np.flatnonzero(key >= 0)
     rows = rows[np.lexsort((first[rows], key[rows]))]
-    base = key[rows] * (len(parent) + 1)  # shifts the ranges of different keys so that they cannot overlap
+    base = key[rows] * (len(parent) + 1)  # shifts each key's ranges so that ranges of different keys cannot overlap
     reach = np.maximum.accumulate(base + end[rows])
     chosen = np.zeros(len(parent), np.bool_)
     chosen[rows] = np.append(-1, reach[:-1]) <= base + first[rows] if len(rows) else False

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 CallKind = Literal["operator", "annotation", "module"]
-# Names of the values of `Calls.kind` in files and row views.
+# Names that files and row views use for the values of `Calls.kind`.
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
-# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "other grids": only the names agree.
+# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "other grids": names agree, grids do not.
 # "padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer. "one of several
 # batch sizes": several graphs fit, and the step's batch size is unknown.
 EVIDENCE = (
@@ -52,18 +52,18 @@ class CapturedGraph(RecordStruct, gc=False, frozen=True):
     index: int  # number among the graphs in that file, counting from 0
     batch_size: int | None  # batch size, None if not recorded
     mode: str  # capture mode ("FULL", "PIECEWISE"), "" if unknown
-    launches: int  # number of captured launch calls
+    launches: int  # number of launch calls in the capture
 
 
 class GraphReplay(RecordStruct, gc=False, frozen=True):
     correlation: int  # id that the launch call and all GPU events of the replay share
     graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
-    candidates: int  # number of captured graphs that fit the kernels equally well
+    candidates: int  # number of captured graphs that fit the replay's kernels equally well
     evidence: tuple[str, ...]  # values in `EVIDENCE`
-    reason: str  # one of `GRAPH_REASONS` if `graph` is None, else ""
-    events: int  # number of GPU events
-    certain: int  # number of events with a certain link to an operator
-    unverified: int  # number of events with an unverified link to an operator
+    reason: str  # one of `GRAPH_REASONS` if `graph` is None, otherwise ""
+    events: int  # number of GPU events in the replay
+    certain: int  # number of events that have a certain link to an operator
+    unverified: int  # number of events that have an unverified link to an operator
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,9 +71,9 @@ class CaptureLinks(Record):
     """Links from GPU events to operators of a capture, one entry per link."""
 
     event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
-    op: IntColumn  # positions among the captured operators
-    link: npt.NDArray[np.int8]  # UNVERIFIED or CERTAIN
-    replay: IntColumn  # positions in `CapturedGraphs.replays`
+    op: IntColumn  # position of each event's operator among the captured operators
+    link: npt.NDArray[np.int8]  # UNVERIFIED or CERTAIN for each event
+    replay: IntColumn  # position of each event's replay in `CapturedGraphs.replays`
 
     @staticmethod
     def none() -> CaptureLinks:
@@ -92,17 +92,17 @@ class CaptureLinks(Record):
 
 @dataclass(frozen=True, repr=False)
 class CapturedGraphs(Record):
-    graphs: tuple[CapturedGraph, ...]  # the replayed graphs
+    graphs: tuple[CapturedGraph, ...]  # the captured graphs that were replayed
     replays: tuple[GraphReplay, ...]  # all launches of graphs, in order
-    names: list[str]  # per call: its name
-    kind: npt.NDArray[np.int8]  # per call: OP, ANNOTATION or MODULE
-    parent: IntColumn  # per call: position of its caller, which precedes it; −1 for none
-    graph: IntColumn  # per call: position of its captured graph in `graphs`, −1 if it encloses several captures
-    texts: list[bytes]  # per call: JSON object with `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
-    comm: dict[int, Comm] = field(default_factory=dict)  # communication of calls, by position of the call
-    links: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of events that are rows of the trace
-    unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of events in `Trace.unattached`
-    notes: tuple[str, ...] = ()  # messages about missing data
+    names: list[str]  # name of each call
+    kind: npt.NDArray[np.int8]  # OP, ANNOTATION or MODULE for each call
+    parent: IntColumn  # position of each call's caller, which comes earlier; −1 for none
+    graph: IntColumn  # position of each call's graph in `graphs`, −1 if the call encloses several captures
+    texts: list[bytes]  # JSON object of each call: `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
+    comm: dict[int, Comm] = field(default_factory=dict)  # communication of each call, keyed by the call's position
+    links: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of the events that are rows of the trace
+    unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of the events in `Trace.unattached`
+    notes: tuple[str, ...] = ()  # sentences about missing data
 
     def __len__(self) -> int:
         return len(self.names)
@@ -239,12 +239,12 @@ class CapturedOp(CalledWith):
 class Attribution(Record):
     """The operator of each GPU event: its launching operator, captured original, or counterpart's operator."""
 
-    calls: Calls  # calls in the trace, followed by the calls in its captured graphs with times of 0
-    call: IntColumn  # per GPU event: position of its operator in `calls`, −1 for none
+    calls: Calls  # calls in the trace, followed by the calls in its captured graphs, which have times of 0
+    call: IntColumn  # position in `calls` of each GPU event's operator, −1 for none
     hierarchy: Hierarchy  # hierarchy of `calls`
-    # Per GPU event: number of its counterpart, counted from 1; 0 if `call` does not come from a counterpart.
+    # Number of each GPU event's counterpart, counted from 1; 0 if `call` does not come from a counterpart.
     repetition: IntColumn
-    in_module: npt.NDArray[np.bool_]  # per GPU event: True if it belongs to the modules around `call`
+    in_module: npt.NDArray[np.bool_]  # True for each GPU event that belongs to the modules around `call`
 
 
 def attribution_of(trace: Trace) -> Attribution:

@@ -167,7 +167,7 @@ def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
     """Return the position of the first largest value per group, −1 for an empty group."""
     most = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(most, group, values)
-    at = np.flatnonzero(values == most[group])[::-1]  # the first position is written last and wins
+    at = np.flatnonzero(values == most[group])[::-1]  # the first position is written last, so it remains
     return scatter(groups, group[at], at)
 
 
@@ -194,7 +194,7 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
     low, high = int(among.min()), int(among.max())
     if high - low <= _SPARSE * (len(among) + len(wanted)):
         place = np.full(high - low + 1, -1, np.int64)
-        place[among[::-1] - low] = np.arange(len(among))[::-1]  # reversed: the first wins
+        place[among[::-1] - low] = np.arange(len(among))[::-1]  # in reverse, so that the first position remains
         within = (wanted >= low) & (wanted <= high)
         return np.where(within, place[np.where(within, wanted, low) - low], -1)
     order = np.argsort(among, kind="stable")
@@ -232,7 +232,7 @@ def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, np
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
     """Convert µs with three decimals to exact ns, for values below 2**43 (half an ulp is under 0.5 ns)."""
-    whole = np.floor(us)  # converted separately because the product of the full value would be rounded
+    whole = np.floor(us)  # converted separately, because the product of the full value would be rounded
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns
 

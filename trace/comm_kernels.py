@@ -24,7 +24,7 @@ _LIBRARIES = {
 }
 _NCCL, *_OTHERS = _LIBRARIES.values()
 _ANY_CASE, _BY_LIBRARY = re.compile(_NCCL, re.IGNORECASE), re.compile("|".join(_OTHERS))
-# Collectives as whole words in the names of other functions: "small_reduce" does not match.
+# Matches collectives as whole words in other functions' names, so "small_reduce" does not match.
 _BY_COLLECTIVE = re.compile(
     r"(?:(?<![A-Za-z])(?i:all)|(?<![A-Z])All)_?(?i:reduce|gather|(?:to|2)_?all)"
     r"|(?:(?<![A-Za-z])(?i:reduce)|(?<![A-Z])Reduce)_?(?i:scatter)"
@@ -32,13 +32,13 @@ _BY_COLLECTIVE = re.compile(
 _GENERATED = "triton_"  # Inductor names kernels after the fused operators; these kernels do not communicate.
 # Functions that compute although their names contain a collective. A GEMM with a fused collective is treated as a GEMM.
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
-# Functions that do not communicate although a collective launched them: they prepare or split its data.
+# These functions do not communicate although a collective launched them. They prepare or split its data.
 _COMPUTES_IN_CALL = re.compile(
     r"^(?:triton|at|cub|thrust|cutlass\w*|cublas\w*|cudnn)(?:_|::)|elementwise|pointwise|gemm|matmul|softmax|norm"
     r"|copy|split|(?<![a-z])(?:cat|div|mul|add|fill)(?![a-z])",
     re.IGNORECASE,
 )
-# Operators that launch the collective's kernel directly; the operators that they call only compute its input.
+# These operators launch the collective's kernel directly. The operators that they call only compute its input.
 _COMM_OPERATOR = re.compile(
     r"(?:[nrhumx]|ms|one?)ccl:(?!coalesced)\w+.*|record_param_comms"
     r"|c10d::(?:_?(?:all_?|reduce|broadcast|gather|scatter|send|recv|barrier)\w*)"
@@ -47,7 +47,7 @@ _COMM_OPERATOR = re.compile(
 )
 _PARTS = re.compile(r"[<>(]|[^<>(]+")
 _COLLECTIVE_FIELDS = (b'"Collective name"', b'"Process Group Name"')
-# Collectives by parts of kernel names; longer names precede the names that they contain.
+# Maps parts of kernel names to collectives. Longer parts precede the parts that they contain.
 _COLLECTIVES = {
     "allreduce": re.compile("all_?reduce|cross_device_reduce", re.IGNORECASE),
     "allgather": re.compile("all_?gather", re.IGNORECASE),

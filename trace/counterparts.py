@@ -27,7 +27,7 @@ UNPAIRED_REASONS = (
 @dataclass(frozen=True, repr=False)
 class CounterpartLinks(Record):
     event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
-    row: IntColumn  # row of the counterpart, a GPU event with an operator
+    row: IntColumn  # row of each event's counterpart, a GPU event that has an operator
     # True if the counterpart is in the same module, so the event's module is also known. False if it is in another
     # layer that does the same work: then only the operator, shapes and source line are known.
     same_module: npt.NDArray[np.bool_]
@@ -72,7 +72,7 @@ def repetition_sentences(gpu: object) -> list[str]:
     """Return sentences about counterparts based on the link report's `gpu`; [] if every event has a launch."""
     try:
         report = msgspec.convert(gpu, _GpuReport).repetition
-    except msgspec.ValidationError:  # the file's link report lacks this section
+    except msgspec.ValidationError:  # the link report in the file lacks this section
         return []
     if report is None:
         return []

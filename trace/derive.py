@@ -21,7 +21,7 @@ from .tensors import SignatureTable, numbers_matter
 if TYPE_CHECKING:
     from .trace import Trace
 
-# Devices are the same model if these members of `deviceProperties` agree.
+# Devices are the same model if these entries of `deviceProperties` agree.
 _SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
 
 

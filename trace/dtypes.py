@@ -11,7 +11,7 @@ UNKNOWN_DTYPE = "unknown"  # ET+ writes `Tensor(unknown)` if the dtype is not re
 class _Dtype(NamedTuple):
     name: str  # the name in torch, without "torch."
     size: int | None  # bytes per element of a shape, None if several elements share a byte
-    others: str = ""  # other spellings: in lower case, "_" for spaces, no "c10::" prefix and no " int" suffix
+    others: str = ""  # other spellings, in lower case, with "_" for spaces, and without "c10::" and " int"
     # Spelling in the ET (from C++), and in Kineto's collectives (from `ScalarType`); "" if etplus does not write traces
     # with this dtype.
     et: str = ""
@@ -19,7 +19,7 @@ class _Dtype(NamedTuple):
     values: int = 1  # number of values in one element
 
 
-# In the order of `ScalarType` (c10/core/ScalarType.h), because traces record a `dtype` argument as a number.
+# Sorted as in `ScalarType` (c10/core/ScalarType.h), because traces record a `dtype` argument as a number.
 _SCALAR_TYPES = (
     _Dtype("uint8", 1, "byte unsigned_char"),
     _Dtype("int8", 1, "char signed_char"),
@@ -37,9 +37,9 @@ _SCALAR_TYPES = (
     _Dtype("quint8", 1),
     _Dtype("qint32", 4),
     _Dtype("bfloat16", 2, "", "c10::BFloat16", "BFloat16"),
-    _Dtype("quint4x2", None),  # shapes count values; a byte contains two values
+    _Dtype("quint4x2", None),  # the shape counts values; each byte contains two
     _Dtype("quint2x4", None),
-    *(_Dtype(name, 1) for name in ("bits1x8", "bits2x4", "bits4x2", "bits8")),  # shapes count bytes
+    *(_Dtype(name, 1) for name in ("bits1x8", "bits2x4", "bits4x2", "bits8")),  # the shape counts bytes
     _Dtype("bits16", 2),
     *(_Dtype(f"float8_{kind}", 1) for kind in ("e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz")),
     _Dtype("uint16", 2, "unsigned_short short_unsigned"),
@@ -48,7 +48,7 @@ _SCALAR_TYPES = (
     *(_Dtype(f"uint{bits}", 1, f"dummy_uint1_7_t<{bits}>") for bits in range(1, 8)),
     *(_Dtype(f"int{bits}", 1, f"dummy_int1_7_t<{bits}>") for bits in range(1, 8)),
     _Dtype("float8_e8m0fnu", 1),
-    _Dtype("float4_e2m1fn_x2", 1, values=2),  # shapes count bytes, as torch's element_size() does
+    _Dtype("float4_e2m1fn_x2", 1, values=2),  # the shape counts bytes, as torch's element_size() does
 )
 _OTHERS = (_Dtype("float8", 1), _Dtype("", None, UNKNOWN_DTYPE))
 _BY_SPELLING = {

@@ -6,7 +6,7 @@ import errno
 
 import msgspec
 
-# Exceptions that msgspec raises for unreadable text; RecursionError means too deep nesting.
+# msgspec raises these exceptions for unreadable data. RecursionError means that the data is nested too deeply.
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
@@ -48,4 +48,4 @@ class MissingFileError(TraceFormatError, FileNotFoundError):
         self.errno, self.filename = errno.ENOENT, file
         self._given = (file, remedy, problem)  # type: ignore[assignment]
 
-    __str__ = EtplusError.__str__  # an OSError shows its errno and file name, not the message
+    __str__ = EtplusError.__str__  # str() of an OSError shows its errno and file name, not the message

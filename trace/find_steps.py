@@ -21,31 +21,31 @@ from .tables import ANNOTATION, MODULE, OP, Calls
 if TYPE_CHECKING:
     from .trace import Trace
 
-_FEWEST_REPETITIONS = 4  # Minimum number of repetitions; fewer may be a coincidence.
+_FEWEST_REPETITIONS = 4  # Minimum number of repetitions. Fewer may be a coincidence.
 _SHORTEST = 4  # Minimum number of kernels in a repetition.
 _COVERED_KERNELS = 0.5  # Minimum share of the kernels that must be in repetitions.
-_CANDIDATES = 32  # Number of kernel names to try, rarest first; limits the search time in traces without repetitions.
+_CANDIDATES = 32  # Number of kernel names to try, rarest first. It limits the time in traces without repetitions.
 # PyTorch data loaders write one annotation `enumerate(DataLoader)#….__next__` per iteration.
 DATA_LOADER = "DataLoader"
 _OPTIMIZER = "Optimizer.step#"  # torch.optim puts this annotation around each step.
 _STEPS = "ProfilerStep"
 _MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
-_FEWEST = 3  # Minimum number of repetitions of a user's annotation; fewer may be a coincidence.
-_EVEN = 0.5  # Maximum spread (10th to 90th percentile) of the distances between marks, relative to their median.
+_FEWEST = 3  # Minimum number of times that a user's annotation must recur. Fewer may be a coincidence.
+_EVEN = 0.5  # Maximum spread (10th to 90th percentile) of the distances between marks, divided by their median.
 _COVERED = 0.5  # Minimum share of the trace's calls that must begin within the iterations.
-_WHOLE = 0.5  # The time after the last mark is an iteration if it lasts at least this share of the median iteration.
+_WHOLE = 0.5  # The time after the last mark counts as an iteration if it lasts this share of the median iteration.
 
 
 @dataclass(frozen=True)
 class IterationMarks:
-    mark: IntColumn  # positions of the marks among the given annotations; an iteration begins with its mark
+    mark: IntColumn  # positions of the marks in the given annotations; each iteration begins at its mark
     # Ends of the iterations in ns; each end is the start of the next iteration. The last iteration ends with its mark
     # if marks enclose iterations, else with the last call.
     end: IntColumn
-    annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers
+    annotation: str = ""  # "ProfilerStep", or the name of the marks without running numbers
     encloses: bool = False  # True if each mark lasts about as long as its iteration
-    batches: tuple[StepBatch, ...] = ()  # work per step of a serving engine; () for other iterations
+    batches: tuple[StepBatch, ...] = ()  # work per step of a serving engine; () if there is no serving engine
 
     def __len__(self) -> int:
         return len(self.mark)
@@ -112,7 +112,7 @@ def _serving_steps(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IterationMarks, bool]:
     read = {name: parse_step(name) for name in set(names)}
-    order = np.lexsort((-end, ts)).tolist()  # an outer step precedes the steps inside it
+    order = np.lexsort((-end, ts)).tolist()  # outer steps come before the steps inside them
     batches = {k: batch for k in order if (batch := read[names[k]]) is not None}
     unknown = {k: batch for k, batch in batches.items() if batch.phase == UNKNOWN_PHASE}
     captures = {k: batch for k, batch in batches.items() if batch.phase == CAPTURE}
@@ -153,7 +153,7 @@ def _apart(
 def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
     members: dict[str, list[int]] = {}
     for i, name in enumerate(names):
-        if name.startswith(_MODULE):  # a layer is called in every iteration, but is not an iteration
+        if name.startswith(_MODULE):  # a layer recurs in every iteration, but is not an iteration
             continue
         members.setdefault(family_of(name), []).append(i)
     found = sorted(members.items(), key=lambda item: (len(item[1]), item[1][0]))
@@ -170,16 +170,16 @@ def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: in
     middle = median(np.diff(ts[mark]))
     if median(end[mark] - ts[mark]) >= _WHOLE * middle:
         return IterationMarks(mark, np.append(ts[mark[1:]], end[mark[-1]]), family, True)
-    if last - ts[mark[-1]] < _WHOLE * middle:  # the mark is at the end of an iteration
+    if last - ts[mark[-1]] < _WHOLE * middle:  # the mark comes at the end of an iteration
         return IterationMarks(mark[:-1], ts[mark[1:]], family)
     return IterationMarks(mark, np.append(ts[mark[1:]], last), family)
 
 
 class Repetition(NamedTuple):
     start: int  # position of the first repetition
-    period: int  # length of a repetition
+    period: int  # number of kernels in a repetition
     times: int  # number of repetitions
-    slack: int  # number of kernels by which the pattern continues after the last repetition
+    slack: int  # number of kernels after the last repetition that still follow the pattern
 
 
 def find_repetition(codes: IntColumn) -> Repetition | None:

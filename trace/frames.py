@@ -23,7 +23,7 @@ class Nullable(NamedTuple):
     missing: npt.NDArray[np.bool_]
 
 
-Frame = dict[str, Any]  # Columns of equal length by name: numpy arrays, lists of strings, or `Nullable`.
+Frame = dict[str, Any]  # Maps names to columns of equal length: numpy arrays, lists of strings, or `Nullable`.
 
 
 def to_pandas(columns: Frame) -> Any:

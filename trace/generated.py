@@ -17,10 +17,10 @@ class CompiledSummary(RecordStruct, gc=False, frozen=True):
     """Number of kernels in a trace that compiler files describe; stored in `etplus.compiled` of an ET+ file."""
 
     files: list[str]  # names of the files, without folders
-    graph_calls: int  # number of calls of compiled graphs
-    kernels: int  # number of calls inside compiled graphs that have a known kernel
-    refused: dict[str, int]  # number of calls of unknown graphs, keyed by reason
-    annotated: int  # number of GPU events that annotations of graphs describe
+    graph_calls: int  # number of times that compiled graphs were called
+    kernels: int  # number of calls in compiled graphs whose kernel is known
+    refused: dict[str, int]  # number of calls of unknown graphs for each reason
+    annotated: int  # number of GPU events described by graph annotations
 
     @property
     def sentences(self) -> list[str]:
@@ -45,9 +45,9 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
     name: str  # the compiler's name: "triton_poi_fused_gelu_1", "extern_kernels.addmm"
     region: str = ""  # compiled region, such as "Torch-Compiled Region: 0/0"; "" if unknown
     backward: bool | None = None  # True if the kernel belongs to the region's backward; None if unknown
-    handle: int | None = None  # number that the compiler gave the call, None if unknown
+    handle: int | None = None  # number that the compiler gave to the kernel's call, None if unknown
     nodes: tuple[str, ...] = ()  # names of the source nodes that the kernel computes
-    # The next three values are as Kineto records them, "" if not recorded: the file with the Triton code
+    # The next three values are copied from Kineto, "" if not recorded: the file that contains the Triton code
     # ("/tmp/torchinductor_me/ab/cabc….py"), the hash of the file, and the constants ("XBLOCK=1024").
     kernel_file: str = ""
     kernel_hash: str = ""
@@ -61,9 +61,9 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, repr=False)
 class GeneratedKernels(Record):
-    kernels: tuple[GeneratedKernel, ...]  # without duplicates
+    kernels: tuple[GeneratedKernel, ...]  # each kernel occurs only once
     row: Positions[int, Row]  # rows of the calls that launched a generated kernel, ascending
-    kernel: IntColumn  # per entry of `row`: position in `kernels`
+    kernel: IntColumn  # position in `kernels` of each call's kernel
 
     def __len__(self) -> int:
         return len(self.row)

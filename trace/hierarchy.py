@@ -29,11 +29,11 @@ class Hierarchy(Record):
     operator, directly below a module or annotation. A named region (`## … ##`, `nn.Module: …`) inside an operator
     starts a new path; other annotations inside operators are ignored."""
 
-    # Per call: its topmost operator, −1 for an annotation above all operators.
+    # Topmost operator of each call, −1 for an annotation above all operators.
     top: Positions[CallIndex, CallIndex]
-    # Per call: tree row of the innermost region at or around the call, 0 for none.
+    # Tree row of the innermost region at or around each call, 0 if there is none.
     path: ColumnOf[CallIndex, np.int64]
-    # Per tree row: the row of the path without its last region, and the name code of the last region. Row 0 is the
+    # For each tree row: the row of the path without its last region, and the name code of the last region. Row 0 is the
     # empty path (parent −1, name −1).
     tree_parent: IntColumn
     tree_name: IntColumn
@@ -94,7 +94,7 @@ def frames_between(
     of the calls, then of the added frames (a caller may follow its callees); the frames' name codes in the stacks; and
     the number of calls in each added frame."""
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
-    around = nearest(stacks.above, stacks.above, wanted)  # per frame: the nearest wanted frame around it
+    around = nearest(stacks.above, stacks.above, wanted)  # nearest wanted frame around each frame
     inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
     outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
     places = np.flatnonzero((inner >= 0) & (inner != outer))
@@ -109,7 +109,7 @@ def frames_between(
             chain.append(frame)
             frame = int(around[frame])
         if frame != stop:
-            continue  # the caller is in a different frame, such as a frame of another thread
+            continue  # the caller is in a different frame, such as a frame on another thread
         first[pair] = count + len(added)
         above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
         added += chain

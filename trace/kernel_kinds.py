@@ -18,7 +18,7 @@ GPU_KINDS = (
     "Copy and fill",
     "Other kernel",
 )
-# The first match decides, because an attention kernel's name may also contain the name of a GEMM library.
+# The first match decides, because an attention kernel's name may also contain a GEMM library's name.
 _PATTERNS = {
     "Attention": r"flash|fmha|attention|attn|BatchPrefill|BatchDecode",
     "Normalization": r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm",
@@ -30,7 +30,7 @@ _PATTERNS = {
 _BY_NAME = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
 _MTIA = "mtia_ccp_events"
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
-# Helper kernels of a GEMM: layout changes, and sums of partial results.
+# These kernels only help a GEMM: they change layouts or add up partial results.
 _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
 
 

@@ -8,27 +8,27 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _LONGEST = 80
-# Maximum length of a parsed name, and depth of wrappers around a functor; both limit the work on untrusted names.
+# Maximum length of a parsed name, and maximum depth of wrappers around a functor. They limit work on untrusted names.
 _PARSED, _DEEPEST = 4000, 16
 _MOST_ARGUMENTS = 6
 _OPEN, _CLOSE = "<({[", ">)}]"
 _ANONYMOUS = "(anonymous namespace)::"
-# Namespaces that do not describe a kernel.
+# These namespaces say nothing about what a kernel does.
 _PLAIN = frozenset({"at", "native", "c10", "cuda", "detail", "std", "impl", "thrust", "templates", "binary_internal"})
 _SIMPLE = re.compile(r"(?:\w+::)*(?:unsigned |signed )?\w+")
 _NUMBER = re.compile(r"-?\d+(?:u|l|ul|ull)?")
 _BOOLS = frozenset({"true", "false"})
-# Kernels that only run the function in their first template argument.
+# These kernels only run the function in their first template argument.
 _LAUNCHERS = frozenset({"Kernel", "Kernel2", "device_kernel", "kentry", "trampoline_kernel"})
-# Functors and functions that only call one of their template arguments.
+# These functors and functions only call one of their template arguments.
 _WRAPPERS = """
 AUnaryFunctor BUnaryFunctor BinaryFunctor ReduceOp func_wrapper_t gpu_kernel_impl gpu_kernel_impl_nocast
 opmath_gpu_kernel_with_scalars uniform_and_transform normal_and_transform
 """
-_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # wrappers that bind an operand to a number
-# Template arguments that describe tensors and access patterns.
+_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # these wrappers bind an operand to a number
+# These template arguments describe tensors and access patterns.
 _DATA = re.compile(r"Metadata|Calculator|Array$|array$|^Load|^Store|function_traits")
-# PyTorch kernels that apply a functor, with labels for the way they apply it.
+# These PyTorch kernels apply a functor. The label says how they apply it.
 _FAMILIES = (
     (re.compile(r"elementwise"), "elementwise"),
     (re.compile(r"^reduce_kernel$"), "reduce"),
@@ -68,7 +68,7 @@ def kernel_label(name: str) -> str:
 
 def _of_signature(text: str) -> str:
     parts = list(_parts(text))
-    if not parts or " " in parts[-1].name.strip():  # "Memcpy HtoD (Host -> Device)"
+    if not parts or " " in parts[-1].name.strip():  # the name is, for example, "Memcpy HtoD (Host -> Device)"
         return text
     kernel = parts[-1]
     for pattern, family in _FAMILIES:
@@ -86,7 +86,7 @@ def _of_signature(text: str) -> str:
 
 def _shown(arguments: Sequence[str]) -> list[str]:
     names = [_simple(given) for given in arguments if _SIMPLE.fullmatch(given) or _NUMBER.fullmatch(given)]
-    pairs = zip(names, [None, *names], strict=False)  # pairs of a name and the name before it
+    pairs = zip(names, [None, *names], strict=False)  # (name, preceding name) pairs
     shown = [name for name, last in pairs if name != last or name in _BOOLS or _NUMBER.fullmatch(name)]
     return shown if len(shown) <= _MOST_ARGUMENTS else [name for name in shown if name not in _BOOLS][:_MOST_ARGUMENTS]
 

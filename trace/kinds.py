@@ -10,7 +10,7 @@ RUNTIME: Final = 2  # CPU, GPU and RUNTIME are values of `Nodes.kind`.
 UNLINKED: Final = 0
 UNVERIFIED: Final = 1
 CERTAIN: Final = 2  # UNLINKED, UNVERIFIED and CERTAIN are values of `Nodes.link`.
-LINK_NAMES = ("unlinked", "unverified", "certain")  # names in files and reports
+LINK_NAMES = ("unlinked", "unverified", "certain")  # these names appear in files and reports
 
 # Phases of a call, by code; "" if unknown. "recomputation" is forward work that is repeated inside backward, "gradient
 # communication" is communication inside backward, and "communication" is any other communication outside forward.

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
-MOST_IN_FULL = 64  # Maximum number of ranks that a page shows in detail; with more ranks, it would become too large.
-# Calls of Holistic Trace Analysis (HTA), and their replacements in etplus.
+MOST_IN_FULL = 64  # A page shows at most this many ranks in detail, because more ranks would make it too large.
+# Maps calls of Holistic Trace Analysis (HTA) to their replacements in etplus.
 HTA_CALLS = guesses_of(
     """
     get_temporal_breakdown get_comm_comp_overlap: `analyze().device_use`;
@@ -34,7 +34,7 @@ HTA_CALLS = guesses_of(
 )
 
 
-# Names that dir() lists for a trace, for users. Other attributes form the data model, see docs/extending.md.
+# dir() lists these names of a trace for users. All other attributes form the data model; see docs/extending.md.
 _FOR_USERS = """
 analyze between critical_path device_events distributed_info file findings kernels link_report module notes ops rank
 replay save span sql step steps to_dict to_networkx window world_size write_report
@@ -221,7 +221,7 @@ class Library(Suggests):
         return "\n".join(f"{name:8} {text}" if name else text for name, text in self._card())
 
     def _repr_html_(self) -> str:
-        from html import escape  # for notebooks
+        from html import escape  # notebooks call this method
 
         (_, title), *rows = self._card()
         cells = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in rows)

@@ -14,7 +14,7 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-# Proofs of these subjects are shown to users: recording id, rank, job.
+# The proofs of these subjects are shown to users: recording id, rank, job.
 _SHOWN = frozenset({"run", "rank", "job"})
 
 
@@ -25,7 +25,7 @@ class Clue(Record):
     # Subject of the clue: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files),
     # "job" (files of all ranks), "names" (file names), "option" (--rank), "calls" (missing from one file).
     by: str
-    says: str  # a sentence for the report
+    says: str  # sentence to show in the report
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,12 +35,12 @@ class Identity(Record):
     # "proved", "refuted", "stated" (everything is proved except the rank that the user gave), or "unknown". Links can
     # be `certain` only if the identity is proved.
     verdict: Verdict
-    rank: int | None  # rank of both files; None if neither proved nor stated, or if the job has a single rank
+    rank: int | None  # rank of both files; None if it is neither proved nor stated, or if the job has only one rank
     world_size: int | None  # number of ranks in the job, None if unknown
     several_ranks: bool  # True if a different rank could have recorded one of the files
     proves: tuple[Clue, ...]  # evidence that one process recorded both traces
-    refutes: tuple[Clue, ...]  # evidence against this claim
-    unknown: tuple[Clue, ...]  # missing evidence
+    refutes: tuple[Clue, ...]  # evidence against a common process
+    unknown: tuple[Clue, ...]  # evidence that the files lack
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = asdict(self)
@@ -63,12 +63,12 @@ class LinkReport(Record):
     et: dict[str, Any]  # contents of the ET (counts by kind, window, pid, schema)
     kineto: dict[str, Any]  # contents of the Kineto trace (counts by kind, window, pid, schema)
     ops: dict[str, Any]  # number of ET operators: total, certain, unverified, unlinked by reason
-    method: str  # the matching method used
-    considered: tuple[str, ...]  # one sentence per method tried, with its result
-    windows: dict[str, Any]  # windows of both files: iterations and sequence numbers
-    gpu: dict[str, Any]  # per category: events attached by method and unattached by reason; coverage of GPU time
-    dependencies: dict[str, Any]  # number of edges by kind, edges dropped, inferred, and records unresolved
-    warnings: tuple[str, ...] = ()  # sentences a user should read
+    method: str  # matching method that found the links
+    considered: tuple[str, ...]  # one sentence about the result of each method tried
+    windows: dict[str, Any]  # iterations and sequence numbers in the windows of both files
+    gpu: dict[str, Any]  # GPU events of each category: attached by method, unattached by reason; share of GPU time
+    dependencies: dict[str, Any]  # number of edges by kind, dropped edges, inferred edges and unresolved records
+    warnings: tuple[str, ...] = ()  # sentences that a user should read
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None  # None if no ET was given
 

@@ -14,9 +14,9 @@ from .columns import IntColumn
 from .comm_kernels import Comm
 from .tensors import SignatureTable, TensorUses
 
-Record = dict[str, msgspec.Raw]  # A node as in the file: keys and undecoded values.
+Record = dict[str, msgspec.Raw]  # A node as stored in the file: keys and undecoded values.
 
-# Number of texts in memory at once. A larger number needs more memory; a smaller number needs more calls to the store.
+# Number of JSON strings in memory at once. A larger number needs more memory, a smaller number more calls to the store.
 _TEXTS = 1 << 15
 
 
@@ -105,4 +105,4 @@ class RecordStore:
         raise NotImplementedError("the trace has no records")
 
 
-NO_RECORDS = RecordStore()  # for nodes without texts
+NO_RECORDS = RecordStore()  # for nodes that have no JSON

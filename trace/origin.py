@@ -32,16 +32,16 @@ _Paths = list[tuple[str, ...]]
 
 _ENGINE = "autograd::engine::evaluate_function: "
 _FUNCTION = re.compile(rf"(?:{_ENGINE})?(?:.*::)?(\w+?)Backward\d*")
-_BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION
+_BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION in C++
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
-# Gradient reduction: FSDP (torch/distributed/fsdp/_fully_shard), and DDP's copies to and from buckets.
+# These operators reduce gradients: FSDP (torch/distributed/fsdp/_fully_shard), and DDP's copies to and from buckets.
 _REDUCES = re.compile(
     rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*"
     r"|torch\.distributed\.ddp\.reducer::.*"
 )
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
-# Words in user annotations that reveal the phase.
+# If a user annotation contains one of these words, it reveals the phase.
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
@@ -61,7 +61,7 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 @dataclass(frozen=True, repr=False)
 class Origin(Record):
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES`
-    forward: Positions[CallIndex, CallIndex]  # forward call of a backward call or of the calls below it, −1 for none
+    forward: Positions[CallIndex, CallIndex]  # forward call of a backward call and of all calls below it, −1 for none
     through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
     # Innermost stack entry (in `Trace.stacks`) of the call or of its forward call, −1 for none.
     entry: ColumnOf[CallIndex, np.int64]
@@ -240,7 +240,7 @@ def _phases(
     mark[backward] = kinds.BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = kinds.ACCUMULATION
     mark[matching(calls.name, names, _REDUCES.fullmatch)] = kinds.GRADIENT_COMMUNICATION
-    # only operators recorded for autograd have a sequence number (at::GradMode); backward operators have none
+    # only operators recorded for autograd have a sequence number (at::GradMode); backward operators lack one
     differentiable = (calls.kind == OP) & ~backward & (trace.nodes.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
     again = (around >= 0) & (differentiable | (calls.kind == MODULE))
@@ -282,7 +282,7 @@ def _in_grad_mode(
     calls = trace.calls
     direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)
     without = np.append(matching(calls.name, trace.names, lambda name: "Checkpoint" in name), False)
-    without[calls.parent[direct & ~differentiable]] = True  # operators without a sequence number, and modules
+    without[calls.parent[direct & ~differentiable]] = True  # operators that have no sequence number, and modules
     return ~without
 
 
@@ -322,7 +322,7 @@ def _inherited_modules(
     pairs, pair = distinct_rows(module[again], module[checkpoint[again]])
     whole = []
     for inner, outer in ((paths[inner], paths[outer]) for inner, outer in pairs.tolist()):
-        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # modules around it in forward
+        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # modules around the call in forward
         whole.append(known.setdefault(above + inner, len(known)))
     module = np.where((module < 0) & (checkpoint >= 0), module[checkpoint], module)
     module[again] = np.array(whole, np.int64)[pair]

@@ -26,7 +26,7 @@ def require(*parts: str) -> None:
     """Raise UsageError if a part of etplus is not installed; call this before importing a module from the parts."""
     for part in parts:
         if not installed(part):
-            from .errors import UsageError  # imports msgspec; `import etplus` avoids this
+            from .errors import UsageError  # it imports msgspec, which `import etplus` avoids
 
             raise UsageError(_NOT_INSTALLED.format(part=part))
 
@@ -55,7 +55,7 @@ def lazy_names(
                 raise
         if name.startswith("_") or guesses is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from .suggest import no_attribute  # only needed for wrong names
+        from .suggest import no_attribute  # needed only for wrong names
 
         raise no_attribute(f"module {package!r}", name, public, guesses)
 

@@ -6,11 +6,11 @@ import re
 import shlex
 from collections.abc import Sequence
 
-_FEW = 3  # Maximum number of names in a sentence; readers skip longer lists.
+_FEW = 3  # Maximum number of names in a sentence. Readers skip longer lists.
 
-# First characters of formulas and commands, including variants from East Asian input methods and fonts.
+# Formulas and commands begin with these characters, including variants from East Asian input methods and fonts.
 _OPENS_A_FORMULA = frozenset("=+-@|＝＋－＠｜﹢﹣﹦﹫−")
-# A spreadsheet may begin a new cell after these characters, depending on the locale, or when text is pasted.
+# After these characters, a spreadsheet may begin a new cell, depending on the locale or on how text is pasted.
 _CELL_END = re.compile(r"(?<=[;\t\r\n])")
 
 
@@ -50,14 +50,14 @@ def _in_dollar_quotes(character: str) -> str:
         return f"\\{character}"
     if character.isprintable():
         return character
-    of_a_byte = "\udc80" <= character <= "\udcff"  # how Python represents non-UTF-8 bytes in file names
+    of_a_byte = "\udc80" <= character <= "\udcff"  # Python represents non-UTF-8 bytes in file names like this
     byte_values = character.encode("utf-8", "surrogateescape" if of_a_byte else "surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in byte_values)
 
 
 def is_formula(text: str) -> bool:
     """Return True if a spreadsheet could interpret a cell as a formula or a command."""
-    # spreadsheets skip blanks and invisible characters before the sign
+    # spreadsheets skip blanks and invisible characters before a sign
     return next((c for c in text if c.isprintable() and not c.isspace()), "") in _OPENS_A_FORMULA
 
 

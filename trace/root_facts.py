@@ -32,7 +32,7 @@ def groups_in(listed: Any) -> dict[str, list[int]]:
 class EtplusSection(dict[str, Any]):
     """The `etplus` object in the root of a file: how the trace was created."""
 
-    def __call__(self) -> NoReturn:  # many users first try to call it
+    def __call__(self) -> NoReturn:  # many users first try to call `summary` as a function
         raise TypeError("summary is the section `etplus` of the file, not a function; print `analyze()`")
 
 

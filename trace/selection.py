@@ -36,10 +36,10 @@ _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection(Record):
-    about: str  # description of the selected part, such as "steps 2-4"
-    span: Span  # the selected time, extended to include the GPU events and their launches
-    steps: Steps  # the iterations of the recording that the part contains
-    words: tuple[str, ...] = ()  # the command-line options that select this part
+    about: str  # what was selected, such as "steps 2-4"
+    span: Span  # the selected time, extended so that it includes the GPU events and their launches
+    steps: Steps  # iterations of the recording that belong to the part
+    words: tuple[str, ...] = ()  # command-line options that select this part
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def part_words(
         between[0],
         str(between[1]),
         *(words or ("--log-level=warning",)),
-    )  # ends --between
+    )  # --between takes several values, which end at the next option
 
 
 def without_enclosing(trace: Trace) -> Trace:

@@ -19,7 +19,7 @@ from .index import Positions, Row, as_positions
 from .printable import shortened
 
 Codes = npt.NDArray[np.int32]
-# Values of `Stacks.evidence`, the origin of a node's stack. "Python frames": recorded frames, open when the node began
+# Values of `Stacks.evidence`, the source of a node's stack. "Python frames": recorded frames, open when the node began
 # or was launched. "compiled code": the source of a compiled kernel. "graph annotation": written when the kernel's graph
 # was captured. "repetition" (inferred): the stack of the same kernel in another iteration.
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
@@ -28,7 +28,7 @@ PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_ST
 _WIDTH = 70
 MODULE_FRAME = "nn.Module: "
 _LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
-# Files that are not the user's own code: generated or compiled files, torch, and the standard library's folder.
+# These files are not the user's own code: generated or compiled files, torch, and the standard library's folder.
 _LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
@@ -45,11 +45,11 @@ def place_text(file: str, line: str, function: str, exact: bool) -> str:
 
 
 class SourceLine(NamedTuple):
-    file: str  # as recorded: absolute, or relative to the folder of installed packages
-    line: int  # counted from 1; the line of the call if recorded, else the first line of the function
+    file: str  # absolute path, or path relative to the folder of installed packages, as recorded
+    line: int  # counted from 1: the line of the call if recorded, otherwise the function's first line
     function: str = ""  # name of the function, "" if unknown
-    exact: bool = False  # True if `line` is the line of the call
-    own: bool = True  # True for the user's own code. If a stack has no own line, its innermost line gets own=False.
+    exact: bool = False  # True if `line` is the line of the call, not of the function
+    own: bool = True  # True for the user's own code. A stack without own code has own=False.
 
     @property
     def file_line(self) -> str:
@@ -69,12 +69,12 @@ class Stacks(Record):
     node may have several stacks: a fused kernel does the work of several lines. The first stack is the main one."""
 
     names: list[str]  # names of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
-    above: IntColumn  # per entry: position of the caller's entry, which comes earlier; −1 for an outermost frame
-    name: Codes  # per entry: index of the frame's name in `names`
-    line: Codes  # per entry: line in the caller's file from which the frame was called, −1 if not recorded
-    row: Positions[int, Row]  # nodes, ascending; one element per stack of a node
-    entry: IntColumn  # per element of `row`: innermost entry of the stack
-    evidence: npt.NDArray[np.int8]  # per element of `row`: index into `EVIDENCE_OF_STACKS`
+    above: IntColumn  # position of the entry of each entry's caller, which comes earlier; −1 for an outermost frame
+    name: Codes  # index in `names` of each entry's frame
+    line: Codes  # line in the caller's file that called each entry's frame, −1 if not recorded
+    row: Positions[int, Row]  # nodes, ascending; a node occurs once per stack
+    entry: IntColumn  # innermost entry of each stack, in the order of `row`
+    evidence: npt.NDArray[np.int8]  # index into `EVIDENCE_OF_STACKS` of each stack, in the order of `row`
 
     def __len__(self) -> int:
         return len(self.above)
@@ -233,7 +233,7 @@ def stacks_of_tree(
         columns.append(distinct)
         known += len(distinct)
     above, code, called = np.concatenate(columns).T
-    order, _ = first_seen(code)  # names in use, in order of first appearance
+    order, _ = first_seen(code)  # names that are used, in order of first appearance
     of_name = inverse_positions(len(names), order)
     used, evidence = [names[at] for at in order.tolist()], np.full(len(row), PYTHON_FRAMES, np.int8)
     tree = above.copy(), of_name[code].astype(np.int32), called.astype(np.int32)

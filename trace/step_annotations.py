@@ -24,12 +24,12 @@ _PLAIN_SUMS = re.compile(r"(\d{1,18})(?:_(\d{1,18}))?", re.ASCII)
 _STEP = re.compile(r"step\[([A-Z_]{1,40})((?: [a-z_]{1,40}=[^ \]]{1,40}){0,20})\]", re.ASCII)
 _MODE = r"([A-Z]+(?:_[A-Z]+)*)"
 _CAPTURE = re.compile(rf"capture_(\d{{1,18}})_{_MODE}|graph_capture: batch=(\d{{1,18}}) mode={_MODE}", re.ASCII)
-# Serving annotations of unknown versions: `execute_` followed by numbers, or `step` with a mode.
+# Serving engines of unknown versions write such annotations: `execute_` followed by numbers, or `step` with a mode.
 _LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]", re.ASCII)
 _BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
 _UNTRACED = re.compile(r"etplus\.untraced steps=(\d{1,18}) step_ns=(\d{1,18}) host_ns=(\d{1,18})", re.ASCII)
 _MODES = dict.fromkeys(("DECODE", "TARGET_VERIFY", "DRAFT_EXTEND", "DRAFT_EXTEND_V2"), DECODE)
-# Phases of SGLang's forward modes. Speculative decoding verifies or drafts tokens for requests in decode.
+# Maps SGLang's forward modes to phases. Speculative decoding verifies or drafts tokens for requests in decode.
 _MODES |= dict.fromkeys(("EXTEND", "PREFILL", "SPLIT_PREFILL"), PREFILL) | {"MIXED": MIXED, "IDLE": IDLE}
 
 
@@ -38,9 +38,9 @@ class RequestSums(NamedTuple):
 
     requests: int | None = None  # number of requests
     q: int | None = None  # number of new tokens
-    k: int | None = None  # number of keys, including new tokens
-    qq: int | None = None  # Σq² over the requests
-    qk: int | None = None  # Σq·k over the requests
+    k: int | None = None  # number of keys, including the keys of new tokens
+    qq: int | None = None  # Σq² summed over the requests
+    qk: int | None = None  # Σq·k summed over the requests
 
     @property
     def pairs(self) -> int | None:
@@ -62,9 +62,9 @@ class StepBatch(NamedTuple):
     decode: RequestSums = RequestSums()  # sums over the requests in decode
     requests: int | None = None  # number of requests in both phases
     tokens: int | None = None  # number of new tokens in both phases
-    # Number of tokens or sequences that the engine runs or captures; greater than `tokens` if padded.
+    # Number of tokens or sequences that the engine runs or captures. With padding, it exceeds `tokens`.
     size: int | None = None
-    mode: str = ""  # SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one
+    mode: str = ""  # SGLang's forward mode or a capture's mode ("DECODE", "PIECEWISE"), "" if there is none
 
     def completed(self, inner: StepBatch) -> StepBatch:
         """Return this batch, with unknown values filled from a nested annotation of the same phase."""
@@ -134,7 +134,7 @@ def _sums(requests: int, text: str) -> RequestSums:
     else:
         given = {key: int(value) for key, value in _FIELD.findall(text)} if _FIELDS.fullmatch(text) else {}
     q, k, qq, qk = (given.get(key) for key in ("sq", "sk", "sqsq", "sqsk"))
-    if q == requests:  # one new token per request
+    if q == requests:  # each request adds one new token
         qq, qk = q if qq is None else qq, k if qk is None else qk
     return RequestSums(requests, q, k, qq, qk)
 
@@ -164,9 +164,9 @@ def _sum(one: int | None, other: int | None) -> int | None:
 class UntracedStep(NamedTuple):
     """Step time measured by `etplus record` before recording."""
 
-    steps: int  # number of timed steps; the device was idle before and after
+    steps: int  # number of timed steps; the device was idle before and after them
     step_ns: int  # mean duration of the steps
-    # Median time between the ends of consecutive steps on the host. A slow device increases it only once the launch
+    # Median time between the ends of consecutive steps on the host. A slow device increases it only when the launch
     # queue is full.
     host_ns: int
 

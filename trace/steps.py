@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step(Suggests):
-    number: int  # counted from 0, as in `etplus analyze --steps`
-    name: str  # "ProfilerStep#3" for a profiler step, else the number
-    start_ns: int  # start on the trace's clock
-    end_ns: int  # end on the trace's clock
+    number: int  # number of the step, counted from 0, as in `etplus analyze --steps`
+    name: str  # "ProfilerStep#3" for a profiler step, otherwise the number
+    start_ns: int  # start of the step on the trace's clock
+    end_ns: int  # end of the step on the trace's clock
     batch: StepBatch | None = None  # phase, requests and tokens of a serving engine's step; None for other steps
     inferred: bool = False  # True if the step is inferred from repeated kernels because no annotation marks it
     _whole: Any = field(default=None, compare=False)
@@ -63,14 +63,14 @@ class Steps(Suggests, Sequence[Step]):
         ([('ProfilerStep#2', 3849674), ('ProfilerStep#3', 3227174)], 2)
     """
 
-    # Position in `Trace.calls` of the call that marks each step: its annotation, or for inferred steps the outermost
-    # call that launches its first kernel.
+    # Position in `Trace.calls` of the call that marks each step: the step's annotation. An inferred step is marked by
+    # the outermost call that launches its first kernel.
     call: Positions[Any, CallIndex]
-    start: IntColumn  # in ns
-    end: IntColumn  # in ns
-    names: tuple[str, ...]  # as in `Step`
-    thread: IntColumn  # the thread of `call`
-    batches: tuple[StepBatch, ...] = ()  # as in `Step`; () if there is no serving engine
+    start: IntColumn  # start of each step in ns
+    end: IntColumn  # end of each step in ns
+    names: tuple[str, ...]  # name of each step, as in `Step`
+    thread: IntColumn  # thread that runs `call`
+    batches: tuple[StepBatch, ...] = ()  # work of each step, as in `Step`; () if there is no serving engine
     inferred: bool = False
     _whole: Any = None
 
@@ -165,7 +165,7 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
     """Return, for each time, the enclosing span that began last, −1 for none; spans are in order of start."""
-    if np.any(np.diff(end) < 0):  # some spans are inside others
+    if np.any(np.diff(end) < 0):  # some spans lie inside others
         start, end, owner = _innermost(start, end)
     else:
         owner = np.arange(len(start))
@@ -176,7 +176,7 @@ def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
 
 def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     pieces: list[tuple[int, int, int]] = []
-    opened: list[tuple[int, int]] = []  # (negative position, end)
+    opened: list[tuple[int, int]] = []  # heap of (negative position, end)
     k = 0
     times = distinct(np.concatenate([start, end])).tolist()
     for low, high in itertools.pairwise(times):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .brief import as_html
 
-# Data frame attributes that users try on objects that only have `to_pandas`.
+# Users try these data frame attributes on objects that only have `to_pandas`.
 _PANDAS = """
 agg apply assign at columns corr count cumsum describe drop drop_duplicates dtypes fillna filter groupby head
 hist iloc index info join loc max mean median melt merge min nlargest nsmallest pivot pivot_table plot quantile
@@ -62,7 +62,7 @@ def no_key(thing: str, key: object, remedy: str) -> TypeError:
 
 def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[str, str]) -> AttributeError:
     """Return the error for a missing attribute; it suggests a replacement from `guesses`, or similar `known` names."""
-    from difflib import get_close_matches  # only errors need this import
+    from difflib import get_close_matches  # imported late because only errors need it
 
     if name in guesses:
         return AttributeError(f"{thing} has no attribute {name!r}; use {guesses[name]}")
@@ -80,7 +80,7 @@ class Suggests:
     guesses: ClassVar[Mapping[str, str]] = {}
     _repr_html_ = as_html
 
-    if not TYPE_CHECKING:  # type checkers know the attributes
+    if not TYPE_CHECKING:  # type checkers already know the attributes
 
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property raised AttributeError: evaluate it again to raise its error

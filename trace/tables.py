@@ -20,7 +20,7 @@ from .tensors import Signature
 
 T = TypeVar("T", bound="_Table")
 
-# Values of `Calls.kind`. MODULE is the Python call of a module's forward, in traces recorded with_stack.
+# Values of `Calls.kind`. If stacks are recorded, MODULE is the Python call of a module's forward.
 OP, ANNOTATION, MODULE = 0, 1, 2
 
 
@@ -30,7 +30,7 @@ class _Table(Record, Suggests):
         return len(self.name)  # type: ignore[attr-defined]
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
-        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # search a mask once, not once per column
+        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # search the mask only once, not once per column
         return replace(self, **{name: column[at] for name, column in self._columns().items()})
 
     def joined(self: T, other: T) -> T:
@@ -49,10 +49,10 @@ class Calls(_Table):
 
     name: ColumnOf[CallIndex, np.int32]  # index into `Trace.names`
     kind: ColumnOf[CallIndex, np.int8]  # OP, ANNOTATION or MODULE
-    parent: Positions[CallIndex, CallIndex]  # the innermost enclosing call, −1 for none
-    thread: ColumnOf[CallIndex, np.int64]  # one number per thread
-    ts: ColumnOf[CallIndex, np.int64]  # start in ns
-    end: ColumnOf[CallIndex, np.int64]  # end in ns
+    parent: Positions[CallIndex, CallIndex]  # position of the innermost enclosing call, −1 for none
+    thread: ColumnOf[CallIndex, np.int64]  # number that identifies the thread
+    ts: ColumnOf[CallIndex, np.int64]  # start of the call in ns
+    end: ColumnOf[CallIndex, np.int64]  # end of the call in ns
     signature: ColumnOf[CallIndex, np.int32]  # index into `Trace.signatures`, −1 if nothing is recorded
     source: Positions[CallIndex, Row]  # row of `Trace.nodes`
 
@@ -70,12 +70,12 @@ class Calls(_Table):
 class RuntimeCalls(_Table):
     guesses: ClassVar[dict[str, str]] = {"to_pandas": '`trace.sql("select * from runtime").to_pandas()`'}
 
-    name: ColumnOf[RuntimeIndex, np.int32]  # like the columns in `Calls`
+    name: ColumnOf[RuntimeIndex, np.int32]  # same columns as in `Calls`
     thread: ColumnOf[RuntimeIndex, np.int64]
     ts: ColumnOf[RuntimeIndex, np.int64]
     end: ColumnOf[RuntimeIndex, np.int64]
-    call: Positions[RuntimeIndex, CallIndex]  # the innermost enclosing call, −1 for none
-    launches: ColumnOf[RuntimeIndex, np.bool_]  # True if the call launched at least one GPU event in the trace
+    call: Positions[RuntimeIndex, CallIndex]  # position of the innermost enclosing call, −1 for none
+    launches: ColumnOf[RuntimeIndex, np.bool_]  # True if the call launched at least one GPU event that is in the trace
     source: Positions[RuntimeIndex, Row]
 
     @property
@@ -89,24 +89,24 @@ class GpuEvents(_Table):
 
     name: ColumnOf[GpuIndex, np.int32]  # index into `Trace.names`
     category: ColumnOf[GpuIndex, np.int32]  # index into `Trace.categories`
-    ts: ColumnOf[GpuIndex, np.int64]  # start in ns
-    dur: ColumnOf[GpuIndex, np.int64]  # in ns, not negative
+    ts: ColumnOf[GpuIndex, np.int64]  # start of the event in ns
+    dur: ColumnOf[GpuIndex, np.int64]  # duration in ns, not negative
     device: ColumnOf[GpuIndex, np.int64]  # device number, −1 for none
     stream: ColumnOf[GpuIndex, np.int64]  # stream number, −1 for none
-    call: Positions[GpuIndex, CallIndex]  # operator that launched the event, −1 if unknown
-    runtime: Positions[GpuIndex, RuntimeIndex]  # runtime call that launched the event, −1 if unknown
+    call: Positions[GpuIndex, CallIndex]  # position of the operator that launched the event, −1 if unknown
+    runtime: Positions[GpuIndex, RuntimeIndex]  # position of the runtime call that launched the event, −1 if unknown
     # Reason why the launching call is unknown, as an index into `UNATTACHED_REASONS`; 0 if the call is known.
     reason: ColumnOf[GpuIndex, np.int8]
-    bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset, −1 if not recorded
-    comm: dict[int, Comm]  # communication of kernels, by position of the event
-    source: Positions[GpuIndex, Row]  # row of `Trace.nodes`, −1 for an event without a node
+    bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset in bytes, −1 if not recorded
+    comm: dict[int, Comm]  # communication of each kernel, keyed by the event's position
+    source: Positions[GpuIndex, Row]  # row of `Trace.nodes`, −1 if the event has no node
     # Position in `Tables.captured` of the call that launched the event during graph capture, −1 for none.
     captured_by: ColumnOf[GpuIndex, np.int64]
     captured_link: ColumnOf[GpuIndex, np.int8]  # UNVERIFIED, CERTAIN or UNLINKED
     graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 for none
     # For an event launched before the trace, the node of its later repetition, −1 for none; see `trace.counterparts`.
     counterpart: Positions[GpuIndex, Row]
-    same_module: ColumnOf[GpuIndex, np.bool_]  # True if event and counterpart are in the same module of the model
+    same_module: ColumnOf[GpuIndex, np.bool_]  # True if the event and its counterpart are in the same module
 
     @cached_property
     def end(self) -> ColumnOf[GpuIndex, np.int64]:
@@ -143,11 +143,11 @@ def unknown_launch_reasons(
 
 @dataclass(frozen=True, repr=False)
 class Tables(Record):
-    signatures: list[Signature]  # distinct arguments of calls, indexed by `Calls.signature`
+    signatures: list[Signature]  # distinct arguments of calls; `Calls.signature` is an index into this table
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
-    captured: Calls  # calls recorded during graph capture, without times; see `CapturedGraphs`
+    captured: Calls  # calls recorded during graph capture, which have no times; see `CapturedGraphs`
     whole: bool = False  # True if `gpu` includes the unattached GPU events; see `with_unattached`
 
 
@@ -157,8 +157,8 @@ class UnattachedEvents(Record):
 
     names: list[str]
     categories: list[str]
-    ts: IntColumn  # start in ns, −1 for impossible times
-    dur: IntColumn  # in ns, not negative; 0 without a time
+    ts: IntColumn  # start of the event in ns, −1 for an impossible time
+    dur: IntColumn  # duration in ns, not negative; 0 for an event without a time
     device: IntColumn  # device number, −1 for none
     stream: IntColumn  # stream number, −1 for none
     correlation: IntColumn  # −1 for none
@@ -181,17 +181,17 @@ class UnattachedEvents(Record):
         return UnattachedEvents([], [], none, none, none, none, none, none.astype(np.int8), [])
 
 
-# Names of devices with allocators that report to the profiler, by c10::DeviceType (c10/core/DeviceType.h).
+# Maps c10::DeviceType (c10/core/DeviceType.h) to names of devices whose allocators report to the profiler.
 _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
 
 
 @dataclass(frozen=True, repr=False)
 class MemoryEvents(Record):
-    ts: IntColumn  # time in ns
-    bytes: IntColumn  # number of bytes allocated, or freed if negative
+    ts: IntColumn  # time of the event in ns
+    bytes: IntColumn  # number of bytes allocated; negative if bytes were freed
     address: IntColumn  # address of the block, −1 if not recorded
-    allocated: IntColumn  # bytes that the allocator has handed out after the event, −1 if not recorded
-    reserved: IntColumn  # bytes that the allocator has reserved after the event, −1 if not recorded
+    allocated: IntColumn  # bytes that the allocator has handed out after this event, −1 if not recorded
+    reserved: IntColumn  # bytes that the allocator has reserved after this event, −1 if not recorded
     device_type: IntColumn  # value of c10::DeviceType
     device: IntColumn  # device number, −1 for the CPU
     row: Positions[Any, Row]  # node of the innermost enclosing linked operator, −1 for none
@@ -200,7 +200,7 @@ class MemoryEvents(Record):
     def __len__(self) -> int:
         return len(self.ts)
 
-    def __call__(self) -> NoReturn:  # many users first try to call it
+    def __call__(self) -> NoReturn:  # many users first try to call `memory` as a function
         raise TypeError("memory is a table of events, not a function; `analyze().memory` shows the bytes over time")
 
     @staticmethod

@@ -17,7 +17,7 @@ from .columns import IntColumn, joined_ranges
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
-# Operators whose work depends on numeric arguments (strides, dimensions, flags) in addition to shapes.
+# The work of these operators depends on numeric arguments (strides, dimensions, flags) as well as on shapes.
 _WITH_NUMBERS = re.compile(
     r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
     r"|flash_attn|flash_attn_\d)::)?_?(?:"
@@ -63,9 +63,9 @@ def total_bytes(tensors: Iterable[Tensor]) -> int | None:
 
 
 class Argument(NamedTuple):
-    tensors: tuple[Tensor, ...] = ()  # the tensor or list of tensors; () for other arguments
-    value: Any = None  # value of an argument without tensors, if recorded
-    expanded: tuple[int, ...] = ()  # dimensions with stride 0, along which elements share memory
+    tensors: tuple[Tensor, ...] = ()  # the argument's tensor or list of tensors; () if it has none
+    value: Any = None  # value of an argument that has no tensors, if recorded
+    expanded: tuple[int, ...] = ()  # dimensions with stride 0, along which all elements share memory
 
     def __repr__(self) -> str:
         given = {name: value for name, value in self._asdict().items() if value != self._field_defaults[name]}
@@ -130,20 +130,20 @@ def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]
     return found
 
 
-MAX_STORAGE = 2**31  # Storage ids are smaller, because they count objects.
+MAX_STORAGE = 2**31  # Storage ids are smaller than this, because they count objects.
 
 
 class TensorUses(NamedTuple):
     """Uses of tensors by calls: one entry per tensor that is passed or returned."""
 
-    node: IntColumn  # position among the given nodes
+    node: IntColumn  # position of the node among the given nodes
     output: npt.NDArray[np.bool_]  # True for returned tensors, False for passed tensors
     argument: IntColumn  # position among the node's inputs or outputs
-    storage: IntColumn  # storage id, 1 to MAX_STORAGE − 1
-    begin: IntColumn  # first byte in the storage, as if the tensor were contiguous
-    end: IntColumn  # one past the last byte; greater than `begin`
+    storage: IntColumn  # storage id, from 1 to MAX_STORAGE − 1
+    begin: IntColumn  # first byte in the storage, if the tensor is treated as contiguous
+    end: IntColumn  # end of the tensor in the storage (one past its last byte); greater than `begin`
     device_code: npt.NDArray[np.int32]  # index into `devices`
-    devices: Sequence[str]  # names in the spelling of `str(torch.device)`
+    devices: Sequence[str]  # device names as `str(torch.device)` spells them
 
     @staticmethod
     def none() -> TensorUses:

@@ -11,7 +11,7 @@ from .printable import printable
 Cell = str | int | float | None
 _LEAST_NAME = 12
 _USUAL, _NARROWEST = 80, 40
-_CLAUSE = 24  # Minimum number of characters that must remain of a shortened sentence.
+_CLAUSE = 24  # A shortened sentence must keep at least this many characters.
 _WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
@@ -33,7 +33,7 @@ def render(
     `below` has several lines per row."""
     texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
     names, *widths = (max(map(len, column)) for column in zip(heads, *texts, strict=True))
-    least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # narrow tables use several lines per row
+    least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # a narrow table uses several lines per row
     slots = _slots(widths, width - min(names, least))
     names = min(names, max(width - sum(slots) - 2 * len(slots), _LEAST_NAME))
     lines = textwrap.wrap(title, width)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .columns import IntColumn, distinct, run_starts
 
-# Maximum number of other threads to consider per pause: those that finished work last. Without a limit, n pauses on n
+# Each pause is compared with at most this many other threads, those that finished work last. Otherwise, n pauses on n
 # threads would take n² steps.
 MOST_RECENT = 16
 
@@ -22,7 +22,7 @@ def recently_finished(
     `of` lists the thread of each pause, and the pause lasts from `since` to `until` (ns)."""
     count = len(end)
     time = np.concatenate([end, until])
-    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread; the last thread to finish is at the end
+    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # keyed by thread; the thread that finished last is last
     ends, threads, starts, own = end.tolist(), thread.tolist(), since.tolist(), of.tolist()
     pauses: list[int] = []
     work: list[int] = []
@@ -51,7 +51,7 @@ class BusyTime:
     thread: IntColumn  # thread of each piece of work, sorted by thread and start
     start: IntColumn  # start of each piece of work, in ns
     end: IntColumn  # running maximum of the end times on the thread
-    total: IntColumn  # busy time (ns) of all pieces before each piece, then of all pieces
+    total: IntColumn  # busy time (ns) before each piece of work, followed by the total
 
     @staticmethod
     def of(thread: IntColumn, start: IntColumn, end: IntColumn) -> BusyTime:

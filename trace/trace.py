@@ -54,27 +54,27 @@ _Derived = TypeVar("_Derived")
 class Trace(RootFacts, Library):
     """The recording of one rank, linked to its ET if there is an ET. `TraceBuilder` builds traces."""
 
-    file: str  # file name for messages
-    header: Mapping[str, msgspec.Raw]  # undecoded keys of the root, except `nodes`, `runtime`, `edges`, `etplus`
+    file: str  # file name to show in messages
+    header: Mapping[str, msgspec.Raw]  # undecoded values of the root, except `nodes`, `runtime`, `edges` and `etplus`
     summary: dict[str, Any]  # the root's `etplus` object; {} if a different linker wrote the file
-    flat: bool  # True for the node layout of schema 1.0.1: flat fields instead of `ctrl_deps` and `attrs`
+    flat: bool  # True if nodes have the layout of schema 1.0.1: flat fields instead of `ctrl_deps` and `attrs`
     texts: RecordStore  # undecoded records of the rows of `nodes`
-    nodes: Nodes  # nodes of the file, then its runtime calls
-    names: list[str]  # all names, indexed by the column `name` of all tables
-    categories: list[str]  # all categories, indexed by the column `category` of all tables
-    sync_dep: dict[int, list[int]]  # ids that a call waits for, by row of `nodes`
-    comm: dict[int, Comm]  # communication by row of `nodes`
-    edges: IntColumn  # source row, target row, index into EDGE_KINDS; shape (m, 3)
+    nodes: Nodes  # all nodes of the file, followed by its runtime calls
+    names: list[str]  # all names; the column `name` of each table is an index into them
+    categories: list[str]  # all categories; the column `category` of each table is an index into them
+    sync_dep: dict[int, list[int]]  # ids that each call waits for, keyed by row of `nodes`
+    comm: dict[int, Comm]  # communication, keyed by row of `nodes`
+    edges: IntColumn  # source row, target row and index into EDGE_KINDS; shape (m, 3)
     unattached: UnattachedEvents  # GPU events in the ET's window that have no node; empty in files from other linkers
     memory: MemoryEvents
     stacks: Stacks
-    generated: GeneratedKernels  # kernels of compiled code
-    notes: tuple[str, ...]  # sentences about inferred or missing data
-    captured: CapturedGraphs | None  # replayed graphs with links to operators; None if no capture was read
+    generated: GeneratedKernels  # kernels of compiled code and the calls that launched them
+    notes: tuple[str, ...]  # sentences about data that is inferred or missing
+    captured: CapturedGraphs | None  # replayed graphs, linked to operators; None if no capture was read
     counterparts: Counterparts  # later repetitions of GPU events that were launched before the trace
-    own_code: tuple[str, ...]  # patterns that match the user's own files; () for the default (`trace.stacks.own_by`)
-    selection: Selection | None  # the selected part of the recording; None for a whole recording
-    given_tables: Tables | None  # tables of a selection or modified trace; None if derived from `nodes`
+    own_code: tuple[str, ...]  # patterns for paths of the user's own files; () uses the default (`trace.stacks.own_by`)
+    selection: Selection | None  # the part that was selected; None for a whole recording
+    given_tables: Tables | None  # tables of a selected part or modified trace; None if they come from `nodes`
 
     def with_(self, **changes: Any) -> Trace:
         """Return a copy with changed attributes or columns of `nodes`; its tables are derived again."""
@@ -160,7 +160,7 @@ class Trace(RootFacts, Library):
     @property
     def digest(self) -> bytes:
         """Hash of the start and end times of all calls and GPU events; identifies the recording."""
-        from hashlib import blake2b  # late import: loads OpenSSL
+        from hashlib import blake2b  # imported late because it loads OpenSSL
 
         state = blake2b(str(self.base_time_ns).encode(), digest_size=16)
         for table in (self.calls, self.runtime, self.gpu):
@@ -244,7 +244,7 @@ class Trace(RootFacts, Library):
         launched_at = gpu.ts.copy()
         called, launched = gpu.call >= 0, gpu.runtime >= 0
         launched_at[called] = self.calls.ts[gpu.call[called]]
-        launched_at[launched] = self.runtime.ts[gpu.runtime[launched]]  # closer to the launch than the enclosing call
+        launched_at[launched] = self.runtime.ts[gpu.runtime[launched]]  # more precise than the operator's start
         return launched_at
 
     @cached_property
@@ -302,7 +302,7 @@ class Trace(RootFacts, Library):
     @cached_property
     def origin(self) -> Origin:
         """Phase, forward operator, module and source line of calls and GPU events."""
-        from .origin import origin_of  # late import: linking does not need it
+        from .origin import origin_of  # imported late because linking does not need it
 
         return origin_of(self)
 

@@ -334,7 +334,7 @@ Rows = TypeVar("Rows", bound="_Rows[Any]")
 class _Rows(Suggests, Sequence[Row], Generic[Row]):
     _row: type[Row]
     _kind: str
-    _sought: tuple[_Rows[Any], str] | None = None  # for an empty result of `named`: the searched rows, and the name
+    _sought: tuple[_Rows[Any], str] | None = None  # if `named` found nothing: the searched rows, and the name
     guesses: ClassVar[dict[str, str]] = ROWS_GUESSES
 
     def __init__(self, trace: Trace, rows: IntColumn) -> None:
@@ -390,7 +390,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     def _why_empty(self) -> str:
         if self._sought is None:
             return ""
-        from difflib import get_close_matches  # only here: searching similar names is slow, and loops call `named`
+        from difflib import get_close_matches  # `named` must not do this: it is slow and used in loops
 
         searched, name = self._sought
         names = sorted({self.trace.names[code] for code in distinct(searched._codes()).tolist()})

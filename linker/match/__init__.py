@@ -19,7 +19,7 @@ from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]
 
-# The methods, strongest evidence first.
+# The methods are sorted by strength of evidence, strongest first.
 METHODS = ("ids", "sequence", "shift", "tree")
 
 # Minimum share of joined pairs with equal names. Below this share, the ids come from two runs and overlap by chance.

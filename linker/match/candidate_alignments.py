@@ -20,31 +20,31 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, distinct, scatter
 from ..shortest_edit import CallOrder, shortest_edit
 
-# Evidence for a place: different numbers (another iteration), only names, or equal numbers.
+# Evidence for a place, weakest first: numbers differ (another iteration), only names are equal, numbers are equal.
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 
-# Minimum share of placed calls between the first and last placed call; different programs can reach 0.75.
+# Minimum share of calls that are placed between the first and last placed call. Different programs can reach 0.75.
 _MIN_DENSITY = 0.8
-# Minimum share of the shorter side that must be placed; a smaller share can be one repeated layer.
+# Minimum share of the shorter side that must be placed. A smaller share can be a single repeated layer.
 _MIN_OVERLAP = 0.3
 # Minimum share of names that both threads must have in common if they run the same program.
 _MIN_COMMON_NAMES = 0.95
-# Minimum share of placed calls among the calls with numbers in both threads, because every program counts from 0.
+# Minimum share of placed calls among calls whose number occurs in both threads. Every program counts from 0.
 _MIN_AGREEMENT = 0.8
-# Minimum share of numbered pairs with the most frequent offset; the offset varies if the programs differ.
+# Minimum share of numbered pairs that have the most frequent offset. In different programs, the offset varies.
 _MIN_STEADY = 0.5
 # Lengths of the runs that vote for diagonals. Long runs rarely recur by chance, so they are tried first.
 _RUN_LENGTHS = (64, 16, 4)
-# Maximum number of places to try; each place requires aligning the whole thread.
+# Maximum number of places to try. Each place requires aligning the whole thread.
 _MAX_DIAGONALS = 64
-# Width of the bands in which votes are counted, or 5% of the pattern: each missing call shifts the diagonal by one.
+# Votes are counted in bands this wide, or 5% of the pattern. Each missing call shifts the diagonal by one.
 _MIN_BAND = 32
-# Maximum number of occurrences that may vote for a run that is not unique in the pattern; limits the number of pairs.
+# If a run is not unique in the pattern, at most this many of its occurrences vote. This limits the number of pairs.
 _MAX_REPEATS = 32
 # A place competes with the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98
 _MAX_OCCURRENCES = 4096
-# Maximum extra shift, in calls, of a call before the first or after the last anchor.
+# Calls before the first anchor or after the last anchor may shift by up to this many extra calls.
 _SPARE = 8
 _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
@@ -53,8 +53,8 @@ _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 class Alignment:
     """Position in the text of each call in the pattern."""
 
-    at: IntColumn  # −1 for calls without a position, otherwise ascending
-    unsure: npt.NDArray[np.bool_]  # True if the call could also be linked to a neighbor with the same name
+    at: IntColumn  # −1 for calls without a position; all other positions ascend
+    unsure: npt.NDArray[np.bool_]  # True if the call may belong to a neighbor with the same name instead
     anchors: int = 0  # number of pairs that sequence numbers determine
 
     @property
@@ -66,9 +66,9 @@ class Alignment:
 class CandidateAlignment:
     alignment: Alignment
     evidence: int  # DISAGREE, NAMES or NUMBERS
-    distinct: int  # number of distinct sequence numbers that agree
-    offset: int | None  # Kineto's sequence numbers minus the ET's if the difference is constant, else None
-    steady: float = 1.0  # share of numbered pairs with the most frequent offset
+    distinct: int  # number of distinct sequence numbers that agree on both sides
+    offset: int | None  # Kineto's sequence numbers minus the ET's, None if the difference is not constant
+    steady: float = 1.0  # share of numbered pairs that have the most frequent offset
 
     @property
     def matched(self) -> int:
@@ -216,7 +216,7 @@ def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntC
     if not len(left) or not len(right):
         return _NO_PAIRS
     top = int(max(pattern.seq.max(), text.seq.max())) + 1
-    if top > 2**40 or int(text.name.max()) > 2**22:  # name and number would not fit in one int64
+    if top > 2**40 or int(text.name.max()) > 2**22:  # name and number together would not fit in one int64
         return _NO_PAIRS
     keys, at, counts = np.unique(pattern.name[left] * top + pattern.seq[left], return_index=True, return_counts=True)
     others, other_at, other_counts = np.unique(
@@ -326,7 +326,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
     unsure = np.zeros(len(pattern), np.bool_)
     gaps = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
     for a, b in pairwise(anchors.tolist()):
-        if gaps[a] != gaps[b]:  # with no gap between the anchors, calls fit only one place
+        if gaps[a] != gaps[b]:  # if there is no gap between the anchors, calls fit only one place
             stretch = _Stretch(a + 1, b, int(at[a]) + 1, int(at[b]))
             unsure[_undecided(pattern, text, at, stretch)] = True
             unsure[_displaceable(pattern, text, at, stretch)] = True
@@ -335,7 +335,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
         if not len(placed):
             continue
         low, high = int(at[placed[0]]), int(at[placed[-1]]) + 1
-        if begin:  # after the last anchor
+        if begin:  # calls after the last anchor
             outwards, near = np.arange(begin - 1, end), int(at[begin - 1]) + 1
             beyond = _Stretch(begin, end, near, len(text))
             reach = high + 2 * (high - near - len(placed)) + _SPARE
@@ -347,7 +347,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
             within = beyond._replace(low=max(0, reach))
         unsure[_undecided(pattern, text, at, beyond)] = True
         gaps = np.flatnonzero(np.abs(np.diff(at[outwards])) != 1)
-        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # no anchor fixes calls beyond the first gap
+        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # no anchor fixes calls after the first gap
         unsure[behind[at[behind] >= 0]] = True
         unsure[_displaceable(pattern, text, at, within)] = True
     return unsure

@@ -78,14 +78,14 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
     return replace(found, call=call, link=link, reason=reason).noting(note)
 
 
-# A function that finds the places of an ET thread (first argument) in a Kineto thread (second argument).
+# The type of functions that find the places of an ET thread (first argument) in a Kineto thread (second argument).
 Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 
-# A place is as good as the best place if it has at least this share of the best place's calls.
+# A place is as good as the best place if it places at least this share of the best place's calls.
 _NEARLY = 0.98
-# A place with gaps, or in another thread, makes the chosen place uncertain if it has this share of its calls.
+# If a place with gaps, or in another thread, places this share of the chosen place's calls, the choice is uncertain.
 _RIVAL = 0.9
-# Minimum share of an ET thread that identifies a Kineto thread if all calls of the Kineto thread are matched.
+# If all calls of a Kineto thread are matched, this share of an ET thread is enough to identify the Kineto thread.
 _MOST = 0.5
 # Two threads run the same program if this share of one thread's calls has names that occur in the other thread.
 _SAME_PROGRAM = 0.8
@@ -168,7 +168,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
     result: list[list[_Candidate]] = []
     for t, own in enumerate(threads.ours):
         pattern, names = CallOrder(nodes.name[own], nodes.seq[own]), np.bincount(nodes.name[own] + 1, minlength=width)
-        names[0] = 0  # 0 stands for all names that Kineto lacks
+        names[0] = 0  # 0 stands for every name that Kineto lacks
         found = []
         for k, (a, b) in enumerate(theirs):
             if np.minimum(names, counts[k]).sum() < _MIN_COMMON * min(len(own), b - a):
@@ -219,7 +219,7 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
     if candidate.place.evidence < taken.place.evidence:
         return False
     enough = candidate.place.matched >= _RIVAL * taken.place.matched
-    if candidate.ours != taken.ours:  # two ET threads cannot be the same Kineto thread, even at different places
+    if candidate.ours != taken.ours:  # two ET threads cannot be the same Kineto thread, wherever they are placed
         return enough and (candidate.gapless or not taken.gapless)
     if taken.gapless:
         return candidate.gapless and candidate.place.matched >= taken.place.matched

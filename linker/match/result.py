@@ -25,12 +25,12 @@ REASONS = tuple(
 
 @dataclass(frozen=True)
 class Match:
-    call: IntColumn  # per call of `EtCalls`: position in `CpuCalls`, −1 for none
-    link: npt.NDArray[np.int8]  # per call: UNLINKED, UNVERIFIED or CERTAIN
-    reason: npt.NDArray[np.int8]  # per call: index into `REASONS`
+    call: IntColumn  # position in `CpuCalls` of each call of `EtCalls`, −1 for none
+    link: npt.NDArray[np.int8]  # UNLINKED, UNVERIFIED or CERTAIN for each call
+    reason: npt.NDArray[np.int8]  # index into `REASONS` for each call
     method: str = ""  # name of the method that found the links, "" if none did
-    notes: tuple[str, ...] = ()  # sentences for the report
-    facts: dict[str, Any] = field(default_factory=dict)  # values for the report (candidates, offsets, windows)
+    notes: tuple[str, ...] = ()  # sentences to show in the report
+    facts: dict[str, Any] = field(default_factory=dict)  # values to show in the report (candidates, offsets, windows)
 
     @property
     def linked(self) -> int:

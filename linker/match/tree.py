@@ -22,7 +22,7 @@ from .result import REASONS, Match
 
 # Maximum number of root placements to compare down to the leaves.
 _MAX_PLACES = 16
-# Minimum share of paired calls between the first and last pair; trees of different programs also have common parts.
+# Minimum share of paired calls between the first and last pair. Even trees of different programs have common parts.
 _MIN_SHARE = 0.8
 
 

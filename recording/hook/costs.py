@@ -10,7 +10,7 @@ from typing import Any
 from .observers import make_observer, make_profiler
 
 _CALLS, _ROUNDS = 40, 3
-_OPERATORS = 3  # operators in Tensor.t(): aten::t, aten::transpose, aten::as_strided
+_OPERATORS = 3  # Tensor.t() calls three operators: aten::t, aten::transpose, aten::as_strided
 
 
 def measured_costs(torch: Any, path: Path) -> str:

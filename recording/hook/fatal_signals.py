@@ -49,7 +49,7 @@ class FatalSignals:
 
     def unwatch(self) -> None:
         """Restore the system's handling of the signals, except for signals that the program handles by now."""
-        with contextlib.suppress(ValueError):  # not the main thread, so `watch` did nothing
+        with contextlib.suppress(ValueError):  # this is not the main thread, so `watch` did nothing
             self._drop_handlers()
             self._drop_wakeup()
 
@@ -81,7 +81,7 @@ class FatalSignals:
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        if before != -1:  # wakes up the program's event loop
+        if before != -1:  # this wakes up the program's event loop
             signal.set_wakeup_fd(before, warn_on_full_buffer=False)
             os.close(read_end)
             os.close(write_end)
@@ -109,7 +109,7 @@ class FatalSignals:
                 ):
                     return
             self._lost(number)
-            ctypes.CDLL(None).signal(number, None)  # Python sets handlers only on the main thread
+            ctypes.CDLL(None).signal(number, None)  # Python can set handlers only on the main thread
             os.kill(os.getpid(), number)
         finally:
             os.close(read_end)
@@ -122,7 +122,7 @@ class FatalSignals:
 
     def _leave_wakeup(self) -> None:
         now = signal.set_wakeup_fd(-1)
-        if now != self._wakeup:  # the program has set a handler in the meantime
+        if now != self._wakeup:  # the program has set its own handler in the meantime
             signal.set_wakeup_fd(now)
 
     def _drop_wakeup(self) -> None:
@@ -130,7 +130,7 @@ class FatalSignals:
             return
         self._leave_wakeup()
         with contextlib.suppress(OSError):
-            os.write(self._wakeup, b"\0")  # a fork may keep the file open
+            os.write(self._wakeup, b"\0")  # a forked process may keep the file open
         os.close(self._wakeup)
         self._wakeup = -1
 

@@ -37,7 +37,7 @@ def _descriptors(path: Path) -> list[int]:
     wanted, found = path.stat(), []
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):  # noqa: PTH208
-            with contextlib.suppress(OSError, ValueError):  # the listing's own descriptor is already closed
+            with contextlib.suppress(OSError, ValueError):  # the descriptor that listed the folder is already closed
                 if os.path.samestat(os.fstat(int(name)), wanted):
                     found.append(int(name))
     return found
@@ -47,7 +47,7 @@ def _end_config_thread() -> None:
     """End the thread in which libkineto waits for a new configuration, before the process forks."""
     if _at_work is None or sys.platform != "linux" or "KINETO_USE_DAEMON" in os.environ:
         return
-    with contextlib.suppress(Exception):  # this PyTorch does not export these functions
+    with contextlib.suppress(Exception):  # some versions of PyTorch do not export these functions
         library = ctypes.CDLL(str(Path(_at_work.torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         instance = library._ZN9libkineto12ConfigLoader8instanceEv
         end_thread = library._ZN9libkineto12ConfigLoader10stopThreadEv
@@ -60,7 +60,7 @@ def _stop_in_child() -> None:
     if _at_work is None or not _at_work.observer._registered:
         return
     torch, observer, descriptors = _at_work
-    observer._registered = False  # otherwise its destructor would complete the parent's file
+    observer._registered = False  # if it stayed registered, its destructor would complete the parent's file
     with contextlib.suppress(Exception), _nowhere(descriptors):
         torch._C._profiler._remove_execution_trace_observer()
         _drop_profiler(torch)
@@ -68,14 +68,14 @@ def _stop_in_child() -> None:
 
 def _drop_profiler(torch: Any) -> None:
     autograd = torch.autograd
-    if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # the profiler waits or warms up
+    if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # the profiler is still waiting or warming up
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the Python tracer was not stopped
-        if autograd._profiler_enabled():  # enabled in this thread
+        warnings.simplefilter("ignore")  # PyTorch warns that the Python tracer was not stopped
+        if autograd._profiler_enabled():  # the profiler is enabled in this thread
             try:
                 autograd._disable_profiler_legacy(torch._C._autograd._ProfilerDisableOptions(True, False))
-            except RuntimeError:  # a scope in the program has put another state on top
+            except RuntimeError:  # the program has opened a scope that put another state on top
                 sys.setprofile(None)
                 autograd._enable_record_function(False)
                 return
@@ -90,7 +90,7 @@ def _nowhere(descriptors: list[int]) -> Iterator[None]:
         os.dup2(nowhere, descriptor)
     try:
         before = os.dup(2)
-    except OSError:  # the descriptor is closed
+    except OSError:  # standard error is already closed
         os.close(nowhere)
         yield
         return

@@ -79,7 +79,7 @@ def annotate(torch: Any, name: str) -> None:
 
 
 def knows_option(torch: Any, name: str) -> bool:
-    return name in (torch._C._profiler._ExperimentalConfig.__init__.__doc__ or "")  # signature from pybind11
+    return name in (torch._C._profiler._ExperimentalConfig.__init__.__doc__ or "")  # the signature comes from pybind11
 
 
 def profile_options(torch: Any, activities: list[Any] | None = None, *, all_threads: bool = True) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def make_observer(torch: Any, path: Path) -> Any:
     if path.exists():
         keep_out_of_forks(torch, observer, path)
         return observer
-    observer._registered = False  # otherwise its destructor would unregister the other observer
+    observer._registered = False  # if kept, its destructor would unregister the other observer
     return None
 
 

@@ -40,12 +40,12 @@ class StepRecorder:
         self._costs = ""
         self._kind = ""
         self._hooks = StepHooks(self._step_ended)
-        self._thread: int | None = None  # the thread that records; only its forward passes are counted
+        self._thread: int | None = None  # the thread that records; only forward passes on this thread are counted
         self._profiler: Any = None
-        self._step: Any = None  # annotation of the current step in the window
+        self._step: Any = None  # annotation around the current step in the window
         self._observer: Any = None
         self._otherwise: list[float] | None = plan.get("otherwise")
-        self._provisional = False  # True while `otherwise` is recorded
+        self._provisional = False  # True while the range `otherwise` is recorded
         self._callbacks: list[Any] = []
         self._signals = FatalSignals(self._interrupted, self._lost)
         self._over = self._complete = False
@@ -99,7 +99,7 @@ class StepRecorder:
     def _step_over(self, kind: str) -> None:
         import torch
 
-        if self._provisional:  # the program has steps after all
+        if self._provisional:  # the program does have steps
             self._end_provisional()
         if kind != self._kind:
             self._kind, self._done = kind, 0
@@ -189,7 +189,7 @@ class StepRecorder:
             self._fail("the program itself was profiling when the window began")
             return
         self._thread = threading.get_ident()
-        with contextlib.suppress(Exception), without_notices(self._folder):  # recording works without the costs
+        with contextlib.suppress(Exception), without_notices(self._folder):  # recording does not need the costs
             self._costs = measured_costs(torch, self._path("costs"))
         self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:
@@ -201,7 +201,7 @@ class StepRecorder:
             done, first, last, action = self._done, self._first, self._last, torch.profiler.ProfilerAction
 
             def schedule(number: int) -> Any:
-                step = number if number >= done else done  # the profiler requests step 0 on creation
+                step = number if number >= done else done  # the profiler already requests step 0 when it is created
                 if step < first:
                     return action.WARMUP
                 return action.RECORD if step < last else action.RECORD_AND_SAVE if step == last else action.NONE
@@ -210,7 +210,7 @@ class StepRecorder:
         self._profiler = make_profiler(torch, self._observer, options)
         if not by_time:
             self._profiler.step_num = self._done
-            self._profiler.record_steps = False  # its own annotation would include the recorder's work at a boundary
+            self._profiler.record_steps = False  # its annotation would include the recorder's work between steps
         self._signals.watch()
         with self._signals.deferred(), without_notices(self._folder):
             self._profiler.start()
@@ -249,7 +249,7 @@ class StepRecorder:
             self._stop()
             if self._complete:
                 self._status["state"] = "recorded"
-            elif self._status["state"] == "recording":  # the program ended while the profiler warmed up
+            elif self._status["state"] == "recording":  # the program ended while the profiler was warming up
                 self._status["state"] = "waiting"
         finally:
             self._hooks.drop()
@@ -264,7 +264,7 @@ class StepRecorder:
                 if profiler is not None:
                     profiler.stop()
                 if observer is not None:
-                    observer.unregister_callback()  # completes the file
+                    observer.unregister_callback()  # this completes the file
             if self._complete:
                 profiler.export_chrome_trace(str(self._path("kineto")))
         finally:
@@ -275,11 +275,11 @@ class StepRecorder:
             self._end_early()
 
     def _in_child(self) -> None:
-        self._status.pop("otherwise", None)  # copied from the parent
+        self._status.pop("otherwise", None)  # a fork copied this state from its parent
         if self._profiler is None:
             return
         self._over = True
-        self._profiler = self._observer = None  # `forks` has stopped them
+        self._profiler = self._observer = None  # `forks` has already stopped them
         self._hooks.drop()
 
     def _interrupted(self, number: int) -> None:
@@ -305,7 +305,7 @@ class StepRecorder:
         return self._folder / f"{os.getpid()}{time}.{what}.json"
 
     def _fail(self, reason: str) -> None:
-        if self._provisional:  # a failure of `otherwise` is not reported
+        if self._provisional:  # do not report a failure while recording `otherwise`
             self._end_provisional()
             return
         self._status |= {"state": "failed", "reason": reason}

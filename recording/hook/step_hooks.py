@@ -30,7 +30,7 @@ class StepHooks:
         self._step_over = step_over
         self._optimizer_hooks: list[Any] = []
         self._module_hooks: list[Any] = []
-        self._optimizer: Any = None  # weak reference; only this optimizer's steps are counted
+        self._optimizer: Any = None  # weak reference; only steps of this optimizer are counted
         self._others: dict[int, int] = {}  # number of steps of other optimizers since this optimizer's last step
         self._local = threading.local()
 
@@ -42,7 +42,7 @@ class StepHooks:
             optimizer.register_optimizer_step_pre_hook(self._before_step),
             optimizer.register_optimizer_step_post_hook(self._after_step),
         ]
-        # torch.compile warns about global module hooks, but these hooks do nothing in compiled code.
+        # torch.compile warns about global module hooks, although these hooks do nothing in compiled code.
         warnings.filterwarnings("ignore", _OF_HOOKS)
         always = {"always_call": True}
         if "always_call" not in inspect.signature(module.register_module_forward_hook).parameters:
@@ -69,7 +69,7 @@ class StepHooks:
             return None
         self._drop_module_hooks()
         kwargs = _StepEnd(kwargs)
-        self._local.step = kwargs  # kept until `_after_step`; a step that raises is not counted
+        self._local.step = kwargs  # kept until `_after_step`, because a step that raises is not counted
         return args, kwargs
 
     def _after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -95,7 +95,7 @@ class StepHooks:
         if _is_compiling(torch):
             return
         self._local.depth = depth = getattr(self._local, "depth", 0) + 1
-        if depth == 1 and _optimizer_exists(torch):  # before any code is compiled with hooks
+        if depth == 1 and _optimizer_exists(torch):  # the hooks must be removed before any code is compiled with them
             self._drop_module_hooks()
 
     def _after_forward(self, *_: Any) -> None:
