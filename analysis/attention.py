@@ -28,7 +28,7 @@ from ..trace.tensors import Signature, Tensor
 Shape = tuple[int, ...]
 Corner = Literal["upper left", "lower right"]
 
-_MASK_TYPES: dict[int, Corner | None] = {0: None, 1: "upper left", 2: "lower right"}  # sdp::CustomMaskType
+_MASK_TYPES: dict[int, Corner | None] = {0: None, 1: "upper left", 2: "lower right"}  # the sdp::CustomMaskType values
 
 
 def visible_pairs(
@@ -61,15 +61,15 @@ def _pairs_up_to(queries: int, keys: int, diagonal: int) -> int:
 class Attention:
     """Argument positions of one attention operator; −1 if the operator has no such argument."""
 
-    causal: int  # position of the flag `is_causal` or of `custom_mask_type`
-    # Alignment of a causal mask. "mask type": an argument decides. None: the backend decides.
+    causal: int  # position of the flag `is_causal` or of the argument `custom_mask_type`
+    # The corner to which a causal mask is aligned. "mask type": an argument decides. None: the backend decides.
     corner: Corner | Literal["mask type"] | None = "upper left"
-    query: int = 0  # position of the query; key and value are the next two arguments
-    heads_last: bool = False  # True: layout (batch, sequence, head, dimension); False: (…, head, sequence, dimension)
-    packed: int = -1  # position of the offsets of packed sequences; the maximum lengths follow two arguments later
+    query: int = 0  # position of the query; the key and the value are the next two arguments
+    heads_last: bool = False  # True for (batch, sequence, head, dimension), False for (…, head, sequence, dimension)
+    packed: int = -1  # position of the offsets of packed sequences; their maximum lengths follow two positions later
     backward: bool = False
     window: int = -1  # position of the left window size; the right window size is the next argument
-    unknown: tuple[int, ...] = ()  # a tensor or a positive number here makes the count depend on unrecorded data
+    unknown: tuple[int, ...] = ()  # if one of these is a tensor or positive, the count depends on unrecorded data
 
     def flops(self, signature: Signature) -> int | None:
         """Return 2·heads·pairs·(d + dv), or 2·heads·pairs·(3d + 2dv) for backward, over the unmasked pairs.
@@ -86,7 +86,7 @@ class Attention:
         offsets = signature.shape(self.packed) if self.packed >= 0 else None
         if offsets is not None:
             pairs, heads = self._packed_pairs(signature, offsets[0] - 1, query[0], key[0]), query[-2]
-            if len(query) != 3 or len(key) != 3:  # keys are stored in pages, so their number is unknown
+            if len(query) != 3 or len(key) != 3:  # Pages hold the keys, so the number of keys is unknown.
                 return None
         else:
             sequence = -3 if self.heads_last else -2
@@ -137,7 +137,7 @@ class Attention:
     def _masks(self, signature: Signature) -> list[tuple[Corner, int | None, int | None]]:
         """Return all masks (corner, left, right) that the call may have used; empty if unknown."""
         value = signature.inputs[self.causal].value if self.causal < len(signature.inputs) else None
-        if self.window >= 0 and type(value) is not bool:  # without recorded values, the window is unknown
+        if self.window >= 0 and type(value) is not bool:  # The window is unknown if its values are not recorded.
             return []
         left = right = None
         if self.window >= 0 and self.window + 1 < len(signature.inputs):
@@ -165,7 +165,7 @@ def _of_type(kind: int) -> tuple[Corner, int | None, int | None]:
 _FLASH = partial(Attention, corner="lower right", heads_last=True)
 _EFFICIENT = partial(Attention, corner="mask type", heads_last=True)
 _BACKWARD = partial(Attention, query=1, backward=True)
-# Positions as in native_functions.yaml and flash_attn.
+# The argument positions follow native_functions.yaml and flash_attn.
 _SPELLINGS = {
     "scaled_dot_product_attention": Attention(5),
     "_scaled_dot_product_flash_attention": Attention(4, "lower right"),
@@ -187,7 +187,7 @@ _SPELLINGS = {
     "flash_attn::_flash_attn_varlen_forward": _FLASH(9, packed=3, window=10, unknown=(15, 16, 17)),
     "flash_attn::_flash_attn_varlen_backward": _FLASH(15, query=1, packed=9, backward=True, window=16),
 }
-ATTENTION = {name: how for names, how in _SPELLINGS.items() for name in names.split()}  # by operator, without "aten::"
+ATTENTION = {name: how for names, how in _SPELLINGS.items() for name in names.split()}  # names lack "aten::"
 
 
 # Paged key-value caches
@@ -202,7 +202,7 @@ _PAGED = re.compile(
     r"|decode_attention\w*)"
     r"|(?:_vllm_fa\d_C|_flashmla_C|sgl_kernel|flash_attn_\d)::(?:fwd|varlen_fwd|fwd_kvcache\w*)"
 )
-_PROFILED = re.compile(r"_\d+$")  # the SGLang profiler appends a number to operator names
+_PROFILED = re.compile(r"_\d+$")  # The SGLang profiler appends a number to operator names.
 _NOT_PAGED = re.compile(r"backward|metadata|plan|mla_attention|cache_update")
 _PREFILL, _DECODE = re.compile(r"prefill|context|extend"), re.compile(r"decode|paged_attention_(?:v1|v2|ragged|rocm)")
 
@@ -214,15 +214,15 @@ def is_paged_attention(name: str) -> bool:
 
 
 class Heads(NamedTuple):
-    rows: int  # rows of the query tensor, including the padding of a captured batch
+    rows: int  # number of rows of the query tensor, including the padding of a captured batch
     heads: int
     kv_heads: int
-    dim: int  # head dimension of queries and keys
+    dim: int  # head dimension of the queries and keys
     dim_v: int
     query: str  # dtype of the queries
     result: str  # dtype of the result
     cache: str  # dtype of the key-value cache
-    latent: bool = False  # keys and values are one tensor (multi-head latent attention)
+    latent: bool = False  # True if one tensor holds keys and values (multi-head latent attention)
 
 
 class AttentionWork(NamedTuple):
@@ -237,7 +237,7 @@ def heads_of(name: str, signature: Signature) -> Heads | None:
     values follow: new ones (tokens, heads, dimension) or a cache (pages, page, heads, dimension).
     """
     tensors = [one for argument in signature.inputs if len(argument.tensors) == 1 for one in argument.tensors]
-    # (tokens, heads, dimension), or (requests, tokens per request, heads, dimension)
+    # The shape is (tokens, heads, dimension) or (requests, tokens per request, heads, dimension).
     holds_heads = [len(one.shape) in (3, 4) and _floats(one) and all(one.shape) for one in tensors]
     first = next((index for index, holds in enumerate(holds_heads) if holds), None)
     if first is None:
@@ -270,10 +270,10 @@ def _kv_heads(cache: Tensor, heads: int, dim: int, name: str) -> int | None:
     """Return the number of key heads in a cache; None if no dimension fits."""
     shape = cache.shape
     if len(shape) == 5 and shape[-1] * shape[2] == dim:
-        kv_heads = shape[1]  # layout (pages, heads, dimension / x, page, x)
+        kv_heads = shape[1]  # The layout is (pages, heads, dimension / x, page, x).
     elif shape[-1] != dim:
         return None
-    else:  # TensorRT-LLM puts heads before the tokens of a page
+    else:  # TensorRT-LLM puts the heads before the tokens of a page.
         kv_heads = shape[-3 if "trtllm" in name and len(shape) > 3 else -2]
     return kv_heads if kv_heads and heads % kv_heads == 0 else None
 
@@ -334,7 +334,7 @@ def seen(requests: RequestSums, left: int | None) -> _Seen:
     """
     if requests.requests is None or requests.q is None or requests.k is None:
         return _Seen(None, None)
-    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # other requests have at least one key
+    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # Each other request has a key.
         return _Seen(requests.pairs, requests.k)
     if requests.requests != 1:
         return _Seen(None, None)

@@ -20,7 +20,7 @@ from .table import Row, Table, TextColumn, WithMean, column, derived, inferred
 
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
-_MODULES = "Modules and annotations around the operator, outermost first (backward: of the forward operator)."
+_MODULES = "Modules and annotations around the operator (in backward: around its forward operator), outermost first."
 _GPU_SPAN = "Time from the start of the first GPU event on the device to the end of the last."
 _SPANS = "busy: share of the duration of the trace; of GPU: share of the GPU span"
 
@@ -172,7 +172,7 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
         why = UNATTACHED_REASONS[reason] if reason else ""
         event = trace.names[kernel], trace.categories[category]
         rows.append(BreakdownRow(device, stream, *operator, *event, n, ns, ns / whole, why, bool(repeated)))
-    # Break ties independently of the order in the file.
+    # This breaks ties independently of the order in the file.
     rows.sort(key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel))
     return Table(BreakdownRow, rows)
 

@@ -21,7 +21,7 @@ class Counter(NamedTuple):
     """A step function: each value is valid from its time (int64 ns, ascending) until the next time."""
 
     kind: str  # "queue", "bandwidth", "allocated" or "reserved"
-    device: int  # −1 for the host
+    device: int  # −1 means the host
     name: str
     unit: str
     ts: IntColumn

@@ -33,13 +33,13 @@ _Flags = npt.NDArray[np.bool_]
 
 _OPTIMIZER = re.compile(r"Optimizer\.\w+#.*")  # torch.optim annotates `step` and `zero_grad`
 _ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#.*")
-_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # encloses the operators of one backward node
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # encloses all operators of one backward node
 
-EVENTS, TENSORS = "allocator events", "tensors of the ET"  # values of `DeviceMemory.source`
+EVENTS, TENSORS = "allocator events", "tensors of the ET"  # These are the values of `DeviceMemory.source`.
 _BEFORE = "(allocated before the trace)"
 _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"
-_MAX_DIGITS = 8  # a longer number is not a device number
+_MAX_DIGITS = 8  # A number with more digits is not a device number.
 _Curve = tuple[IntColumn, IntColumn, IntColumn]  # ts, allocated, reserved
 _OPERATOR = "Topmost operator that allocated the blocks; the reason in brackets if unknown."
 
@@ -47,10 +47,10 @@ _OPERATOR = "Topmost operator that allocated the blocks; the reason in brackets 
 class Blocks(NamedTuple):
     bytes: IntColumn
     first: IntColumn  # position in the curve at which the block is allocated
-    last: IntColumn  # position in the curve at which the block is freed; the length of the curve if never freed
-    call: Positions[int, CallIndex]  # innermost call that allocated the block; −1 for none
+    last: IntColumn  # position in the curve at which the block is freed, or the length of the curve if never freed
+    call: Positions[int, CallIndex]  # innermost call that allocated the block, or −1 if there is none
     category: npt.NDArray[np.int8]  # index into `CATEGORIES`
-    before: npt.NDArray[np.bool_]  # allocated before the trace
+    before: npt.NDArray[np.bool_]  # True if the block was allocated before the trace
 
     def __repr__(self) -> str:
         return brief(self)
@@ -248,7 +248,7 @@ def _device_of_storages(
     begin, end, size, before = held.begin[at], until[at], held.bytes[at], held.call[at] < 0
     moments = np.concatenate([begin, end])
     step = np.concatenate([size, -size])
-    order = np.lexsort((step, moments))  # at equal times, frees come before allocations
+    order = np.lexsort((step, moments))  # At equal times, the sort puts frees before allocations.
     ts, running = moments[order], np.cumsum(step[order])
     last_of = np.append(np.flatnonzero(np.diff(ts)), len(ts) - 1)
     ts, allocated = ts[last_of], running[last_of]
@@ -339,8 +339,8 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
 class Backward:
     """Optimizer step and backward node per call, and start times of optimizer annotations (int64 ns, ascending)."""
 
-    optimizer: IntColumn  # per call: the optimizer annotation that is or encloses it; −1 for none
-    node: IntColumn  # per call outside the optimizer: the enclosing autograd node; −1 for none
+    optimizer: IntColumn  # per call: the optimizer annotation that is the call or encloses it; −1 for none
+    node: IntColumn  # per call outside the optimizer: the autograd node that encloses the call; −1 for none
     optimizer_ts: IntColumn
     zero_grad_ts: IntColumn
 

@@ -20,7 +20,7 @@ from ..trace.brief import brief
 _GB = 1e9
 # Default ratio of cache bandwidth to memory bandwidth. It is 3.2 to 3.6 on V100 and 2.5 to 4 on later devices.
 _CACHE_SPEED = 3.0
-# Placeholder names that drivers report for unnamed devices.
+# Drivers report these placeholder names for unnamed devices.
 _NO_NAMES = frozenset(
     {"", "AMD Radeon Graphics", "AMD Radeon(TM) Graphics", "Graphics Device", "NVIDIA Graphics Device"}
 )
@@ -32,15 +32,15 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One device model. The fields of the last-level cache are None if they are unknown."""
 
     name: str
-    aliases: tuple[str, ...] = ()  # case-insensitive whole words in the recorded device name
+    aliases: tuple[str, ...] = ()  # matched as whole words in the recorded device name; case does not matter
     # Used if the trace has no device name. All properties must match; a pair of numbers is an inclusive range.
     properties: dict[str, int | str | tuple[int, int]] = {}
-    min_memory_gb: float = 0  # `min_memory_gb` to `max_memory_gb`: memory size in 10⁹ bytes
+    min_memory_gb: float = 0  # `min_memory_gb` to `max_memory_gb` is the range of memory sizes, in 10⁹ bytes
     max_memory_gb: float = float("inf")
-    # 10¹² FLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" cover all their variants.
+    # 10¹² FLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" stand for all their variants.
     tflops: dict[str, Positive]
     memory_gb_s: Positive  # 10⁹ bytes per second
-    multiprocessors: int | None = None  # SMs or CUs
+    multiprocessors: int | None = None  # number of SMs or CUs
     l2_bytes: int | None = None
     l2_gb_s: float | None = None
 
@@ -85,7 +85,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def _has_words(name: str, alias: str) -> bool:
     """Return whether a name contains an alias as whole words: neither "L4" in "L40S" nor "B200" in "GB200"."""
-    if alias.lower() not in name.lower():  # fast path: most aliases need no regular expression
+    if alias.lower() not in name.lower():  # This check is fast, and most aliases fail it.
         return False
     return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None
 

@@ -200,7 +200,7 @@ class EventFrame(_Frame):
         for row, code in zip(rows.tolist(), which.tolist(), strict=True):
             args[row] = texts[code]
         if len(rows) < len(source):
-            loose = counted_events(trace)  # in table order
+            loose = counted_events(trace)  # `counted_events` are in table order
             ordinal = np.cumsum(self.gpu.source < 0) - 1
             for row in np.flatnonzero(source < 0).tolist():
                 args[row] = trace.unattached.args[loose[ordinal[self.rows[row]]]]

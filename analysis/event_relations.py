@@ -35,7 +35,7 @@ def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
         (_CALLER, calls.parent, first_call, first_call + np.arange(len(calls))),
         (_CALLER, runtime.call, first_call, first_runtime + np.arange(len(runtime))),
         (_OPERATOR, gpu.call, first_call, np.arange(len(gpu))),
-        (_LAUNCH, np.where(gpu.source < 0, gpu.runtime, -1), first_runtime, np.arange(len(gpu))),  # without a row
+        (_LAUNCH, np.where(gpu.source < 0, gpu.runtime, -1), first_runtime, np.arange(len(gpu))),  # if it has no row
         (_FORWARD, forward, first_call, first_call + backward),
     ):
         known = source >= 0
@@ -79,10 +79,10 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     known[known] &= group[last[known]] == group[known]
     if not recorded:
         pairs = distinct_rows(group[~back], calls.thread[numbered[order[~back]]])[0]
-        threads = np.bincount(pairs[:, 0], minlength=len(order))  # forward threads per group
+        threads = np.bincount(pairs[:, 0], minlength=len(order))  # number of forward threads per group
         known &= threads[group] < 2
     backward, forward = numbered[order[known]], numbered[order[last[known]]]
     forward_of = np.full(len(calls) + 1, -2, np.int64)
     forward_of[backward] = forward
-    outermost = forward_of[calls.parent[backward]] != forward  # skip callees with the same forward operator
+    outermost = forward_of[calls.parent[backward]] != forward  # skip callees with their caller's forward operator
     return forward[outermost], backward[outermost]

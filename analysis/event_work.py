@@ -40,7 +40,7 @@ from .flops import MOST_WORK, bytes_moved, computed_in, element_flops, flops, op
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 _CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
-# Kernels that combine attention results computed over parts of the keys.
+# These kernels combine attention results that were computed over parts of the keys.
 _JOINS_PARTS = re.compile(r"reduce|combine|merge|metadata|prepare", re.IGNORECASE)
 
 Mask = npt.NDArray[np.bool_]
@@ -55,17 +55,17 @@ class Work:
     of experts between the kernels that compute their GEMMs. The events of an operator add up to its work.
     """
 
-    flops: IntColumn  # −1 if unknown, or if another kernel has the work of the operator
-    bytes: IntColumn  # −1 in the same cases; a lower bound if the bytes depend on unrecorded data
+    flops: IntColumn  # −1 if the FLOPs are unknown, or if another kernel has the work of the operator
+    bytes: IntColumn  # −1 in the same cases as `flops`; a lower bound if the bytes depend on unrecorded data
     most_bytes: IntColumn  # upper bound of `bytes`
-    dtype: npt.NDArray[np.int32]  # index into `dtypes`, selects the peak FLOP/s; 0 ("") if unknown
+    dtype: npt.NDArray[np.int32]  # index into `dtypes`, for the dtype whose peak FLOP/s applies; 0 ("") if unknown
     dtypes: list[str]
-    call: IntColumn  # call in `Trace.attribution` that has these FLOPs, else the launching call; −1 for none
+    call: IntColumn  # the call in `Trace.attribution` that has these FLOPs, or else the launching call; −1 if none
     operator_ns: IntColumn  # kernel time of the operator, divided like its FLOPs; 0 if the FLOPs are unknown
     counted: Mask  # True if the operator of the event has known FLOPs or bytes
-    elements: IntColumn  # `element_flops` of the launching call, stored at its longest kernel; −1 at all other events
-    elements_ns: IntColumn  # kernel time of the launching call, stored at the same kernel; 0 at all other events
-    notes: tuple[str, ...] = ()  # sentences about unknown work
+    elements: IntColumn  # `element_flops` of the launching call, stored at its longest kernel; all other events have −1
+    elements_ns: IntColumn  # kernel time of the launching call, stored at the same kernel; all other events have 0
+    notes: tuple[str, ...] = ()  # sentences that explain why work is unknown
 
     __repr__ = brief
 
@@ -182,7 +182,7 @@ def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, e
         _share(trace, work.operator_ns, [done_by], int(trace.gpu.dur[events].sum()))
 
 
-_Amount = tuple[int, ByteRange | None]  # FLOPs (−1 if unknown) and bytes of some kernels
+_Amount = tuple[int, ByteRange | None]  # FLOPs (−1 if unknown) and bytes of the kernels
 
 
 def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
@@ -224,7 +224,7 @@ class _WorkOfData:
         calls, names = self._trace.attribution.calls, self._trace.names
         signature = self._trace.signatures[calls.signature[call]]
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
-        if self._trace.attribution.repetition[kernels[0]] > 0:  # launched in a step before the recording
+        if self._trace.attribution.repetition[kernels[0]] > 0:  # the launch was before the recording
             step = -1
         batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
         prefill, decode = batch.prefill, batch.decode
@@ -276,7 +276,7 @@ class _WorkOfData:
         return tuple(dict.fromkeys(codes[codes >= 0].tolist()))
 
 
-_CLOCK_NS = 1000  # resolution of traces with times in whole µs
+_CLOCK_NS = 1000  # Some traces have times in whole µs.
 _NO_SUMS = "the step annotation has no sums of sequence lengths"
 _NO_FIT = "the shapes do not match the sums of sequence lengths of the step"
 _TOO_MUCH = "the device cannot process all keys in the recorded time, so queries probably see only some keys"
@@ -343,9 +343,9 @@ class _EventGroups(NamedTuple):
     Within a group, kernels with the name of a main kernel come first, then longer kernels come first.
     """
 
-    events: IntColumn  # sorted by group
-    begin: IntColumn  # first position per group in `events`
-    end: IntColumn  # end position per group in `events`
+    events: IntColumn  # the events, sorted by group
+    begin: IntColumn  # position of each group's first event in `events`
+    end: IntColumn  # position after each group's last event in `events`
     call: IntColumn  # the call that launched each group
     whole: Mask  # True if the group's first event does all the work of the call
 

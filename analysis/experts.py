@@ -25,20 +25,20 @@ _FIRST = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage1|moe_cktile2stages_gemm1)\w*
 _SECOND = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage2|moe_cktile2stages_gemm2)\w*")
 _ONE = re.compile(_LIBRARY + r"\w*invoke_fused_moe_kernel\w*")
 _NOT_THESE = re.compile(r"topk|sort|align|quant|sum|shared_experts|gate|permute|metadata")
-# Kernels that compute the GEMMs of experts.
+# These kernels compute the GEMMs of experts.
 _EXPERT_KERNEL = re.compile(
     r"matmul_ogs|fused_moe_kernel|fused_moe_gptq_awq|moe_gemm|moegemm|moe_kernel|moe_wna16|fmoe|moe_ck|moeflatmm"
     r"|marlin_moe|grouped_gemm|group_gemm|moe_mxgemm|bmm_\w*(?:bf16|e4m3|e2m1|fp8)|cutlass.*(?:moe|ptr_array|group)",
     re.IGNORECASE,
 )
-# Kernels that add up the results of all experts for a token.
+# These kernels add up the results of all experts for each token.
 FINISHING_KERNEL = re.compile(r"finalize|moe_sum|moe_reduce|reduce_grouped|combine_expert", re.IGNORECASE)
 _GATED = re.compile(r"swiglu|silu_and_mul|gelu_and_mul|geglu|act_and_mul|silu_mul", re.IGNORECASE)
 _MXFP4 = re.compile(r"mxfp4|mxf4", re.IGNORECASE)
-_MX_BLOCK = 32  # elements per one-byte scale (OCP Microscaling Formats, 2023)
-_NV_BLOCK = 16  # elements per one-byte scale in NVFP4, the smallest block in use
-_TILE = 16  # rows that the Marlin format stores together
-_SUMMED = 4  # bytes per element of results that are accumulated in float32
+_MX_BLOCK = 32  # each block of this many elements shares a one-byte scale (OCP Microscaling Formats, 2023)
+_NV_BLOCK = 16  # in NVFP4, each block of this many elements shares a one-byte scale; no format has smaller blocks
+_TILE = 16  # The Marlin format stores this many rows together.
+_SUMMED = 4  # bytes per element of a result that is accumulated in float32
 
 
 class ByteRange(NamedTuple):
@@ -54,11 +54,11 @@ class ByteRange(NamedTuple):
 class ExpertProduct(NamedTuple):
     """One GEMM of an expert layer: (rows, k) times one (k, n) matrix per expert."""
 
-    rows: int  # tokens × experts per token
+    rows: int  # number of tokens times the number of experts per token
     k: int
     n: int
     weight: ByteRange  # bytes of one expert's matrix, including scales
-    experts: ByteRange  # number of experts read
+    experts: ByteRange  # number of experts whose weights are read
     read: ByteRange  # bytes of the input rows
     written: ByteRange  # bytes of the result
 
@@ -217,7 +217,7 @@ def _of_rows(signature: Signature, rows: Tensor, first: Tensor, second: Tensor) 
     chosen = _per_token(others, tokens, experts)
     if chosen is not None:
         if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in others):
-            return None  # the tensor is an expert map
+            return None  # This tensor is an expert map.
     elif states := next((one for one in cubes if _floats(one) and one.shape[0] != experts), None):
         tokens, chosen = states.shape[:2]
         width = second.shape[1] if states is rows else width
@@ -344,9 +344,9 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
         return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, pair[0]))
     parts = [one for one in tensors if len(one.shape) == 3 and itemsize(one.dtype) == 1 and 1 < one.shape[0] < experts]
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
-    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # other ranks hold the remaining experts
+    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # Other ranks hold the remaining experts.
         return None
-    # Weights of unknown dtype have at least four bits per element and are at most as wide as the rows.
+    # Weights of unknown dtype have at least four bits per element, and at most as many bits as an element of the rows.
     sizes, width = (states.k * states.n, states.inner * states.m), itemsize(rows.dtype) or _SUMMED
     weights = [ByteRange(size // 2, size * width) for size in sizes]
     return _of_layers(states, tokens, chosen, experts, weights, rows.dtype, narrow=1)
@@ -358,7 +358,7 @@ def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[
     gated = {one for one in widths if 2 * one in widths}
     if len(gated) == 1:
         inner = gated.pop()
-    elif widths and any(_GATED.search(name) for name in kernels):  # the first kernel also applies the gate
+    elif widths and any(_GATED.search(name) for name in kernels):  # The first kernel also applies the gate.
         inner = widths[0]
     else:
         return None

@@ -42,10 +42,10 @@ class RankNumbers(Row):
     steps: int = column("count", "Number of iterations.")
     step_ns: float | None = column("ns", "Mean duration of an iteration.", "mean step")
     device_events: int = column("count", "Number of kernels, copies and memsets.")
-    busy_ns: int | None = column("ns", "Time with at least one GPU event, summed over all devices.")
-    compute_ns: int = column("ns", "Time with a compute kernel.", "computing")
+    busy_ns: int | None = column("ns", "Time during which at least one GPU event runs, summed over all devices.")
+    compute_ns: int = column("ns", "Time during which a compute kernel runs.", "computing")
     communication_ns: int = column("ns", "Communication time (CPU time without a GPU).", "communicating")
-    exposed_ns: int | None = column("ns", "Communication time without a compute kernel.")
+    exposed_ns: int | None = column("ns", "Communication time during which no compute kernel runs.")
     idle_ns: int | None = column("ns", "Idle time, summed over all devices.")
     host_ns: int = column("ns", "CPU time of the topmost operators.")
 
@@ -89,7 +89,7 @@ class _SharedWork(Row):
 
 
 class JobKernel(_SharedWork):
-    title = "kernels of all ranks: total, and minimum, median and maximum total per rank, ms"
+    title = "kernels of all ranks: total time, then minimum, median and maximum of the totals per rank, ms"
 
 
 class JobOperator(_SharedWork):

@@ -270,7 +270,7 @@ def _fitting(
         yield LibraryProduct(batch, m, n, k, rows, weights, returned)
 
 
-_HALF, _WORD = 2, 4  # bytes per result element, and per element of four or eight packed weights
+_HALF, _WORD = 2, 4  # bytes per result element, and bytes per packed element (which holds four or eight weights)
 
 
 def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:

@@ -197,7 +197,7 @@ def _next(before: str, step: str) -> bool:
 
 
 def _busy_until(busy: tuple[Intervals, IntColumn], ts: int) -> int:
-    """Return how much time before `ts` the intervals cover. `busy` also has the running sum of interval lengths."""
+    """Return the total time that the intervals cover before `ts`. `busy` also has the running sum of their lengths."""
     spans, length = busy
     begun = int(np.searchsorted(spans.start, ts))
     return int(length[begun - 1]) - max(0, int(spans.end[begun - 1]) - ts) if begun else 0

@@ -2,9 +2,10 @@
 
     python benchmarks/bench_big.py [--runs N] [--most MILLIONS] [--only recorded|repeated|growth]
 
-`recorded` is a pair of about 1 GB that `record.py --set big`, next to the repository, records with PyTorch. If it
-cannot be recorded, the benchmark repeats resnet103 (else a fixture) to that size. `repeated` is resnet103, repeated
-until its Kineto trace has 900 MB. `growth` repeats resnet103 to sizes from 0.1 million to `--most` million events.
+`recorded` is a pair of about 1 GB that `record.py --set big`, next to the repository, records with PyTorch. If no
+pair can be recorded, the benchmark repeats resnet103 (or, if it is missing, a fixture) until it has that size.
+`repeated` is resnet103, repeated until its Kineto trace has 900 MB. `growth` repeats resnet103 to sizes from
+0.1 million to `--most` million events.
 
 Each figure is the best of several alternating runs, each in a separate process. `orjson` loads both files with the
 garbage collector off (and on). `floor` decodes both files into objects without fields and writes as many bytes as the
@@ -41,7 +42,7 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     import orjson
     from etplus.linker import link
 
-    if task.startswith("jobs"):  # otherwise, the measured time would include freeing the previous file
+    if task.startswith("jobs"):  # Otherwise, the measured time would include freeing the previous file.
         Path(output).unlink(missing_ok=True)
     start = time.perf_counter()
     kept: Any = None

@@ -28,7 +28,7 @@ from history import Cost, cost
 from repeat_pair import repeat_pair
 
 _ETPLUS = (sys.executable, "-m", "etplus")
-# CPU seconds and memory of orjson for the largest pair when the goals were set.
+# CPU seconds and memory that orjson needed for the largest pair when the goals were set.
 _ORJSON_S, _ORJSON_MB = 5.0, 2950
 _LARGE = {"analyze, parquet": 5.0, "replay, parquet": 5.0, "report, parquet": 9.0}
 _SMALL = {"start-up": 0.25, "fit, json": 1.5, "predict, json": 0.8, "reshard, json": 1.2}
@@ -42,7 +42,7 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
     pair, minified = ([str(folder / f"{more}{kind}.json") for kind in ("et", "kineto")] for more in ("", "min."))
     loads = (
         "import gc, orjson, os, sys; gc.disable(); [orjson.loads(open(path, 'rb').read()) for path in sys.argv[1:]];"
-        " os._exit(0)"  # skips freeing the objects
+        " os._exit(0)"  # This exit does not free the objects first.
     )
     found: dict[str, tuple[str, ...]] = {
         "orjson": (sys.executable, "-c", loads, *minified),
@@ -173,7 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--times", default="1,5,25", help="repetitions of the pair (default: 1,5,25)")
     parser.add_argument("--runs", type=int, default=2, help="runs per command (default: 2)")
-    parser.add_argument("--only", default="", help="run only these comma-separated commands and skip the goals")
+    parser.add_argument("--only", default="", help="run only these commands, and check no goals")
     parser.add_argument("--odd", action="store_true", help="run only the oddly shaped traces")
     arguments = parser.parse_args()
     if arguments.odd:

@@ -74,7 +74,7 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     if task == "load_gc_off":
         gc.disable()
     start = time.perf_counter()
-    kept = work[task]()  # the variable keeps the result alive while the clock runs, so that freeing it is not measured
+    kept = work[task]()  # The variable keeps the result alive until the clock stops.
     seconds = time.perf_counter() - start
     del kept
     return {"seconds": seconds, "megabytes": peak_megabytes()}

@@ -82,7 +82,7 @@ def rows(subject: Subject, folder: Path) -> Iterator[Row]:
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     job = converted(subject.traces, folder / "set")
-    # In a job, process groups keep only the ranks that have traces. In a single file, groups stay unchanged.
+    # In a job, process groups keep only the ranks whose traces exist. In a single file, the groups stay unchanged.
     world = subject.traces[0].world_size if len(subject.traces) == 1 else None
     made = subject.made
     yield Row(

@@ -1,7 +1,7 @@
 """Predict every shared trace with a model fitted on all other jobs, and compare the errors with trivial predictors.
 
-    python benchmarks/bench_predict.py                # predict the traces next to the repository
-    python benchmarks/bench_predict.py MORE…          # predict these files from all those traces
+    python benchmarks/bench_predict.py                # predict the traces that lie next to the repository
+    python benchmarks/bench_predict.py MORE…          # predict these files with a model of all those traces
 
 For each trace: the end-to-end error and its 80% interval, the share of the critical path that the model predicts, the
 outcome of `predict run` (given; marked, exit status 3; refused, exit status 2), and the weakest link. CPU traces are
@@ -43,7 +43,7 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = ("gpu-pairs", "cpu-pairs", "parallel")
 ALONE = ("gpu-kineto", "python-stacks", "serving")
 GRAPHS = {"sglang_decode_graph": "sglang_decode", "vllm_piecewise": "vllm_piecewise"}
-# Graph replays that have captures. The first replay is also predicted without its capture.
+# Graph replays whose captures were recorded. The first replay is also predicted without its capture.
 CAPTURED = ".captured"
 CLOSE = 0.25
 DEVICES = {device.name: device for device in known_devices()}
@@ -91,7 +91,7 @@ class Models:
         self._known = known
         hosts = [subject.trace for subject in known if not subject.part.gpu]
         together = fit_parts([subject.part for subject in known], (), None)
-        # errors of models that are fitted on five sixths of the CPU jobs
+        # Print the errors of models that are fitted on five sixths of the CPU jobs.
         self._errors = calibrated(together, hosts).end_to_end
         self._kernels = cache(self._fit_kernels)
 
@@ -112,7 +112,7 @@ class Outcome:
     subject: Subject
     host: Host
     done: Prediction
-    trivial: tuple[float, ...]  # errors of the trivial predictors
+    trivial: tuple[float, ...]  # Print the errors of the trivial predictors.
 
     @property
     def outcome(self) -> str:
@@ -146,7 +146,7 @@ def trivial_errors(subject: Subject, model: FittedModel, done: Prediction, host:
     if host == "model":
         return (done.baselines["mean of the fitted traces"] / max(done.measured_ns, 1) - 1,)
     if not subject.part.gpu:
-        return (0.0,)  # this predictor repeats the recording
+        return (0.0,)  # This predictor repeats the recorded time.
     job, mean = RankJob(subject.trace, model, None, None, False, None, True), KindMean(model.gpu)
     times = [estimate.ns if (estimate := mean.predict(task)) else 0.0 for task in job.pricing.tasks]
     return tuple(job.total(each) / max(job.measured, 1) - 1 for each in ([0.0] * len(times), times))
@@ -174,7 +174,7 @@ class PricedEvent:
     subject: Subject
     event: MeasuredTask
     price: Price
-    trivial: tuple[float, ...]  # predictions of the trivial predictors, ns
+    trivial: tuple[float, ...]  # the predictions of the trivial predictors, in ns
 
     @property
     def log_ratio(self) -> float:

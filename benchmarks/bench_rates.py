@@ -32,7 +32,7 @@ from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_ranks import answer_range
 
 FOLDER = Path(__file__).parents[2] / "shared" / "traces" / "network"
-OPERATORS = FOLDER.with_name("network-ops")  # jobs that wait for communication inside operators
+OPERATORS = FOLDER.with_name("network-ops")  # In these jobs, operators wait for communication.
 
 
 def networks(

@@ -1,6 +1,6 @@
 """Measure the cost of `etplus record`: the time of a step before, in and after the window, compared with no recording.
 
-    python benchmarks/bench_record.py                    # takes minutes; --python PYTHON if PyTorch is elsewhere
+    python benchmarks/bench_record.py                    # takes minutes
     python benchmarks/bench_record.py --rounds 5 --only train
 
 The programs come from tests/programs_to_record.py. Their steps take a fraction of a millisecond, so the cost per step
@@ -28,13 +28,13 @@ from programs_to_record import TRAIN  # noqa: E402
 
 PROGRAMS = {"train": "train", "inference": "inference", "compiled": "compiled"}
 WARM, FIRST, LAST, STEPS = 40, 240, 249, 520
-# Number of steps on each side of a window edge that are counted as its start or end.
+# This many steps on each side of a window edge count as the start or end of the window.
 EDGE = 3
 
 _CLOCK = """
 import atexit, json, sys, time, torch
 times, randn = [], torch.randn
-def clocked(*sizes, **options):  # each step of the program begins with it
+def clocked(*sizes, **options):  # Each step of the program begins with this operator.
     times.append(time.process_time_ns())
     return randn(*sizes, **options)
 torch.randn = clocked

@@ -36,10 +36,10 @@ sys.path.insert(0, str(ROOT / "tests"))
 from finding_pairs import GPU_PAIRS, JOB_PAIRS, NETWORK, played, well_tuned  # noqa: E402
 
 RECORDED = ROOT / "fixtures" / "findings"
-# Largest accepted relative error of a gain.
+# A gain counts as correct if its relative error is at most this large.
 SIZE = 0.3
 
-# Expected findings per pair. At least one of them must be present before the change, and none after the change.
+# Expected findings of each pair. Before the change, at least one must be present; after the change, none may be.
 EXPECTED: dict[str, tuple[str, ...]] = {
     "item": ("host-loop",),
     "attention": ("eager-attention",),
@@ -62,14 +62,14 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "small_messages": ("small-messages",),
     "straggler": ("straggler",),
 }
-# Expected findings of pairs recorded after the detectors were written. They do not count in the totals.
+# Expected findings of the pairs that were recorded after the detectors were written. The totals do not include them.
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "cross_attention": ("eager-attention",),
     "gated": ("elementwise-chains",),
     "double_convolutions": ("double-precision",),
     "norms": ("small-operators",),
 }
-# Maps each folder of `--gains` to the what-ifs that describe its change, or to the finding that suggests it.
+# Maps each folder of `--gains` to the what-ifs that model its change, or to the finding that suggests the change.
 GAINS: dict[str, str | list[str]] = {
     "checkpointed": ["phase=recomputation cpu*0"],
     "depth_5to4": ["module~Blk_4 cpu*0"],
@@ -94,7 +94,7 @@ GAINS: dict[str, str | list[str]] = {
     "reading": "host-loop",
 }
 NARROW, NARROW_STEP, THIRD, LARGE = 0.4, 0.015, 1 / 3, 0.03
-# No finding suggests these changes, because a trace cannot show whether training still works with a larger batch.
+# No finding suggests these changes: a trace cannot show whether the model still trains well with a larger batch.
 UNEXPECTED = ("batch",)
 
 

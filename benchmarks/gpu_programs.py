@@ -1,10 +1,10 @@
 """Programs for `gpu_session.py`: training steps, and changes to them, on a GPU or, at small sizes, on a CPU.
 
-    python benchmarks/gpu_programs.py about                 # describe the machine, as JSON
-    python benchmarks/gpu_programs.py amp --steps 8         # a program without any etplus code
-    python benchmarks/gpu_programs.py item --after          # the step after a change (without --after: before)
-    python benchmarks/gpu_programs.py item --time           # time both steps without a profiler, as JSON
-    python benchmarks/gpu_programs.py capture --out FOLDER  # records itself while it captures a graph; needs etplus
+    python benchmarks/gpu_programs.py about                 # describe the machine as JSON
+    python benchmarks/gpu_programs.py amp --steps 8         # run a program that contains no etplus code
+    python benchmarks/gpu_programs.py item --after          # run the step after the change
+    python benchmarks/gpu_programs.py item --time           # time both steps without a profiler and print JSON
+    python benchmarks/gpu_programs.py capture --out FOLDER  # record a graph capture; needs etplus
 
 `--device cpu --small` is the dry run. Needs PyTorch; `families` (programs.py) and `capture` also need etplus.
 """
@@ -89,7 +89,7 @@ def tokens(machine: Machine) -> torch.Tensor:
     return torch.randn(machine.size(8, 2), machine.size(512, 16), machine.size(512, 32), device=machine.device)
 
 
-# Each program runs optimizer steps or, without an optimizer, forward passes; `etplus record` detects these steps.
+# Each program runs optimizer steps or, if it has no optimizer, forward passes. `etplus record` detects these steps.
 
 
 def train(machine: Machine, steps: int) -> None:
@@ -217,8 +217,8 @@ def capture(machine: Machine, out: Path, steps: int) -> None:
     model, x = with_truth(blocks(machine)).eval(), tokens(machine)
     with torch.no_grad():
         side = torch.cuda.Stream() if machine.cuda else None
-        with torch.cuda.stream(side):  # `None` selects no stream
-            model(x)  # set up libraries outside the capture
+        with torch.cuda.stream(side):  # The value `None` selects no stream.
+            model(x)  # This run sets up the libraries before the capture begins.
         machine.synchronize()
         with record(out, wait=0, warmup=1, active=steps, graphs=True, with_stack=True, link=False) as recording:
             graph = torch.cuda.CUDAGraph() if machine.cuda else None
@@ -234,7 +234,7 @@ def capture(machine: Machine, out: Path, steps: int) -> None:
                 recording.step()
 
 
-# Changes: each function returns a step, either before or after the change.
+# Each function returns a step, either before or after a change.
 
 
 def training_step(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Optimizer | None = None) -> Step:

@@ -1,8 +1,8 @@
 """Run a session on a machine with a GPU: record pairs, link them, check them against the truth, and write a report.
 
-    python benchmarks/gpu_session.py OUT                      # everything, about 20 minutes
-    python benchmarks/gpu_session.py OUT --only amp capture   # only these parts; keeps other results in OUT
-    python benchmarks/gpu_session.py OUT --dry-run            # small programs on the CPU
+    python benchmarks/gpu_session.py OUT                      # run all parts in about 20 minutes
+    python benchmarks/gpu_session.py OUT --only amp capture   # run only these parts and keep the other results in OUT
+    python benchmarks/gpu_session.py OUT --dry-run            # run small programs on the CPU
     python benchmarks/gpu_session.py OUT --python PYTHON      # use PyTorch from another environment
 
 The parts are: programs recorded by `etplus record` (training, mixed precision, compiled, CUDA graphs, DDP and FSDP with
@@ -31,7 +31,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("train", "amp", "compiled", "graphs", "ddp", "fsdp", "inference")
 FAMILIES = ("vit", "resnet", "gpt_randint", "recommender")
-# Maps each change to the finding that should suggest it.
+# For each change, the finding that should suggest it.
 EXPECTED = {
     "item": "synchronizing-calls", "attention": "eager-attention", "elementwise": "elementwise-chains",
     "tf32": "float32-without-tf32", "pageable": "pageable-copies", "optimizer": "optimizer-loop",
@@ -147,7 +147,7 @@ def captured(session: Session) -> Facts:
     session.program("capture", "--out", folder)
     graphs = (folder / "rank-0.graphs.et.json.gz", folder / "rank-0.graphs.kineto.json.gz")
     pair = (folder / "rank-0.et.json.gz", folder / "rank-0.kineto.json.gz")
-    trace = link(*pair, graph_captures=[] if session.dry else [graphs])  # a CPU does not capture graphs
+    trace = link(*pair, graph_captures=[] if session.dry else [graphs])  # PyTorch cannot capture graphs on a CPU.
     events = trace.device_events
     return linked_facts(trace) | {
         "captured": sum(event.captured_by is not None for event in events),
@@ -231,7 +231,7 @@ def run_part(session: Session, name: str) -> Facts:
         state = {"facts": facts, "problems": problems(name, facts, dry=session.dry)}
     except PartError as error:
         state = {"failed": str(error)}
-    except Exception as error:  # the session also reports failed readers and findings
+    except Exception as error:  # The session also reports readers and findings that failed.
         state = {"failed": f"{type(error).__name__}: {error}"}
     return {"part": name, "seconds": round(time.monotonic() - begin, 1), "dry_run": session.dry, **state}
 
@@ -303,7 +303,7 @@ def make_importable(out: Path) -> str:
     """Return a PYTHONPATH that contains etplus and its dependencies, for any Python of this version."""
     folder = out.resolve() / ".path"
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "etplus").is_symlink():  # the repository root is the package `etplus`
+    if not (folder / "etplus").is_symlink():  # The repository root is the package `etplus`.
         (folder / "etplus").symlink_to(HERE.parent, target_is_directory=True)
     sys.path[:0] = [str(folder), str(HERE)]
     here = [path for path in sys.path if "site-packages" in path and Path(path).is_dir()]
@@ -315,7 +315,7 @@ def main() -> int:
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--dry-run", action="store_true", help="try small programs on the CPU")
     parser.add_argument(
-        "--python", default=sys.executable, help="a Python with PyTorch and the version of the current Python"
+        "--python", default=sys.executable, help="Python interpreter with PyTorch; must have the version of this one"
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=list(PARTS), help=", ".join(PARTS))
     parser.add_argument(

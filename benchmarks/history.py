@@ -1,8 +1,8 @@
 """Compare the cost of `trace-link` across releases (benchmarks/history.json), as ratios to orjson in the same run.
 
-    python benchmarks/history.py                                     # measure, and compare with earlier releases
+    python benchmarks/history.py                                     # compare this version with earlier releases
     python benchmarks/history.py --record 0.3.0                      # also store the result
-    python benchmarks/history.py --record 0.1.0 --package FOLDER     # another version: FOLDER/etplus
+    python benchmarks/history.py --record 0.1.0 --package FOLDER     # measure the version in FOLDER/etplus
 
 For each layout of a pair (as written, minified, gzipped), `orjson.loads` and the command alternate, each in a separate
 process. Ratios of CPU time (user and system) hardly depend on the machine and its load. Memory is the peak of all
@@ -28,7 +28,7 @@ import msgspec
 HISTORY = Path(__file__).with_name("history.json")
 LAYOUTS = ("indented", "minified", "gzipped")
 MEASURES = ("cpu", "memory")
-# Ratios vary by a few percent. A release is a regression if its cost exceeds that of the cheapest release by this
+# Ratios vary by a few percent. A release has regressed if it costs more than the cheapest release by at least this
 # factor.
 _SLACK = 1.1
 _TICK_S, _PAUSE = 0.02, 20
@@ -90,9 +90,9 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
             break
         begin = time.process_time()
         most = max(most, sum(map(_held, _family(process.pid))))
-        # sampling takes milliseconds if the processes use gigabytes
+        # Each sample takes milliseconds if the processes use gigabytes.
         time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))
-    if process.returncode not in (0, 3):  # status 3 means that too few operators were linked
+    if process.returncode not in (0, 3):  # Exit status 3 means that too few operators were linked.
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     return Cost(usage.ru_utime + usage.ru_stime, most or usage.ru_maxrss / 1024)
 
@@ -100,7 +100,7 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
 def _family(pid: int) -> list[int]:
     try:
         tasks = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:  # the process has ended
+    except OSError:  # The process has ended.
         return []
     return [pid, *(one for task in tasks for child in task for one in _family(int(child)))]
 

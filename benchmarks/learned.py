@@ -1,14 +1,14 @@
 """Compare learned predictors with baselines on a CPU sweep, with graphs, structures or families held out.
 
-    python benchmarks/learned.py OUT                    # OUT was recorded by sweep_cpu.py; all kinds of folds
+    python benchmarks/learned.py OUT                    # test all kinds of folds; sweep_cpu.py recorded OUT
     python benchmarks/learned.py OUT --by family
     python benchmarks/learned.py OUT --time 200000      # time the training on this many nodes
 
 The graphs come from the dataset OUT/npz. `etplus convert RECORDINGS --to npz --split graph -o OUT/npz` creates such a
 dataset from other recordings. A fold holds out a fifth of the graphs, a fifth of the structures (MODEL of
 MODEL__VARIANT), one family (the first word of MODEL), or one of the inner batch sizes (VARIANT begins with bBATCH).
-Another part of the same kind is used for early stopping; for batch sizes, a fifth of the graphs. Errors are computed
-over all folds together; tau and pairs are means over the folds.
+Early stopping uses another part of the same kind or, if batch sizes are held out, a fifth of the graphs. Errors are
+computed over all folds together; tau and pairs are means over the folds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-# must precede the import of torch: spinning threads compete for cores
+# must precede the import of torch, whose spinning threads would compete for cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np

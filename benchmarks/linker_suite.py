@@ -40,7 +40,7 @@ from etplus.trace.errors import EtplusError, UsageError
 from etplus.trace.kinds import CPU, GPU
 from etplus.trace.text_tables import render, terminal_width
 
-# Times may differ by 1 µs, the resolution of some linkers.
+# Two times count as equal if they differ by at most 1 µs, the resolution of some linkers.
 _CLOSE_NS = 1000
 _GAPS = 0.02
 """Share of the span that may be missing. The fault in Chakra's issue 220 loses 2 to 20%."""
@@ -201,7 +201,7 @@ def _of_etplus(path: str | os.PathLike[str]) -> Output:
             int(trace.nodes.ts[row]) + trace.base_time_ns if timed else -1, int(trace.nodes.dur[row]) if timed else -1,
             int(trace.nodes.thread[row]), int(stream[row]), {parent} if parent >= 0 else set(),
         )  # fmt: skip
-    if NO_EDGES in trace.notes or not len(trace.edges):  # the reader inferred the edges; the linker did not write them
+    if NO_EDGES in trace.notes or not len(trace.edges):  # the file contains no edges
         return Output(nodes, None)
     needs: dict[int, set[int]] = defaultdict(set)
     for source, target, _ in trace.edges.tolist():
@@ -286,7 +286,7 @@ def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
         for event, node in _device_pairs(known, output)
         if node is not None and event.parent not in _callers(node, output)
     ]
-    text = "device events with the operator around their launch as parent"
+    text = "device events whose parent is the operator that encloses their launch"
     right = sum(node is not None for _, node in _device_pairs(known, output)) - len(wrong)
     return Verdict(
         "launching operators", len(known.device), right, right == len(known.device), _first(text, wrong, "{}")
@@ -396,7 +396,7 @@ def counts_of(case: LinkerCase) -> dict[str, float]:
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Score a linker's output against pairs with known links.")
     parser.add_argument("files", nargs="*", metavar="OUTPUT", help="ET+ or .et file that a linker wrote for a case")
-    parser.add_argument("--case", metavar="NAME", help="case of all outputs (default: from their file names)")
+    parser.add_argument("--case", metavar="NAME", help="the outputs' test case (default: taken from the file names)")
     parser.add_argument("--pairs", metavar="FOLDER", help="write the pairs of all cases and their index to FOLDER")
     parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON")
     arguments = parser.parse_args(words)

@@ -6,8 +6,8 @@
     python benchmarks/measure.py repro TRACE… --count 100            # run scripts of random operators
 
 Needs PyTorch. Uses one thread; other work on the machine distorts all results. The speed of a shared machine changes
-from second to second. `programs` therefore alternates recordings of a program at the two batch sizes, measures between
-them, predicts each recording at the larger batch from the preceding recording, and prints the medians of the errors.
+from second to second. `programs` therefore records a program at the two batch sizes in turn and measures it between
+recordings. It predicts each recording at the larger batch from the preceding one and prints the median errors.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def repro(files: Sequence[str], count: int) -> None:
         subprocess.run([sys.executable, "-I", "all.py"], cwd=folder, check=True)
 
 
-# Runs scripts one after another, and imports PyTorch only once.
+# This program runs one script after another, so PyTorch is imported only once.
 RUN_ALL = """
 import pathlib, runpy, sys
 sys.modules["etplus"] = None

@@ -1,6 +1,6 @@
 """Score predictions at another batch size on a CPU sweep: times and derived shapes.
 
-    python benchmarks/predict_batch.py OUT        # OUT was recorded by sweep_cpu.py
+    python benchmarks/predict_batch.py OUT        # sweep_cpu.py recorded OUT
 
 For each number of threads, a model is fitted on all batch sizes except one inner size, and the missing size is
 predicted from the recordings at the smallest and at the largest size. Then a model is fitted on some sizes, and a

@@ -1,6 +1,6 @@
 """Score end-to-end predictions on a CPU sweep: held-out shapes of known models, held-out models, held-out families.
 
-    python benchmarks/predict_cpu.py OUT          # OUT was recorded by sweep_cpu.py
+    python benchmarks/predict_cpu.py OUT          # sweep_cpu.py recorded OUT
 
 For each number of threads, three kinds of data are held out and predicted by a model fitted on the other recordings:
 one of the inner batch sizes, a fifth of the models, and one family. Prints the errors of the predictions and of the

@@ -51,7 +51,7 @@ def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
     counts, wrong = defaultdict[str, Counter[str]](Counter), Counter[str]()
     for (old, one), (new, other) in permutations(recordings.items(), 2):
         differing = [at for at in range(len(DIMENSIONS)) if old[at] != new[at]]
-        if len(differing) != 1 or differing[0] == 2:  # another width is another model
+        if len(differing) != 1 or differing[0] == 2:  # A program with another width is another model.
             continue
         (at,) = differing
         try:
@@ -90,7 +90,7 @@ def step(recording: Trace, model: FittedModel, batch: int | None = None) -> Step
 
 
 def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float, str]]:
-    """Print predictions for sizes between two fitted sizes. Yield predicted over measured time, and the verdict."""
+    """Print predictions for sizes between two fitted sizes. Yield their ratio to the measured time, and a verdict."""
     alone = {batch: step(one, fitted([one])).ms for batch, one in recordings.items()}
     for low, middle, high in BETWEEN:
         if not recordings.keys() >= {low, middle, high}:

@@ -1,9 +1,9 @@
 """Record small, typical training programs on this CPU, as data for predictions at other sizes.
 
-    python benchmarks/programs.py OUT                          # all programs at all batch sizes, a minute
-    python benchmarks/programs.py OUT --batch 4 16 --only gpt  # some programs and batch sizes
-    python benchmarks/programs.py OUT --seq 16 48 --batch 8    # other sequence lengths
-    python benchmarks/programs.py OUT --width 64 96 --batch 8  # other hidden widths
+    python benchmarks/programs.py OUT                          # record all programs at all batch sizes (1 minute)
+    python benchmarks/programs.py OUT --batch 4 16 --only gpt  # record only these programs and batch sizes
+    python benchmarks/programs.py OUT --seq 16 48 --batch 8    # record with other sequence lengths
+    python benchmarks/programs.py OUT --width 64 96 --batch 8  # record with other hidden widths
 
 Each file OUT/PROGRAM__bBATCH_sSEQ_wWIDTH.json.gz contains several training steps. Needs PyTorch. Uses one thread unless
 you pass --threads. `predict_programs.py OUT` scores predictions from these recordings.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# must precede the import of torch: spinning threads compete for cores
+# must precede the import of torch, whose spinning threads would compete for cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch

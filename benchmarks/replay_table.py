@@ -65,7 +65,7 @@ def _change(graph: ReplayGraph, base: Replay, text: str) -> str:
     constants = fit_constants(graph)
     try:
         after = replay(apply_what_ifs(graph, [parse_what_if(text)], constants), constants)
-    except UsageError:  # the trace contains nothing to change
+    except UsageError:  # The trace contains nothing that this what-if could change.
         return "–"
     return f"{after.makespan_ns / base.makespan_ns:.3f} ({max(resource_bounds(after).values()) / base.makespan_ns:.3f})"
 

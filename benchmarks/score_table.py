@@ -91,7 +91,7 @@ def strip(trace: bytes, variant: str) -> bytes:
     if variant == VARIANTS[0]:
         return trace
     numbers = variant == VARIANTS[2]
-    document = json.loads(trace, strict=False)  # names in one pair contain raw control characters
+    document = json.loads(trace, strict=False)  # The names in one pair contain raw control characters.
     for node in document.get("nodes", ()):
         for owner, key in [(node, None), *((attr, attr["name"]) for attr in node.get("attrs", ()))]:
             _blank(owner, key, "rf_id", 0)
@@ -122,7 +122,7 @@ def cpu_scores() -> list[Score]:
         if known["links"] is None:
             continue
         et, kineto = (load(path.with_name(known[side])).data for side in ("et", "kineto"))
-        rank = file_rank(known["et"])  # a trace given as bytes has no file name
+        rank = file_rank(known["et"])  # A trace that is given as bytes has no file name.
         scores += [_score(known, v, link(strip(et, v), strip(kineto, v), rank=rank)) for v in VARIANTS]
     return scores
 

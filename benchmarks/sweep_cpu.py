@@ -1,6 +1,6 @@
 """Record training steps of small models on this CPU for various structures, batch sizes and threads.
 
-    python benchmarks/sweep_cpu.py OUT            # OUT/etplus/*.json.gz, and the dataset OUT/npz, split by graph
+    python benchmarks/sweep_cpu.py OUT            # writes OUT/etplus/*.json.gz, and the dataset OUT/npz, split by graph
 
 The recordings are data for predictions. Every graph is one step: the median of five recordings after two warm-up steps.
 Needs PyTorch. Files are named MODEL__bBATCH_tTHREADS.
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# must precede the import of torch: spinning threads compete for cores
+# must precede the import of torch, whose spinning threads would compete for cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch

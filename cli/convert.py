@@ -43,7 +43,7 @@ formats (--to), and the extensions that select them:
 
 examples:
   etplus convert et_plus.json -o trace.0.et
-  etplus convert rank*.json.gz --to astra-sim -o job   # job.N.et for each rank
+  etplus convert rank*.json.gz --to astra-sim -o job   # one file job.N.et for each rank
   etplus convert rank0.json rank1.json -o trace.perfetto.json
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3'
   etplus convert runs/*.json.gz --to npz -o dataset
@@ -65,7 +65,7 @@ _OPTIONS = (
     "without_times"
 )
 
-_FILES, _NOTES = 9, 5  # maximum numbers of files and notes on the screen
+_FILES, _NOTES = 9, 5  # maximum numbers of files and of notes on the screen
 _YES: dict[str, Any] = {"action": "store_const", "const": True}
 _NO: dict[str, Any] = {"action": "store_const", "const": False}
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
@@ -194,7 +194,7 @@ def _formats() -> list[str]:
 def _option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--option {text!r}: not NAME=VALUE, such as max_nodes=60")
+        raise UsageError(f"--option {text!r}: expected NAME=VALUE, such as max_nodes=60")
     return name.replace("-", "_"), value
 
 

@@ -31,7 +31,7 @@ _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
 # Options of the original trace_link.py and of Chakra's linker. Help texts do not show them.
 _HIDDEN: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
 _LINKED_LESS = 3
-_FACTS_VERSION = "1.0"  # version of the JSON format
+_FACTS_VERSION = "1.0"  # version of the JSON format that this command writes
 
 _DESCRIPTION = """\
 Link a PyTorch Execution Trace with a Kineto trace into ET+: every operator with
@@ -112,7 +112,7 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add("--rank", type=int, metavar="N", help="rank to record for both files, also in the default output name")
     add_file_ranks(parser, rank=False)
     add("--jobs", type=int, metavar="N", help="processes for large files and many ranks (default: one per core)")
-    add("--full", action="store_true", help="also print how each link was decided, counts and edges")
+    add("--full", action="store_true", help="also print the counts, the edges, and how each link was decided")
     add("--no-progress", action="store_true", help="hide progress bars (never shown without a terminal)")
     parser.set_defaults(takes_folder=folder, **dict.fromkeys(_FOLDER_OPTIONS.split()))
     if not folder:
@@ -162,7 +162,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(files) != 1:
         raise UsageError(f"{len(files)} FILEs given; pass one pair, or only the folder of a job")
     _refuse(arguments, _PAIR_OPTIONS, "works for one pair only; select ranks of a folder with --ranks")
-    from .link_folder import link_folder  # slow import that few runs need
+    from .link_folder import link_folder  # This import is slow, and few runs need it.
 
     return link_folder(arguments)
 
@@ -188,7 +188,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
     output = _default_output(inputs[0], arguments) if arguments.output is None else arguments.output
     columns = output.endswith(".parquet")
     if columns:
-        from ..schemas.parquet import check_place  # rarely needed
+        from ..schemas.parquet import check_place  # This import is slow, and few runs need it.
 
         check_place(output)
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
@@ -215,7 +215,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
 def _write(linked: Trace, output: str, jobs: int) -> None:
     columns = output.endswith(".parquet")
     if columns or output.endswith((".et", ".et.gz")):
-        from ..converters.conversion import convert  # slower to import than the linker
+        from ..converters.conversion import convert  # This import is slower than the import of the linker.
 
         convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
     else:
@@ -248,7 +248,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
         raise UsageError(f"{files[0]}: pass the traces as FILEs or with --et-file and --kineto-file, not both")
     if len(files) > 2:
         raise UsageError(f"{len(files)} FILEs given; pass one pair, or only the folder of a job")
-    from ..linker.naming import ET, KINETO, kind_inside  # slow import, not needed with --kineto-file
+    from ..linker.naming import ET, KINETO, kind_inside  # This import is slow and not needed with --kineto-file.
 
     kinds = [kind_inside(file) for file in files]
     if len(files) == 1:

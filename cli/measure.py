@@ -51,7 +51,7 @@ needs only PyTorch. If several calls match, the script runs the longest call.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Time each distinct operator of traces on this machine."
+    parser.description = "Time each distinct operator in the traces on this machine."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "identical calls in several traces are timed once")
@@ -98,7 +98,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     if size is None:
         raise UsageError(f"--max-bytes {arguments.max_bytes!r}: give a size such as 512M or 4G")
     if not 0 <= arguments.threads <= 4096:
-        raise UsageError(f"--threads {arguments.threads}: give a number from 1, or 0 to let PyTorch choose")
+        raise UsageError(f"--threads {arguments.threads}: give 1 or more, or 0 to let PyTorch choose")
     if not 0 < arguments.timeout < math.inf:
         raise UsageError(f"--timeout {arguments.timeout:g}: give seconds above 0")
     max_bytes = min(int(float(size[1]) * _UNITS[size[2].upper()]), 1 << 50)

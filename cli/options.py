@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_MANY = 16  # minimum number of traces for which several processes are faster
+_MANY = 16  # With fewer traces, a single process is faster.
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
@@ -49,7 +49,7 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
     """Return the engine for a number of traces; None means that the current process does the work."""
-    from ..jobs.engines import engine_of  # slow import that only large jobs need
+    from ..jobs.engines import engine_of  # This import is slow, and only large jobs need it.
 
     if arguments.scheduler is not None:
         return engine_of("dask", arguments.jobs, arguments.scheduler)
@@ -82,8 +82,8 @@ def add_steps(parser: argparse._ActionsContainer, what: str) -> None:
 
 
 def add_own(parser: argparse._ActionsContainer) -> None:
-    about = "files that are your code, for source lines; PATTERN is part of the path (* is a wildcard); repeatable ("
-    about += "default: all except torch, Triton and the standard library)"
+    about = "files that count as your code in source lines; PATTERN matches a part of the path (* is a wildcard); "
+    about += "repeatable (default: all except torch, Triton and the standard library)"
     parser.add_argument("--own", action="append", default=[], metavar="PATTERN", help=about)
 
 
@@ -92,7 +92,7 @@ def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Tr
     trace = trace.with_(own_code=tuple(own)) if own else trace
     if not part:
         return trace
-    from ..trace.selection import part_of  # slow import that few runs need
+    from ..trace.selection import part_of  # This import is slow, and few runs need it.
 
     return part_of(trace, **part)
 
@@ -132,7 +132,7 @@ def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
 
 
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options of commands that analyze a trace. The help on selection starts with `what`."""
+    """Add the options of commands that analyze a trace. The help text of each selection option starts with `what`."""
     add_selection(parser, what)
     add_annotation(parser)
     add_own(parser)
@@ -169,7 +169,7 @@ def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
     """Read the captures of --graph-capture. Return a function that links a trace to these captures."""
     if not getattr(arguments, "graph_capture", ()):
         return lambda trace: trace
-    # slow import that few runs need
+    # This import is slow, and few runs need it.
     from ..linker.captured_graphs import link_captured_graphs
     from ..linker.pipeline import read_captures
 

@@ -173,7 +173,7 @@ def _notes(found: Prediction) -> list[str]:
     if found.sources.get("measured here"):
         notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in found.sources.items()))
     if found.share_unfamiliar >= _LEAST_UNLIKE:
-        notes.append(f"{found.share_unfamiliar:.0%} of the GPU time is unfamiliar to the model")
+        notes.append(f"{found.share_unfamiliar:.0%} of the GPU time is in kernels unlike those that the model knows")
     return notes
 
 

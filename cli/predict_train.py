@@ -27,7 +27,7 @@ DIR has train/ and valid/ with .npz graphs from etplus or TpuGraphs.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Train a neural network that predicts graph run times (needs the extra learn)."
+    parser.description = "Train a neural network that predicts graph run times (needs the `learn` extra)."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("folder", metavar="DIR", help="dataset from `etplus convert --to npz`")

@@ -14,9 +14,9 @@ from ..trace.text_tables import render as table
 from .findings_text import gain_in_short, is_note, recorded_text
 from .top_text import graph_hint, serving_lines, short_label
 
-_SHOWN = 5  # maximum number of kernels, and of lines, on the screen
+_SHOWN = 5  # the most kernels, and the most source lines, that the screen lists
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
-_RANKS = 18  # maximum number of traces on a screen that compares traces
+_RANKS = 18  # the most traces that one screen compares
 _FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, memory"
 
 
@@ -66,7 +66,7 @@ def _idle(analysis: Analysis, width: int) -> list[str]:
     causes = analysis.idle_causes
     if not causes:
         return []
-    first = min(causes, key=lambda row: row.idle_ns)  # the busiest stream has the least idle time
+    first = min(causes, key=lambda row: row.idle_ns)  # The busiest stream is the stream with the least idle time.
     times = {
         "before the first event": first.before_first_ns,
         "host late": first.host_wait_ns,

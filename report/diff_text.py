@@ -25,8 +25,8 @@ from .top_text import short_label
 
 _MS = 1e6
 _US = 1e3
-_MORE = re.compile(r": [\d,.]+ ms more$")  # the screen shows this number at the start of the line
-_SHOWN = 5  # maximum number of changes per table on the screen
+_MORE = re.compile(r": [\d,.]+ ms more$")  # The screen shows this number at the start of the line.
+_SHOWN = 5  # the most changes that the screen lists per table
 _WORTH = 0.001  # the screen omits changes below this share of A's time
 _JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops": "CPU time of topmost operators"}
 

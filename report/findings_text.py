@@ -14,14 +14,14 @@ from ..trace.trace import Trace
 
 _FOLDERS = re.compile(r"[^\s(]*[/\\]")
 _LABEL = " " * 8
-_MOST, _DETAILED = 7, 3  # number of problems on the screen, and of problems with title and advice: 24 lines in total
+_MOST, _DETAILED = 7, 3  # The screen lists 7 problems, and describes 3 of them in detail: 24 lines in total.
 _SCALED = {
     "ns": (1e6, 3, " ms"),
     "bytes": (1e6, 3, " MB"),
     "share": (0.01, 1, "%"),
     "bytes/s": (1e9, 1, " GB/s"),
     "FLOP/s": (1e12, 1, " TFLOP/s"),
-}  # divisor, number of decimals and printed unit, by unit
+}  # maps each unit to a divisor, the number of decimals and the printed unit
 
 
 def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str = "", noun: str = "problem") -> str:
@@ -69,7 +69,7 @@ def recorded_text(traces: Sequence[Trace]) -> str:
     trace = traces[0]
     steps, span = trace.steps, max(one.span.length for one in traces)
     if len(traces) == 1 and len(steps):
-        # steps first, because gains and table rows are sums over all steps
+        # Steps come first, because gains and table rows are sums over all steps.
         total = float((steps.end - steps.start).sum())
         each = in_short(total / len(steps))
         text = f"{len(steps)} steps, {in_short(total)} ({each} each)" if len(steps) > 1 else f"step {each}"
@@ -163,7 +163,7 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    if label == "show":  # join wrapped lines with backslashes, so that the command can be pasted
+    if label == "show":  # Wrapped lines end in a backslash, so the command can be pasted.
         lines = textwrap.wrap(printable(text, " "), width - 10, break_on_hyphens=False, break_long_words=False)
         return [f"{label:<8}" + f" \\\n{_LABEL}".join(lines)]
     return textwrap.wrap(printable(text, " "), width, initial_indent=f"{label:<8}", subsequent_indent=_LABEL)

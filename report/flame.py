@@ -17,7 +17,7 @@ from ..trace.tables import MODULE, OP
 from ..trace.trace import Trace
 
 _LONGEST_NAME = 400
-# Name code that replaces the names of the profiler's iterations.
+# This name code replaces the names of the profiler's iterations.
 STEP = 2**31
 # Values of `kind`. A `THREAD` node contains the outermost calls of a thread.
 OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
@@ -59,12 +59,12 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
     kinds[node_of] = kind
     by_depth = levels(above)
-    for rows in reversed(by_depth[1:]):  # for threads, use the sum: overlapping calls can exceed their caller
+    for rows in reversed(by_depth[1:]):  # For threads, use the sum, because overlapping calls can exceed their caller.
         callers, caller = np.unique(above[rows], return_inverse=True)
         total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
     for level, rows in enumerate(by_depth):
         depth[rows] = level
-    kept = np.lexsort((key, depth, -total))[:most]  # callers first, since no caller takes less time than its callees
+    kept = np.lexsort((key, depth, -total))[:most]  # Callers take at least as long as callees.
     order = kept[np.lexsort((key[kept], -total[kept], depth[kept]))]
     place = np.append(np.zeros(len(key), np.int64), -1)
     place[order] = np.arange(len(order))
@@ -109,12 +109,12 @@ def _with_stacks(
     """Append the frames around calls to the columns of `_calls`; the last column has the number of calls per row."""
     stacks = trace.stacks
     entry = stacks.first_entry(np.concatenate([trace.calls.source, trace.runtime.source]))
-    modules = np.any(trace.calls.kind == MODULE)  # then module frames of stacks would repeat these calls
+    modules = np.any(trace.calls.kind == MODULE)  # Module frames would repeat these calls.
     wanted = ~(matching(stacks.name, stacks.names, is_module) & modules)
     parent, added, calls = frames_between(stacks, entry, parent, wanted)
     of_frame = np.full(len(parent), -1, np.int64)
     of_frame[: len(thread)] = thread
-    pending = np.flatnonzero(parent >= len(thread))  # a frame runs on the thread of the calls inside it
+    pending = np.flatnonzero(parent >= len(thread))  # A frame belongs to the thread of the calls inside it.
     while len(pending):
         of_frame[parent[pending]] = of_frame[pending]
         pending = parent[pending]

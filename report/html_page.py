@@ -26,9 +26,9 @@ _LIBRARY = "echarts.min.js.gz"
 _SUFFIXES = ("", ".html", ".htm")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-# Maximum bytes of data: V8's String::kMaxLength, the longest text that browsers accept.
+# Maximum size of the data in bytes: V8's String::kMaxLength, the length of the longest string that browsers accept.
 _LARGEST = 1 << 29
-# Peak memory while the page is built, as a multiple of the size of its data.
+# Building a page needs at most this multiple of the size of its data as memory.
 _COPIES = 3
 
 

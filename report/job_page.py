@@ -20,10 +20,10 @@ from .finding_cards import MOST_RANKS, cards_of, cards_of_many
 from .part_report import table_of_columns
 from .report_html import RankReport, rank_report, report_html
 
-# Number of ranks that the page of a large job shows in detail.
+# For a large job, the page shows this many ranks in detail.
 SHOWN = 12
 _ROWS = {"ranks": 20_000, "stragglers": 20_000}
-# Number of rows in each table about a large job's other ranks.
+# For a large job, each table about the other ranks has this many rows.
 _OTHER_ROWS = 300
 
 
@@ -126,5 +126,5 @@ def _table(name: str, table: Table[Row]) -> dict[str, Any]:
         rows = sorted(rows, key=lambda row: (-row.wait_ns, row.start_ns))
     most = _ROWS.get(name, _OTHER_ROWS)
     shown = table_of_columns(name, Table(table.kind, rows), most)
-    title = shown["title"].removesuffix(", ms")  # the page chooses units
+    title = shown["title"].removesuffix(", ms")  # The page chooses its own units.
     return shown | {"title": title[:1].upper() + title[1:], "left_out": max(0, len(table) - most)}

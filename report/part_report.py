@@ -25,11 +25,11 @@ _LONG_TABLES = (
     *("breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences"),
     *("memory_holders", "serving_steps"),
 )
-# Number of steps that the page keeps, longest first; for a job, each rank keeps at least `_LEAST_STEPS`.
+# The page keeps this many steps, longest first; in a job, it keeps at least `_LEAST_STEPS` per rank.
 _STEPS = 20
 _STEPS_OF_A_JOB = 60
 _LEAST_STEPS = 4
-# Rows per table, divided among all steps; every step gets at least `_LEAST_ROWS_OF_A_STEP`.
+# The page divides this number of rows per table among all steps; each step gets at least `_LEAST_ROWS_OF_A_STEP`.
 _ROWS_OF_STEPS = 1_000
 _LEAST_ROWS_OF_A_STEP = 40
 _BOXES_OF_A_STEP = 200
@@ -44,7 +44,7 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
     """
     trace = analysis.trace
     plain = json_of(analysis)
-    plain.pop("memory_curve")  # the page draws it as a counter
+    plain.pop("memory_curve")  # The page draws the memory curve as a counter.
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     rows = most or min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
     others = [table_of_columns(name, table, rows) for name, table in analysis.others.items()]
@@ -99,7 +99,7 @@ def _part_of_step(
     own = analyze(part, tuple(analysis.devices.values()))
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
-    report["analysis"].pop("kernel_labels")  # the page uses the labels of the whole trace
+    report["analysis"].pop("kernel_labels")  # Tables of steps use the labels of the whole trace.
     for gap in report["gaps"]:
         gap["start"] += shift
     report["path_rows"] = path.rows(number, most) if path is not None else []

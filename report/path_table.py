@@ -16,7 +16,7 @@ from ..trace.intervals import sums
 from ..trace.origin import origin_of_rows
 from ..trace.trace import Trace
 
-# Maximum number of rows. The last row is the sum of all further rows.
+# The table has at most this many rows; its last row is the sum of all further rows.
 _MOST = 1_000
 
 
@@ -31,8 +31,8 @@ class PathPart(Row):
     ns: int = column("ns", "Time on the path.", "time")
     count: int = column("count", "Number of path elements: consecutive work of this kind on the path.", "elements")
     id: int = column("number", "ET+ node of the longest element, −1 if unknown.")
-    start: int | None = column("ns", "Start of the longest element, after the start of the trace.")
-    end: int | None = column("ns", "End of the longest element.")
+    start: int | None = column("ns", "Start of the longest element, relative to the start of the trace.")
+    end: int | None = column("ns", "End of the longest element, relative to the start of the trace.")
 
 
 class PathTable:

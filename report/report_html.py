@@ -33,7 +33,7 @@ _LEAST_BLOCKS = 2_000
 _BOXES = 4_000
 _BOXES_OF_A_JOB = 12_000
 _LEAST_BOXES = 200
-# Number of points in the chart of a counter; the page of a job uses fewer.
+# The chart of a counter has this many points; on the page of a job, it has fewer.
 _SPANS = 600
 _LEAST_SPANS = 60
 
@@ -122,7 +122,7 @@ def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 _DIFF_ROWS = 2_000
 _OF_LINES = ("calls", "host_ns", "device_ns")
-# The page's call tree omits paths with at most this share of the GPU time (or of the CPU time without GPU events).
+# The page's call tree omits paths that take at most this share of the GPU time (or CPU time if there is no GPU).
 _LEAST_SHARE = 0.0002
 
 

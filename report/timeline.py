@@ -19,9 +19,9 @@ from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
 from .tiles import LaneLayout, tiles_of
 
-# Merging stops when buckets reach 1/`_COARSEST` of the span, because no page can show more detail.
+# Merging stops when a bucket covers 1/`_COARSEST` of the span, because no page can show more detail.
 _COARSEST = 1 << 12
-# Width of a bucket of merged calls, as a multiple of the resolution.
+# A bucket of merged calls is this many times as wide as the resolution.
 _BUCKET = 4
 
 
@@ -90,7 +90,7 @@ def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, re
     return starts
 
 
-# Parts below this share of the total GPU time are merged.
+# Parts that take less than this share of the total GPU time are merged.
 _LEAST_SHARE = 0.0004
 _LEVELS_SHOWN = 24
 
@@ -155,7 +155,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: Int
     if not len(starts):
         return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "tiles": None}
     ns = np.add.reduceat(chain.ns, starts)
-    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # in the order of the path
+    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # The elements are in the order of the path.
     end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
     kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
     number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))

@@ -32,7 +32,7 @@ from .tiles import LaneLayout, tiles_of
 from .timeline import chain_of, condense, load_of, nest, places_of
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
-# Palette color by kind. Device and host kinds may share a color, because they never share a lane.
+# Maps each kind to a palette color. Device and host kinds may share a color, because they never share a lane.
 KIND_COLORS = {
     "GEMM": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
     "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
@@ -42,7 +42,7 @@ _KINDS = (*GPU_KINDS, *_HOST_KINDS)
 _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
-# Maximum number of events (about 75 MB) on a page with tiles and details.
+# A page contains tiles and details only if it has at most this many events (about 75 MB).
 _MOST_IN_TILES = 6_000_000
 
 

@@ -17,8 +17,8 @@ from ..trace.trace import Trace
 
 _MOE = re.compile(r"moe|expert|topk_?gating|grouped_gemm|matmul_ogs|_combined_routing", re.IGNORECASE)
 _KINDS = {"Attention": "attention", "GEMM": "GEMM", "Communication": "communication"}
-_FULL_WIDTH = 4000  # wide enough for any kernel name
-_MANY_GRAPHS = 0.5  # minimum share of GPU time in graphs that triggers the hint about --graph-capture
+_FULL_WIDTH = 4000  # This width fits any kernel name.
+_MANY_GRAPHS = 0.5  # The screen mentions --graph-capture if graphs take at least this share of the GPU time.
 
 
 def render(
@@ -34,7 +34,7 @@ def render(
     rows = [row for row in rows if (row.device_ns if on_gpu else row.host_ns)]
     others = [other for other in TOP_BY if other != by]
     lines = [_busy(analyses), *serving_lines(analyses, width)]
-    for count in range(len(others), 0, -1):  # list the values of --by that fit on the line, at least one
+    for count in range(len(others), 0, -1):  # The line lists as many values of --by as fit, but at least one.
         hint = f"--by {', '.join(others[:count])}"
         if len(lines[0]) + 2 + len(hint) <= width:
             lines[0] += f"{hint:>{width - len(lines[0])}}"
@@ -101,5 +101,5 @@ def serving_lines(analyses: Sequence[Analysis], width: int) -> Iterator[str]:
 
 def short_label(label: str, by: str, room: int) -> str:
     if by in ("line", "module") and len(label) > room:
-        return f"…{label[1 - room :]}"  # keep the end: it tells lines and modules apart
+        return f"…{label[1 - room :]}"  # Keep the end of the name, because it distinguishes lines and modules.
     return shorten(label, room)

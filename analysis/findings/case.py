@@ -95,7 +95,7 @@ class Case:
             from ...timeline.rank_coupling import join_ranks
 
             return join_ranks(list(self.graphs))
-        # `self.trace` has the same rows and already caches derived data.
+        # `self.trace` has the same rows and has already cached the derived data.
         return self.graphs[0].of_trace(self.trace)
 
     @cached_property

@@ -23,16 +23,16 @@ from .places import where_of
 from .proofs import time_of_rows
 from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
 
-# Maximum exposed share of a transfer that is not reported. With three buckets that overlap the compute that produces
-# them, the last bucket, a third, stays exposed. Bucketing cannot do better.
+# Transfers are reported if a larger share is exposed. If three buckets overlap the compute that produces them, the
+# last bucket, a third, stays exposed. Bucketing cannot do better.
 HIDDEN_AS_A_RULE = 0.4
-# Assumed number of pieces per transfer. Compute hides all pieces except the last. More pieces would add latency but
-# hide little more.
+# Assumed number of pieces per transfer. Compute hides all pieces except the last. More pieces would add latency, but
+# compute would hide little more.
 PIECES = 4
-# Maximum size of a small message. At 1 GB/s, transferring it takes less time than starting a collective.
+# Maximum size of a small message. At 1 GB/s, its transfer takes less time than the start of a collective.
 SMALL_BYTES = 256 << 10
-FEWEST_SMALL = 8  # per kind, group and step; fewer small messages do not justify a buffer
-BUCKET_BYTES = 25 << 20  # default bucket size of DDP (`bucket_cap_mb=25`)
+FEWEST_SMALL = 8  # per kind, group and step; a buffer is not worthwhile for fewer small messages
+BUCKET_BYTES = 25 << 20  # the default bucket size of DDP (`bucket_cap_mb=25`)
 _ISSUES = re.compile(r"_?c10d(?:_functional)?::(?!wait_tensor)")
 _ADVICE = {
     "all_reduce": "overlap the reduction with the backward pass: use DDP with several buckets (bucket_cap_mb below the "

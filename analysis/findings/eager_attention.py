@@ -20,33 +20,33 @@ from .work_items import COPY_WORK, POINTWISE_WORK, PRODUCT_WORK, SOFTMAX_WORK, W
 if TYPE_CHECKING:
     from .case import Case
 
-_REACH = 8  # maximum number of items from softmax to each GEMM; leaves room for scale, mask, cast, dropout and copies
-# Maximum number of attention sizes to replay, each with its own factor. Each size costs a pass over the replay edges.
+_REACH = 8  # the most items between softmax and a GEMM: enough for scale, mask, cast, dropout and copies
+# Maximum number of attention sizes to replay. Each size has its own factor and costs a pass over the replay edges.
 _CLASSES = 8
-# Tile size of fused kernels in queries and keys. A partial tile costs as much as a full tile.
+# Number of queries and of keys in a tile of a fused kernel. A partial tile takes as long as a full tile.
 _TILE = 64
-# Share of the bound that fused kernels reach: low, usual, high. The bound is the longer of the FLOP time and the byte
-# time at the device peaks. FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 with head
-# sizes 64 and 128; FlashAttention-3 reports 75% on an H100. ROCm kernels reach 30 to 45%.
+# Share of the bound that fused kernels reach: low, usual, high. The bound is the FLOP time or the byte time at the
+# device peaks, whichever is longer. FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100
+# for head sizes 64 and 128; FlashAttention-3 reports 75% on an H100. ROCm kernels reach 30 to 45%.
 _SHARES = (0.3, 0.45, 0.7)
 _LAUNCH_NS = 3_000  # minimum duration of a kernel
-_BACKWARD_WORK = 2.5  # a fused backward recomputes the scores: five GEMMs instead of the two in forward
-# Time of the fused operator divided by the time of both GEMMs, if no peak is known: most, usual, least. On a CPU, small
+_BACKWARD_WORK = 2.5  # A fused backward recomputes the scores, so it runs five GEMMs; the forward runs two.
+# If no peak is known: time of the fused operator divided by the time of both GEMMs: most, usual, least. On a CPU, small
 # attentions gain little: 12% of an untraced step that spends 65% in attention.
 _OF_PRODUCTS, _OF_PRODUCTS_CPU = (1.15, 0.95, 0.6), (2.0, 1.5, 1.0)
 
-# Fused PyTorch operators. Users cannot change the operators inside.
+# Fused PyTorch operators. Users cannot change what runs inside them.
 _ONE_OPERATOR = frozenset(("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"))
 
 
 @dataclass(frozen=True)
 class AttentionGroup:
-    items: tuple[int, ...]  # forward items in order, including `softmax` and the GEMMs `first` and `last`
+    items: tuple[int, ...]  # the forward items in order, including `softmax` and the GEMMs `first` and `last`
     softmax: int
     first: int
     last: int
-    backward: tuple[int, ...] = ()  # () if unknown
-    products: tuple[Product, Product] | None = None  # sizes of both GEMMs; None if shapes are not recorded
+    backward: tuple[int, ...] = ()  # () if the backward items are unknown
+    products: tuple[Product, Product] | None = None  # the sizes of both GEMMs, or None if shapes are not recorded
 
 
 def attention_groups(case: Case) -> tuple[tuple[AttentionGroup, ...], ...]:
@@ -116,7 +116,7 @@ def _with_backward(items: WorkItems, groups: Sequence[AttentionGroup]) -> tuple[
         mine = items.call[list(group.items)]
         mine = mine[(mine >= 0) & (mine < len(calls))]
         owner[mine] = number
-        above = calls.parent[mine]  # autograd assigns numbers to `aten::softmax`, not to the `aten::_softmax` inside
+        above = calls.parent[mine]  # Autograd numbers `aten::softmax`, but not the `aten::_softmax` that it calls.
         named = [at for at in above.tolist() if at >= 0 and items.trace.names[calls.name[at]].startswith("aten::")]
         owner[named] = number
     call = np.where(items.call < len(calls), items.call, -1)

@@ -20,7 +20,7 @@ from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
 NO_TIMES = "the trace has no start times, so waits and idle times are unknown"
-FIRST = 7  # maximum number of findings on the first screen; users do not read longer lists
+FIRST = 7  # The first screen shows at most this many findings, because users do not read longer lists.
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Findings(Suggests, Sequence[Finding]):
     """Findings, largest gain first."""
 
     all: tuple[Finding, ...]
-    together: Gain | None  # joint gain of the first three findings with gains; None if fewer than two have gains
-    looked_for: tuple[str, ...]  # ids of all detectors that ran; () if none ran
-    base: BaseError | None  # error of the base replay; None without a replay
-    makespan_ns: int  # time without profiler overhead; gains are shares of it
-    notes: tuple[str, ...] = ()  # sentences that qualify the gains
+    together: Gain | None  # joint gain of the first three findings that have gains; None if fewer than two have gains
+    looked_for: tuple[str, ...]  # ids of all detectors that ran
+    base: BaseError | None  # relative error of the base replay, or None if nothing was replayed
+    makespan_ns: int  # time without profiler overhead; the screen shows gains as shares of it
+    notes: tuple[str, ...] = ()  # sentences that qualify the estimated gains
 
     __repr__ = as_text
     _repr_html_ = as_html
@@ -108,7 +108,7 @@ def find_findings(case: Case) -> Findings:
         base, reason = case.base_error, "" if case.makespan_ns else "all events have duration 0"
     except ConvertError as error:
         base, reason = None, str(error)
-    if base is None or reason:  # detectors compare times with the makespan
+    if base is None or reason:  # Detectors compare times with the makespan, so they need a replay.
         return Findings((), None, (), None, 0, (reason,))
     candidates: list[Candidate] = [found for find in known.values() for found in find(case)]
     found = priced(case, candidates)

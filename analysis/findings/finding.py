@@ -21,7 +21,7 @@ CONFIRMED, INFERRED, PREDICTED = "confirmed", "inferred", "predicted"
 class Evidence:
     """One piece of evidence for a finding, usually a number."""
 
-    text: str  # description of the number
+    text: str  # states what the number means
     value: float | None  # None if the text contains several numbers
     unit: str  # "ns", "bytes", "events", "share", "FLOP/s", …
     command: str  # command that shows the number, such as "etplus analyze trace.json"
@@ -33,16 +33,16 @@ class Evidence:
 class Where:
     """Place of a finding; unknown fields are empty. See `where_of`."""
 
-    source: str | None = None  # line of user code, such as "train.py:7"
-    place: str | None = None  # display text: the line of a call, or a function such as "forward (train.py:17)"
+    source: str | None = None  # the line of the user's code, such as "train.py:7"
+    place: str | None = None  # the text to display: the line of a call, or a function such as "forward (train.py:17)"
     module: str | None = None  # module path
     operator: str | None = None
     kernel: str | None = None
-    phase: str | None = None  # such as "forward"
+    phase: str | None = None  # the phase of the step, such as "forward"
     stream: int | None = None
     step: str | None = None  # name of the iteration
     rank: int | None = None
-    start_ns: int | None = None  # times are relative to the start of the trace
+    start_ns: int | None = None  # `start_ns` and `end_ns` are relative to the start of the trace
     end_ns: int | None = None
     rows: tuple[int, ...] = ()  # ids of ET+ rows, longest first, at most 20
 
@@ -54,7 +54,7 @@ class Gain:
     """Time saved by fixing the problem."""
 
     ns: int  # on the timeline without profiler overhead, at most the time at stake; 0 off the critical path
-    low_ns: int  # on the timeline without profiler overhead; at most the time at stake, 0 off the critical path
+    low_ns: int  # the lower bound of the gain
     high_ns: int
     base_error: float  # relative error of the base replay
     unexplained: float  # share of the new makespan in which the host or device waits for an unknown reason
@@ -79,10 +79,10 @@ class Intervention:
 class Finding:
     """One problem in a trace, with evidence, cost and advice."""
 
-    id: str  # stable, such as "eager-attention"
-    title: str  # one sentence that describes the problem with numbers
+    id: str  # a stable name, such as "eager-attention"
+    title: str  # one sentence that describes the problem and gives its numbers
     where: Where
-    evidence: tuple[Evidence, ...]  # at least one number
+    evidence: tuple[Evidence, ...]  # at least one piece of evidence with a number
     cost_ns: int | None  # time at stake; None if unknown
     gain: Gain | None  # expected end-to-end gain; None without a replay
     what_ifs: tuple[str, ...]  # arguments of `etplus replay --what-if` that reproduce the gain

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 _FUSES = (POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 _REDUCES = (REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
-# Minimum saved share of the operator time. Other effects of compilers, good and bad, are as large as this share.
+# Minimum share of the operator time that fusion saves. Other effects of compilers, good and bad, are about as large.
 _LEAST_SAVED = 0.02
-# Bounds of the saved time relative to the estimate. Fusion saves less if backward needs the intermediates, because
-# they are still written. Fusion saves more if the kernels also fuse neighboring loads and stores.
+# Bounds of the saved time as a ratio to the estimate. Fusion saves less if backward needs the intermediates, because
+# the kernels must still write them. Fusion saves more if the kernels also fuse neighboring loads and stores.
 _LOW, _HIGH = 0.6, 1.15
-_OPTIMIZER_OPS = 3  # minimum operators per parameter; fusing one or two (plain SGD) gains little
+_OPTIMIZER_OPS = 3  # minimum number of operators per parameter; fusing only one or two (plain SGD) gains little
 _OPTIMIZER_LOW, _OPTIMIZER_HIGH = 0.7, 1.15
-# Share of the host time that a fused optimizer keeps, because Python still gathers parameters, gradients and states.
+# Share of the host time that remains after fusing the optimizer: Python still gathers parameters, gradients and states.
 # Measured 0.31 for Adam on a transformer with 28 parameters (PyTorch 2.13).
 _FUSED_HOST = 0.3
 _STEP = re.compile(r"Optimizer\.step#")

@@ -35,7 +35,7 @@ _LONGEST_NAME = 80
 _LEAST_LAYOUT = 0.02
 # Minimum share of device time. Every model copies some tensors in order to split and join them.
 _LEAST_COPIES = 0.03
-# Minimum size of a copy. Most of the time of a smaller copy is call overhead.
+# Minimum size of a copy. Smaller copies spend most of their time on call overhead.
 _LEAST_COPY_BYTES = 1 << 16
 # Minimum duration of a copy without a recorded size.
 _LEAST_COPY_NS = 5_000
@@ -156,7 +156,7 @@ def _outer_name(items: WorkItems, item: int) -> str:
 
 
 class Recomputation(OfWorstRank):
-    """Forward work that the backward pass repeats (activation checkpointing) although memory is free.
+    """Forward work that the backward pass repeats (activation checkpointing) although there is memory to spare.
 
     The gain assumes that nothing is recomputed. Selective recomputation gains less.
     """

@@ -26,7 +26,7 @@ from .find import NO_TIMES, Findings, find_findings
 from .finding import CONFIRMED, INFERRED, PREDICTED, Evidence, Finding, Where
 from .places import where_of
 
-LEAST = 0.01  # minimum change, as a share of A's iteration time; runs of the same program differ by about as much
+LEAST = 0.01  # minimum change, as a share of A's iteration time; two runs of the same program differ by about this much
 # Launch counts that differ by at most this ratio are considered equal, because a recording may contain an extra step.
 SAME_COUNT = 0.05
 # A slowdown is uniform if at least `KERNELS` kernels, with `OF_TIME` of the time, have the same factor within
@@ -37,7 +37,7 @@ LOOKED_FOR = (
     *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
     *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
 )
-FOLLOWED = 0.03  # minimum gain of a finding of A, as a share of the makespan, for which B is checked
+FOLLOWED = 0.03  # the gain of a finding in A, as a share of the makespan, above which B is checked for the same finding
 _TOP = 3
 _NAME = 60
 
@@ -232,7 +232,7 @@ class _Compared:
             yield self.finding(
                 "other-kernels",
                 f"{op or 'work without an operator'} runs {_short(new)} instead of {_short(old)}: {in_ms(change)} more",
-                [(f"kernels that only A runs there take {in_ms(sum(gone.values()))}, kernels that only B runs take "
+                [(f"kernels that run only in A take {in_ms(sum(gone.values()))}, kernels that run only in B take "
                   f"{in_ms(sum(come.values()))}", change, "ns"), *([(shapes, None, "")] if shapes else [])],
                 "use the same shapes in both runs: libraries choose kernels by shape" if shapes else
                 "compare library versions and settings that choose kernels (TF32, cudnn.benchmark, "

@@ -1,1 +1,1 @@
-"""A server and its tools for agents' questions about loaded traces (docs/reference/agents.md)."""
+"""An MCP server with tools that answer agents' questions about loaded traces (docs/reference/agents.md)."""

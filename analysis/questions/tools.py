@@ -100,7 +100,7 @@ def table(
     described = {column.name: column for column in kind.columns()}
     rows = _rows(served, name, trace, steps or None)
     if rows and "rank" in rows[0] and "rank" not in described:
-        described = {"rank": None, **described}  # rows of a job start with the column rank
+        described = {"rank": None, **described}  # In the tables of a job, the first column is the rank.
     for column in (*columns, *order.split()[:1]):
         _chosen(described, column, f"column of {name}")
     for condition in where:
@@ -232,7 +232,7 @@ def recorded_text(text: str, width: int = NAME_WIDTH) -> str:
         >>> recorded_text("gemm\\x1b[2J\\n</result>"), recorded_text("abc" * 40, 7)
         ('gemm[2J ‹/result>', 'abcabc…')
     """
-    line = _BLANKS.sub(" ", text[: 8 * width])  # shortens names of several megabytes before other work
+    line = _BLANKS.sub(" ", text[: 8 * width])  # Cuts names of several megabytes before the slower steps below.
     line = "".join(filter(str.isprintable, line)).strip()
     line = _FENCE.sub(lambda found: found[0][0], _MARKUP.sub(lambda found: "‹" if found[0] == "<" else "›", line))
     return line if len(line) <= width and len(text) <= 8 * width else f"{line[: width - 1]}…"
@@ -307,7 +307,7 @@ TOOLS = {
         {
             "name": Option("string", "name of a table listed by overview", required=True),
             "columns": Option("array", "only these"),
-            "where": Option("array", "conditions that rows must all meet: total_ns>1000, kernel~gemm, phase=backward"),
+            "where": Option("array", "conditions that all rows meet, like total_ns>1000, kernel~gemm, phase=backward"),
             "order": Option("string", "column to sort by, largest first; append ' asc' for smallest first"),
             **{"trace": _TRACE, "steps": _STEPS, **_PAGE},
         },

@@ -93,13 +93,13 @@ ngth","Duration","ns","Time from the start on the first rank to the end on the l
 ["last","Last to arrive","text","Rank that arrived last."]],waits:[["label","Rank","text","Rank."],["collectives","Colle\
 ctives","count","Number of collectives in which ranks wait for each other."],["last","Last to arrive","count","Number of\
  collectives at which this rank arrived last."],["caused","Others waited for it","ns","Sum of the times that other ranks\
- waited for this rank."],["waited","Waited itself","ns","Sum of the times that this rank waited."],["offset","Clock ahea\
-d","ns","Clock offset relative to the lowest-numbered rank; the page corrects for it."],["spread","Spread","ns","Median \
-deviation of individual collectives from the clock offset."]],span:[["name","Name","name","Name."],["kind","Kind","text",
-"Kind."],["count","Count","count","Events."],["total","Time","ns","Time within the span, including nested calls."],["sha\
-re","Share","share","Share of the span; above 100 % if events overlap."]]},Fn={std:"mean",t3:"t2"},gs={flops_per_second:"\
-Achieved",operator_flops_per_second:"Whole operator",flops_share:"Of peak",bytes_per_second:"Bandwidth",most_bytes_per_second:"\
-Bandwidth at most",bytes_share:"Of bandwidth",bound:"Bound by",ops:"Operators",flops:"FLOPs",bytes:"Size",allocated_bytes:"\
+ waited for this rank."],["waited","Waited itself","ns","Total time that this rank waited."],["offset","Clock ahead","ns",
+"Clock offset relative to the lowest-numbered rank; the page corrects for it."],["spread","Spread","ns","Median deviatio\
+n of individual collectives from the clock offset."]],span:[["name","Name","name","Name."],["kind","Kind","text","Kind."],
+["count","Count","count","Events."],["total","Time","ns","Time within the span, including nested calls."],["share","Shar\
+e","share","Share of the span; above 100 % if events overlap."]]},Fn={std:"mean",t3:"t2"},gs={flops_per_second:"Achieved",
+operator_flops_per_second:"Whole operator",flops_share:"Of peak",bytes_per_second:"Bandwidth",most_bytes_per_second:"Ban\
+dwidth at most",bytes_share:"Of bandwidth",bound:"Bound by",ops:"Operators",flops:"FLOPs",bytes:"Size",allocated_bytes:"\
 Allocated",algorithm_bandwidth:"Bandwidth",bus_bandwidth:"Bus bandwidth",self_ns:"CPU self",host:"CPU call",host_wait_ns:"\
 Launched late",kernel_wait_ns:"Between kernels",other_ns:"Other waits",before_first_ns:"Before first",after_last_ns:"Aft\
 er last","idle_causes longest":"Longest queue","idle_causes mean":"Mean queue",full_ns:"Queue full",median_call_ns:"Medi\
@@ -151,9 +151,9 @@ Y(a)),this.text="",this.most=Ne,this.at=-1,this.found=e,this.build(i&&e.length>q
 "_"," ");this.headings=this.columns.map(i=>this.heading(i)),this.body=h("tbody"),this.said=h("span",{class:"said",role:"\
 status"}),this.more=h("button",{type:"button",onclick:()=>this.showAll()},"Show all"),this.input=h("input",{type:"search",
 placeholder:"Filter rows…","aria-label":`Filter ${this.name}`,oninput:()=>this.filter(this.input.value),onkeydown:i=>wt(
-i,this.at,this.found.length,r=>this.go(r))});let n="Shown rows with full names and exact numbers",o=h("button",{type:"bu\
-tton",class:"push",title:n,onclick:()=>this.copy()},"Copy as CSV");this.shown=h("table",{"data-table":this.name,"aria-la\
-bel":e},h("thead",{},h("tr",{},this.headings)),this.body),this.body.addEventListener("click",i=>{let r=i.target.closest(
+i,this.at,this.found.length,r=>this.go(r))});let n="The rows shown, with full names and exact numbers",o=h("button",{type:"\
+button",class:"push",title:n,onclick:()=>this.copy()},"Copy as CSV");this.shown=h("table",{"data-table":this.name,"aria-\
+label":e},h("thead",{},h("tr",{},this.headings)),this.body),this.body.addEventListener("click",i=>{let r=i.target.closest(
 "tr");r&&getSelection()?.isCollapsed&&this.act(r.sectionRowIndex)}),this.body.addEventListener("keydown",i=>this.key(i)),
 this.node=h("div",{},h("div",{class:t?"tools":"tools alone"},t?[this.input,this.said,this.more]:this.said,o),h("div",{class:"\
 table",tabindex:0,role:"region","aria-label":`${e} table`},this.shown))}heading(t){let e=()=>{this.isDescending=this.sortKey===
@@ -570,13 +570,13 @@ t.inspector.select(s,{reveal:!0})}var Vo=[["w s a d","zoom in and out, move left
  the called operator or launched kernel"],["o","kernel → its operator"],["l","kernel → its launch call"],["k","opera\
 tor or launch call → its first kernel"],["b","forward ↔ backward operator"],["g h","to the event that the selected e\
 vent waits for or reads from; to the event that waits for it or reads it"],["n p","next and previous element of the crit\
-ical path"],["c","show or hide the critical path"],[". ,","next and previous event found by the search, or of the row th\
-at led here"],["/ Backspace","to the search; back to the row or finding that led here"],["z","fill the view with the sel\
-ected event"],["m","table of events that overlap the selected event"],["[ ]","set the start or end of a span to the star\
-t or end of the selected event"],["Shift + drag","select a span and list its events in a table"],["Enter","to the detail\
-s; Esc goes back, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"key\
-s","aria-label":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Vo.map(([t,e])=>h("div",{},h("dt",{},
-h("kbd",{},t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Jo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Yo=1.5;function cn(s){return{id:"overl\
+ical path"],["c","show or hide the critical path"],[". ,","next and previous event among the search results, or of the r\
+ow you came from"],["/ Backspace","to the search; back to the row or finding that led here"],["z","fill the view with th\
+e selected event"],["m","table of events that overlap the selected event"],["[ ]","set the start or end of a span to the\
+ start or end of the selected event"],["Shift + drag","select a span and list its events in a table"],["Enter","to the d\
+etails; Esc goes back, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"\
+keys","aria-label":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Vo.map(([t,e])=>h("div",{},h("dt",
+{},h("kbd",{},t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Jo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Yo=1.5;function cn(s){return{id:"overl\
 ay",type:"custom",clip:!0,silent:!0,z:5,progressive:0,encode:{x:[0,1],y:-1},tooltip:{show:!1},renderItem:(t,e)=>s.overlays[t.
 dataIndex]?.draw(e)??null,data:Ve(s)}}function Ve(s){return s.overlays=[...Qo(s),...ni(s),...ti(s),...Zo(s)],s.overlays.
 map(({from:t,to:e})=>[t,e])}var pt=(s,t)=>s.coord([t,0])[0];function we(s,t,e,n,o,i=0){return{from:s,to:t,draw:l=>{let a=pt(

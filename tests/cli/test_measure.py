@@ -29,7 +29,7 @@ def test_threads_and_times() -> None:
     assert (options().threads, options().timeout_s) == (0, 30) and options("--threads", "4096").threads == 4096
     assert options("--timeout", "0.5").timeout_s == 0.5
     for word in ("-1", "4097"):
-        with pytest.raises(UsageError, match="give a number from 1, or 0"):
+        with pytest.raises(UsageError, match="give 1 or more, or 0"):
             options(f"--threads={word}")
     for word in ("0", "-1", "inf", "nan"):
         with pytest.raises(UsageError, match="give seconds above 0"):

@@ -76,7 +76,7 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
         (["{json}", "-o", "out.et", "--rank", "3"], "no file for rank 3; there are ranks 0"),
         (["{et-json}", "-o", "out.et"], "an Execution Trace without times"),
         (["{json}", "-o", "out.et", "--roofline", "2"], "chakra has no option 'roofline'; its options: memory_nodes, "),
-        (["{json}", "-o", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': not NAME=VALUE"),
+        (["{json}", "-o", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': expected NAME=VALUE"),
     ],
 )
 def test_the_command_says_in_one_line_what_is_wrong(

@@ -33,7 +33,7 @@ const MADE = {
     ["collectives", "Collectives", "count", "Number of collectives in which ranks wait for each other."],
     ["last", "Last to arrive", "count", "Number of collectives at which this rank arrived last."],
     ["caused", "Others waited for it", "ns", "Sum of the times that other ranks waited for this rank."],
-    ["waited", "Waited itself", "ns", "Sum of the times that this rank waited."],
+    ["waited", "Waited itself", "ns", "Total time that this rank waited."],
     ["offset", "Clock ahead", "ns", "Clock offset relative to the lowest-numbered rank; the page corrects for it."],
     ["spread", "Spread", "ns", "Median deviation of individual collectives from the clock offset."],
   ],

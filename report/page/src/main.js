@@ -35,7 +35,7 @@ const SECTIONS = [
   memorySection, communicationSection, tablesSection,
 ];
 
-let drawings = 0; // each new drawing cancels the earlier drawings
+let drawings = 0; // each redraw cancels the earlier redraws that are still pending
 
 /** Draw the page for a rank, or for one of its steps. @param {number} at @param {number | null} stepAt */
 export async function draw(at, stepAt = null) {

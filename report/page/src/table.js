@@ -83,7 +83,7 @@ class Table {
       oninput: () => this.filter(this.input.value),
       onkeydown: (/** @type {KeyboardEvent} */ event) => stepped(event, this.at, this.found.length, (at) => this.go(at)),
     });
-    const title = "Shown rows with full names and exact numbers",
+    const title = "The rows shown, with full names and exact numbers",
       copy = el("button", { type: "button", class: "push", title, onclick: () => this.copy() }, "Copy as CSV");
     this.shown = el("table", { "data-table": this.name, "aria-label": label }, el("thead", {}, el("tr", {}, this.headings)), this.body);
     this.body.addEventListener("click", (/** @type {any} */ event) => {
@@ -140,7 +140,7 @@ class Table {
     const attributes = {
       "aria-current": at === this.at ? "true" : null,
       class: this.click || (page.timeline && this.jump(row)) ? "go" : null,
-      tabindex: at === Math.max(0, this.at) ? 0 : -1, // a single tab stop; the arrow keys lead to the other rows
+      tabindex: at === Math.max(0, this.at) ? 0 : -1, // a single tab stop; the arrow keys move between rows
     };
     return el("tr", attributes, this.columns.map((column) => cell(column, row, this.units[column.key])));
   }

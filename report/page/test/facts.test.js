@@ -57,7 +57,7 @@ test("values that cannot be right are left out", () => {
   }
 });
 
-test("a share above a peak is explained", () => {
+test("a share above 100% of a peak comes with an explanation", () => {
   const texts = facts(); // 3 TFLOP/s of a 2 TFLOP/s peak, 3 TB/s of a 2 TB/s peak
   for (const peak of ["bandwidth", "float32 peak"]) assert.match(texts[`Share of the ${peak}`], /^150\.0 % \(above the peak/);
   const below = facts({ event: { dur: 2000 } });

@@ -61,7 +61,7 @@ test("blocks with the same lane and depth form one row", () => {
   assert.deepEqual(numbersOf([3, 1, 2]), [0, 3, 4]);
 });
 
-test("the first block that ends after a time", () => {
+test("the first block that ends after a given time is found", () => {
   const ts = [0, 10, 20, 30],
     dur = [5, 5, 5, 5];
   const brute = (time) => ts.findIndex((start, at) => start + dur[at] >= time);
@@ -69,7 +69,7 @@ test("the first block that ends after a time", () => {
   assert.equal(firstEnding(ts, dur, 0, 4, 36), 4);
 });
 
-test("the longest gap of overlapping events", () => {
+test("the longest gap is found if events overlap", () => {
   assert.deepEqual(longestGap([{ ts: 0, dur: 50 }, { ts: 10, dur: 5 }, { ts: 55, dur: 1 }, { ts: 90, dur: 1 }]), { from: 56, to: 90 });
   assert.equal(longestGap([{ ts: 0, dur: 5 }]), null);
 });

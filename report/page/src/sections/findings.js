@@ -21,7 +21,7 @@ export function findingsSection(report, rank) {
   const { findings } = report;
   if (!findings) return null;
   const ofStep = findings.found.filter(({ where }) => !rank.step || !where.step || where.step === rank.step.name),
-    here = ofStep.filter((one) => report.difference || one.gain || one.cost_ns !== null), // findings without an amount are notes
+    here = ofStep.filter((one) => report.difference || one.gain || one.cost_ns !== null), // findings without an estimated gain or cost are shown as notes
     notes = ofStep.filter((one) => !here.includes(one)).map((one) => one.title),
     first = here.slice(0, findings.first || here.length),
     more = here.slice(first.length),

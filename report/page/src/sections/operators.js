@@ -38,8 +38,8 @@ export function operatorsSection(report, rank) {
  */
 function modulePlace({ path, device_total_ns }) {
   const last = path.split(" / ").at(-1),
-    ofPath = new Map(), // caches, by path and name, whether a call is a module of the row
-    ofModule = new Map(); // caches, by module number, whether the module or a parent is a module of the row
+    ofPath = new Map(), // caches, by path and name, whether a call belongs to a module of the row
+    ofModule = new Map(); // caches, by module number, whether the module or one of its ancestors belongs to the row
   const isOne = (/** @type {Texts} */ texts, /** @type {number} */ at, /** @type {string} */ name) => {
     const around = classesOf(regions(texts, at));
     return (around === path && moduleClass(name) === last) || (around ? `${around} / ${moduleClass(name)}` : moduleClass(name)) === path;

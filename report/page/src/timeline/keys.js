@@ -14,7 +14,7 @@ const KEYS = [
   ["g h", "to the event that the selected event waits for or reads from; to the event that waits for it or reads it"],
   ["n p", "next and previous element of the critical path"],
   ["c", "show or hide the critical path"],
-  [". ,", "next and previous event found by the search, or of the row that led here"],
+  [". ,", "next and previous event among the search results, or of the row you came from"],
   ["/ Backspace", "to the search; back to the row or finding that led here"],
   ["z", "fill the view with the selected event"],
   ["m", "table of events that overlap the selected event"],

@@ -154,7 +154,7 @@ function* pathOf(timeline) {
       if (strip) yield piece(strip);
       strip = { from: element.ts, to: end, color };
     }
-    if (!critical.isWork(element.kind)) continue; // a wait only connects its neighbors
+    if (!critical.isWork(element.kind)) continue; // a wait only links the elements before and after it
     if (element.event < 0 || element.dur < LEAST_ELEMENT_PX * px) {
       last = null;
       continue;
