@@ -19,9 +19,9 @@ from ..timeline.network import Algorithm, Network, parse_network
 from ..trace.errors import UNREADABLE, UsageError
 from .astra_links import AstraLinks
 
-# Default network: one NIC of 200 Gbit/s per rank.
+# The default network has one NIC of 200 Gbit/s per rank.
 DEFAULT = Network(25.0, 5000.0)
-# With a delay of 0, ASTRA-sim aborts if a collective starts at time 0; its own examples use 10.
+# If the delay is 0, ASTRA-sim aborts when a collective starts at time 0. Its own examples use 10.
 ENDPOINT_DELAY_NS = 1
 _IMPLEMENTATIONS: Mapping[Algorithm, str] = {"ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"}
 _KINDS = {
@@ -58,7 +58,7 @@ def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
         if span.algorithm == "direct":
             bandwidth /= max(span.ranks - 1, 1)
         topology = "Ring" if span.hops else "FullyConnected"
-        if span.algorithm == "halving-doubling":  # the data crosses two links between any two ranks
+        if span.algorithm == "halving-doubling":  # Data crosses two links between any two ranks.
             topology, latency = "Switch", latency / 2
         columns.append((topology, span.ranks, f"{bandwidth:.9g}", f"{latency:.9g}"))
     lists = (f"[ {', '.join(map(str, column))} ]" for column in zip(*columns, strict=True))

@@ -30,7 +30,7 @@ from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
-# Key for host work after the last computation, used instead of the row of a computation.
+# This key replaces the row of a computation for host work after the last computation.
 _END = -1
 
 
@@ -83,25 +83,25 @@ class _Folding:
     ) -> None:
         self.trace, self.rows, self.ends, self.transferred = trace, rows, ends, transferred
         place = {comm.row: at for at, comm in reversed(list(enumerate(comms)))}
-        # a kernel's sends come first, because a send waits for the previous send, while a receive does not
+        # A kernel's sends come first, because a send waits for the previous send, while a receive does not.
         self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV and not comm.aside))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
-        self.chain_end, self.chain_id = [0], [0]  # the computations and delays so far; entry 0 is an artificial start
-        self.chain_at: dict[int, int] = {}  # row of a computation → its index in the chain
-        self.comm_end: dict[int, int] = {}  # row of a communication → when it ends
+        self.chain_end, self.chain_id = [0], [0]  # The chain has all computations and delays so far, after a start.
+        self.chain_at: dict[int, int] = {}  # Maps the row of a computation to its index in the chain.
+        self.comm_end: dict[int, int] = {}  # Maps the row of a communication to its end.
         self.comm_id: dict[int, int] = {}
         self.sent: SimNode | None = None  # the last communication
         self.last_comm = 0  # row of the last communication that is not a receive
-        self.on_stream: dict[int, tuple[int, int]] = {}  # stream → id and end of its last node
+        self.on_stream: dict[int, tuple[int, int]] = {}  # Maps a stream to the id and end of its last node.
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
         self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
-        self.has_gpu = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works in parallel with computations
-        self.host_id = 0  # id of the last delay that represents host work
-        self.idle: list[tuple[int, int]] = []  # (begin, end) of each wait for a communication since that delay
+        self.has_gpu = bool(np.any(trace.nodes.kind[rows] == GPU))  # If a GPU is used, the host works in parallel.
+        self.host_id = 0  # id of the last delay that stands for host work
+        self.idle: list[tuple[int, int]] = []  # (begin, end) of each wait for a communication after that delay
         self.last: list[int] = []  # rows of the last two computations
-        self.slowing: list[int] = []  # communications that the next node in the chain waits for, see `with_slowed_work`
+        self.slowing: list[int] = []  # The next node in the chain waits for these (see `with_slowed_work`).
 
     def nodes(self) -> Iterator[SimNode]:
         trace, rows = self.trace, self.rows
@@ -188,7 +188,7 @@ class _Folding:
         self.idle = []
         chain_end_at, needs = self.chain_end[-1], behind
         for began, waited in asked:
-            if chain_end_at < began < until:  # the host's work before a wait does not depend on the wait
+            if chain_end_at < began < until:  # The work of the host before a wait does not depend on the wait.
                 yield self._own_time(began, began - chain_end_at, needs, stream)
                 chain_end_at, needs = began, list(behind)
             if waited in self.comm_end:
@@ -246,7 +246,7 @@ class _Folding:
         row, stream = comm.row, int(self.trace.nodes.stream_lane[comm.row])
         chain_place = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
-        turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits in parallel with the rank's sends
+        turn = 0 if comm.kind == RECV else self.last_comm  # A receive waits in parallel with the sends of its rank.
         needs = {*(self.chain_id[place] for place in (chain_place, *after)), self.comm_id.get(turn, 0), before} - {0}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (chain_place, *after))])
         until = self.transferred.get(int(self.trace.nodes.id[row]), self.trace.nodes.end[row])
@@ -268,7 +268,7 @@ class _Folding:
             self.on_stream[stream] = node.id, ready + micros
 
 
-# A longer latency on an idle stream is a wait for other work, because no device takes that long to start an event.
+# If an event on an idle stream starts later than this, it waits for other work; no device takes so long to start it.
 _MAX_LATENCY_NS = 1_000_000
 
 _Flags = npt.NDArray[np.bool_]
@@ -325,7 +325,7 @@ def _through_host(
     edges = np.stack([source, target], axis=1)
     on_gpu = nodes.kind[source] == GPU
     since = np.where(on_gpu, nodes.end[target], nodes.ts[target])
-    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # host communications that have ended need no wait
+    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # Host communications that have ended need no wait.
     asked = np.where(cost, nodes.ts[target], nodes.ts[source])
     unread = np.setdiff1d(np.flatnonzero(communicates & (nodes.kind != GPU)), source)
     source, since = np.concatenate([source, unread]), np.concatenate([since, nodes.end[unread]])
@@ -357,7 +357,7 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
         paused = (nodes.end[before] <= nodes.end[run]) & (nodes.ts[after] <= nodes.ts[reader])
         paused &= nodes.ts[after] - nodes.end[before] > LONG_PAUSE_NS
         _, begin, until = (column[pauses[0] == thread] for column in pauses)
-        at = np.searchsorted(until, nodes.end[run])  # the pause during which the communication ended, or the next pause
+        at = np.searchsorted(until, nodes.end[run])  # The communication ended during this pause, or before it.
         paused[at == len(until)] = False
         near = np.minimum(at, max(len(until) - 1, 0))
         if len(until):
@@ -384,7 +384,7 @@ def submitted(trace: Trace) -> IntColumn:
     launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
     latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
-    free = np.full(len(trace), -1, np.int64)  # the time at which a row's last dependency on the GPU ends
+    free = np.full(len(trace), -1, np.int64)  # At this time, a row's last dependency on the GPU ends.
     np.maximum.at(free, target, nodes.end[source])
     free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)

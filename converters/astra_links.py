@@ -24,11 +24,11 @@ from ..timeline.collective_times import SHARDS, Algorithm, LevelSpan, collective
 from ..timeline.network import Network
 from .collectives import Agreement, Communication
 
-# ASTRA-sim hangs on smaller collectives.
+# ASTRA-sim hangs if a collective is smaller than this.
 _LEAST_BYTES = 4
 _MOST_BYTES = 2**53
 _PROBE = 1 << 40
-# A communication keeps its size if its simulated time differs from the wanted time by at most this share.
+# A communication keeps its size if the difference of simulated and wanted time is at most this share.
 _CLOSE = 1e-3
 
 
@@ -93,7 +93,7 @@ def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
     """Return a dimension with the bandwidth that the algorithm of `span` gets on the topology built for `own`."""
     if own == "direct" and span.algorithm != "direct":
         return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
-    if own != "direct" and span.algorithm == "direct":  # sends to all ranks at once, to each at full bandwidth
+    if own != "direct" and span.algorithm == "direct":  # A rank sends to all ranks at once, each at full bandwidth.
         return span._replace(bandwidth=span.bandwidth * (span.ranks - 1))
     return span
 

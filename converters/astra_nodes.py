@@ -23,9 +23,9 @@ from .chakra import CHAKRA_VERSION, COMP, ROWS
 from .collectives import Communication, comm_attributes, comm_node_type
 from .node_work import roofline_work, work_columns
 
-# Value of `SimNode.row` for delays: times in which the GPU waited for the host.
+# A `SimNode` for a delay, in which the GPU waited for the host, has this `row`.
 DELAY = -1
-# Value of `SimNode.row` for the time until a rank starts.
+# A `SimNode` for the time until a rank starts has this `row`.
 START = -2
 
 _NAMES = {DELAY: b"delay", START: b"start skew"}
@@ -55,7 +55,7 @@ def write_nodes(
     trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
 ) -> int:
     work, nodes_left = work_columns(trace), iter(nodes)
-    if roofline is not None:  # a copy between host and device is limited by the bus, not by the device's memory
+    if roofline is not None:  # The bus limits a copy between host and device, not the memory of the device.
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.nodes.category, copies)] = -1
     chunks = iter(lambda: list(itertools.islice(nodes_left, ROWS)), [])
@@ -74,7 +74,7 @@ def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntCol
     if roofline is not None:
         num_ops, size = (np.where(computing, column, -1) for column in roofline_work(num_ops, size, micros, roofline))
     rows = np.maximum(rows, 0)
-    # `fold` shortens overlapping computations; rounding alone changes a duration by less than 1 µs
+    # `fold` shortens overlapping computations; rounding alone changes a duration by less than 1 µs.
     exact = real & computing & (np.abs(trace.nodes.dur[rows] - 1000 * micros) < 1000)
     on_gpu = real & (trace.nodes.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)

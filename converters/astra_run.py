@@ -26,7 +26,7 @@ from .preflight_findings import PreflightFindings
 from .preflight_rank import RankFile, scan
 from .preflight_run import rank_ends
 
-# Environment variable that contains the path of the simulator's analytical binary.
+# This environment variable contains the path of the simulator's analytical binary.
 VARIABLE = "ASTRA_SIM"
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles")
 _NODES = re.compile(r"^TLSUM (\d+) (\d+) (\d+) (\d+) (\d+)", re.MULTILINE)
@@ -65,7 +65,7 @@ def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str
         output = _simulate(binary, files, groups, network)
         finished = {int(rank): int(ns) for rank, ns in _FINISHED.findall(output)}
         ran = {int(rank): int(done) for rank, _, _, done, _ in _NODES.findall(output)}
-        # the simulator runs rings instead of a library's algorithms
+        # The simulator runs rings instead of a library's algorithms.
         ends = rank_ends(scans, groups, replace(network, library=None))
         replayed: Sequence[int | None] = ends or [None] * len(files)
         results[name] = [

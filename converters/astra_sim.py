@@ -76,7 +76,7 @@ def _least(sizes: Iterable[int]) -> int:
     return min(filter(None, sizes), default=0)
 
 
-# For collectives whose size can differ between ranks: how to choose the single size that the simulator needs. In a
+# If the sizes of a collective differ between ranks, the function chooses the size that the simulator needs. In a
 # gather or scatter without metadata, the root's tensors cover all ranks.
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
     Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, run with the largest size"),
@@ -106,7 +106,7 @@ def for_simulator(agreement: Agreement) -> Agreement:
     return _in_turn(replace(agreement, ranks=ranks, groups=groups))
 
 
-# ASTRA-sim matches collectives of all ranks by how many collectives of any group precede them.
+# To match collectives in the group of all ranks, ASTRA-sim counts the preceding collectives of any group.
 _OWN_GROUP = (
     "the set lists all ranks as a process group, because ASTRA-sim matches collectives of all ranks by the number of "
     "earlier collectives, and this number differs between ranks"
@@ -164,7 +164,7 @@ def write_astra_sim(
 
 
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
-    alone = len(agreement.ranks) == 1  # the other ranks of the job may be converted separately
+    alone = len(agreement.ranks) == 1  # The other ranks of the job may be converted separately.
     if comm.kind < 0:
         if comm.peer == own.rank:
             return _NO_PARTNER
@@ -186,7 +186,7 @@ def _group_size(comm: Communication, own: RankComms, agreement: Agreement) -> in
 
 
 def _share(size: int, parts: int) -> int:
-    return -(-size // parts)  # rounded up
+    return -(-size // parts)  # The division rounds up.
 
 
 def _able(comm: Communication, ranks: int, counts: Counter[str]) -> Communication:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..analysis.counters import Counter
     from ..analysis.devices import Device
 
-# Arguments that `augment` adds to GPU events: FLOPs, GB (10⁹ bytes), and percentages of the device's peaks.
+# `augment` adds these arguments to GPU events: FLOPs, GB (10⁹ bytes), and percentages of the device's peaks.
 ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved_bandwidth_percent")
 
 _DECIMALS = 6
@@ -74,7 +74,7 @@ def augment(
     """
     blob = known_header(load_bytes(source, progress=progress))
     whole = parse_trace(blob, progress=progress)
-    gpu = whole.gpu.take(whole.gpu.source >= 0)  # the other events are not nodes
+    gpu = whole.gpu.take(whole.gpu.source >= 0)  # The other events are not nodes.
     trace = whole.with_tables(replace(whole.tables, gpu=gpu))
     shown = None if part is None else part(whole)
     added: list[bytes] = []

@@ -225,7 +225,7 @@ def _etplus(traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
     source = traces.source
     if options.schema is None and not isinstance(source, (Trace, InputPair)) and is_stored(source):
         (trace,) = traces.values()
-        trace.write(path)  # a folder of columns also stores the text of its ET+ file
+        trace.write(path)  # A columnar output folder also stores the text of the ET+ file.
         return Conversion((path,), int((trace.nodes.kind != RUNTIME).sum()), Counter())
     if options.schema is None:
         file, metadata, nodes, counts = _messages(traces)
@@ -395,7 +395,7 @@ _SUMMARIES = {
     "networkx-json": "graph for networkx.node_link_graph",
     "npz": "training arrays in the TpuGraphs format; for several files, a folder with a split",
 }
-# In the order of --help. A suffix that two formats share selects the first of these formats.
+# `--help` lists the formats in this order. If two formats share a suffix, the suffix selects the first one.
 BUILT_IN: tuple[Exporter, ...] = (
     _Format("chakra", _CHAKRA_SUFFIXES, "ranks", _chakra, ChakraOptions),
     _Format("astra-sim", _CHAKRA_SUFFIXES, "ranks", _astra_sim, AstraSimOptions),

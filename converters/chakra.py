@@ -53,9 +53,9 @@ from .collectives import RankComms, agree, comm_attributes, comm_node_type, shar
 from .node_work import host_rows, host_work, rounded, work_columns
 from .row_dependencies import TraceDependencies, dependencies
 
-# Version of the Chakra schema that every written file names in its metadata.
+# The metadata of every written file names this version of the Chakra schema.
 CHAKRA_VERSION = "0.0.4"
-# Number of nodes encoded per block; with smaller blocks, the fixed cost per block dominates.
+# Each block encodes this many nodes; in smaller blocks, the fixed cost per block dominates.
 ROWS = 8192
 COMP = NodeType.Value("COMP_NODE")
 _LEFT_OUT = "order dependencies on threads and streams left out, because edges contradict them"
@@ -113,7 +113,7 @@ class _Encoder:
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
         self.has_times = bool(nodes.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
-        # self time of each row in ns; GPU events and collectives keep their measured duration
+        # This is the self time of each row in ns, but GPU events and collectives keep their measured duration.
         self.duration = np.where(nodes.timed, nodes.dur, 0)
         on_host = host_rows(trace, communicating)
         self.duration[on_host] = host_work(trace, communicating)[on_host]
@@ -127,7 +127,7 @@ class _Encoder:
         }
         self.rank = comms.rank
         first, rows = int(nodes.id.max(initial=0)) + 1, list(self.shared)
-        ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # NumPy would overflow at 2**63 - 1
+        ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # NumPy would overflow at 2**63 - 1.
         self.message_ids = {row: range(begin, end) for row, (begin, end) in zip(rows, pairwise(ends), strict=True)}
         self.message_micros = {row: int(self.micros[row]) for row in rows}
         self.micros[rows] = 0
@@ -247,9 +247,9 @@ def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
                 yield AttributeProto(name=name, uint64_val=value)
 
 
-# Parts of encoded messages, see `messages`; each part has one entry per row.
+# Parts are pieces of encoded messages with one entry per row (see `messages`).
 Parts = list[list[bytes]]
-# Maps a row to its fields that no attribute can express.
+# Maps a row to the fields that no attribute can express.
 Further = dict[int, Record]
 
 _NUMBERS = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")

@@ -99,7 +99,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
     ids, needed, repeats = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], False
     for messages in blocks:
         heads = node_heads(messages)
-        if heads is None:  # a node lists a dependency twice, or is not encoded in the usual field order
+        if heads is None:  # A node repeats a dependency, or its fields are not in the usual order.
             repeats = True
             nodes = [node for node, _ in messages.nodes()]
             ids.append(np.array([node.id for node in nodes], np.uint64))

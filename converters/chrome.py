@@ -41,19 +41,19 @@ from ..trace.trace import Trace
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
-# Rounding to µs can make events overlap by up to this much; the earlier event is then shortened.
+# After rounding to µs, events may overlap by this much; the earlier event is then shortened.
 _OVERLAP_NS = 1000
 _LEAST_NS = 1
 _FOREVER = 2**62
 _TRACKS_PER_PROCESS = 100_000
-# Flow ids reserved per rank; larger than any correlation id (32 bits).
+# Each rank has this many flow ids, so any correlation id (32 bits) is smaller.
 _FLOWS_PER_PROCESS = 1 << 32
-# Process id shown for the program if its own is unknown or equals a device number.
+# The program is shown with this process id if its own id is unknown or equals a device number.
 _PROGRAM = 1_000_000
-# Added to the device number, as in Kineto, so that devices are sorted after programs.
+# As in Kineto, the sort index of a device is its number plus this, so that devices come after programs.
 _GPU_SORT = 5_000_000
 _PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
-# Kinds of edges that Kineto also writes as flows, with Kineto's category.
+# Maps each kind of edge that Kineto also writes as a flow to Kineto's category.
 _KINETO_FLOWS = {"launch": "ac2g"}
 
 
@@ -157,7 +157,7 @@ class RankTimeline:
             for flow in arriving.get(row, ()):
                 if flow in begun:
                     yield self._flow(flow, row, ts, "f")
-                else:  # the call waits for work that began later
+                else:  # The call waits for work that began later than the call.
                     late.append(self._flow(flow, row, max(ts, int(self.trace.nodes.ts[self.flows[flow, 0]])), "f"))
         yield from late
         yield from (event for _, _, event in reversed(others))
@@ -297,7 +297,7 @@ def program_of(trace: Trace) -> int:
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Return each row's track, lane and end as shown. Slices in a lane nest or follow each other; none is empty."""
     nodes = trace.nodes
-    threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # threads without operators come last
+    threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # Threads without operators come last.
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
     track = np.where(nodes.kind == GPU, len(trace) + nodes.stream_lane, threads)
     lane = np.zeros(len(trace), np.int64)

@@ -20,7 +20,7 @@ from ..trace.columns import inverse_positions
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 
-# Number of the process group that contains all ranks.
+# The process group that contains all ranks has this number.
 ALL_RANKS = 0
 
 _MAX_GROUP = 2**31 - 1

@@ -16,7 +16,7 @@ from .exporter import Conversion, Exporter
 from .registry import exporter_for, option_names, options_for
 from .traces import Source, Traces
 
-# Formats that can only store whole traces, because they copy all texts.
+# These formats can only store whole traces, because they copy the whole text.
 _WHOLE = ("etplus", "parquet")
 
 
@@ -70,13 +70,13 @@ def convert(
     for source in inputs:
         if not isinstance(source, Trace):
             protect(source)
-    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # "traces" may write a folder
+    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # Output of "traces" may be a folder.
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)
     try:
         done = exporter.write(traces, os.fspath(output), chosen)
-    except SeveralRanksError as several:  # known only after the whole file was read
+    except SeveralRanksError as several:  # The number is known only after the whole file was read.
         return convert(several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, **part)
     notes = [note for notes_of_rank in traces.notes.values() for note in notes_of_rank]
     damage = [sentence for damage_of_rank in traces.damage.values() for sentence in damage_of_rank]

@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ..trace.brief import brief
 from .traces import Traces
 
-# What an exporter accepts: one trace, one or several ranks of a job, or any traces.
+# An exporter accepts one trace, one or several ranks of a job, or any traces.
 Inputs = Literal["one", "ranks", "traces"]
-# Suffixes of pictures that Graphviz draws.
+# Graphviz renders images with these file extensions.
 PICTURES = (".svg", ".pdf", ".png")
 
 

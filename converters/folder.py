@@ -36,7 +36,7 @@ class InputPair:
         return os.fspath(self.kineto)
 
 
-# The traces, and notes on omitted files.
+# The first item contains the traces, the second contains notes on omitted files.
 Found = tuple[list[str | InputPair], list[str]]
 
 

@@ -39,7 +39,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 Algorithm = Literal["ring", "direct"]
-# Factor on the cpus for overlapping latencies, because on another network more latencies can overlap.
+# Latencies get this many times the needed cpus, because more latencies can overlap on another network.
 _SPARE = 4
 _FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
 _EARLY = "waits that began before their dependencies ended, attached to an earlier operation"
@@ -52,7 +52,7 @@ def _share(size: int, parts: int) -> int:
 
 
 # Maps a collective's bytes (see `message_bytes`) and number of ranks to the number of ring steps and bytes per step.
-# A broadcast or reduce sends the same bytes per link as a pipelined chain. The data of an all-to-all passes through
+# A broadcast or reduce sends as many bytes per link as a pipelined chain. The data of an all-to-all passes through
 # the ranks in between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc).
 _RING: Mapping[int, _Steps] = {
     CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),
@@ -115,7 +115,7 @@ class _Schedule:
         self.met = _meetings(graph)
         self.rank_of_point = _ranks_of_points(graph)
         lanes, self.lane_of_edge = _lanes(graph, self.rank_of_point)
-        self.joins = lanes  # per rank, the cpu for operations that take no time
+        self.joins = lanes  # Each rank has a cpu for operations that take no time.
         self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
         self.extra = [0] * len(graph.traces)
         self.numbers = ranks_of(graph.traces)
@@ -126,7 +126,7 @@ class _Schedule:
         self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
         self.tag = 0
-        self.after: dict[tuple[int, int], list[int]] = {}  # (rendezvous, rank) → operations that end it on the rank
+        self.after: dict[tuple[int, int], list[int]] = {}  # Maps (rendezvous, rank) to operations that end it there.
         self.counts: Counter[str] = Counter()
 
     def ranks(self) -> tuple[list[_GoalRank], Counter[str]]:
@@ -197,7 +197,7 @@ class _Schedule:
             self.counts[_FIXED] += 1
             ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]
             after = {}
-            for rank, needs in ready.items():  # the communication occupies no thread or stream of the rank
+            for rank, needs in ready.items():  # The communication does not occupy a thread or stream of the rank.
                 self.extra[rank] += 1
                 cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
                 after[rank] = [self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)]
@@ -330,7 +330,7 @@ def _latency_units(
             most = max(most, len(busy))
         units.append(_SPARE * most)
         free = [(0, number) for number in range(units[rank])]
-        for edge in own_edges:  # reuse the unit that became free first
+        for edge in own_edges:  # The unit that became free first is used again.
             _, number = heapq.heappop(free)
             unit[edge] = number
             heapq.heappush(free, (begin[edge] + int(lag[edge]), number))

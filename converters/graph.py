@@ -26,7 +26,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .exporter import PICTURES
 
-# Default number of nodes in a picture: Graphviz takes 25 s for 1,700 nodes, and the picture is unreadable.
+# A picture has at most this many nodes by default. For 1,700 nodes, Graphviz takes 25 s, and the result is unreadable.
 PICTURE_NODES = 300
 
 _LABEL = 60
@@ -165,7 +165,7 @@ def xml_text(text: str) -> str:
 
 
 def graphml(graph: Graph) -> Iterator[str]:
-    keys = {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}  # by first appearance
+    keys = {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}  # The order is by first use.
     yield _GRAPHML
     declared = [*((key, "node") for key in keys), ("kind", "edge")]
     for number, (name, element) in reversed([*enumerate(declared)]):
@@ -261,7 +261,7 @@ class Graph:
             yield from part.edges()
 
 
-# (has times, is a GPU event) → names of the node's attributes.
+# Maps (has times, is a GPU event) to the names of the node's attributes.
 _ATTRIBUTES = {
     (timed, gpu): ("name", "kind", *(("ts_ns", "dur_ns") if timed else ()), "stream" if gpu else "thread")
     for timed in (False, True)

@@ -121,7 +121,7 @@ def host_timeline(
         if (shared := graph.shared) is not None and (slowdown := shared.slowdown) != 1:
             plain = replace(graph.with_latencies(undisturbed_lags(graph)), shared=replace(shared, beside=(0, 0)))
         done = replay(on_network(plain, network), constants)
-    except UsageError:  # the ranks' orders contradict each other (`check` reports this), or there is no estimate
+    except UsageError:  # The ranks' orders contradict each other, as `check` reports, or there is no estimate.
         return None
     places = _PlacesOfRanks(done)
     ranks = {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}
@@ -221,7 +221,7 @@ def with_slowed_work(
         return agreement.ranks, ()
     share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)
     everyone = sorted(ranks)
-    slowing, others = set[tuple[int, int]](), 0  # (group, position of the collective in the group)
+    slowing, others = set[tuple[int, int]](), 0  # (group, position in the group) of collectives
     for rank, comms in ranks.items():
         beside = timeline.ranks[sources[rank]].beside
         slow = [(place, comm.kind in _ON_RINGS) for place, comm in _places(comms) if comm.row in beside]
@@ -235,7 +235,7 @@ def with_slowed_work(
         if place not in slowing or len(members) < 2:
             return (comm,)
         own_place, count = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # ns at 1 byte per ns = bytes sent
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # At 1 byte per ns, ns equal bytes.
         whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
 
         def message(kind: int, source: int, peer: int) -> Communication:
@@ -248,7 +248,7 @@ def with_slowed_work(
         if links is not None:
             size = links.size_of(comm.kind, members, (1 - share) * whole)
         rest = replace(comm, size=max(size, 4))
-        return (got, sent, rest) if own_place % 2 else (sent, got, rest)  # alternates to avoid a circular wait
+        return (got, sent, rest) if own_place % 2 else (sent, got, rest)  # Alternating avoids a circular wait.
 
     for rank, comms in ranks.items():
         found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))

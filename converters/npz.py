@@ -45,7 +45,7 @@ NODE_NAMES = (
     *(f"log2 elements of input {tensor}" for tensor in range(_TENSORS)),
     *(f"log2 extent {dim} of output 0" for dim in range(_DIMS)),
     *(f"number {i} among the arguments" for i in range(8)),
-)  # names of the first columns of `node_feat`; the remaining columns are 0
+)  # The first columns of `node_feat` have these names; the remaining columns are 0.
 CONFIG_NAMES = ("log2 threads", "log2 batch")  # names of the first columns of `node_config_feat`
 _PREFIX, _SUFFIX = "autograd::engine::evaluate_function: ", re.compile(r"\d+$")
 _KERNELS = (
@@ -123,7 +123,7 @@ def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
     event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
     calls = np.bincount(nodes.parent_row[nodes.parent_row >= 0], minlength=len(trace))
     depth = np.zeros(len(trace), np.int64)
-    for row in rows.tolist():  # callers come first
+    for row in rows.tolist():  # Callers come first.
         parent = int(nodes.parent_row[row])
         depth[row] = depth[parent] + 1 if parent >= 0 else 0
     feat = np.zeros((len(rows), NODE_FEATURES), np.float32)

@@ -23,7 +23,7 @@ from .folder import InputPair
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
 
-# Entry-point group of readers: each entry maps a format's name to a `Reader`, or to a class that needs no arguments.
+# In this entry-point group, each entry maps a format's name to a `Reader`, or to a class that needs no arguments.
 GROUP = "etplus.readers"
 
 _ET = re.compile(r"\.et(?:\.gz)?$")
@@ -61,7 +61,7 @@ class Reader(Protocol):
     Example:
         >>> from etplus.trace.build import NO_RECORDS, TraceBuilder
         >>> from etplus.trace.kinds import GPU
-        >>> class KernelLines:  # name, start and duration in ns of a kernel in each line
+        >>> class KernelLines:  # Each line has the name, start and duration (in ns) of a kernel.
         ...     name = "kernel-lines"
         ...     def reads(self, head: bytes, name: str) -> bool:
         ...         return head.startswith(b"# kernels")
@@ -139,7 +139,7 @@ class _Timeline:
         if isinstance(given, ProcessRank) and given.timeline is not None:
             return _linked(given.timeline)
         blob = load_bytes(given, progress=source.progress)
-        if nsys.is_nsys(blob):  # from a stream
+        if nsys.is_nsys(blob):  # The content comes from a stream.
             return _linked(nsys.read_nsys(blob, rank=source.rank))
         if source.path and not is_text(blob.data) and not is_pftrace(blob.data):
             return _Chakra().read(source)
@@ -177,7 +177,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
         <kernel sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage… 83.1 µs>
     """
     opened = Opened(source, rank=rank, progress=progress)
-    for reader in _BUILT_IN:  # searching for other packages takes longer than reading a small trace
+    for reader in _BUILT_IN:  # Searching for other packages is slower than reading a small trace.
         if reader.reads(opened.head, opened.path):
             return reader.read(opened)
     for other in _others().values() if opened.path or opened.head else ():
@@ -186,7 +186,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
             if not isinstance(trace, Trace):
                 raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; report it to its authors")
             return trace
-    return _Timeline().read(opened)  # a stream, or an unknown format: it raises the error
+    return _Timeline().read(opened)  # For a stream or an unknown format, this raises the error.
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
@@ -208,6 +208,6 @@ def parse_trace(blob: Blob[bytes], *, progress: bool = False, rank: int | None =
 
 
 def _linked(timeline: KinetoTrace) -> Trace:
-    from ..linker import trace_of_kineto  # slow to import, and not needed for ET+
+    from ..linker import trace_of_kineto  # This import is slow, and ET+ files do not need it.
 
     return trace_of_kineto(timeline)

@@ -29,25 +29,25 @@ from .exporter import Conversion
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
-# Values of TracePacket.SequenceFlags: a packet restarts a sequence, or needs names that earlier packets interned.
+# These are TracePacket.SequenceFlags: a packet restarts a sequence, or needs names that earlier packets interned.
 _CLEARED, _NEEDED = 1, 2
 _REALTIME, _BOOTTIME = 1, 6
 _STAGES = {kind: name for name, kind in CATEGORIES.items()}
-# Maps PyTorch's argument names to names of extra data; under PyTorch's names, the viewer expects numbers.
+# Maps PyTorch's arguments to names of extra data, because the viewer expects numbers for PyTorch's names.
 _FIELDS = {"device": "device id", "context": "context id", "stream": "stream id"}
-# Largest process or thread id: the format stores ids as int32.
+# This is the largest process or thread id, because the format stores ids as int32.
 _INT32 = 0x7FFFFFFF
-# Distance between the first ids of consecutive ranks.
+# The first ids of consecutive ranks have this distance.
 _RANK = 1 << 32
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
-# Number of rows encoded at a time.
+# This many rows are encoded at a time.
 _ROWS = 8192
-# Limits of the cache of encoded inputs: bytes per entry, and number of entries.
+# The cache of encoded inputs has this limit on bytes per entry, and this limit on entries.
 _LONGEST_KEPT, _SHAPES_KEPT = 4096, 100_000
 _Rows = TypeVar("_Rows", int, IntColumn)
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
-# Messages that this module encodes itself, because that is faster than protobuf.
+# This module encodes these messages itself, which is faster than protobuf.
 _WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent")
 _TYPES = ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER")
 _NO_FLOWS = "edges left out, because they are neither launches nor dependencies within CUDA graphs"
@@ -95,7 +95,7 @@ class _Writer:
             self.event_tags["type"] + varint_bytes(protos().TrackEvent.Type.Value(f"TYPE_{kind}")) for kind in _TYPES
         )
         self.iids: dict[tuple[str, str], int] = {}
-        self.fresh = protos().InternedData()  # names that the next packet defines
+        self.fresh = protos().InternedData()  # The next packet defines these names.
         self.shapes: dict[tuple[Any, ...], _Shape] = {}
         trace, rows = self.trace, process.rows
         nodes = trace.nodes
@@ -112,7 +112,7 @@ class _Writer:
         self.tracks = {uuid: self._track(uuid) for uuid in distinct(self.uuid[rows]).tolist()}
         has_sequence = (nodes.seq_id >= 0).astype(np.int8)
         columns = (nodes.kind, nodes.scope, nodes.name, has_sequence, nodes.category, nodes.device, nodes.stream)
-        self.form = distinct_rows(*columns)[1]  # rows with the same form differ only in numbers and inputs
+        self.form = distinct_rows(*columns)[1]  # Rows with the same form differ only in numbers and inputs.
 
     def write(self) -> None:
         self._head()

@@ -210,7 +210,7 @@ def _compare_order(
     if findings.profile != "astra-sim" or not set(compared.errors) or not set(compared.errors) <= _BY_ORDER:
         findings.extend(compared)
         return
-    from .astra_config import DEFAULT  # few sets need it
+    from .astra_config import DEFAULT  # Few sets need this.
     from .preflight_run import rank_ends
 
     if rank_ends(scans, groups or {}, network or DEFAULT) is None:
@@ -220,7 +220,7 @@ def _compare_order(
         findings.add("free-order", problem.rank, problem.nodes, "no deadlock with these durations: {}", problem.text)
 
 
-# Kinds of errors that depend on the order in which nodes are issued.
+# These kinds of errors depend on the order in which nodes are issued.
 _BY_ORDER = frozenset(("collective", "uneven-collective", "comm-order", "world-turn", "deadlock"))
 
 
@@ -264,7 +264,7 @@ def _prefix_in(folder: Path) -> Path:
 def _siblings(prefix: Path) -> dict[int, Path]:
     files: dict[int, Path] = {}
     siblings = sorted(prefix.parent.iterdir()) if prefix.parent.is_dir() else []
-    for path in siblings:  # x.0.et comes before x.0.et.gz, because every reader prefers x.0.et
+    for path in siblings:  # x.0.et comes before x.0.et.gz, because every reader prefers x.0.et.
         named = _RANK.fullmatch(path.name)
         if named and named["prefix"] == prefix.name:
             files.setdefault(int(named["rank"]), path)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 Profile = Literal["chakra", "astra-sim"]
 Level = Literal["error", "warning"]
 _LEVELS: tuple[Level, ...] = ("error", "warning")
-_MAX_TEXT = 400  # in characters; values come from the trace and can have any length
+_MAX_TEXT = 400  # in characters; values from the trace can have any length
 
 
 class Kind(NamedTuple):
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
 _defect, _simulator = partial(Kind, "error", "error"), partial(Kind, "warning", "error")
 _other_reader = partial(Kind, "error", "warning")
-# All kinds of problems by name. The failures and hangs of ASTRA-sim were observed by running it.
+# Maps the name of each kind of problem to its meaning. The failures and hangs of ASTRA-sim were observed in runs.
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
     "no-version": Kind("warning", None, "metadata without a version (a reader mistakes it for the end of the file)"),

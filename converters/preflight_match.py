@@ -20,7 +20,7 @@ from ..timeline.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings
 from .preflight_rank import CommTable, RankScan
 
-# Number of the process group of all ranks in Chakra files.
+# In Chakra files, this is the number of the process group of all ranks.
 ALL_RANKS = 0
 _SHOWN_OF_A_CYCLE = 6
 
@@ -71,7 +71,7 @@ def _match_collectives(
 ) -> IntArray | None:
     event = np.arange(len(table.rank))
     collective = np.flatnonzero(table.rows.type == NodeType.COMM_COLL_NODE)
-    collective = collective[np.argsort(table.rows.group[collective], kind="stable")]  # by group, rank, issue
+    collective = collective[np.argsort(table.rows.group[collective], kind="stable")]  # The order is group, rank, issue.
     good = True
     for rows in _runs(collective, table.rows.group):
         group = int(table.rows.group[rows[0]])
@@ -116,7 +116,7 @@ def _same(
     rows = table.rows
     other_op = rows.op[our_rows] != rows.op[their_rows]
     other_size = (rows.size[our_rows] != rows.size[their_rows]) & ~other_op
-    # ASTRA-sim compares the whole bytes per rank
+    # ASTRA-sim compares the number of whole bytes per rank.
     of_parts = other_size & (rows.op[our_rows] == CollectiveCommType.ALL_TO_ALL)
     uneven = of_parts & (rows.size[our_rows] // parts != rows.size[their_rows] // parts)
     other_size &= uneven | ~of_parts
@@ -178,7 +178,7 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
     own, peer = table.rank[rows], table.rows.peer[rows]
     source, target = np.where(sends, own, peer), np.where(sends, peer, own)
     keys = np.stack([source, target, table.rows.tag[rows], table.rows.size[rows]])
-    by_key = np.lexsort(keys[::-1])  # lexsort is stable, so rows with equal keys keep their order
+    by_key = np.lexsort(keys[::-1])  # A lexsort is stable, so rows with equal keys keep their order.
     rows, sends, keys = rows[by_key], sends[by_key], keys[:, by_key]
     starts = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
     count = np.diff(np.r_[starts, len(rows)])
@@ -237,7 +237,7 @@ class _Merged:
         """Report a deadlock that follows from the dependencies and the order within each group alone."""
         rank, group = self.table.rank, self.table.rows.group
         rows = np.flatnonzero(self.table.rows.type == NodeType.COMM_COLL_NODE)
-        rows = rows[np.argsort(group[rows], kind="stable")]  # by group, rank, issue
+        rows = rows[np.argsort(group[rows], kind="stable")]  # The order is group, rank, issue.
         follows = (rank[rows[:-1]] == rank[rows[1:]]) & (group[rows[:-1]] == group[rows[1:]])
         before, after = [self.event[rows[:-1][follows]]], [self.event[rows[1:][follows]]]
         count = len(self.event)

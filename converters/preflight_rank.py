@@ -28,16 +28,16 @@ _NEEDED: dict[int, tuple[str, ...]] = {
     NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
-# Attributes that ASTRA-sim reads from every node that has them. It reads `num_ops` and `tensor_size` only for a
+# ASTRA-sim reads these attributes of every node that has them. It reads `num_ops` and `tensor_size` only for a
 # roofline simulation.
 _READ = {*chain(*_NEEDED.values()), "is_cpu_op", "comm_priority", "pg_name", "involved_dim"}
-# The number as which ASTRA-sim reads a group's name (`std::stoi`): 1 for " 01" and "1e0".
+# Matches the number that ASTRA-sim reads from a group's name (`std::stoi`), such as 1 from " 01" or "1e0".
 _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MOST_BYTES = 2**53
-_MOST_MICROS = 2**53 // 1000  # a double holds the ns exactly; ASTRA-sim was seen to stop near 2**63
-_MANY_READY = 20_000  # from about this number on, ASTRA-sim was seen to crawl
+_MOST_MICROS = 2**53 // 1000  # A double holds the ns exactly; in tests, ASTRA-sim stopped near 2**63.
+_MANY_READY = 20_000  # In tests, ASTRA-sim crawled from about this number on.
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ChakraNodes:
     comm: array[int] = field(default_factory=lambda: array("q"))
     micros: array[int] = field(default_factory=lambda: array("Q"))
     on_host: array[int] = field(default_factory=lambda: array("b"))
-    invalid: list[int] = field(default_factory=list)  # ASTRA-sim hangs if such a node has predecessors and successors
+    invalid: list[int] = field(default_factory=list)  # ASTRA-sim hangs if such a node has predecessors and successors.
     dimensions: int | None = None
     flaw: str = ""
 
@@ -169,7 +169,7 @@ def _is_gzip(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    except OSError:  # the reader reports the error
+    except OSError:  # The reader reports the error.
         return False
 
 
@@ -370,7 +370,7 @@ def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tupl
         findings.add("dangling-dependency", rank, (node, missing), text, node, missing)
     target = np.searchsorted(ids, numbers)[owner]
     source, target = source[is_known], target[is_known]
-    sure = unique[source]  # nodes that share an id are merged, which could form a false cycle
+    sure = unique[source]  # Nodes that share an id are merged, which could form a false cycle.
     return ids, IndexGraph(len(ids), source[sure].astype(np.int32), target[sure].astype(np.int32))
 
 
@@ -387,7 +387,7 @@ def _report_cycle(
 def _comm_table(columns: ChakraNodes, ids: npt.NDArray[np.uint64], graph: IndexGraph, order: IntArray) -> CommTable:
     node = np.frombuffer(columns.ids, dtype=np.uint64)[np.frombuffer(columns.comm_at, dtype=np.int64)]
     index = np.searchsorted(ids, node)
-    place = scatter(len(ids), order, np.arange(len(order)), len(ids))  # nodes that are never issued are placed last
+    place = scatter(len(ids), order, np.arange(len(order)), len(ids))  # Nodes that are never issued come last.
     issued = np.argsort(place[index], kind="stable")
     rows = np.frombuffer(columns.comm, dtype=np.int64).reshape(-1, 6)[issued]
     turns = rows[:, 0] != NodeType.COMM_RECV_NODE
@@ -408,7 +408,7 @@ def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
         turn[node] = number
     for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
         needs[target].append(source)
-    latest, waits = [-1] * graph.count, [-1] * graph.count  # per node: last communication up to it, and before it
+    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication up to and before each node
     for node in order.tolist():
         waits[node] = max((latest[needed] for needed in needs[node]), default=-1)
         latest[node] = max(waits[node], turn[node])

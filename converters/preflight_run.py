@@ -62,7 +62,7 @@ class _Run:
         self.arrived: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         self.sent: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
         self.receiving: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
-        self.ends: list[tuple[int, int, int]] = []  # heap of (time, rank, node)
+        self.ends: list[tuple[int, int, int]] = []  # This is a heap of (time, rank, node).
         self.ends_ns = [0] * len(scans)
         self.differs = False
 
@@ -99,7 +99,7 @@ class _Run:
         own = self.ranks[rank]
         row = own.comm.get(node, -1)
         op = int(own.table.op[row]) if row >= 0 else -1
-        if row < 0 or (op >= 0 and op not in SIMULATED_COLLECTIVES):  # broadcasts take their recorded time
+        if row < 0 or (op >= 0 and op not in SIMULATED_COLLECTIVES):  # Broadcasts take the time that was recorded.
             heapq.heappush(self.ends, (now + own.ns[node], rank, node))
         elif op >= 0:
             self._collective(rank, node, row, now)

@@ -17,7 +17,7 @@ from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions, with_gz
 from .traces import Traces
 
-# Entry-point group of exporters: each entry maps a format's name to an `Exporter`, or to a class that needs no
+# In this entry-point group, each entry maps a format's name to an `Exporter`, or to a class that needs no
 # arguments.
 GROUP = "etplus.exporters"
 
@@ -44,7 +44,7 @@ def suffixes() -> dict[str, str]:
 
 def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterable[object] = ()) -> Exporter:
     name = format_of(output, sources) if to is None else to
-    for exporter in BUILT_IN:  # searching for other packages takes longer than some conversions
+    for exporter in BUILT_IN:  # Searching for other packages is slower than some conversions.
         if exporter.name == name:
             return exporter
     if name not in exporters():

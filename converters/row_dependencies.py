@@ -49,8 +49,8 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     """Return all dependencies except on callers (`parent_row`); raise ConvertError if edges and calls form a cycle."""
     nodes = trace.nodes
     count = len(trace)
-    # callees are also ordered: otherwise a simulator would begin the next top-level operator while a callee of the
-    # previous operator still waits
+    # Callees are also ordered. Otherwise, a simulator would begin the next top-level operator while a callee of the
+    # previous operator still waits.
     calls = nodes.lane_order(nodes.thread, host_rows(trace, communicating), nested=True)
     events = nodes.lane_order(nodes.stream_lane, np.flatnonzero((nodes.kind == GPU) & nodes.timed), nested=False)
     in_order = [np.stack([before, order], axis=1)[before >= 0] for order, before in (calls, events)]
@@ -59,7 +59,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     target = np.concatenate([trace.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    # if rows start at the same time, the longest comes first, and callers come before callees
+    # If several rows start at the same time, the longest row comes first, and callers come before callees.
     by_start = np.lexsort((nodes.id, np.where(nodes.timed, -nodes.end, -_FOREVER), _starts(trace)))
     place = inverse_positions(count, by_start)
     callees = np.flatnonzero(nodes.parent_row >= 0)

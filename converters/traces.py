@@ -55,8 +55,8 @@ class Traces(Mapping[int, Trace]):
         self._part = {key: value for key, value in (part or {}).items() if value is not None}
         self._ranks_wanted, self._choose = ranks, choose
         self._sources, self.wanted, self._job, self._independent = tuple(sources), rank, job, independent
-        self._ranks: list[int] = []  # ranks of the sources read so far
-        self._positions: dict[int, int] = {}  # rank → position of its source, once read
+        self._ranks: list[int] = []  # These are the ranks of the sources read so far.
+        self._positions: dict[int, int] = {}  # Maps each rank that was read to the position of its source.
         self._held: tuple[int, Trace] | None = None
         self.notes: dict[int, tuple[str, ...]] = {}
         self.damage: dict[int, tuple[str, ...]] = {}
@@ -82,7 +82,7 @@ class Traces(Mapping[int, Trace]):
         if self._held is not None and self._held[0] == rank:
             trace = self._held[1]
         else:
-            self._held = None  # frees memory before the next trace is read
+            self._held = None  # This frees memory before the next trace is read.
             trace = self._hold(rank, self._opened(self._positions[rank]))
         self.notes[rank] = tuple(f"{trace.file}: {note}" for note in (*trace.notes, *_part_notes(trace)))
         self.damage[rank] = trace.damage
@@ -165,7 +165,7 @@ def rank_of(trace: Trace, source: Source, position: int) -> int:
         return source.rank
     if isinstance(source, Trace):
         return position
-    from ..linker.naming import file_rank, number_before_suffix  # compiles many patterns; few traces need them
+    from ..linker.naming import file_rank, number_before_suffix  # This import is slow, and few traces need it.
 
     name = os.fspath(source)
     return next((rank for rank in (file_rank(name), number_before_suffix(name)) if rank is not None), position)
@@ -205,7 +205,7 @@ def run_on(
     ranks: frozenset[int] | None = None,
     choose: Callable[[Trace], Trace] | None = None,
 ) -> Iterator[tuple[int, Result]]:
-    from ..jobs.engines import run_all  # imports multiprocessing; a single trace does not need it
+    from ..jobs.engines import run_all  # This imports multiprocessing, which a single trace does not need.
 
     tasks = [RankCall(function, source, position, ranks, choose) for position, source in enumerate(sources)]
     waiting: dict[int, tuple[int, Result] | None] = {}
@@ -214,7 +214,7 @@ def run_on(
         if isinstance(result, BaseException):
             raise _error(task.source, result) from result
         waiting[task.position] = result
-        while len(seen) in waiting:  # the answer for the next source is ready
+        while len(seen) in waiting:  # The answer for the next source is ready.
             position = len(seen)
             answer = waiting.pop(position)
             key = -1 - position if answer is None else answer[0]
@@ -229,6 +229,6 @@ def run_on(
 def _error(source: Source, error: BaseException) -> EtplusError:
     if isinstance(error, EtplusError):
         return error
-    from ..jobs.engines import failure_reason  # see run_on
+    from ..jobs.engines import failure_reason  # This import is slow.
 
     return EtplusError(f"{name_of(source)}: {failure_reason(error)}")

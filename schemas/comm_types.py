@@ -12,7 +12,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
-_FROM_RANK = " from rank "  # added to a group's name if only its first rank is known
+_FROM_RANK = " from rank "  # Group names end with this and a rank if only the group's first rank is known.
 _NAMED = 3
 
 
@@ -37,13 +37,13 @@ COLLECTIVES: Final[dict[str, int]] = {name: kind for name, kind in vars(Collecti
 SEND: Final = -1
 RECV: Final = -2
 
-Group = tuple[str, tuple[int, ...]]  # Name and ranks of a process group; ranks are () if not recorded.
-WORLD: Final[Group] = ("", ())  # The group of all ranks of the job.
+Group = tuple[str, tuple[int, ...]]  # the name and ranks of a process group; the ranks are () if they were not recorded
+WORLD: Final[Group] = ("", ())  # WORLD is the group of all ranks of the job.
 
-# Matches host nodes that communicate themselves; "nccl:" nodes only launch a kernel.
+# Matches host nodes that do the communication themselves; "nccl:" nodes only launch a kernel.
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
 
-# Substrings of names and their kinds, longer names first.
+# Maps parts of names to kinds of collectives. Longer names come first, because they contain the shorter names.
 _LONGER_FIRST = "ALL_REDUCE REDUCE_SCATTER ALL_GATHER ALL_TO_ALL BROADCAST BARRIER REDUCE GATHER SCATTER".split()
 _PARTS = {name.replace("_", "").lower(): COLLECTIVES[name] for name in _LONGER_FIRST}
 _POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
@@ -102,7 +102,7 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
     ranks = set(comm.pg_ranks or groups.get(name) or ())
     if 0 < (comm.group_size or 0) < len(ranks):
         ranks = set()
-    whole = not world or not 0 < (comm.group_size or 0) < world  # an impossible size is ignored
+    whole = not world or not 0 < (comm.group_size or 0) < world  # An impossible size is ignored.
     if len(ranks) == world or (not ranks and ((name in ("", "0") and whole) or (world and comm.group_size == world))):
         return WORLD
     if not ranks and comm.pg_first_rank is not None:

@@ -31,7 +31,7 @@ from .comm_types import (
 from .execution_trace.arguments import PROCESS_GROUPS, call_records, recorded_groups
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
-UNKNOWN: Final = 1000  # stands for the kind of an unidentified collective
+UNKNOWN: Final = 1000  # replaces the kind of a collective that could not be identified
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 _KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -42,14 +42,14 @@ _FUNCTIONAL = "_c10d_functional::"
 @dataclass(frozen=True)
 class FoundComm:
     row: int
-    kind: int | None  # CollectiveCommType, SEND or RECV; None if unknown
-    peer: int  # peer rank of a message; −1 for collectives or if unknown
-    bytes: int | None  # see `message_bytes`, None if unknown
-    group: Group  # as named in the trace
+    kind: int | None  # a CollectiveCommType, SEND or RECV; None if unknown
+    peer: int  # the other rank of a message; −1 for collectives, or if unknown
+    bytes: int | None  # defined by `message_bytes`; None if unknown
+    group: Group  # the group's name in the trace and its ranks
     seq: int  # sequence number in the trace, −1 if not recorded
-    # time when data can start to move; for a message from the host, the start of the call that writes to the socket
+    # The data can start to move at this time. For a message from the host, this is when the call that writes begins.
     start_ns: int
-    described: str = ""  # description of the group ("tp"), "" if not recorded
+    described: str = ""  # the group's description in the trace, such as "tp"; "" if not recorded
 
     @property
     def understood(self) -> bool:

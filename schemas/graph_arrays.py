@@ -25,11 +25,11 @@ from ..trace.errors import TraceFormatError, UsageError
 from .text.files import Source, load, open_output
 from .text.memory_limit import Expansion, require_memory
 
-NODE_FEATURES, CONFIG_FEATURES = 140, 18  # numbers of columns of `node_feat` and `node_config_feat`
+NODE_FEATURES, CONFIG_FEATURES = 140, 18  # `node_feat` and `node_config_feat` have this many columns.
 SPLITS = ("train", "valid", "test")
 VOCABULARY = "vocabulary.json"
 _TILE_FEATURES = 24
-# Errors that zipfile and numpy raise for damaged archives and array headers.
+# Zipfile and numpy raise these errors for damaged archives and array headers.
 _UNREADABLE = (
     *(ValueError, KeyError, TypeError, OverflowError, OSError, EOFError, MemoryError, NotImplementedError),
     *(RuntimeError, SyntaxError, struct.error, zipfile.BadZipFile, zlib.error),
@@ -44,16 +44,16 @@ Ints = npt.NDArray[np.int32]
 class GraphArrays:
     """A graph with n nodes, m edges, and c configurations with measured times."""
 
-    name: str  # file name without folder or suffix
-    node_feat: Floats  # (n, 140)
-    node_opcode: Ints  # (n,), 0 if unknown
-    edge_index: Ints  # (m, 2), each row [u, v]: u consumes the output of v
-    node_config_ids: Ints  # (k,), indices of the configurable nodes
-    node_config_feat: Floats  # (c, k, 18)
-    config_runtime: npt.NDArray[np.int64]  # (c,), ns in files from etplus
-    node_splits: Ints  # (1, 2), boundaries of the graph's parts; [[0, n]] if it has one part
-    node_runtime: npt.NDArray[np.int64] | None = None  # (n,), ns; None in files from other writers
-    config_feat: Floats | None = field(default=None)  # (c, 24), only in tile files
+    name: str  # the file name without its folder and suffix
+    node_feat: Floats  # shape (n, 140)
+    node_opcode: Ints  # shape (n,); 0 if unknown
+    edge_index: Ints  # shape (m, 2); a row [u, v] means that node u consumes the output of node v
+    node_config_ids: Ints  # shape (k,); indices of the configurable nodes
+    node_config_feat: Floats  # shape (c, k, 18)
+    config_runtime: npt.NDArray[np.int64]  # shape (c,); in ns if etplus wrote the file
+    node_splits: Ints  # shape (1, 2); boundaries of the graph's parts, or [[0, n]] if it has one part
+    node_runtime: npt.NDArray[np.int64] | None = None  # shape (n,), in ns; None if another program wrote the file
+    config_feat: Floats | None = field(default=None)  # shape (c, 24); only in tile files
 
     def __len__(self) -> int:
         return len(self.node_opcode)
@@ -72,7 +72,7 @@ def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None
             if values is not None:
                 held = io.BytesIO()
                 np.save(held, values, allow_pickle=False)
-                # ZipInfo has a fixed time; given only a name, zipfile would write the current time
+                # A ZipInfo has a fixed time. If given only a name, zipfile would write the current time.
                 packed.writestr(zipfile.ZipInfo(f"{column.name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
 
 

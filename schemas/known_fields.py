@@ -19,7 +19,7 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
 
 _Raws = dict[str, msgspec.Raw]
-# Maps each known member of an object to the known members of its value if this is an object, else to None.
+# Maps each known member of an object to the known members of its value, or to None if its value is not an object.
 Fields = Mapping[str, "Fields | None"]
 
 
@@ -43,7 +43,7 @@ KINETO_HEADER = _known(
     distributedInfo=_DISTRIBUTED,
 )
 ET_HEADER = _known("schema pid time start_ts finish_ts")
-# Arguments of Kineto events, from PyTorch's profiler and, in the last line, from etplus.
+# Kineto events have these arguments. PyTorch's profiler writes all except the last line, which etplus writes.
 ARGUMENTS = frozenset(
     (
         "External id,Ev Idx,Record function id,Sequence number,Fwd thread id,finished,correlation,cbid,stream,device,"
@@ -64,7 +64,7 @@ ARGUMENTS = frozenset(
     ).split(",")
 )
 _EVENT = frozenset("ph cat name pid tid ts dur id bp s args".split())
-# Attributes that PyTorch's observer writes into ET nodes.
+# PyTorch's observer writes these attributes into ET nodes.
 ATTRIBUTES = frozenset(
     (
         "rf_id fw_parent seq_id scope tid fw_tid op_schema kernel_backend kernel_file tensor_range collective_name "
@@ -88,7 +88,7 @@ _NODE = _known(
     captured_by=_known("op link replay"),
     counterpart=_known("node same_module"),
 )
-_COUNTS: Fields = {}  # Counts by category or reason; keys are kept if they look like words from etplus or Kineto.
+_COUNTS: Fields = {}  # These count events by category or reason. Keys that look like words from etplus or Kineto stay.
 _FOUND = _known("by says")
 _CATEGORY = _known("total attached unverified", by_method=_COUNTS, unattached=_COUNTS)
 _LINK = _known(
@@ -119,7 +119,7 @@ _LINK = _known(
         threads=_known("matched of evidence equal_places sequence_offset unsure"),
     ),
 )
-# The `etplus` object in the root of an ET+ file.
+# The `etplus` object in the root of an ET+ file has these members.
 SUMMARY = _known(
     "version tool_version nodes_from damage inferred_edges",
     kineto=_known(
@@ -146,20 +146,20 @@ _SECTIONS = _known(
         ops=_known("name kind parent graph", inputs=_SIDE, outputs=_SIDE, comm=_COMM),
     ),
 )
-# The largest fields of a file; they contain no free text.
+# These fields are the largest ones of a file; they contain no free text.
 _NUMERIC = frozenset(("edges", "memory", "ts", "dur", "id", "ctrl_deps", "sync_dep"))
-_LISTS = ("runtime", "unattached")  # Lists of records in an ET+ file, besides `nodes`.
+_LISTS = ("runtime", "unattached")  # An ET+ file has these lists of records besides `nodes`.
 
 _WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
 _COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")
-# Fields that contain free text from a person or program.
+# These fields contain free text from a person or program.
 _FREE = frozenset(
     (
         "traceName host_name file_name file files says warnings considered notes damage iteration_annotation "
         "linked_iterations pg_desc region nodes kernel_file kernel_kwargs names labels CallFrom"
     ).split()
 ) | {"Process Group Description", "Module Hierarchy", "Call stack", "stack", "module_fqn"}
-# Keys that contain values of arguments; in schema 1.0.1, `inputs` and `outputs` do.
+# These keys contain values of arguments; in schema 1.0.1, `inputs` and `outputs` also contain values.
 _VALUES = frozenset(("values", "inputs", "outputs"))
 _ANNOTATIONS = frozenset(("user_annotation", "gpu_user_annotation", "python_function"))
 _KNOWN_NAME = re.compile(
@@ -312,7 +312,7 @@ def _hashed_values(value: Any) -> Any:
         return list(map(_hashed_values, value))
     if not isinstance(value, str) or _NUMBERS.fullmatch(value):
         return value
-    if value.startswith('[{"pg_name"'):  # keep a job's process groups to match its ranks
+    if value.startswith('[{"pg_name"'):  # A job's process groups are kept, because they must match its ranks.
         with contextlib.suppress(ValueError):
             groups = [{key: group[key] for key in group if key in _GROUP} for group in json.loads(value)]
             return json.dumps([group | {"pg_desc": hashed_names(group.get("pg_desc"))} for group in groups])

@@ -13,15 +13,15 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, joined_ranges
 
-_BITS = 14  # number of bits written at once: two bytes of a varint
+_BITS = 14  # This many bits, two bytes of a varint, are written at once.
 _MASK, _MORE = (1 << _BITS) - 1, 1 << _BITS
 _UINT64 = (1 << 64) - 1
 VARINT, FIXED64, DELIMITED = 0, 1, 2  # wire types
-_LEAST_TAG = 1 << 3  # smallest tag: the low three bits are the wire type, and field numbers start at 1
-# Bytes after the tag, by wire type; 0 if variable (varints and strings), −1 if unsupported.
+_LEAST_TAG = 1 << 3  # In a tag, the low three bits are the wire type, and field numbers start at 1.
+# Number of bytes after the tag for each wire type; 0 if it varies (varints and strings), −1 if unsupported.
 _SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 _VARINT_BITS = 7
-_CONTINUED = 0x80  # bit that is set in all bytes of a varint except the last
+_CONTINUED = 0x80  # All bytes of a varint except the last have this bit.
 
 
 class _Groups(dict[int, bytes]):
@@ -52,8 +52,8 @@ def delimited_field(tag: bytes, content: bytes) -> bytes:
 
 
 class Cells(NamedTuple):
-    content: npt.NDArray[np.uint8]  # (n, width), the bytes of the field, left-aligned or with gaps
-    used: npt.NDArray[np.bool_]  # (n, width), True for bytes that belong to the message
+    content: npt.NDArray[np.uint8]  # shape (n, width); the bytes of the field, left-aligned or with gaps
+    used: npt.NDArray[np.bool_]  # shape (n, width); True for bytes that belong to the message
 
 
 def varints(values: IntColumn) -> Cells:
@@ -97,11 +97,11 @@ def cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
 
 
 class Fields(NamedTuple):
-    message: IntColumn  # position of the message
-    number: IntColumn  # field number
-    wire: IntColumn  # wire type
-    value: npt.NDArray[np.uint64]  # value of a varint
-    begin: IntColumn  # span of the content
+    message: IntColumn  # the position of the message that contains the field
+    number: IntColumn
+    wire: IntColumn  # the field's wire type
+    value: npt.NDArray[np.uint64]  # the value if the field is a varint
+    begin: IntColumn  # The content lies between `begin` and `end`.
     end: IntColumn
 
 

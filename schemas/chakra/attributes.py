@@ -15,16 +15,16 @@ from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
-# MESSAGES on a kernel: how many messages it sends (its last `data_deps`). MESSAGE_OF on a message: the kernel's id.
+# A kernel's MESSAGES is the number of messages it sends (its last `data_deps`). MESSAGE_OF is the id of their kernel.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
-# The feeder of mlcommons/chakra reads only this member of each attribute, even if another member is set.
+# The feeder of mlcommons/chakra reads only these members of attributes, even if other members are set.
 # The feeder of ASTRA-sim accepts any integer member and throws for other members.
 MEMBERS = {
     "is_cpu_op": "bool_val",
     "num_ops": "int64_val",
     "tensor_size": "uint64_val",
     "comm_type": "int64_val",  # a CollectiveCommType
-    "comm_size": "int64_val",  # bytes; for an all-gather, the input of one rank
+    "comm_size": "int64_val",  # in bytes; for an all-gather, the size of one rank's input
     "comm_src": "int32_val",
     "comm_dst": "int32_val",
     "comm_tag": "int32_val",
@@ -39,9 +39,9 @@ MEMBERS = {
     "fw_parent": "int64_val",
     "fw_tid": "int64_val",
     "op_schema": "string_val",
-    "duration_ns": "int64_val",  # exact; Node.duration_micros is rounded
-    "inputs": "string_list",  # names and sizes of tensors that the node reads, for ASTRA-sim's memory tracker
-    "outputs": "string_list",  # like `inputs`, for tensors that the node writes
+    "duration_ns": "int64_val",  # The value is exact, while `Node.duration_micros` is rounded.
+    "inputs": "string_list",  # names and sizes of the tensors that the node reads; ASTRA-sim's memory tracker uses them
+    "outputs": "string_list",  # the same for the tensors that the node writes
 }
 
 # Members of an attribute that ASTRA-sim reads as integers.
@@ -56,13 +56,13 @@ INTEGERS = frozenset(
 _SIMULATED = ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER")
 SIMULATED_COLLECTIVES = frozenset(map(CollectiveCommType.Value, _SIMULATED))
 
-# Attributes that only etplus reads, to convert a file back to ET+.
+# Only etplus reads these attributes, when it converts a file back to ET+.
 OWN_MEMBERS = {
-    "start_ns": "int64_val",  # exact; Node.start_time_micros is rounded
-    "inclusive_ns": "int64_val",  # as measured; omitted if equal to duration_ns
-    "exclusive_ns": "int64_val",  # like `inclusive_ns`
-    "data_dep_kinds": "int32_list",  # one number per entry of data_deps, with a bit per kind of edge
-    "call_parent": "int64_val",  # id of the caller if ctrl_deps cannot contain it
+    "start_ns": "int64_val",  # The value is exact, while `Node.start_time_micros` is rounded.
+    "inclusive_ns": "int64_val",  # the measured value; omitted if it equals duration_ns
+    "exclusive_ns": "int64_val",  # the measured value; omitted if it equals duration_ns
+    "data_dep_kinds": "int32_list",  # Each number belongs to an entry of data_deps and has one bit per kind of edge.
+    "call_parent": "int64_val",  # id of the caller, written only if ctrl_deps cannot contain it
     "cat": "string_val",  # Kineto's category of a GPU event; "runtime" for a runtime or driver call
     "device": "int64_val",
     "correlation": "int64_val",
@@ -71,26 +71,26 @@ OWN_MEMBERS = {
     "link": "string_val",
     "inter_thread_dep": "int64_val",
     "sync_dep": "int64_list",
-    "kineto_tid": "string_val",  # thread of a runtime call, as JSON
-    "args": "string_val",  # the arguments in Kineto, as JSON
-    "comm": "string_val",  # the whole `comm` object of ET+, as JSON
-    "captured_by": "string_val",  # as in ET+, as JSON; `captured_graphs` is in the header
-    "counterpart": "string_val",  # as in ET+, as JSON
+    "kineto_tid": "string_val",  # thread of a runtime call, encoded as JSON
+    "args": "string_val",  # arguments of the Kineto event, encoded as JSON
+    "comm": "string_val",  # the whole `comm` object of ET+, encoded as JSON
+    "captured_by": "string_val",  # the same object as in ET+, encoded as JSON; `captured_graphs` is in the header
+    "counterpart": "string_val",  # the same object as in ET+, encoded as JSON
     "captured_op": "string_val",  # name of the operator that launched the kernel when its graph was captured
-    "captured_shapes": "string_val",  # shapes of that operator's inputs, as JSON
-    "captured_types": "string_val",  # dtypes of that operator's inputs, as JSON
+    "captured_shapes": "string_val",  # shapes of that operator's inputs, encoded as JSON
+    "captured_types": "string_val",  # dtypes of that operator's inputs, encoded as JSON
     "input_strides": "string_val",
     "output_strides": "string_val",
-    "et_attrs": "string_val",  # further attributes of the ET node, as JSON
-    "et_fields": "string_val",  # further fields of the ET+ node, as JSON
+    "et_attrs": "string_val",  # additional attributes of the ET node, encoded as JSON
+    "et_fields": "string_val",  # additional fields of the ET+ node, encoded as JSON
     MESSAGES: "int64_val",
     MESSAGE_OF: "int64_val",
-    "node_id": "int64_val",  # the id in ET+, if the file numbers nodes differently
+    "node_id": "int64_val",  # the node's id in ET+, written only if the file numbers nodes differently
 }
 
-# Bit of each entry of EDGE_KINDS in `data_dep_kinds`. ORDER uses the ninth bit, so that older files stay valid.
+# Each entry of EDGE_KINDS has a bit in `data_dep_kinds`. ORDER uses the ninth bit, so that older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
-ORDER = 1 << 8  # bit of a dependency that ET+ has no edge for: the order on a thread or stream
+ORDER = 1 << 8  # This bit marks a dependency without an edge in ET+: the order of events on a thread or stream.
 
 _MESSAGE_TYPES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _LISTS: dict[str, Any] = {

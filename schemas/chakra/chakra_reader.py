@@ -31,10 +31,10 @@ from .node_records import EVENT_NUMBERS
 from .stream import read_encoded
 
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
-# Attributes of operators that become columns of a `Trace`; EVENT_NUMBERS lists those of GPU events.
+# These attributes of operators become columns of a `Trace`; EVENT_NUMBERS lists the columns of GPU events.
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
-_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # Matches an extra attribute that repeats a column.
-# Attributes that contain JSON objects, with their types.
+_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # Matches an additional attribute named like a column.
+# Maps each attribute that contains a JSON object to the type of the object.
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None, "counterpart": Counterpart | None}
 
 _encode = msgspec.json.Encoder().encode

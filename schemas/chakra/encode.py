@@ -17,15 +17,15 @@ from ...trace.errors import ConvertError
 from ..wire_format import Cells, cut, number_cells, varint_bytes, varints
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
-# Maximum size of a message. Larger messages count as damaged; a parsed message takes 40 times its size in memory.
+# Larger messages count as damaged, because a parsed message takes 40 times its size in memory.
 MAX_MESSAGE_BYTES = 16 << 20
 
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
-START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)  # examples for `field_cells`
+START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)  # These are examples for `field_cells`.
 _EXAMPLES: tuple[dict[str, Any], ...] = ({"name": "x"}, {"inputs": IOInfo()}, {"outputs": IOInfo()})
 _ATTRIBUTE = Node(attr=[AttributeProto()]).SerializeToString()
 _DATA_DEPS = Node(data_deps=[1]).SerializeToString()[:1]
-NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)  # tags of fields of `Node`
+NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)  # tags of `Node` fields
 _VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for field in ("values", "shapes", "types"))
 
 

@@ -46,9 +46,9 @@ _COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_R
 _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
-_CLASS = 1 << 40  # A lane is numbered class · _CLASS + stream or thread.
-_HOST, _GPU, _COMM, _NOTHING = range(4)  # classes of nodes; _NOTHING is metadata that does not run
-_COMM_STREAM = _CLASS - 1  # stream of communications that have none; they may overlap kernels that have none
+_CLASS = 1 << 40  # The number of a lane is class · _CLASS + stream or thread.
+_HOST, _GPU, _COMM, _NOTHING = range(4)  # These classes group nodes; _NOTHING is for metadata nodes, which do not run.
+_COMM_STREAM = _CLASS - 1  # communications without a stream run here, so they may overlap kernels without a stream
 
 
 def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:
@@ -65,7 +65,7 @@ def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> T
         rows.add(nodes, times, runtime=False)
     trace = rows.trace(_HEADER, msgspec.Raw(_encode(_summary(path))), NO_RECORDS, needs.edges)
     caller = np.where(trace.nodes.kind[trace.nodes.parent_row] == CPU, trace.nodes.parent_row, -1)
-    named = as_column(np.where(caller >= 0, trace.nodes.parent, trace.nodes.id))  # nodes without a caller: own parent
+    named = as_column(np.where(caller >= 0, trace.nodes.parent, trace.nodes.id))  # Roots are their own parents.
     trace = trace.with_(parent=named, parent_row=as_positions(caller))
     if not np.any(trace.nodes.ts > 0):
         trace = _laid_out(trace, needs)
@@ -98,7 +98,7 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     called = (trace.nodes.parent_row >= 0) & trace.nodes.timed & (trace.nodes.kind == CPU)
     called &= trace.nodes.thread[trace.nodes.parent_row] == trace.nodes.thread
     at = np.flatnonzero(called)
-    while len(at):  # one level of nested calls per iteration
+    while len(at):  # Each iteration handles one level of nested calls.
         above = trace.nodes.parent_row[at]
         longer = end[at] > end[above]
         np.maximum.at(end, above[longer], end[at[longer]])

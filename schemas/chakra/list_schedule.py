@@ -51,7 +51,7 @@ def list_schedule(
             while settled:
                 point = settled.pop()
                 item = item_of[point]
-                if item >= 0:  # the item is ready and runs when its lane is free
+                if item >= 0:  # The item is now ready, and runs when its lane is free.
                     item_of[point] = -1
                     heapq.heappush(waiting[lanes[item]], item)
                     changed.add(lanes[item])

@@ -18,10 +18,10 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
-# Fields of `EtAttributes` for attributes after ET_ATTRIBUTES; PyTorch 2.8 writes three more, 16 leave room.
+# `EtAttributes` has these fields for attributes after ET_ATTRIBUTES. PyTorch 2.8 writes three; the rest is reserve.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 
-ABSENT = -(2**63)  # Stands for a number that the record does not contain.
+ABSENT = -(2**63)  # This replaces a number that the record does not contain.
 
 _Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -61,7 +61,7 @@ def _attribute(name: str, kind: str) -> type[Struct]:
     return msgspec.defstruct(name, fields, tag_field="name", tag=name, gc=False, forbid_unknown_fields=True)
 
 
-# `attrs` in PyTorch's order: ET_ATTRIBUTES, then further attributes.
+# The fields are ET_ATTRIBUTES in PyTorch's order, then fields for additional attributes.
 EtAttributes: Any = msgspec.defstruct(
     "EtAttributes",
     [
@@ -100,7 +100,7 @@ class FlatRecord(_Timed):
     op_schema: str = ""
 
 
-# Fields that only operators have, and fields that only GPU events have.
+# The first list contains fields that only operators have, the second one fields that only GPU events have.
 _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
     GPU: [
@@ -148,7 +148,7 @@ def _utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
-LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # `schema` in the header of an ET of schema 1.1.1.
+LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # This is the value of `schema` in the header of an ET with schema 1.1.1.
 
 _NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
 _decode = msgspec.json.decode

@@ -14,11 +14,11 @@ from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import TraceFormatError
 from .et_def_pb2 import Node
 
-Encoded = tuple[Node, bytes]  # A node, and the message that encodes it.
+Encoded = tuple[Node, bytes]  # a node and its encoded message
 AGAIN = "convert the ET+ file again"
 CHECK = "run `etplus check`"
 SEPARATOR = b",\n    "
-_BLOCK = 4096  # Maximum number of nodes held in memory as objects at once.
+_BLOCK = 4096  # At most this many nodes are in memory as objects at the same time.
 _encode = msgspec.json.Encoder().encode
 
 

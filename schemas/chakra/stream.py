@@ -80,7 +80,7 @@ class Messages(NamedTuple):
     """Consecutive messages of a file, each preceded by its length."""
 
     file: str
-    data: bytes  # bytes of the file from offset `base`
+    data: bytes  # The first byte is at offset `base` of the file.
     begin: int  # offset of the first message's length prefix
     starts: list[int]
     ends: list[int]
@@ -104,8 +104,8 @@ class Messages(NamedTuple):
 
 class NodeHeads(NamedTuple):
     ids: npt.NDArray[np.uint64]
-    kinds: IntColumn  # NodeType
-    micros: npt.NDArray[np.uint64]  # durations
+    kinds: IntColumn  # values of NodeType
+    micros: npt.NDArray[np.uint64]  # durations in µs
     degrees: IntColumn  # number of dependencies per node
     depends_on: npt.NDArray[np.uint64]  # the dependencies of all nodes, concatenated
 
@@ -115,7 +115,7 @@ def node_heads(messages: Messages) -> NodeHeads | None:
     starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
     data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
     numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}
-    dependencies = [np.zeros((3, 0), np.int64)]  # rows: node, field, id
+    dependencies = [np.zeros((3, 0), np.int64)]  # The three rows are node, field and id.
     try:
         for fields in fields_of(data, starts, ends):
             for field, values in numbers.items():
@@ -151,7 +151,7 @@ def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:
 def _parse(message: Message, body: bytes) -> bool:
     try:
         message.ParseFromString(body)
-    except (DecodeError, UnicodeDecodeError):  # protobuf's pure Python back end raises UnicodeDecodeError
+    except (DecodeError, UnicodeDecodeError):  # The pure Python version of protobuf raises UnicodeDecodeError.
         return False
     return True
 
@@ -165,7 +165,7 @@ def _blocks(name: str) -> Iterator[Messages]:
     except OSError as error:
         raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
     with file:
-        packed = file.peek(2).startswith(GZIP_MAGIC)  # no .et file begins so: 0x8b is not a field of GlobalMetadata
+        packed = file.peek(2).startswith(GZIP_MAGIC)  # No .et file starts like this: GlobalMetadata lacks field 0x8b.
         stream = cast("IO[bytes]", _Watched(_open_gzip(file, "rb"), file, name)) if packed else file
         yield from _split(stream, name, " of the decompressed data" if packed else "")
 
@@ -182,7 +182,7 @@ class _Watched:
 
 
 def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
-    data, base = b"", 0  # data[0] is byte `base` of the stream and starts a message
+    data, base = b"", 0  # The first byte of `data` is byte `base` of the stream, where a message starts.
     while True:
         starts, ends, at = list[int](), list[int](), 0
         start, length = _length(data, at)

@@ -19,7 +19,7 @@ from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords, decode_record, offset_in
 from .sections import decode_section
 
-CAPTURED_VERSION = "1.2"  # `etplus.version` of files with captured graphs; readers of 1.1 ignore the graphs.
+CAPTURED_VERSION = "1.2"  # Files with captured graphs have this `etplus.version`; readers of 1.1 ignore the graphs.
 _KEY = "captured_graphs"
 _REMEDY = "create the file again with trace-link"
 
@@ -89,7 +89,7 @@ def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int,
         return None
     section = decode_section(file, _KEY, _decode_captured, header[_KEY])
     events = decode_section(file, "unattached", _decode_events, header.get("unattached", msgspec.Raw(b"[]")))
-    events.sort(key=lambda event: event.ts)  # as `read_unattached` does
+    events.sort(key=lambda event: event.ts)  # `read_unattached` sorts the events in the same way.
     unattached = {i: event.captured_by for i, event in enumerate(events) if event.captured_by is not None}
     _check(file, section, [*found.values(), *unattached.values()])
     calls = section.ops
@@ -174,7 +174,7 @@ def _span(data: bytes, raw: msgspec.Raw) -> tuple[int, int]:
 def _with_members(unattached: bytes, captured: CapturedGraphs) -> bytes:
     events = msgspec.json.decode(unattached, type=list[dict[str, msgspec.Raw]])
     starts = [msgspec.json.decode(event["ts"]) for event in events]
-    order = sorted(range(len(events)), key=starts.__getitem__)  # as `read_unattached` does
+    order = sorted(range(len(events)), key=starts.__getitem__)  # `read_unattached` sorts the events in the same way.
     for position, text in captured_by_texts(captured.unattached).items():
         events[order[position]] |= decode_record(b"{" + text[1:] + b"}")
     return _encode(events)

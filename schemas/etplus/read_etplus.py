@@ -91,7 +91,7 @@ class Node(_Times, kw_only=True, gc=False):
 
 _FURTHER = tuple(f"further_{k}" for k in range(16))
 _TYPES = {name: attribute_type(name) for name in (*ATTRIBUTES, "op_schema")}
-# `attrs` in PyTorch's order, then further attributes; decodes twice as fast as a list of `Attr`.
+# `attrs` lists attributes in PyTorch's order, then others. This struct decodes twice as fast as a list of `Attr`.
 _UsualAttrs: Any = msgspec.defstruct(
     "_UsualAttrs",
     [*_TYPES.items(), *((name, Attr | None, None) for name in _FURTHER)],
@@ -103,8 +103,8 @@ _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None,
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
-_LINKS["equivalent"] = _LINKS["unverified"]  # the name in files from earlier versions
-# Columns of a trace that have the same names as fields of `Node`.
+_LINKS["equivalent"] = _LINKS["unverified"]  # Files from earlier versions use this name.
+# These columns of a trace have the same names as fields of `Node`.
 _SAME_NAME = ("id", "name", "inter_thread_dep", *(key.name for key in EVENT_NUMBERS))
 
 _TIMES = tuple(attrgetter(key.name) for key in TIMES)
@@ -152,7 +152,7 @@ class _Reader:
         raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
         edges: Callable[[], IntColumn] | None = None if raw_edges is None else partial(self._edges, raw_edges)
-        if not timed:  # without times, no edges can be inferred
+        if not timed:  # Edges cannot be inferred if the trace has no times.
             edges = np.zeros((0, 3), np.int64).copy
         return self.rows.trace(header, summary, texts, edges)
 
@@ -350,7 +350,7 @@ def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
     }
 
 
-# Note on traces with inferred edges.
+# Traces with inferred edges get this note.
 NO_EDGES = "the file has no edges (written by another linker); they were inferred from times and parents"
 
 

@@ -24,8 +24,8 @@ from ..execution_trace.tensors import Signatures, tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 
-_RECORDS = 4096  # Number of texts fetched per call.
-_LAUNCHES = 65_536  # Number of GPU events per block; sorted by time, a block reads few pieces of a file.
+_RECORDS = 4096  # Each call fetches at most this many strings.
+_LAUNCHES = 65_536  # GPU events per block; because a block is sorted by time, it reads few pieces of a file
 decode_record = msgspec.json.Decoder(Record).decode
 
 
@@ -50,11 +50,11 @@ def _same(*names: str) -> tuple[Key, ...]:
 
 
 TIMES = (Key("ts", "ts"), Key("dur", "dur"), Key("inclusive_dur", "dur"), Key("exclusive_dur", "exclusive"))
-# Keys that linking adds to an ET node; `inter_thread_dep` and `sync_dep` follow.
+# Linking adds these keys to an ET node, followed by `inter_thread_dep` and `sync_dep`.
 NODE_KEYS = (*TIMES, *_same("kineto_event", "link"))
-# Keys of a GPU event, after its category and times.
+# A GPU event has these keys after its category and times.
 EVENT_NUMBERS = _same("stream", "device", "correlation", "kineto_event")
-# Keys of a runtime call, after its name.
+# A runtime call has these keys after its name.
 RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "parent"))
 
 
@@ -152,8 +152,8 @@ class FileRecords(TextRecords):
 class MadeRecords(TextRecords):
     """Records that functions create on demand; the optional functions are faster than reading the texts."""
 
-    make: Callable[[IntColumn], list[bytes]]  # returns the texts of rows
-    whole: Callable[[], Iterator[bytes]]  # yields the text of the file in pieces
+    make: Callable[[IntColumn], list[bytes]]  # returns the records of the given rows as JSON
+    whole: Callable[[], Iterator[bytes]]  # yields the ET+ file piece by piece
     tensors: Callable[[IntColumn], tuple[IntColumn, Sequence[bytes]]] | None = None
     uses: Callable[[IntColumn], TensorUses] | None = None
     sizes: Callable[[IntColumn], IntColumn] | None = None

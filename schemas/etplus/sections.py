@@ -128,7 +128,7 @@ def read_counterparts(
     unattached: dict[int, Counterpart] = {}
     if b'"counterpart"' in bytes(header.get("unattached", b"")):
         events = decode_section(file, "unattached", _decode_repeated, header["unattached"])
-        events.sort(key=lambda event: event.ts)  # as `read_unattached` does
+        events.sort(key=lambda event: event.ts)  # `read_unattached` sorts the events in the same way.
         unattached = {i: event.counterpart for i, event in enumerate(events) if event.counterpart is not None}
     if not found and not unattached:
         return Counterparts()
@@ -179,7 +179,7 @@ class _UnattachedEvent(msgspec.Struct, gc=False):
 
 _decode_unattached = msgspec.json.Decoder(list[_UnattachedEvent]).decode
 
-# (ts, bytes, address, allocated, reserved, device_type, device, parent, kineto_event)
+# A record is (ts, bytes, address, allocated, reserved, device_type, device, parent, kineto_event).
 _MemoryRecord = tuple[Decimal, int, int, int, int, int, int, int | None, int]
 _decode_memory = msgspec.json.Decoder(list[_MemoryRecord]).decode
 

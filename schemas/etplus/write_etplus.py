@@ -46,19 +46,19 @@ from .record_store import (
 )
 from .sections import counterpart_texts, generated_section, stacks_section
 
-FORMAT_VERSION = "1.1"  # `etplus.version` in files without captured graphs.
+FORMAT_VERSION = "1.1"  # Files without captured graphs have this `etplus.version`.
 
-_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece: a few megabytes
-_WORTH_A_PROCESS = 8  # minimum pieces per process; with fewer, starting a process costs more time than it saves
+_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece, which has a few megabytes
+_WORTH_A_PROCESS = 8  # A process gets at least this many pieces; for fewer, starting it costs more time than it saves.
 _SEPARATOR = b",\n    "
 _LINKS = (b'"unverified"', b'"certain"')
 _DOUBTFUL = b', "link": "unverified"'
 _DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
 _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
-# Sequences with one text per node; the joined texts of a node are its JSON and the separator.
+# Each sequence has one string per node. A node's strings, joined, are its JSON and the separator.
 _Pieces = tuple[Sequence[bytes], ...]
-_Piece = Callable[[], bytes]  # Function that returns a part of the output.
+_Piece = Callable[[], bytes]  # The function returns one part of the output.
 
 
 _encode = msgspec.json.encode
@@ -69,16 +69,16 @@ class LinkedRecords(TextRecords):
     """The undecoded records of a linked trace, and its ET+ file, generated from the records and columns."""
 
     rows: RowSource
-    summary: dict[str, Any]  # the object `etplus` in the root
+    summary: dict[str, Any]  # the `etplus` object in the root of the file
     comm: dict[int, Comm]
-    nodes: NodeTexts  # nodes of the ET; their bytes are copied
-    before: bytes  # the text around the nodes of the ET, with known keys only
+    nodes: NodeTexts  # nodes of the ET, whose bytes are copied
+    before: bytes  # `before` and `after` are the text around the nodes of the ET, reduced to known keys.
     after: bytes
-    et_id: IntColumn | None  # ids of `nodes` before renumbering; None if not renumbered
+    et_id: IntColumn | None  # ids of `nodes` before they were renumbered; None if they were not
     events: EventRecords
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
-    whole_us: bool = False  # True to write whole µs, like the Kineto trace
+    whole_us: bool = False  # True if times are in whole µs, as in the Kineto trace
 
     __repr__ = brief
 
@@ -209,7 +209,7 @@ class LinkedRecords(TextRecords):
         trace, columns = self.rows, self._columns((*TIMES, *EVENT_NUMBERS), gpu)
         id_, parent, name, category = (trace.column(key, gpu) for key in ("id", "parent", "name", "category"))
         caller = b', "parent": ' if trace.flat else b', "ctrl_deps": '
-        # Kineto and the original trace_link.py also write these
+        # Kineto and the original trace_link.py also write these keys.
         process: list[Part] = [b', "pid": ', integers(columns["device"]), b', "tid": ', integers(columns["stream"])]
         return (
             texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
@@ -295,7 +295,7 @@ class LinkedRecords(TextRecords):
             ends[k] = _DOUBTFUL + ends[k]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = self.comm[int(gpu[k])].members()
-            if self.captured is None:  # `bytes` is the last key in files of version 1.1
+            if self.captured is None:  # In files of version 1.1, `bytes` is the last key.
                 comm["bytes"] = comm.pop("bytes")
             ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm["pg_name"])) + ends[k]
         return ends
@@ -322,8 +322,8 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
         summary = {**trace.summary, "version": CAPTURED_VERSION}
         records = replace(records, summary=summary, comm=trace.comm, captured=captured)
         return trace.with_(texts=records, header=records.header, captured=captured, summary=summary)
-    if not isinstance(records, FileRecords):  # read from a Chakra trace
-        from .read_etplus import read_etplus  # imported late: only the linker gets here
+    if not isinstance(records, FileRecords):  # The trace was read from a Chakra file.
+        from .read_etplus import read_etplus  # This import comes late because only the linker needs it.
 
         records = read_etplus(b"".join(records.chunks())).texts
         assert isinstance(records, FileRecords)

@@ -13,23 +13,23 @@ from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 from ...trace.trace import Trace
 
-_RECORDS = 4096  # Number of texts fetched per call.
-# Name of the node that lists the process groups in its input.
+_RECORDS = 4096  # Each call fetches at most this many strings.
+# The node with this name lists the process groups in its input.
 PROCESS_GROUPS = "## process_group:init ##"
-ABSENT = msgspec.Raw(b"")  # Stands for an unrecorded value; encoding omits this very object.
+ABSENT = msgspec.Raw(b"")  # This replaces an unrecorded value; encoding omits exactly this object.
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
-TENSOR_KEYS = ("values", "shapes", "types")  # Keys of `inputs` and `outputs` since schema 1.0.2.
-# Names of these keys in schema 1.0.1.
+TENSOR_KEYS = ("values", "shapes", "types")  # `inputs` and `outputs` have these keys since schema 1.0.2.
+# In schema 1.0.1, these keys of a node correspond to TENSOR_KEYS.
 FLAT_TENSORS = {
     "inputs": ("inputs", "input_shapes", "input_types"),
     "outputs": ("outputs", "output_shapes", "output_types"),
 }
-# Attributes that every node has, in PyTorch's order, with their types and null values.
+# Every node has these attributes in PyTorch's order. Each name maps to a type and a null value.
 ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
     **{"rf_id": ("uint64", 0), "fw_parent": ("uint64", 0), "seq_id": ("int64", -1), "scope": ("uint64", 0)},
     **{"tid": ("uint64", 0), "fw_tid": ("uint64", 0), "op_schema": ("string", "")},
 }
-# Numeric attributes with their null values; they become columns.
+# These numeric attributes become columns. Each name maps to its null value.
 ATTRIBUTES: dict[str, int] = {name: none for name, (kind, none) in ET_ATTRIBUTES.items() if kind != "string"}
 
 
@@ -65,8 +65,8 @@ class DecodedSide(NamedTuple):
     values: list[Any]
     shapes: list[Any]
     types: list[str]
-    strides: list[Any] | None  # None if not recorded
-    whole: bool  # True if values, shapes and types are recorded and have the same length
+    strides: list[Any] | None  # None if strides were not recorded
+    whole: bool  # True if values, shapes and types were recorded and have the same length
 
     def as_object(self) -> dict[str, Any]:
         found: dict[str, Any] = dict(zip(TENSOR_KEYS, self, strict=False))
@@ -147,7 +147,7 @@ class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
 _decode_usual = msgspec.json.Decoder(_UsualCall).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
-# Layout (True for schema 1.0.1) → getter of inputs and outputs, template of their text, and value if missing.
+# Maps True (schema 1.0.1) or False to a getter of inputs and outputs, a template of their JSON, and a default value.
 _MEMBERS = {
     flat: (attrgetter(*keys), b", ".join(b'"%b": %%b' % key.encode() for key in keys), none)
     for flat, keys, none in ((True, sum(FLAT_TENSORS.values(), ()), _EMPTY), (False, tuple(FLAT_TENSORS), _NO_OBJECT))
@@ -161,7 +161,7 @@ def undecoded_arguments(text: bytes) -> Arguments | None:
     try:
         found = _decode_later(text)
         return _arguments_of(_decode_any(text)) if found.input_shapes else found
-    except UNREADABLE:  # another layout or writer
+    except UNREADABLE:  # The file has another layout or comes from another program.
         with contextlib.suppress(*UNREADABLE):
             return _arguments_of(_decode_any(text))
     return None

@@ -81,23 +81,23 @@ class ExecutionTrace:
     """An ET as columns with one entry per node, in file order."""
 
     file: str
-    schema: str  # "1.0.1" to "1.1.1-chakra.1.0.0"
+    schema: str  # from "1.0.1" to "1.1.1-chakra.1.0.0"
     flat: bool  # True for the layout of 1.0.1, False if nodes have `ctrl_deps` and `attrs`
     pid: int  # −1 if unknown
-    started_s: int  # local start time, read as if it were UTC, in seconds since the epoch; −1 if unknown
+    started_s: int  # local start time in seconds since the epoch, computed as if it were UTC; −1 if unknown
     duration_s: float  # 0 if unknown
-    before: bytes  # the document up to and including the "[" of `nodes`
-    after: bytes  # the document from the "]" of `nodes` on
+    before: bytes  # the file's text up to and including the "[" of `nodes`
+    after: bytes  # the file's text from the "]" of `nodes` to the end
     texts: NodeTexts
     id: IntColumn
     parent: IntColumn
-    rf_id: IntColumn  # 0 for none
+    rf_id: IntColumn  # 0 if the node has no id
     fw_parent: IntColumn
-    seq_id: IntColumn  # −1 for none
+    seq_id: IntColumn  # −1 if the node has no number
     scope: IntColumn
     tid: IntColumn
     fw_tid: IntColumn
-    name: npt.NDArray[np.int32]  # index into `names`
+    name: npt.NDArray[np.int32]  # The codes are indices into `names`.
     names: list[str]
     structural: npt.NDArray[np.bool_]  # True for process and thread nodes
     losses: tuple[Loss, ...] = ()
@@ -120,7 +120,7 @@ def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: b
 def _read(document: Document) -> ExecutionTrace:
     array = None if document.lenient else locate(document.text, "nodes")
     if array is not None and "schema" in array.header:
-        with contextlib.suppress(*UNREADABLE):  # broken node or unusual layout: the slower parser decides
+        with contextlib.suppress(*UNREADABLE):  # If a node is broken or unusual, the slower parser decides.
             flat = _is_flat(array.first)
             parts = list(document.parts(array, partial(_read_nodes, flat=flat)))
             texts = array.texts([span for part in parts for span in part.spans])
@@ -171,11 +171,11 @@ def _without_circles(
     """Break caller cycles by moving their nodes below the thread or first node; return moved nodes and all callers."""
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
-    if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch numbers callers first
+    if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers smaller ids than their callees.
         return rows[:0], parent
     circling = on_circles(rows)
     outermost = nearest(np.arange(len(ids)), rows, circling | (rows < 0))
-    moved = circling | (circling[outermost] & structural)  # a thread node below a cycle would close it again
+    moved = circling | (circling[outermost] & structural)  # A thread node below a cycle would close the cycle again.
     process, threads = np.flatnonzero(structural)[:1], np.flatnonzero(structural)[1:]
     root = int(ids[process[0]]) if len(process) else -1
     thread = positions(tid[threads], tid)
@@ -236,7 +236,7 @@ _decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
 _decode_one = msgspec.json.Decoder(_NodeOfAttributes).decode
 
 
-_SHOWN = 5  # maximum number of ids in an error message
+_SHOWN = 5  # An error message lists at most this many ids.
 
 
 def _is_flat(first: bytes) -> bool:

@@ -24,7 +24,7 @@ from ...trace.tensors import MAX_STORAGE, Argument, Signature, SignatureTable, T
 from .arguments import Arguments, undecoded_arguments
 
 _MAX_ITEMSIZE = 999
-_RECORDS = 1 << 15  # Number of records searched together.
+_RECORDS = 1 << 15  # At most this many records are searched together.
 _PACKED = 7
 _MAX_DIGITS = 15
 
@@ -124,7 +124,7 @@ def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> 
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 _NO_TENSOR = "nullptr"
 _EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")  # Matches a stride of 0.
-_NOTHING = b"[]"  # Shapes of a node made from a CPU operator without recorded inputs.
+_NOTHING = b"[]"  # These are the shapes of a node that etplus made from a CPU operator without recorded inputs.
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 _Key = tuple[bytes, ...]
@@ -158,7 +158,7 @@ class Signatures(SignatureTable):
         if code is None:
             signature = None
             if key[0]:
-                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # other programs may write anything
+                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # Other programs may write anything here.
                     signature = _signature(key, self._argument)
             code = self._codes[key] = -1 if signature is None else len(self.values)
             if signature is not None:
@@ -193,7 +193,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
         values = [None] * len(shapes)
     inputs = tuple(argument(*given) for given in zip(shapes, types, values, strict=True))
     if key[5]:
-        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some programs omit the strides of numbers
+        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # Some programs omit strides of numbers.
         inputs = tuple(
             given._replace(expanded=_expanded(given, step)) for given, step in zip(inputs, steps, strict=False)
         )
@@ -207,7 +207,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
     dtypes = _element_types(kind)
     if all(dtype is None for dtype in dtypes):
-        return Argument((), None if value == "" else value)  # Kineto writes "" for a number that it omits
+        return Argument((), None if value == "" else value)  # If Kineto omits a number, it writes "".
     leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
     each = zip(leaves, dtypes, strict=False)
     return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in each if dtype is not None))

@@ -43,7 +43,7 @@ _REMEDY = (
 @dataclass(frozen=True)
 class CompileFiles:
     graphs: tuple[CompiledGraph, ...] = ()
-    annotations: dict[int, NodeAnnotation] = field(default_factory=dict)  # node id in a CUDA graph → annotation
+    annotations: dict[int, NodeAnnotation] = field(default_factory=dict)  # Maps CUDA graph node ids to annotations.
     files: tuple[str, ...] = ()  # file names without folders
 
     __repr__ = brief
@@ -71,7 +71,7 @@ def _kind_of(source: Source, name: str) -> str:
     if not isinstance(source, (str, os.PathLike, bytes)):
         return "information"
     if not isinstance(source, bytes) and not Path(source).is_file():
-        return "information"  # the reader for this kind reports the error
+        return "information"  # The reader for this kind of file reports the error.
     head = head_of(source)
     found = next((kind for form, kind in _KINDS if form.match(head)), None)
     if found is None:
@@ -140,19 +140,19 @@ _DIRECTION = re.compile(r"(?:^|[._])(?:\d+_)?(forward|backward|inference)(?=[._]
 class CompiledKernel:
     """A call in generated code: a kernel that Inductor generated, or an operator that the code calls."""
 
-    name: str  # "triton_poi_fused_gelu_1", "extern_kernels.addmm", "torch.ops.aten.sort.default"
-    handle: int  # ascends in call order
+    name: str  # such as "triton_poi_fused_gelu_1", "extern_kernels.addmm" or "torch.ops.aten.sort.default"
+    handle: int  # Handles increase in call order.
     stacks: tuple[Frames, ...] = ()  # distinct stacks of the kernel's source nodes, in file order
     nodes: tuple[str, ...] = ()  # names of the kernel's source nodes in the graph before autograd
-    # Shapes of an operator's tensor inputs; None if they are not recorded or not all numbers.
+    # Shapes of an operator's tensor inputs; None if a shape was not recorded or contains other values than numbers.
     shapes: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    region: str  # "Torch-Compiled Region: 0/0", "" if not recorded
+    region: str  # such as "Torch-Compiled Region: 0/0"; "" if not recorded
     backward: bool | None  # None if not recorded
-    kernels: tuple[CompiledKernel, ...]  # may include kernels of previously compiled graphs
+    kernels: tuple[CompiledKernel, ...]  # This list may include kernels of previously compiled graphs.
     file: str
 
 

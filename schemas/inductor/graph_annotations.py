@@ -21,8 +21,8 @@ _MARKS = b'"graph node id"', b'"module_fqn"', b'"stack"'
 
 @dataclass(frozen=True)
 class NodeAnnotation:
-    module: str = ""  # qualified name of the module ("layers.0.attention.wq")
-    stacks: tuple[Frames, ...] = ()  # stacks at the kernel's launch during the capture
+    module: str = ""  # qualified name of the module, such as "layers.0.attention.wq"
+    stacks: tuple[Frames, ...] = ()  # Python stacks at the launch of the kernel while the graph was captured
 
 
 def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
@@ -78,7 +78,7 @@ def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
     return ids, own if own.module or own.stacks else None
 
 
-# Frames of a stack, outermost first, in Kineto's notation: "train.py(12): step".
+# A stack is a list of frames, outermost first, in Kineto's notation ("train.py(12): step").
 Frames = tuple[str, ...]
 
 # Matches a frame in a Python traceback: `stack_traces` of kernel information, `stack_trace` of FX nodes.

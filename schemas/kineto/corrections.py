@@ -22,10 +22,10 @@ from ...trace.errors import UNREADABLE
 if TYPE_CHECKING:
     from .read_kineto import EventTable, FlowTable
 
-LAUNCH_FLOW = "ac2g"  # Category of the flow from a launching call to its GPU work.
-GRAPH_ARROW = 2**40  # LAUNCH_FLOW ids from here on mean dependencies between nodes of a CUDA graph.
+LAUNCH_FLOW = "ac2g"  # Flows of this category lead from a launching call to its GPU work.
+GRAPH_ARROW = 2**40  # A LAUNCH_FLOW with a larger or equal id is a dependency between nodes of a CUDA graph.
 _BARE = frozenset({"Memcpy", "Memset"})
-# Names of the CUpti_ActivityMemoryKind values 0, 1, ….
+# These are the names of the CUpti_ActivityMemoryKind values 0, 1 and so on.
 _MEMORY_KINDS = "unknown pageable pinned device array managed device_static managed_static".split()
 
 

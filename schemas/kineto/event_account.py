@@ -25,8 +25,8 @@ Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Maps each table of `EventPart
 _READ = (
     CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *"cuda_sync graph_event_node graph_host_node".split()}
 )
-# Categories of duration events without CPU or GPU work, from Kineto (libkineto/include/ActivityType.h);
-# some events span the whole recording.
+# Duration events of these categories are not work, although some span the whole recording. The names are from
+# Kineto (libkineto/include/ActivityType.h).
 _NOT_USED = frozenset(
     (
         "Trace Net overhead external_correlation cpu_instant_event cuda_event cuda_profiler_range collective_comm "
@@ -34,21 +34,21 @@ _NOT_USED = frozenset(
     ).split()
 )
 _UNREADABLE = "a record that is not an event"
-_NAMED = 5  # maximum number of reasons listed in a sentence
+_NAMED = 5  # A sentence lists at most this many reasons.
 _LONGEST = 40
 _PLACE = ("ts", "dur", "thread", "name", "correlation")
 _ALIKE = (*_PLACE, "category", "stream", "device")
 _OWN_IDS = ("external_id", "rf_id", "seq")
-# Arguments that may differ between duplicates of an event.
+# Duplicates of an event may differ in these arguments.
 _IDS = frozenset({"External id", "Record function id", "Ev Idx"})
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Odd, so multiplying loses nothing; spreads differences over all bits.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # As an odd factor it loses nothing, and it spreads differences over all bits.
 
 
 @dataclass(frozen=True)
 class EventAccount:
-    read: dict[str, int] = field(default_factory=dict)  # category, "flow", "memory" or "end of a pair" → count
-    not_used: dict[str, int] = field(default_factory=dict)  # category, or phase if without duration → count
-    dropped: dict[str, int] = field(default_factory=dict)  # reason → count
+    read: dict[str, int] = field(default_factory=dict)  # count per category, or per "flow", "memory" or "end of a pair"
+    not_used: dict[str, int] = field(default_factory=dict)  # count per category, or per phase for events that have none
+    dropped: dict[str, int] = field(default_factory=dict)  # count per reason
 
     __repr__ = brief
 
@@ -86,7 +86,7 @@ def account_for(
             read[category] += count
         elif category in _NOT_USED:
             not_used[category] += count
-        elif category != PYTHON_CATEGORY:  # module calls are among the Python calls
+        elif category != PYTHON_CATEGORY:  # Module calls are counted as Python calls.
             dropped[f"category {shortened(category, _LONGEST)!r}" if category else "no category"] += count
     read[PYTHON_CATEGORY] += len(tables["frames"]["ts"])
     read.update(flow=len(tables["flows"]["ts"]), memory=len(tables["memory"]["ts"]))

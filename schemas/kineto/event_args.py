@@ -20,7 +20,7 @@ from ...trace.trace import Trace
 
 _T = TypeVar("_T")
 
-# Field of `comm` → name and type of the Kineto argument (a list may be written as a string).
+# Maps fields of `comm` to names and types of Kineto arguments. A list may also be written as a string.
 # Kernels of NCCL and RCCL have these arguments since PyTorch 2.3.
 _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "collective": ("Collective name", str),
@@ -40,7 +40,7 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
 # Matches a list of ranks that PyTorch truncated after 30 entries (`kTruncatLength`): "[0, 2, ..., 58, ...]".
 _CUT_OFF = re.compile(r"\s*\[\s*(\d{1,9})\s*,[^\]]*\.\.\.\s*\]\s*", re.ASCII)
 _Grid = tuple[int, int, int]
-_WAVEFRONT = 64  # `warpSize` of AMD's data-center devices: work items per wavefront.
+_WAVEFRONT = 64  # `warpSize` on AMD's data-center GPUs is the number of work items per wavefront.
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
@@ -156,7 +156,7 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
         comm[field] = int_list(value) if kind is list else value if type(value) is kind else None
     ranks, listed = comm["pg_ranks"], given.get(_KERNEL_ARGS["pg_ranks"][0])
     if ranks is not None and 0 < (comm["group_size"] or 0) < len(ranks):
-        comm["pg_ranks"] = None  # longer than the group: from another group, or damaged
+        comm["pg_ranks"] = None  # A list longer than the group belongs to another group or is damaged.
     cut_off = _CUT_OFF.fullmatch(listed) if isinstance(listed, str) else None
     comm["pg_first_rank"] = int(cut_off[1]) if cut_off else None
     return comm
@@ -189,7 +189,7 @@ def comm_of(args: bytes, kernel: str) -> Comm:
     return Comm(**known, bytes=size * elements if size and elements is not None else None)
 
 
-# Launch arguments of GPU events in Kineto; "shared memory" is in bytes per block.
+# GPU events have these launch arguments in Kineto; "shared memory" is in bytes per block.
 LAUNCH_ARGS = (
     *("grid", "block", "context", "registers per thread", "shared memory", "blocks per SM", "warps per SM"),
     "est. achieved occupancy %",

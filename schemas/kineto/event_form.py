@@ -34,7 +34,7 @@ _NAMES = {
     "distributed_info": "distributedInfo",
 }
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_ROWS = 4096  # number of rows converted at once
+_ROWS = 4096  # Rows are converted in blocks of this size.
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
                 yield {**before, **given_args(trace, row, arguments_in(record).inputs), **after}
 
 
-# Argument name → values (int64), and a mask of the rows that have the argument.
+# Maps an argument's name to its values (int64) and to a mask of the rows that have the argument.
 Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
 
 
@@ -163,19 +163,19 @@ def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[s
     return msgspec.json.encode(event | {"args": args})
 
 
-# Usual members of an event; any other members are kept unchanged.
+# Events usually have these members; any other members are kept unchanged.
 _MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
 
 
 @dataclass(frozen=True)
 class OtherEvent:
-    index: int  # position in `traceEvents`
+    index: int  # the event's position in `traceEvents`
     on_gpu: bool  # True for a GPU annotation (`pid` and `tid` are device and stream), False for a call on a thread
     pid: Any
     tid: Any
-    ts: int  # ns on the trace's clock
+    ts: int  # time in ns on the trace's clock
     dur: int
-    written: dict[str, Any]  # category, name and arguments, as in the file
+    written: dict[str, Any]  # `cat`, `name` and `args` have the same values as in the file.
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:

@@ -17,7 +17,7 @@ _ISSUING_CALL: Final = re.compile(r"c10d::\w+", re.ASCII)
 WAIT: Final = re.compile(r"_?c10d_functional::wait_tensor", re.ASCII)
 
 _MESSAGES = ("send", "recv")
-_SHARDED = ("_allgather_base_", "_reduce_scatter_base_")  # Calls that take a full tensor and a shard.
+_SHARDED = ("_allgather_base_", "_reduce_scatter_base_")  # These calls take a full tensor and a shard as inputs.
 
 
 def outermost_calls(

@@ -14,20 +14,20 @@ from ...trace.dtypes import UNKNOWN_DTYPE, standard_dtype
 from ...trace.errors import UNREADABLE
 from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide, UndecodedSide
 
-# Values of `Input type` for inputs other than tensors; "" means None, or a value that Kineto does not record.
+# `Input type` has these values for non-tensors; "" means None, or a value that Kineto does not record.
 _NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
-# Values of `Input type` for tensor lists; Kineto does not record their dtypes.
+# `Input type` has these values for tensor lists; Kineto does not record the dtypes of their tensors.
 _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
-# `inputs` of an ET node without inputs, or `outputs` of a node without outputs.
+# An ET node without inputs has this value as `inputs`, and a node without outputs has it as `outputs`.
 NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 _NUMBERS = {"Int", "Double", "Bool"}
-_KINETO_KINDS = {"Scalar", "ScalarList"}  # types that only nodes created from Kineto events contain
-_WHOLE = 1e10  # below this, Kineto writes a whole double as digits and a point
-_UNCUT = 30  # Kineto and ETs truncate lists at different lengths, but never below this
-_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # tolerances, because ETs have six digits after the point
+_KINETO_KINDS = {"Scalar", "ScalarList"}  # Only nodes that etplus made from Kineto events have inputs of these types.
+_WHOLE = 1e10  # Kineto writes a smaller whole double as digits and a point.
+_UNCUT = 30  # Kineto and ETs truncate lists at different lengths, but never shorter lists than this.
+_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # Numbers may differ this much, because ETs have six digits after the point.
 _NOTHING = msgspec.Raw(b"[]")
-# Values, shapes, types and strides of a call in a Kineto trace, as JSON texts.
+# The four JSON strings are the values, shapes, types and strides of a call in a Kineto trace.
 RecordedInputs = tuple[bytes, bytes, bytes, bytes]
 
 
@@ -68,7 +68,7 @@ def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs 
     for key in dict.fromkeys(recorded):
         if key is not None and key not in known:
             known[key] = NO_TENSORS
-            with contextlib.suppress(*UNREADABLE):  # lists may be nested too deeply
+            with contextlib.suppress(*UNREADABLE):  # The lists may be nested too deeply.
                 known[key] = msgspec.json.encode(_in_terms_of_ets(*map(msgspec.json.decode, key)))
     return [known[key] for key in recorded]
 

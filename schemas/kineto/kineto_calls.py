@@ -19,13 +19,13 @@ _ROUNDING_NS = 1000
 class CpuCalls:
     """CPU operators and user annotations of a Kineto trace, ordered by thread and start."""
 
-    row: IntColumn  # row in the `EventTable`
-    parent: IntColumn  # position of the call that is innermost on the thread at the start, −1 for none
-    thread: IntColumn  # index into `EventTable.threads`, ascending
-    ts: IntColumn  # ns
+    row: IntColumn  # the call's row in the `EventTable`
+    parent: IntColumn  # position of the innermost call that is open on the thread when the call starts; −1 if none
+    thread: IntColumn  # indices into `EventTable.threads`, ascending
+    ts: IntColumn  # in ns
     end: IntColumn
-    name: IntColumn  # index into `EventTable.names`
-    seq: IntColumn  # sequence number, −1 for none
+    name: IntColumn  # indices into `EventTable.names`
+    seq: IntColumn  # autograd's sequence number; −1 if none
 
     def __len__(self) -> int:
         return len(self.row)

@@ -22,13 +22,13 @@ from ..text.records import Block, check_utf8, decode_raws
 from .corrections import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart, Values
 
-MODULE = "nn.Module: "  # prefix of Python calls that are forwards of modules
+MODULE = "nn.Module: "  # Python calls with this prefix run the forward of a module.
 
-# JSON keys of the arguments in NUMBERS, in the same order.
+# JSON keys of the arguments in NUMBERS, in the same order
 _WRITTEN = "External id,Record function id,Sequence number,correlation,stream,device,original_stream".split(",")
 
-_MEMORY = "[memory]"  # name of the instant events that allocators write (`profile_memory=True`)
-# JSON keys of the arguments in MEMORY_NUMBERS, in the same order.
+_MEMORY = "[memory]"  # Allocators write instant events with this name (`profile_memory=True`).
+# JSON keys of the arguments in MEMORY_NUMBERS, in the same order
 MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
 
 _EXACT_INTEGER = 2**53
@@ -37,7 +37,7 @@ _NO_OBJECT, _NEGATIVE = "an event whose `args` are not an object", "a negative t
 _TOO_LATE = "a time of over 146 years"
 _NONE = np.zeros(0, np.int64)
 _LATEST_US = MAX_NS / 1000
-_Placed = tuple[list[Any], IntColumn]  # Events, and their positions in a block.
+_Placed = tuple[list[Any], IntColumn]  # These are events and their positions in a block.
 
 
 def _args_type(number: Any, none: float) -> type[msgspec.Struct]:
@@ -94,7 +94,7 @@ _MemoryArgs = msgspec.defstruct(
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
 _decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
 
-# Phases of Chrome's format; only the first four (durations, flows, instants) have tables.
+# These are phases of Chrome's format; only the first four (durations, flows, instants) have tables.
 KNOWN_PHASES = "XsfiMICtBEbnePNODRcSTpFVv"
 _Others = [msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in KNOWN_PHASES[4:]]
 _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
@@ -115,7 +115,7 @@ def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[st
     for begin, end, array in blocks:
         check_utf8(array)
         try:
-            plain = plain and decode_plain(array, columns, modules=modules)  # all blocks have one format
+            plain = plain and decode_plain(array, columns, modules=modules)  # All blocks have the same format.
             if not plain:
                 decode_any(array, columns, modules=modules)
         except UNREADABLE:
@@ -144,7 +144,7 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
     instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in phases else _NONE
     memory_at = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
     memory = [decoded[k] for k in memory_at.tolist()]
-    # comprehensions are faster than attrgetter
+    # Comprehensions are faster than attrgetter.
     ts = [np.fromiter([e.ts for e in of], np.float64, len(of)) for of in (events, flows, memory, frames[0])]
     dur = [np.fromiter([e.dur for e in of], np.float64, len(of)) for of in (events, frames[0])]
     times = [ts[0], dur[0], *ts[1:], dur[1]]
@@ -229,7 +229,7 @@ def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: boo
     of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory), (_TS, frames), (_DUR, frames))
     times = [_nanoseconds(of, get) for get, of in of_times]
     numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
-    texts: list[Any] = _decode_raw_args(array) if memory else []  # decodes again, only for memory events
+    texts: list[Any] = _decode_raw_args(array) if memory else []  # Only memory events are decoded twice.
     allocated = _allocations([texts[k].args for k in memory_at], times[3])
     starts = [e.ph == "s" for e in flows]
     kept = (events, at), (frames, frames_at), (flows, starts), (memory, np.array(memory_at, np.int64))
@@ -334,7 +334,7 @@ def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:
             return np.array(exact, np.int64)
     try:
         us = np.fromiter(values, np.float64, len(values))
-    except OverflowError:  # an integer with hundreds of digits
+    except OverflowError:  # The number is an integer with hundreds of digits.
         us = np.array([np.inf])
     if np.any(np.abs(us) >= MAX_NS / 1000):
         raise msgspec.ValidationError(_TOO_LATE)

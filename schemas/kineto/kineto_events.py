@@ -12,34 +12,34 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, StringTable, joined_columns
 from ...trace.conventions import CPU_CATEGORIES, MAX_DURATION_NS
 
-# Numeric arguments that linking needs; −1 if not recorded.
+# Linking needs these numeric arguments; they are −1 if not recorded.
 NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
-# Integer arguments of memory events; −1 if not recorded.
+# Memory events have these integer arguments; they are −1 if not recorded.
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
-# Columns that store texts as codes. Python calls have separate codes, so that they change no other event's code.
+# These columns store strings as codes. Python calls have separate codes, so they do not change codes of other events.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
-RANKS = "ranks"  # header key in merged files from etplus: process id (the rank) → header
-# Categories that Kineto defines as runtime calls ("HPU host side runtime event"), whatever their names.
+RANKS = "ranks"  # In merged files from etplus, this key maps each rank (its process id) to its header.
+# Kineto defines these categories as runtime calls ("HPU host side runtime event"), whatever the event's name is.
 _HOST_SIDE = frozenset({"hpu_op"})
-# Arguments that only CPU operators and annotations have, and arguments that only other events have.
+# Only CPU operators and annotations have the first arguments, and only other events have the second ones.
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")
 
 Codes = npt.NDArray[np.int32]
-# One value per event: a list of values, or a column of positions and the list into which they point.
+# Values are a list with one value per event, or a column of positions and the list that they point into.
 Values = list[Any] | tuple[IntColumn, list[Any]]
 _Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class EventPart:
-    spans: list[tuple[int, int, int]]  # (begin, end, number of events) of each block
-    events: _Columns  # columns of `EventTable`; `index` counts from the part's first event
+    spans: list[tuple[int, int, int]]  # one (begin, end, number of events) per block
+    events: _Columns  # columns of `EventTable`, except that `index` counts from the part's first event
     flows: _Columns
     memory: _Columns
     frames: _Columns
-    values: dict[str, list[Any]]  # column in INTERNED → strings, indexed by code
-    phases: Counter[str]  # phase (`ph`) → number of events that are in no table
-    impossible_frames: int  # Python calls with impossible times; not in `frames`
+    values: dict[str, list[Any]]  # Maps each column in INTERNED to its strings, indexed by code.
+    phases: Counter[str]  # number of events per phase (`ph`) that are in no table
+    impossible_frames: int  # number of Python calls with impossible times, which `frames` omits
 
 
 class EventColumns:
@@ -54,7 +54,7 @@ class EventColumns:
         self._memory: list[_Columns] = []
         self._frames: list[_Columns] = []
         self._spans: list[tuple[int, int, int]] = []
-        none = np.zeros(0, np.int64)  # makes sure that all columns exist
+        none = np.zeros(0, np.int64)  # Adding no events makes sure that all columns exist.
         self.add([], [], [], none, none)
         self.add_flows(none.astype(np.bool_), [], [], none, none)
         self.add_memory(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))

@@ -24,7 +24,7 @@ from .kineto_events import EventPart
 
 Fields = dict[str, msgspec.Raw]
 
-# Maps old categories of duration events, in lower case, to the current names.
+# Maps old categories of duration events (in lower case) to the current categories.
 _CATEGORIES = {
     "operator": "cpu_op",
     "runtime": "cuda_runtime",
@@ -36,7 +36,7 @@ _CATEGORIES = {
 }
 _FLOWS = {"async": LAUNCH_FLOW, "async_npu": LAUNCH_FLOW, "forward_backward": "fwdbwd"}
 _NPU = "ascend hardware"
-# Maps the name of a process, in lower case, to the category of all its events.
+# Maps the name of a process (in lower case) to the category of all events of the process.
 _PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel"}
 _ARGUMENTS = {"external id": "External id", "Input dims": "Input Dims", "inDevice": "device", "Stream Id": "stream"}
 _PROPERTIES = {
@@ -45,9 +45,9 @@ _PROPERTIES = {
     "multiProcessorCount": "numSms",
     "maxThreadsPerMultiProcessor": "maxThreadsPerMultiprocessor",
 }
-# Prefixes of PyTorch's own annotations. In old files, nothing distinguishes user annotations from operators.
+# PyTorch's own annotations have these prefixes. In old files, nothing else separates annotations from operators.
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(DataLoader\)#")
-# Tasks of Ascend devices that do no work.
+# These tasks of Ascend devices do no work.
 _NPU_WAITS = frozenset({"EVENT_WAIT", "EVENT_RECORD", "NOTIFY_WAIT", "NOTIFY_RECORD"})
 _RENAMED = _CATEGORIES.keys() - _CATEGORIES.values()
 _OLD = re.compile(
@@ -122,7 +122,7 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
             waiting[edge.place, edge.name].append(edge)
             continue
         begins = waiting[edge.place if edge.name is None else (edge.place, edge.name)]
-        while begins and begins[-1].event in ends:  # already closed through the other list
+        while begins and begins[-1].event in ends:  # The event was already closed through the other list.
             begins.pop()
         if begins:
             begin = begins.pop()
@@ -132,9 +132,9 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 
 class _DeviceTasks:
     def __init__(self) -> None:
-        self.processes: dict[bytes, str] = {}  # undecoded id → name of the process
-        self.flows: dict[bytes, int] = {}  # undecoded id (a time in ns) → number from 1
-        self.launches: dict[tuple[bytes, ...], int] = {}  # (process, thread, time) of a flow's end → its number
+        self.processes: dict[bytes, str] = {}  # Maps undecoded process ids to names.
+        self.flows: dict[bytes, int] = {}  # Maps undecoded flow ids (times in ns) to numbers from 1.
+        self.launches: dict[tuple[bytes, ...], int] = {}  # Maps (process, thread, time) of a flow's end to its number.
 
     def look_at(self, phase: Any, event: Fields) -> None:
         if phase == "M" and _value(event, "name") == "process_name":
@@ -150,7 +150,7 @@ class _DeviceTasks:
         name = process if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
         if name.lower() != _NPU:
             return _PROCESSES.get(name.lower())
-        args.setdefault("device", _raw(0))  # these files have one device, without a number
+        args.setdefault("device", _raw(0))  # These files contain one device and do not number it.
         if launch := self.launches.get((*_place(event), bytes(event.get("ts", b"")))):
             args["correlation"] = _raw(launch)
         task = str(_value(args, "Task Type"))

@@ -24,7 +24,7 @@ from .corrections import with_launch_numbers
 from .kineto_events import RANKS
 from .read_kineto import KinetoTrace
 
-# Keys in `distributedInfo` that describe one process only; merging tools keep the first process's values.
+# These keys in `distributedInfo` describe one process; merging tools keep only the first process's values.
 _OF_ONE_RANK = ("rank", "pg_config")
 _NUMBERED = re.compile(r"([A-Za-z]*)[ _-]?(\d{1,9})")
 _Table = TypeVar("_Table")
@@ -134,11 +134,11 @@ def _taken(table: _Table, rows: IntColumn) -> _Table:
 
 
 _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
-# Matches calls that only the main process of a rank makes, not its child processes.
+# Matches calls that the main process of a rank makes but its child processes do not make.
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
-_SKEW_NS = 20_000  # maximum clock offset of host and device: a kernel may seem to start before its launch
-# Minimum shares of GPU events with a matching launch: if their place or device also indicates the process, and if only
-# the launches do. Events that were launched before the recording cannot match.
+_SKEW_NS = 20_000  # Clocks of host and device may differ by this much: a kernel may seem to start before its launch.
+# At least this share of a process's GPU events must match its launches; the higher share applies if nothing else
+# identifies the process. Events that were launched before the recording cannot match.
 _MOST, _NEARLY_ALL = 0.75, 0.95
 
 
@@ -163,7 +163,7 @@ class ProcessOwners:
         events = self._events = kineto.events
         self._file = kineto.file
         self.code = {process: k for k, process in enumerate(dict.fromkeys(process for process, _ in events.threads))}
-        self.labels = list(map(Label.of, self.code))  # the distinct process ids, parsed
+        self.labels = list(map(Label.of, self.code))  # These are the distinct process ids, parsed.
         self.of_thread = np.array([self.code[process] for process, _ in events.threads], np.int64)
         self._runtime = events.runtime_mask()
         self._on_host = events.mask(CPU_CATEGORIES) | self._runtime
@@ -185,10 +185,10 @@ class ProcessOwners:
         calls = self._on_host & matching(events.name, events.names, _OF_A_RANK.match)
         operators = distinct(self._process[self._runtime | events.mask(frozenset({"cpu_op"}))])
         found = distinct(self._process[launches | calls])
-        found = found[np.isin(found, operators)]  # drops processes that only have annotations
+        found = found[np.isin(found, operators)]  # This drops processes that only have annotations.
         labels = [(self.labels[code], code) for code in self._hosts.tolist()]
         labeled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
-        if len(labeled) > 1:  # labels also identify ranks without launches or steps
+        if len(labeled) > 1:  # Labels also identify ranks without launches or steps.
             known = {self.labels[code].prefix for code in found.tolist()}
             more = [code for prefix, code in labeled.items() if prefix not in known]
             found = distinct(np.append(found, np.array(more, np.int64)))
@@ -261,7 +261,7 @@ class ProcessOwners:
         lanes = self._lanes(owner, gpu)
         for rows in lanes:
             fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])
-            if len(lanes) < len(self.ranks):  # several ranks share one device
+            if len(lanes) < len(self.ranks):  # Several ranks share one device.
                 owner[rows] = np.argmax(fits, axis=0) if np.all(fits.sum(axis=0) == 1) else -1
                 continue
             shares = fits.mean(axis=1)

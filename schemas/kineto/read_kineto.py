@@ -35,7 +35,7 @@ from .kineto_decode import read_events
 from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
-_WORTH_A_PROCESS = 1000  # number of events per piece of parallel work
+_WORTH_A_PROCESS = 1000  # Each piece of parallel work has this many events.
 
 T = TypeVar("T")
 
@@ -78,21 +78,21 @@ class EventRecords:
 class EventTable:
     """Duration events (ph "X") in file order, one entry per event; numbers are −1 if not recorded."""
 
-    index: IntColumn  # position in `traceEvents`
-    ts: IntColumn  # ns, relative to `KinetoTrace.base_time_ns`
-    dur: IntColumn  # ns; negative for an unfinished call
-    category: Codes  # index into `categories`
-    name: Codes  # index into `names`
-    thread: Codes  # index into `threads`
+    index: IntColumn  # the event's position in `traceEvents`
+    ts: IntColumn  # in ns, relative to `KinetoTrace.base_time_ns`
+    dur: IntColumn  # in ns; negative if the call did not finish
+    category: Codes  # indices into `categories`
+    name: Codes  # indices into `names`
+    thread: Codes  # indices into `threads`
     correlation: IntColumn
     external_id: IntColumn
-    rf_id: IntColumn  # `Record function id`; 0 if the ET observer was off
+    rf_id: IntColumn  # values of `Record function id`; 0 if the ET observer was off
     seq: IntColumn
-    stream: IntColumn  # in CUDA graphs, the stream that ran the event
+    stream: IntColumn  # for events of CUDA graphs, the stream that ran the event
     device: IntColumn
     categories: list[str]
     names: list[str]
-    threads: list[tuple[int | str, int | str]]  # distinct (pid, tid)
+    threads: list[tuple[int | str, int | str]]  # distinct pairs (pid, tid)
     _texts: EventTexts
 
     __repr__ = brief
@@ -129,23 +129,23 @@ class EventTable:
 
 @dataclass(frozen=True)
 class FlowTable:
-    start: npt.NDArray[np.bool_]  # True for "s"
-    category: Codes  # index into `EventTable.categories` ("ac2g", "fwdbwd", …)
-    id: IntColumn  # −1 for none; an "ac2g" id below `GRAPH_ARROW` is a correlation
-    ts: IntColumn  # ns
-    thread: Codes  # index into `EventTable.threads`
+    start: npt.NDArray[np.bool_]  # True for the start of a flow (phase "s")
+    category: Codes  # indices into `EventTable.categories` ("ac2g", "fwdbwd", …)
+    id: IntColumn  # −1 if missing; "ac2g" ids below `GRAPH_ARROW` are correlations
+    ts: IntColumn  # in ns
+    thread: Codes  # indices into `EventTable.threads`
 
 
 @dataclass(frozen=True)
 class FrameTable:
     """Calls of Python functions and forwards of modules (recorded with_stack=True), in file order."""
 
-    index: IntColumn  # position in `traceEvents`; negative if the file has no text for the call
-    ts: IntColumn  # ns
-    end: IntColumn  # ns
-    name: Codes  # index into `names` of this table
-    thread: Codes  # index into `threads` of this table
-    names: list[str]  # "train.py(12): step", "nn.Module: Linear_0"
+    index: IntColumn  # the call's position in `traceEvents`; negative if the file has no record of the call
+    ts: IntColumn  # in ns
+    end: IntColumn  # in ns
+    name: Codes  # indices into `names` of this table
+    thread: Codes  # indices into `threads` of this table
+    names: list[str]  # such as "train.py(12): step" or "nn.Module: Linear_0"
     threads: list[tuple[int | str, int | str]]
 
     __repr__ = brief
@@ -163,14 +163,14 @@ class FrameTable:
 class MemoryTable:
     """Allocator events ("[memory]", recorded with profile_memory=True), in file order."""
 
-    index: IntColumn  # position in `traceEvents`
-    ts: IntColumn  # ns
-    thread: Codes  # index into `EventTable.threads`
-    bytes: IntColumn  # allocated; negative: freed
+    index: IntColumn  # the event's position in `traceEvents`
+    ts: IntColumn  # in ns
+    thread: Codes  # indices into `EventTable.threads`
+    bytes: IntColumn  # number of allocated bytes, or minus the number of freed bytes
     address: IntColumn  # −1 if not recorded
-    allocated: IntColumn  # total bytes of the device's allocator after the event, −1 if not recorded
-    reserved: IntColumn  # like `allocated`, for reserved memory
-    device_type: IntColumn  # value of c10::DeviceType
+    allocated: IntColumn  # total bytes that the device's allocator has allocated after the event; −1 if not recorded
+    reserved: IntColumn  # total bytes that the device's allocator has reserved after the event; −1 if not recorded
+    device_type: IntColumn  # values of c10::DeviceType
     device: IntColumn  # −1 for the CPU
 
     __repr__ = brief
@@ -187,17 +187,17 @@ class MemoryTable:
 @dataclass(frozen=True)
 class KinetoTrace:
     file: str
-    header: dict[str, msgspec.Raw]  # undecoded values of all top-level keys except `traceEvents`
+    header: dict[str, msgspec.Raw]  # Maps all top-level keys except `traceEvents` to undecoded values.
     base_time_ns: int  # 0 if times count from the epoch
-    event_count: int  # length of `traceEvents`
+    event_count: int  # number of entries in `traceEvents`
     events: EventTable
     flows: FlowTable
-    losses: tuple[Loss, ...] = ()  # what tolerant reading repaired or lost
+    losses: tuple[Loss, ...] = ()  # the damage that tolerant reading repaired, and the data that it lost
     account: EventAccount = field(default_factory=EventAccount)
-    # (row of an operator, row of an operator that reads its output) pairs, if recorded
+    # If recorded, each pair contains the row of an operator and the row of an operator that reads its output.
     data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
-    machine_pids: tuple[int, ...] = ()  # process ids of all ranks that were recorded together
+    machine_pids: tuple[int, ...] = ()  # process ids of all ranks in the same recording
     memory: MemoryTable = field(default_factory=MemoryTable.none)
     frames: FrameTable = field(default_factory=FrameTable.none)
 
@@ -238,7 +238,7 @@ def parse_kineto(
     if is_event_array(blob.data[:HEAD]):
         blob = _as_object(blob)
     if is_pftrace(blob.data[:HEAD]):
-        from ..perfetto.read_perfetto import read_events as read_packets  # importing protobuf takes long
+        from ..perfetto.read_perfetto import read_events as read_packets  # Importing protobuf is slow.
 
         losses, header, texts, part = read_packets(blob, modules=modules, progress=progress)
         return _build(blob.name, losses, header, texts, [part])
@@ -257,7 +257,7 @@ def _as_object(blob: Blob[Text]) -> Blob[Text]:
 def _read(document: Document, modules: bool) -> KinetoTrace:
     array = None if document.lenient else locate(document.text, "traceEvents")
     if array is not None:
-        with contextlib.suppress(*UNREADABLE):  # broken event or unusual layout: the slower parser decides
+        with contextlib.suppress(*UNREADABLE):  # If an event or the layout is unusual, the slower parser decides.
             check_utf8(document.text[: array.body])
             check_utf8(document.text[array.end :])
             parts = list(document.parts(array, partial(read_events, modules=modules)))
@@ -330,7 +330,7 @@ def _build(
     )  # fmt: skip
 
 
-_DEEPEST = 50  # Deeper values become None: real files are not so deep, and orjson refuses 254 levels.
+_DEEPEST = 50  # Deeper values become None. Values in real files are not this deep, and orjson refuses 254 levels.
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:

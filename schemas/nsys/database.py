@@ -36,19 +36,19 @@ _OTHERS = (
     "META_DATA_CAPTURE"
 ).split()
 _TABLES = frozenset((*_EVENTS, *_OTHERS))
-# Columns that some versions of Nsight Systems do not write.
+# Some versions of Nsight Systems do not write these columns.
 _OPTIONAL = frozenset(
     (
         "correlationId endGlobalTid eventClass graphId graphNodeId srcKind dstKind memKind text textId eventId "
         "totalMemory smCount computeMajor computeMinor name"
     ).split()
 )
-_BLOCK = 1 << 14  # Maximum number of rows held as Python objects at once.
+_BLOCK = 1 << 14  # At most this many rows are in memory as Python objects at the same time.
 _COPIED = 1 << 20
-# Limits on SQLite instructions: minimum, per byte of the file, and between two checks.
-# Real exports take 0.3 instructions per byte; a malicious file with cyclic pages has endless rows.
+# These limit SQLite instructions: the minimum, the number per byte of the file, and the number between two checks.
+# Real exports take 0.3 instructions per byte, while a malicious file with cyclic pages has endless rows.
 _STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
-_LONGEST = 1 << 24  # maximum size of a value, such as a name, in bytes
+_LONGEST = 1 << 24  # A value, such as a name, has at most this many bytes.
 _ROCPD = "give its trace: rocpd convert -i FILE --output-format pftrace, or record with --output-format pftrace"
 _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
@@ -159,7 +159,7 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
 @contextlib.contextmanager
 def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
     """Open an export for reading; gzipped files and bytes are first written to a temporary file."""
-    import sqlite3  # imported late: few links open a database
+    import sqlite3  # This import comes late because few links open a database.
 
     with contextlib.ExitStack() as stack:
         name, path = _file_of(source, stack, progress)
@@ -188,7 +188,7 @@ def _bound(connection: sqlite3.Connection, size: int) -> None:
     connection.set_progress_handler(count, _STEPS_COUNTED)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute(f"PRAGMA hard_heap_limit = {max(available_memory() // 2, 1 << 26)}")
-    if hasattr(connection, "setlimit"):  # only since Python 3.11
+    if hasattr(connection, "setlimit"):  # Python 3.11 added this method.
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
 
 
@@ -220,8 +220,8 @@ def _copy(name: str, text: Text, target: Path) -> None:
 
 
 GPU_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
-# Divisor of `globalPid` and `globalTid`: the quotient identifies the process and its machine, and the
-# remainder of `globalTid` is the thread id.
+# `globalPid` or `globalTid` divided by this number identifies the process and its machine. The remainder of
+# `globalTid` is the thread id.
 PROCESS = 0x1000000
 _CPU_TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
 

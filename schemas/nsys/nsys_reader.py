@@ -31,7 +31,7 @@ from .ranges import RangeDetails, add_ranges
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _LONGEST_NAME = 60
-# Environment variables in which torchrun, Open MPI and Slurm pass the number of ranks.
+# In these environment variables, torchrun, Open MPI and Slurm pass the number of ranks.
 _WORLD_SIZE = re.compile(r'(?:WORLD_SIZE|OMPI_COMM_WORLD_SIZE|SLURM_NTASKS)="?([1-9]\d{0,6})"?\Z', re.ASCII)
 
 
@@ -160,15 +160,15 @@ class _EventArguments:
         args: dict[str, Any] = {"Record function id": op_id} if op_id else {}
         args |= {"Sequence number": seq} if seq >= 0 else {}
         if ranges.sizes[event]:
-            shapes: list[list[int]] = []  # if the text was truncated
+            shapes: list[list[int]] = []  # The list stays empty if the string was truncated.
             with contextlib.suppress(*UNREADABLE):
                 shapes = msgspec.json.decode(ranges.shapes[ranges.sizes[event]], type=list[list[int]])
             args |= {"Input Dims": shapes, "Input type": [UNKNOWN_DTYPE if shape else "" for shape in shapes]}
         return args
 
 
-_DRIVER = 1  # `eventClass` of CUDA driver calls; runtime calls have class 0
-_VERSION = re.compile(r"_v\d{4,5}$")  # Version that CUPTI appends to runtime calls: cudaLaunchKernel_v7000.
+_DRIVER = 1  # CUDA driver calls have this `eventClass`, while runtime calls have class 0.
+_VERSION = re.compile(r"_v\d{4,5}$")  # CUPTI adds a version to names of runtime calls, such as cudaLaunchKernel_v7000.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("Unified HtoD", "Unified DtoH", "Unified DtoD"),
@@ -325,7 +325,7 @@ def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> 
     code = distinct_rows(*np.concatenate(keys).T)[1]
     ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]
     order = np.lexsort((records["correlationId"], ours))
-    # sort records and waits together, so that a wait follows its event's records with smaller correlations
+    # Records and waits are sorted together, so each wait follows its event's records with smaller correlations.
     both = np.concatenate([ours, theirs])
     correlation = np.concatenate([records["correlationId"], waits["correlationId"]])
     is_wait = np.arange(len(both)) >= len(ours)

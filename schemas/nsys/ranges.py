@@ -15,10 +15,10 @@ from ...trace.conventions import PYTHON_CATEGORY
 from ..kineto.kineto_events import EventColumns
 from .database import PROCESS, Database
 
-# Category of ranges that partly overlap other ranges; they cannot be calls and are only kept as events.
+# Ranges that partly overlap others get this category; they cannot be calls, so they are only kept as events.
 CROSSING = "nvtx_range"
-# Event types (ENUM_NSYS_EVENT_TYPE) of ranges that nest on their thread (NvtxPushPopRange, NvtxtPushPopRange), and of
-# ranges that may overlap (NvtxStartEndRange, NvtxtStartEndRange).
+# These are event types (ENUM_NSYS_EVENT_TYPE). Ranges nest on their thread (NvtxPushPopRange, NvtxtPushPopRange) or
+# may overlap (NvtxStartEndRange, NvtxtStartEndRange).
 _NESTED, _LOOSE = (59, 70), (60, 71)
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")
 
@@ -27,12 +27,12 @@ _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", 
 class RangeDetails:
     """Details of ranges (the first events) for which the event table has no columns."""
 
-    op_id: IntColumn  # 0 for none
-    seq: IntColumn  # −1 for none
-    sizes: npt.NDArray[np.int32]  # index into `shapes`, 0 for none
-    shapes: list[str]  # distinct JSON texts of shapes; the first is ""
-    consumer: IntColumn  # range that reads an input; one entry per input with a known producer
-    producer: IntColumn  # op id of the call that produced the input
+    op_id: IntColumn  # 0 if the range has no op id
+    seq: IntColumn  # −1 if the range has no sequence number
+    sizes: npt.NDArray[np.int32]  # indices into `shapes`; 0 if not recorded
+    shapes: list[str]  # the distinct JSON strings of shapes; the first is ""
+    consumer: IntColumn  # the range that reads an input, for each input with a known producer
+    producer: IntColumn  # the op id of the call that produced this input
 
 
 def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
@@ -108,17 +108,17 @@ _OPERATOR_NAME = re.compile(
     r"autograd::engine::evaluate_function: |(?:[a-z_][\w.]*(?:::\w+)+(?:\.\w+)?|record_param_comms|triton_\w+|detach_?|"
     r"\w+Backward\d*)$"
 )
-# Matches module names from the profiler, from Apex's PyProf, and from NVTX hooks of vLLM, SGLang and TensorRT-LLM.
+# Matches module names written by the profiler, Apex's PyProf, and NVTX hooks of vLLM, SGLang and TensorRT-LLM.
 _MODULE = re.compile(r"nn\.Module: |\{'Module': '([^']+)'|layer:(.+)", re.DOTALL)
 
 
 class Range(NamedTuple):
-    name: str  # name without arguments
-    category: str  # OPERATOR, ANNOTATION, or the category of Python calls for a module
-    seq: int = -1  # autograd's sequence number, −1 for none
-    op_id: int = 0  # 0 for none
-    sizes: str = ""  # JSON text of the shapes, "" if not recorded
-    producers: tuple[int, ...] = ()  # op ids of the calls that produced the inputs
+    name: str  # the range's name without its arguments
+    category: str  # OPERATOR, ANNOTATION, or for a module the category of Python calls
+    seq: int = -1  # autograd's sequence number; −1 if not recorded
+    op_id: int = 0  # 0 if not recorded
+    sizes: str = ""  # the shapes as a JSON string; "" if not recorded
+    producers: tuple[int, ...] = ()  # op ids of the calls that produced the range's inputs
 
 
 def read_range(text: str) -> Range:

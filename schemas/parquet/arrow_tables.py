@@ -25,7 +25,7 @@ from ..execution_trace.arguments import tensor_members
 from . import stored_tables as layout
 from .stored_tables import described, nulls, stored_name
 
-_MOST_BYTES = 2**31 - 1  # maximum total bytes of strings in an Arrow array
+_MOST_BYTES = 2**31 - 1  # The strings of an Arrow array have at most this many bytes in total.
 
 
 def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
@@ -59,7 +59,7 @@ def _ends(values: Sequence[Any]) -> npt.NDArray[np.int64]:
     return np.append(0, np.cumsum(np.fromiter(map(len, values), np.int64, len(values))))
 
 
-VERSION = {"etplus_columns": str(layout.FORMAT)}  # metadata of every table
+VERSION = {"etplus_columns": str(layout.FORMAT)}  # Every table has this metadata.
 
 
 class ArrowTables:

@@ -73,7 +73,7 @@ def check_table(place: Place, table: str) -> None:
     path, found = place.of(table), hashlib.blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):  # queries do not need the whole table in memory
+            while block := file.read(1 << 20):  # Queries do not need the whole table in memory.
                 found.update(block)
     except OSError as error:
         raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
@@ -95,11 +95,11 @@ class _FolderReader:
             problem = f"its tables are inconsistent ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
         finally:
-            self.arrow.default_memory_pool().release_unused()  # decoding took twice the memory of the trace
+            self.arrow.default_memory_pool().release_unused()  # Decoding took twice the memory of the trace.
 
     def _trace(self) -> Trace:
         meta = self.meta
-        self._content(layout.EXCHANGES)  # only checked, because the trace has the same data
+        self._content(layout.EXCHANGES)  # This table is only checked, because the trace already has its data.
         builder = TraceBuilder(self.name)
         builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
         tables = {kind: self._table(table) for kind, table in layout.ROW_TABLES.items()}
@@ -244,7 +244,7 @@ class _Text:
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
         begin, end = begin - self._begin[first], end - self._begin[first]
         found = [b""] * len(first)
-        for (piece, until), at in grouped(first, last):  # rows sorted by time may alternate between pieces
+        for (piece, until), at in grouped(first, last):  # Rows that are sorted by time may alternate between pieces.
             text = b"".join(map(self._piece, range(piece, until + 1)))
             for row, b, e in zip(at.tolist(), begin[at].tolist(), end[at].tolist(), strict=True):
                 found[row] = text[b:e]
@@ -257,7 +257,7 @@ class _Text:
         protect(self._path)
         try:
             return _piece_of(self._path, number, self._chunks[number][1])
-        except (OSError, ValueError, KeyError, IndexError) as error:  # ArrowInvalid is a ValueError
+        except (OSError, ValueError, KeyError, IndexError) as error:  # An ArrowInvalid error is a ValueError.
             why = f" ({str(error).splitlines()[0]})" if str(error) else ""
             problem = f"cut off or edited since it was written{why}"
             raise TraceFormatError(os.fspath(self._path), "", problem, _SPOILT) from None
@@ -297,11 +297,11 @@ class _Stored:
     text: _Text
     start: IntColumn
     end: IntColumn
-    code: IntColumn  # code of each row's signature, −1 for none
-    signatures: Sequence[bytes]  # texts of the signatures, by code
-    sizes: IntColumn  # bytes of each row, −1 if it is not a copy
-    launch: IntColumn  # code of each row's launch arguments, −1 for none
-    launches: Sequence[bytes]  # texts of the launch arguments, by code
+    code: IntColumn  # each row's index into `signatures`; −1 if it has no signature
+    signatures: Sequence[bytes]  # the distinct inputs and outputs, as JSON
+    sizes: IntColumn  # number of bytes that each row copies; −1 if it is not a copy
+    launch: IntColumn  # each row's index into `launches`; −1 if it has no launch arguments
+    launches: Sequence[bytes]  # the distinct launch arguments, as JSON
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.text.parts(self.start[rows], self.end[rows])

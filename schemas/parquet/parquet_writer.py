@@ -26,7 +26,7 @@ from .arrow_tables import VERSION, ArrowTables, arrow_bytes
 from .stored_folder import META
 from .stored_tables import FORMAT, RECORDS, TABLES, Meta, Place
 
-_CHUNK = 4 << 20  # bytes of text per compressed piece, the smallest unit that readers read
+_CHUNK = 4 << 20  # Each compressed piece has this many bytes of text; readers cannot read less than a piece.
 _FOREIGN = "give a new folder, or a folder that etplus wrote"
 
 
@@ -78,7 +78,7 @@ class _FolderWriter:
     def _write(self, name: str, table: Any) -> None:
         numbers = [field.name for field in table.schema if self.arrow.types.is_integer(field.type)]
         others = [field.name for field in table.schema if field.name not in numbers]
-        encodings = dict.fromkeys(numbers, "DELTA_BINARY_PACKED")  # most numbers ascend
+        encodings = dict.fromkeys(numbers, "DELTA_BINARY_PACKED")  # Most columns of numbers are ascending.
         packed = io.BytesIO()
         self.parquet.write_table(table, packed, compression="zstd", use_dictionary=others, column_encoding=encodings)
         self.digests[name] = _digest(packed.getbuffer())
@@ -109,7 +109,7 @@ class _FolderWriter:
                 at = offset_in(data, value)
                 header[key] = (at, at + len(memoryview(value)))
         summary = orjson.loads(bytes(root.get("etplus", b"{}")))
-        if trace.damage:  # includes impossible times, which no column stores
+        if trace.damage:  # This includes impossible times, which no column stores.
             summary["damage"] = list(trace.damage)
         meta = Meta(
             FORMAT, len(trace), len(data), trace.names, trace.categories, trace.flat, list(trace.notes), summary,
@@ -148,5 +148,5 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
         if key in root:
             end = offset_in(data, root[key])
             for record in decode_raws(memoryview(root[key])):
-                at = data.index(b"{", end)  # skip the comma and spaces between two records
+                at = data.index(b"{", end)  # This skips the comma and spaces between two records.
                 yield at, (end := at + len(memoryview(record)))

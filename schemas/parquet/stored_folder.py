@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-META = "trace.json"  # file with the data of a rank that no table contains
-SUFFIXES = (".parquet", ".etplus")  # suffixes of folders that store traces
+META = "trace.json"  # This file holds the data of a rank that no table stores.
+SUFFIXES = (".parquet", ".etplus")  # Folders that store traces have these suffixes.
 _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 
 

@@ -25,18 +25,18 @@ from ..communications import COMMUNICATION_COLUMNS, kind_of_name
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, rank_folder
 
-FORMAT = 2  # version of the stored format; readers refuse all other versions
-# Tables that contain the text of the ET+ file in pieces, and the distinct inputs and outputs of operators.
+FORMAT = 2  # Readers refuse folders with another version of the format.
+# RECORDS contains the text of the ET+ file in pieces; SIGNATURES contains the distinct inputs and outputs of operators.
 RECORDS, SIGNATURES = "records", "signatures"
 
-# Table of a rank's communications, for queries on its job, and the table's metadata key for `StoredFacts`.
+# EXCHANGES contains a rank's communications, for queries about its job; FACTS is the metadata key of `StoredFacts`.
 EXCHANGES, FACTS = "exchanges", "etplus_rank"
 
-ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # tables of a trace's rows, by kind of row
+ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # Maps each kind of row to its table.
 TABLES = (*ROW_TABLES.values(), "edges", "communications", EXCHANGES, "memory", "steps", SIGNATURES, RECORDS)
-VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # tables visible to queries
+VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # Queries can use these tables.
 
-# Columns that a table always contains; it contains other `NODE_COLUMNS` if any row has a value.
+# A table always contains these columns. It contains another column of `NODE_COLUMNS` if any row has a value for it.
 COLUMNS = {
     "calls": (
         "id parent name ts dur exclusive thread link rf_id fw_parent seq_id scope fw_tid kineto_event inter_thread_dep"
@@ -44,7 +44,7 @@ COLUMNS = {
     "device": "id parent name category ts dur stream device correlation kineto_event".split(),
     "runtime": "id parent name ts dur thread correlation kineto_event".split(),
 }
-# Columns of rows that are stored; readers derive the remaining columns.
+# These columns of rows are stored; readers derive the remaining columns.
 STORED = tuple(name for name in (*GIVEN_COLUMNS, "thread") if name not in ("kind", "tid"))
 
 MEMORY: dict[str, RowColumn] = {
@@ -110,17 +110,17 @@ assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """The data of a trace that no table contains."""
 
-    etplus_columns: int  # version of the format, see FORMAT
+    etplus_columns: int  # the value of FORMAT when the file was written
     rows: int
-    size: int  # bytes of the ET+ file's text
-    names: list[str]  # names, indexed by code
+    size: int  # number of bytes of the ET+ file
+    names: list[str]  # The index of a name is its code.
     categories: list[str]
     flat: bool
     notes: list[str]
-    summary: dict[str, Any]  # `etplus` in the root of the ET+ file
-    header: dict[str, tuple[int, int]]  # other key in the root → (begin, end) of its value in the text
-    digests: dict[str, str]  # file → hexadecimal blake2b digest, except the records
-    chunks: list[tuple[int, str]]  # (start, blake2b digest) of each piece of the text
+    summary: dict[str, Any]  # the `etplus` object in the root of the ET+ file
+    header: dict[str, tuple[int, int]]  # Maps other keys in the root to the (begin, end) of their values in the text.
+    digests: dict[str, str]  # Maps each file except the records to its blake2b digest in hexadecimal.
+    chunks: list[tuple[int, str]]  # one (start, blake2b digest) per piece of the text
 
 
 class StoredDigests(msgspec.Struct):
@@ -130,10 +130,10 @@ class StoredDigests(msgspec.Struct):
 class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Facts about a rank, stored in the metadata of its table of exchanges."""
 
-    groups: list[Group]  # the rank's process groups, by number
-    info: dict[str, Any]  # backend, rank and world_size from `distributedInfo`
+    groups: list[Group]  # The index of a process group is its number.
+    info: dict[str, Any]  # `backend`, `rank` and `world_size` from `distributedInfo`
     rank: int | None
-    begin_ns: int | None  # wall-clock time of the rank's first call, in ns
+    begin_ns: int | None  # wall-clock time of the rank's first call in ns
     digest: bytes
     times_recorded: bool = True
 
@@ -160,13 +160,13 @@ def files_of(rank: int) -> list[str]:
     return [*(place.of(table).as_posix() for table in TABLES), place.meta.as_posix()]
 
 
-# Maps columns to the names that data frames and stored tables use instead.
+# Maps columns to the names that data frames and stored tables use for them.
 _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequence", "op": "op_name"}
 
 
 def stored_name(name: str, table: str = "") -> str:
     """Return the stored name of a column; names of times end with the unit ("duration_ns")."""
-    if table == "memory":  # not "start_ns", because memory events have no duration
+    if table == "memory":  # The name is not "start_ns", because memory events have no duration.
         return f"{name}_ns" if MEMORY[name].unit == "ns" else name
     column = NODE_COLUMNS.get(name)
     is_time = name in _TIMES or (column is not None and column.unit == "ns")

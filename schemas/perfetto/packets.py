@@ -15,9 +15,9 @@ from ..text.sniff import varint
 from ..text.text import Text
 from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
-_PACKET = 0x0A  # tag of field 1 of the message Trace (protos/perfetto/trace/trace.proto)
+_PACKET = 0x0A  # tag of the field `packet` in the message Trace (protos/perfetto/trace/trace.proto)
 _WINDOW = 1 << 20
-_LARGEST = 1 << 28  # maximum size of a packet in bytes; real packets have a few kB
+_LARGEST = 1 << 28  # A packet has at most this many bytes; real packets have a few kB.
 _AGAIN = "record it again"
 
 
@@ -56,7 +56,7 @@ def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
         at = begin + size
 
 
-# Maps the name of a render stage to Kineto's category.
+# Maps names of render stages to Kineto's categories.
 CATEGORIES = {
     "Kernel": "kernel",
     "Memcpy": "gpu_memcpy",
@@ -65,10 +65,10 @@ CATEGORIES = {
     "EventRecord": "graph_event_node",
     "HostNode": "graph_host_node",
 }
-COMPUTE = 2  # value of RenderStageCategory (InternedGpuRenderStageSpecification) in files of other programs
+COMPUTE = 2  # Files of other programs contain this value of RenderStageCategory (InternedGpuRenderStageSpecification).
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
-# Extra data that stay strings even if they look like numbers; the format stores every value as a string.
+# These extra data stay strings even if they look like numbers, because the format stores every value as a string.
 _TEXTS = frozenset(
     (
         "Collective name,Process Group Description,Process Group Name,Process Group Ranks,annotation,arch,dtype,"

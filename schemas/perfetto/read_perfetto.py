@@ -26,13 +26,13 @@ from ..text.recover import Loss
 from ..text.text import Text
 from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 
-_BEGIN, _END = 1, 2  # TrackEvent.Type
-# Kineto's base times are multiples of this (libkineto/src/output_json.cpp); an equal base yields equal times.
+_BEGIN, _END = 1, 2  # values of TrackEvent.Type
+# Kineto's base times are multiples of this (libkineto/src/output_json.cpp); with the same base, times are the same.
 _TRIMONTH_NS = 7_889_238 * 10**9
-_DOUBLE_NS = 256  # precision of a double that contains today's ns since the epoch
-# Maps categories of rocprofv3 to Kineto's, if their names differ.
+_DOUBLE_NS = 256  # A double that contains today's time in ns since the epoch has this precision.
+# Maps categories of rocprofv3 to categories of Kineto that have other names.
 _CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
-# Maps a column to the argument's names: in PyTorch, then in rocprofv3.
+# Maps a column to the names of the argument in PyTorch (first) and in rocprofv3.
 _ARGUMENTS = {
     "correlation": ("correlation", "corr_id", "correlation_id"),
     "stream": ("stream", "stream_ID", "stream_id", "queue"),
@@ -40,15 +40,15 @@ _ARGUMENTS = {
 }
 _WRITTEN = {"external_id": "External id", "rf_id": "Record function id", "seq": "Sequence number"}
 _NAMES = [_ARGUMENTS.get(key, (_WRITTEN.get(key, key),)) for key in NUMBERS]
-# The JSON record of an event, `{"args": …}`, and the undecoded values of its NUMBERS.
+# The first item is an event's JSON record, `{"args": …}`; the second contains the undecoded values of its NUMBERS.
 _Arguments = tuple[bytes, tuple[Any, ...]]
 _TOO_LONG = "events with a duration of over 104 days"
 _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
-_NO_TEXT = -(2**60)  # index of Python calls: their arguments are not kept
-# Losses, the known part of a Kineto header, `{"args": …}` of each event, and columns of events and flows.
+_NO_TEXT = -(2**60)  # Python calls have this index, because their arguments are not kept.
+# The items are losses, known parts of a Kineto header, `{"args": …}` of each event, and columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
 
@@ -149,7 +149,7 @@ class _PacketReader:
 
     def _stage(self, stage: Any, sequence: PacketSequence, ts: int, number: int) -> None:
         specs = sequence.names["gpu_specifications"]
-        if not stage.stage_iid:  # the stage is described inline, or is only a description
+        if not stage.stage_iid:  # The packet describes the stage inline, or it contains only a description.
             self.left_out["GPU events without a stage"] += stage.duration > 0
             return
         if stage.duration >= MAX_DURATION_NS:
@@ -282,7 +282,7 @@ def _by_place(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) ->
     order = np.argsort(track, kind="stable")
     same = track[order][1:] == track[order][:-1]
     if np.all(ts[order][1:][same] >= ts[order][:-1][same]):
-        return None  # such a writer sorts tracks by time
+        return None  # A writer of such files sorts tracks by time.
     bounds = np.flatnonzero(np.diff(begins.astype(np.int8), prepend=0, append=0))
     if len(bounds) % 2 or not len(bounds) or bounds[0] != 0:
         return None
@@ -312,16 +312,16 @@ def _by_nesting(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) 
     return found
 
 
-_CLEARED = 1  # TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-_REALTIME, _BOOTTIME = 1, 6  # values of BuiltinClock; BOOTTIME if a packet has no clock
+_CLEARED = 1  # value of TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+_REALTIME, _BOOTTIME = 1, 6  # These are values of BuiltinClock; a packet without a clock uses BOOTTIME.
 _OF_SEQUENCE = range(64, 128)
-_ARGUMENT_NAMES = 1001  # extension field of InternedData: names of launch arguments
+_ARGUMENT_NAMES = 1001  # This extension field of InternedData contains names of launch arguments.
 _NAMED = ("event_categories", "event_names", "debug_annotation_names", "gpu_specifications")
 
 
 class PacketSequence:
     def __init__(self, shared: dict[int, int]) -> None:
-        self._shared = shared  # clocks of the whole trace
+        self._shared = shared  # clocks that the whole trace shares
         self._own: dict[int, int] = {}
         self._units: dict[int, int] = {}
         self._running: dict[int, int] = {}
@@ -355,11 +355,11 @@ class PacketSequence:
         return value + (self._shared[_REALTIME] - self._shared[clock] if known else 0)
 
     def _clear(self) -> None:
-        # Field of InternedData → iid → interned string (`gpu_specifications`: name and category).
+        # Maps a field of InternedData and an iid to the interned string (`gpu_specifications`: to name and category).
         self.names: dict[str, dict[int, Any]] = {kind: {} for kind in _NAMED}
         self.texts: dict[int, str] = {}
-        self.arguments: dict[int, str] = {}  # iid → name of the launch argument
-        self.track, self.clock = 0, 0  # defaults for packets without them
+        self.arguments: dict[int, str] = {}  # Maps an iid to the name of the launch argument.
+        self.track, self.clock = 0, 0  # default values for packets that omit them
 
     def take(self, packet: Any) -> None:
         """Apply the state that a packet sets for itself and for later packets."""
@@ -400,7 +400,7 @@ class PacketSequence:
 
 
 def _extension(data: Any) -> Iterator[tuple[int, str]]:
-    from google.protobuf.unknown_fields import UnknownFieldSet  # the oldest supported protobuf lacks it
+    from google.protobuf.unknown_fields import UnknownFieldSet  # The oldest supported version of protobuf lacks this.
 
     for unknown in UnknownFieldSet(data):  # type: ignore[attr-defined]
         if unknown.field_number == _ARGUMENT_NAMES and isinstance(unknown.data, bytes):

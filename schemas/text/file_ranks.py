@@ -21,11 +21,11 @@ class FileRank:
     """A rank in a file; readers accept it instead of a path."""
 
     path: str
-    rank: int  # rank in the job if recorded, else position in the file
+    rank: int  # the rank in the job if recorded, else the position in the file
     pid: int
-    device: int  # number of the GPU; −1 if the process uses no GPU or several
-    process: int = -1  # the file's id for machine and process, −1 if unknown
-    alone: bool = False  # True if the file contains no other rank
+    device: int  # number of the GPU that the process uses; −1 if it uses no GPU or several
+    process: int = -1  # id that the file gives to the machine and process; −1 if unknown
+    alone: bool = False  # True if the file contains only this rank
 
     def __fspath__(self) -> str:
         return self.path

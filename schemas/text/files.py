@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=Text, covariant=True)
 S = TypeVar("S")
 
-# A path, "-" for standard input, the content as bytes, or an open binary file.
+# A source is a path, "-" for standard input, the content as bytes, or an open binary file.
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
 _EMPTY = b" \t\r\n\x00"
 _BLOCK = 1 << 20
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
-_WITH_COLUMNS = 2  # memory for a text and its columns, as a multiple of the text's size
+_WITH_COLUMNS = 2  # A text and its columns take this many times the memory of the text.
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
         return name, _gathered(source, name, sys.maxsize if isinstance(source, io.BytesIO) else kept)
     if source == "-":
         return "<stdin>", _gathered(_standard_input(), "<stdin>", kept)
-    protect(source)  # must refuse URLs before `Path` merges their slashes
+    protect(source)  # URLs must be refused before `Path` merges their slashes.
     path = Path(source)
     try:
         if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY and hasattr(os, "pread"):
@@ -131,14 +131,14 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
 def _refuse_holes(path: Path) -> None:
     """Refuse a sparse file whose content is far larger than its size on disk."""
     status = path.stat()
-    if written := 512 * getattr(status, "st_blocks", 0):  # 0 if the file system reports no blocks
+    if written := 512 * getattr(status, "st_blocks", 0):  # Some file systems report 0 blocks.
         Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
 
 
 def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise TraceFormatError("<stdin>", "", "standard input is closed", "give the name of a file")
-    with contextlib.suppress(OSError, ValueError):  # the stream has no file
+    with contextlib.suppress(OSError, ValueError):  # The stream has no file.
         protect(sys.stdin.fileno())
     return sys.stdin.buffer
 
@@ -180,7 +180,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
 
 def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
     """Write (and compress) each chunk in a thread while the caller produces the next chunk."""
-    from concurrent.futures import ThreadPoolExecutor  # imported late: commands that only read do not need it
+    from concurrent.futures import ThreadPoolExecutor  # This import comes late because reading does not need it.
 
     with ThreadPoolExecutor(1) as pool:
         written: Future[int] | None = None
@@ -209,12 +209,12 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     with transaction() as run:
         target = run.claim(path)
         if target is None:
-            sys.stdout.flush()  # earlier output must come first
+            sys.stdout.flush()  # Earlier output must come first.
             plain = sys.stdout.buffer
             out = cast("IO[bytes]", _Terminal(plain)) if sys.stdout.isatty() else plain
             yield out
             out.flush()
-        elif target.exists() and not target.is_file():  # devices and pipes are written in place
+        elif target.exists() and not target.is_file():  # Devices and pipes are written without a temporary file.
             with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
         else:
@@ -279,7 +279,7 @@ def _failing_as(target: Path, opened: Path) -> Iterator[None]:
 
 _PACKED_BLOCK = 1 << 16  # A block expands up to 1000 times, so it takes at most 64 MB of memory.
 _STEP = 1 << 14
-_DISK_USED = 0.9  # maximum share of the free disk space that a temporary file may use
+_DISK_USED = 0.9  # A temporary file may use at most this share of the free disk space.
 
 
 class Spool:
@@ -369,7 +369,7 @@ def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
             if not block:
                 raise EOFError
             piece = inflate.decompress(block)
-            used = len(block) - len(inflate.unused_data)  # a block may contain several gzip members
+            used = len(block) - len(inflate.unused_data)  # A block may contain several gzip members.
             at += used
             yield piece, used
 

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 
 _Matrix = npt.NDArray[np.uint8]
-Part = bytes | _Matrix  # A constant text, or a matrix that contains one text per row.
+Part = bytes | _Matrix  # A part is a constant string, or a matrix with one string per row.
 
 _SPACE, _POINT, _MINUS = b" .-"
-# The four digits of each number below 10,000, stored as one uint32.
+# For each number below 10,000, its four digits are stored as one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # the number of powers ≤ n is the number of digits of n
+_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # The number of powers ≤ n is the number of digits of n.
 
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
@@ -93,13 +93,13 @@ def _digits(values: IntColumn, least: int) -> _Matrix:
         text[:, k] = _QUADS[rest - above * 10_000]
         rest = above
     digits: _Matrix = text.view(np.uint8)[:, 4 * quads - width :]
-    if width > least and values.min() < _POWERS[width - 1]:  # some numbers have fewer digits
+    if width > least and values.min() < _POWERS[width - 1]:  # Some numbers have fewer digits.
         used = np.maximum(np.searchsorted(_POWERS, values, side="right"), least)
         np.copyto(digits, _SPACE, where=np.arange(width) < width - used[:, None])
     return digits
 
 
-_EXACT_INTEGER = 2.0**53  # from here on, doubles cannot represent all integers
+_EXACT_INTEGER = 2.0**53  # Doubles cannot represent all larger integers.
 _encode = msgspec.msgpack.Encoder().encode
 
 

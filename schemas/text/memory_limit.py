@@ -15,13 +15,13 @@ LIMIT = "ETPLUS_MEMORY_LIMIT"
 """Environment variable with the memory that a process may use, such as 512MB or 8 GB."""
 _UNITS = {f"{unit}{i}": (1024 if i else 1000) ** k for k, unit in enumerate(("", *"kmgt")) for i in ("", "i")}
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
-# Traces expand 10- to 40-fold; gzip allows 1000-fold. Inputs that expand by more than this factor are suspicious.
+# Traces expand 10 to 40 times, while gzip allows 1000 times. An input that expands more than this is suspicious.
 _GROWTH = 200
-_STRETCH = 1 << 16  # bytes of gzip checked together; writers start deflate blocks at least this often
-_GROWN = 1 << 25  # number of suspicious bytes tolerated; reading them takes seconds
+_STRETCH = 1 << 16  # This many bytes of gzip are checked together; writers start deflate blocks at least this often.
+_GROWN = 1 << 25  # This many suspicious bytes are tolerated, because reading them takes only seconds.
 _INTERVAL_S = 0.1
 _SLACK = 1 << 28
-_WORTH_ASKING = 1 << 26  # for fewer bytes, determining the available memory is not worth the time
+_WORTH_ASKING = 1 << 26  # For fewer bytes, finding out the available memory is not worth the time.
 _UNLIMITED = 1 << 62
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -84,22 +84,22 @@ def capped_memory() -> Iterator[None]:
 def _refuse_beyond_machine() -> None:
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # Windows has no such module.
         return
     reserved = _fields(_PROC / "self" / "status", 1024).get("VmData:")
     most = min(_totals())
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if most >= _UNLIMITED or reserved is None:
         return
-    most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve more memory than they use
+    most += most // 4 + _SLACK + max(reserved - _held(), 0)  # Libraries reserve more memory than they use.
     if soft == resource.RLIM_INFINITY or most < soft:
-        with contextlib.suppress(OSError, ValueError):  # the hard limit is lower
+        with contextlib.suppress(OSError, ValueError):  # The hard limit may be lower.
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _check_held(allowed: int) -> None:
     if _held() > allowed:
-        signal.setitimer(signal.ITIMER_PROF, 0)  # raise only once, because handling the error takes memory
+        signal.setitimer(signal.ITIMER_PROF, 0)  # The error is raised only once, because handling it takes memory.
         raise MemoryError
 
 
@@ -153,14 +153,14 @@ def _control_groups() -> Iterator[tuple[int, int]]:
         (_CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         most, now = _number(folder / limit), _number(folder / used)
-        if most is not None and now is not None:  # unused page cache does not count: the kernel frees it on demand
+        if most is not None and now is not None:  # Unused page cache does not count; the kernel frees it on demand.
             yield most, now - _fields(folder / "memory.stat").get("inactive_file", 0)
 
 
 def _address_space() -> Iterator[int]:
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # Windows has no such module.
         return
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     pages = _words(_PROC / "self" / "statm")

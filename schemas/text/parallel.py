@@ -24,8 +24,8 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
-_AHEAD = 2  # number of pieces that each worker may work ahead
-_LOOK_S = 2  # seconds to wait for a result before looking for killed workers
+_AHEAD = 2  # Each worker may be this many pieces ahead.
+_LOOK_S = 2  # After waiting for a result for this many seconds, the parent looks for killed workers.
 _SAFE_PATH = "PYTHONSAFEPATH"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -71,13 +71,13 @@ def local_pool(
     context.Process = lambda *, target, args: start(target=_without_traceback, args=(target, args))
     ended, alive = context.Pipe(duplex=False)
     with ended, alive:
-        with _safe_path():  # may start Python's resource tracker process
+        with _safe_path():  # This may start Python's resource tracker process.
             pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
         try:
             with _signals_held_back():
-                pool.submit(int)  # forks all processes before the pool's thread starts
-            if forks:  # else the pool waits forever if a worker ends in the middle of a result
-                with suppress(AttributeError):  # not part of Python's public interface
+                pool.submit(int)  # This forks all processes before the pool's thread starts.
+            if forks:  # Otherwise, the pool waits forever if a worker ends in the middle of a result.
+                with suppress(AttributeError):  # The attribute is not part of Python's public interface.
                     pool._result_queue._writer.close()  # type: ignore[attr-defined]
             yield pool
         except BaseException:
@@ -140,13 +140,13 @@ def _set_up(
     if setup is not None:
         setup(*arguments)
     try:
-        for number in _ENDING:  # Ctrl-C reaches all processes in a terminal; the parent reports it
+        for number in _ENDING:  # Ctrl-C reaches all processes in a terminal, but only the parent reports it.
             signal.signal(number, _end)
-        threading.Thread(target=watch, daemon=True).start()  # a signal would disturb the start of the thread
+        threading.Thread(target=watch, daemon=True).start()  # A signal would disturb the start of the thread.
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, _end)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-    except SystemExit:  # the pool would log the SystemExit
+    except SystemExit:  # The pool would log the SystemExit.
         os._exit(128 + signal.SIGTERM)
 
 
@@ -161,7 +161,7 @@ def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, N
     results: Iterator[T] = map(partial(_do_here, work), range(count))
     with ExitStack() as stack:
         if share > 1 and may_fork():
-            with suppress(OSError, NotImplementedError):  # without workers, this process does all pieces
+            with suppress(OSError, NotImplementedError):  # Without workers, this process does all the work.
                 pool = stack.enter_context(local_pool(share - 1, _assign, work))
                 results = _shared_results(pool, work, count, share)
         yield from results
@@ -174,7 +174,7 @@ def _shared_results(pool: ProcessPoolExecutor, work: Callable[[int], T], count: 
         while len(submitted) < _AHEAD * (share - 1) and (piece := next(pieces, None)) is not None:
             try:
                 submitted.append(pool.submit(_do_in_worker, piece))
-            except BrokenExecutor:  # a worker was killed earlier
+            except BrokenExecutor:  # A worker was killed earlier.
                 submitted.append(None)
         if i % share == 0:
             yield _do_here(work, i)
@@ -200,11 +200,11 @@ def _failure(task: Future[bytes], pool: ProcessPoolExecutor) -> BaseException | 
 
 
 def _do_here(work: Callable[[int], T], i: int) -> T:
-    with processes(1):  # avoids nested processes
+    with processes(1):  # This avoids nested processes.
         return work(i)
 
 
-# The function that this worker runs; it is inherited by forking, because it cannot be pickled.
+# This worker runs this function. Workers inherit it by forking, because it cannot be pickled.
 _in_worker: Callable[[int], Any]
 
 

@@ -25,12 +25,12 @@ from .text import Text, copy_into, find, require_room, rfind
 
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
-# Maximum offset in bytes of the array and of its second record. Beyond this, the whole document is parsed.
+# The array and its second record must start within this many bytes; otherwise, the whole document is parsed.
 _FAR = 1 << 28
 _CLOSERS_TRIED = 64
-_BLOCKS_KEPT = 2  # number of blocks with cached positions: copying a trace reads each block twice
+_BLOCKS_KEPT = 2  # The positions of this many blocks are cached, because copying a trace reads each block twice.
 _BLANK = b" \t\r\n"
-_BLANKS = 1 << 16  # maximum white space stripped after the last record
+_BLANKS = 1 << 16  # At most this much white space is stripped after the last record.
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """Splits a JSON array into its undecoded elements."""
@@ -44,7 +44,7 @@ _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Places = npt.NDArray[np.unsignedinteger[Any]]
 Span = tuple[int, int]
-# Begin and end of consecutive records, and their JSON array, valid only until the next block is read.
+# These are begins and ends of consecutive records, and their JSON array, which stays valid until the next block.
 Block = tuple[int, int, memoryview]
 
 
@@ -57,12 +57,12 @@ class RecordSpans(NamedTuple):
 @dataclass(frozen=True)
 class RecordArray:
     text: Text
-    body: int  # offset after the array's "["
-    start: int  # offset of the first record's "{", or of the closing "]" of an empty array
-    end: int  # offset of the closing "]"
-    separator: bytes  # from the space before "}" to the next record's first key; b"" for a single record
-    opener: int  # length of the separator's part in the next record ("{" and the first key)
-    header: dict[str, msgspec.Raw]  # other keys of the document, with undecoded values
+    body: int  # offset just after the "[" that opens the array
+    start: int  # offset of the "{" of the first record, or of the "]" that closes an empty array
+    end: int  # offset of the "]" that closes the array
+    separator: bytes  # text from the space before "}" to the first key of the next record; b"" if there is one record
+    opener: int  # number of bytes of the separator that belong to the next record ("{" and the first key)
+    header: dict[str, msgspec.Raw]  # the document's other keys and their undecoded values
 
     def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
         """Yield spans of whole records, each slightly longer than `size`; `within` is a larger span to split."""
@@ -102,7 +102,7 @@ class RecordTexts:
         self._spans = [(begin, end) for begin, end, _ in blocks]
         self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))
         self._recent: OrderedDict[int, _Placed] = OrderedDict()
-        self._found: dict[int, tuple[Places, Places]] = {}  # about 8 bytes per record
+        self._found: dict[int, tuple[Places, Places]] = {}  # These take about 8 bytes per record.
 
     @staticmethod
     def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
@@ -198,7 +198,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
         return np.zeros(0, np.int64)
     values = np.frombuffer(text, np.uint8)
     at = np.flatnonzero(values[brace : brace + last + 1] == separator[brace])
-    for k in (*range(brace + 1, len(separator)), *range(brace)):  # bytes after the brace are most specific
+    for k in (*range(brace + 1, len(separator)), *range(brace)):  # Bytes after the brace are the most specific ones.
         at = at[values[at + k] == separator[k]]
     return at
 
@@ -206,7 +206,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
 def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
     """Return the spans of an array's records, which are separated by white space and a comma."""
     length = np.fromiter(map(len, records), np.int64, len(records))
-    if int(length.sum()) + len(records) - 1 == len(text) - at:  # only commas separate the records
+    if int(length.sum()) + len(records) - 1 == len(text) - at:  # Only commas separate the records.
         start = at + np.cumsum(length + 1) - (length + 1)
         return start, start + length
     start = np.empty(len(records), np.int64)

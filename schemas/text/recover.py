@@ -29,7 +29,7 @@ from .text import Text
 
 T = TypeVar("T")
 
-# Kinds of `Loss`, with their meaning. The last four lose data; the other kinds only change text.
+# Maps each kind of `Loss` to its meaning. The last four kinds lose data, while the others only change text.
 LOSS_KINDS: Mapping[str, str] = {
     "unescaped_quote": "a quote inside a string, now escaped",
     "control_character": "a raw control character inside a string, now escaped",
@@ -67,7 +67,7 @@ _SIMPLE_FIELD = re.compile(
 class Loss:
     kind: str  # a key of `LOSS_KINDS`
     count: int
-    first_offset: int  # byte offset of the first loss, −1 if unknown
+    first_offset: int  # offset of the first loss in bytes; −1 if unknown
     example: str
 
     def __str__(self) -> str:
@@ -80,8 +80,8 @@ class Loss:
 
 
 class Recovered(NamedTuple):
-    data: bytes  # JSON; a lost record becomes "{}" in `traceEvents` (to keep positions), and is removed from `nodes`
-    losses: tuple[Loss, ...]  # one entry per kind of loss; () if the file is valid
+    data: bytes  # JSON; a lost record becomes "{}" in `traceEvents` (to keep positions), but is removed from `nodes`
+    losses: tuple[Loss, ...]  # one entry per kind of loss; () if the file was valid
 
 
 def damage_of(*traces: Any) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class _Salvage:
             if stop is not None and self._take(at, stop):
                 at = stop
                 continue
-            while at is not None and (stop is None or at < stop):  # repair the block's records one by one
+            while at is not None and (stop is None or at < stop):  # The records of the block are repaired one by one.
                 after = self._next_start(at + 1)
                 at = after if after is not None and self._take(at, after) else self._broken(at, after)
 
@@ -176,7 +176,7 @@ class _Salvage:
             self._head = b'{%b"%b":[' % (_simple_fields(head), self.key.encode())
 
     def _learn_layout(self, opening: int) -> None:
-        # exclude values (objects after a colon) and attributes of nodes (objects that contain "type")
+        # This excludes values (objects after a colon) and attributes of nodes (objects that contain "type").
         form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
         for keys in self.layout.any_key, FREE.any_key:
             any_start = re.compile(form % (rb"[^:\s]", rb"\s*", keys))
@@ -281,7 +281,7 @@ class _Salvage:
     def _records_in(self, at: int, after: int) -> int:
         text = self.data[at:after].rstrip(_WHITE).removesuffix(b",")
         try:
-            return len(orjson.loads(b"[" + text + b"]"))  # the values are not objects
+            return len(orjson.loads(b"[" + text + b"]"))  # The values are not objects.
         except orjson.JSONDecodeError:
             if re.compile(rb'"%b"\s*:|\x00{4}' % self.layout.any_key).search(text):
                 return 1
@@ -327,9 +327,9 @@ def _simple_fields(text: bytes) -> bytes:
     return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))
 
 
-# Maximum and minimum bytes per part, and the preferred minimum number of parts.
+# A part has at most and at least this many bytes, and a document preferably has at least this many parts.
 _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
-_WORTH_A_PROCESS = 4 << 20  # with fewer bytes, starting a process costs more time than it saves
+_WORTH_A_PROCESS = 4 << 20  # For fewer bytes, starting a process costs more time than it saves.
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
 _AS_TIMELINE = "give it as --kineto-file"
 _BINARY = (
@@ -344,8 +344,8 @@ _OFFSET = re.compile(r" ?\(byte (\d+)\)")
 class Document:
     name: str
     text: Text
-    lenient: bool = False  # True: collect errors of invalid records in `dropped` instead of raising the first error
-    losses: tuple[Loss, ...] = ()  # losses found so far
+    lenient: bool = False  # If True, errors of invalid records go to `dropped`; if False, the first error is raised.
+    losses: tuple[Loss, ...] = ()  # the losses that were found so far
     progress: bool = False
     dropped: list[str] = field(default_factory=list)  # errors of the records that a lenient reader dropped
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-MAX_DEPTH = 64  # ETs nest tensor lists a few levels deep; deeper brackets are garbage or an attack.
+MAX_DEPTH = 64  # ETs nest tensor lists only a few levels deep; deeper brackets are garbage or an attack.
 _SOUND = 1 << 16
-# Maximum size of a string with unescaped quotes. Without a limit, each broken record would search the whole file.
+# A string with unescaped quotes has at most this size. Without a limit, each broken record would search the whole file.
 _LONGEST_BROKEN = 1 << 14
 _EXAMPLE = 60
 
@@ -67,7 +67,7 @@ def is_valid(text: bytes) -> bool:
     """Return True if the text consists of objects separated by commas, in JSON that all strict decoders accept."""
     try:
         orjson.loads(b"[" + text + b"]")
-        _skim(b"[" + text + b"]")  # refuses values other than objects, and nesting that only orjson accepts
+        _skim(b"[" + text + b"]")  # This refuses values other than objects, and nesting that only orjson accepts.
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
@@ -80,7 +80,7 @@ def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaire
     for reading in _READINGS:
         if reading.known and not layout.keys:
             continue
-        # a valid object may contain text that looks like the start of a record
+        # A valid object may contain text that looks like the start of a record.
         end = min(len(data), max(limit, start + _SOUND)) if reading.sound else limit
         scan = _Scan(data, start, end, layout, reading)
         try:
@@ -98,12 +98,12 @@ class _GiveUpError(Exception):
 
 
 class _Reading(NamedTuple):
-    sound: bool  # the object is assumed to be valid
-    known: bool  # a top-level string ends only before a key of the layout
-    escapes: bool  # a backslash escapes a quote
+    sound: bool  # True if the object is assumed to be valid
+    known: bool  # True if a top-level string ends only before a key of the layout
+    escapes: bool  # True if a backslash escapes a quote
 
 
-# The readings, in the order in which `repair` tries them.
+# `repair` tries the readings in this order.
 _READINGS = (
     _Reading(sound=True, known=False, escapes=True),
     _Reading(sound=False, known=True, escapes=True),
@@ -120,8 +120,8 @@ class _Scan:
         self.out: list[bytes] = []
         self.flaws: list[Flaw] = []
         self._suspects: list[bytes] = []
-        self._open = bytearray()  # the closing brackets that are expected
-        self._filled: list[bool] = []  # for each open bracket: True if it already contains an item
+        self._open = bytearray()  # the closing brackets that must follow
+        self._filled: list[bool] = []  # True for each open bracket that already contains an item
         self._comma = False
         self._key = b""
 
@@ -272,7 +272,7 @@ class _Scan:
             pattern = ENDS_LOOSELY
         far = self.limit if self.reading.sound else min(self.limit, self.at + _LONGEST_BROKEN)
         found = pattern.search(self.data, self.at + 1, far)
-        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # the text after it must be in range
+        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # The text after it must be in range.
             at = before = found.start()
             while self.reading.escapes and self.data[before - 1] == ord("\\"):
                 before -= 1
@@ -296,12 +296,12 @@ class _Scan:
         rest = _ESCAPE.sub(b"", raw)
         control = _CONTROL.search(raw)
         if control and _HOLE.search(raw):
-            raise _GiveUpError  # the missing bytes may affect more than this string
+            raise _GiveUpError  # The missing bytes may affect more than this string.
         quote = b'"' in rest
-        # A writer that left one character unescaped escapes nothing: "C:\new" then contains no line break.
+        # A writer that leaves one character unescaped escapes nothing, so "C:\new" contains no line break.
         literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
         if literal and self.reading.escapes and b'\\"' in raw:
-            raise _GiveUpError  # nothing is escaped, so the quote may end the string
+            raise _GiveUpError  # Nothing is escaped, so the quote may end the string.
         if literal and b"\\" in raw:
             self._flaw("backslash", offset, raw)
             raw = raw.replace(b"\\", b"\\\\")
@@ -320,7 +320,7 @@ class _Scan:
         return b'"' + raw + b'"'
 
 
-MAX_KEY = 200  # maximum size of a key in a trace, in bytes
+MAX_KEY = 200  # A key in a trace has at most this many bytes.
 
 _ANY_KEY = rb'"[^"]{1,%d}"\s*:' % MAX_KEY
 _END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)|,?\s*\Z" % _ANY_KEY
@@ -339,11 +339,11 @@ _NEVER = re.compile(rb"(?!)")
 
 @dataclass(frozen=True)
 class RecordLayout:
-    keys: tuple[bytes, ...] = ()  # all possible keys; () if any key is possible
-    texts: frozenset[bytes] = frozenset()  # keys with arbitrary texts from the traced program as values
-    # keys that only occur in the outermost object; inside a nested object, they reveal an unclosed bracket
+    keys: tuple[bytes, ...] = ()  # all possible keys; () if there can be any keys
+    texts: frozenset[bytes] = frozenset()  # keys whose values are arbitrary strings from the traced program
+    # These keys occur only in the outermost object. If one occurs in a nested object, a closing bracket is missing.
     outer: frozenset[bytes] = frozenset()
-    # returns True if a decoded record has all required keys
+    # This function returns True if a decoded record has all required keys.
     is_whole: Callable[[dict[str, Any]], bool] = lambda record: True
 
     @cached_property
@@ -376,7 +376,7 @@ def _is_whole_event(record: dict[str, Any]) -> bool:
     return keys >= {"ph", "name"} and (record["ph"] != "X" or keys >= {"ts", "dur", "pid", "tid"})
 
 
-# Layout of an Execution Trace node, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2).
+# An Execution Trace node is flat (schema 1.0.1) or has `ctrl_deps` and `attrs` (since 1.0.2).
 NODE = RecordLayout(
     keys=tuple(
         b"id name ctrl_deps inputs outputs attrs rf_id parent fw_parent seq_id scope tid fw_tid op_schema input_shapes "
@@ -392,4 +392,4 @@ EVENT = RecordLayout(
     outer=frozenset({b"args", b"ph"}),
     is_whole=_is_whole_event,
 )
-FREE = RecordLayout()  # layout of any object, such as the header of a file
+FREE = RecordLayout()  # Any object fits this layout, for example the header of a file.

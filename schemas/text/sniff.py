@@ -13,13 +13,13 @@ from isal import isal_zlib
 
 from ...trace.errors import TraceFormatError
 
-HEAD = 4096  # number of decompressed bytes that suffice to recognize a format
+HEAD = 4096  # This many decompressed bytes are enough to recognize a format.
 GZIP_MAGIC = b"\x1f\x8b"
-_SQLITE = b"SQLite format 3\0"  # https://www.sqlite.org/fileformat.html#magic_header_string
+_SQLITE = b"SQLite format 3\0"  # documented at https://www.sqlite.org/fileformat.html#magic_header_string
 _PACKED = 1 << 14
 _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
-_TEXT = re.compile(rb"[\t\r\n -~]{16}")  # JSON begins like this, protobuf traces do not
-# Maps byte order marks to encodings. UTF-32 comes before UTF-16, because its mark begins with the mark of UTF-16.
+_TEXT = re.compile(rb"[\t\r\n -~]{16}")  # JSON can begin like this, while protobuf traces cannot.
+# Maps byte order marks to encodings. UTF-32 comes first, because its mark begins with the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -28,16 +28,16 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
-# Matches Chrome's array format: events without an enclosing object.
+# Matches Chrome's array format, which has events without an enclosing object.
 _EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
-# Tag of a delimited field 1: packets of a Perfetto trace, planes of an XSpace, the version of a GlobalMetadata.
+# Field 1 with a length has this tag: packets of a Perfetto trace, planes of an XSpace, version of a GlobalMetadata.
 _PACKET = 0x0A
 _PACKETS_TESTED = 4
 _PRINTABLE = re.compile(rb"[ -~]+")
-# Field tags of an XPlane: id, name, lines, event_metadata, stat_metadata, stats (tsl/profiler/protobuf/xplane.proto).
+# An XPlane has these tags: id, name, lines, event_metadata, stat_metadata, stats (tsl/profiler/protobuf/xplane.proto).
 _PLANE_FIELDS = (0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32)
 
 _READ = (
@@ -47,7 +47,7 @@ _READ = (
 _UNPACK = f"unpack it and give the trace inside; {_READ}, gzipped or not"
 _NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
 _SNAPSHOT = "a PyTorch memory snapshot, which contains no operator times", f"give a trace of torch.profiler; {_READ}"
-# Pattern of a file's first bytes, the format's name with an article, and the remedy.
+# Each entry has a pattern of a file's first bytes, the format's name with an article, and what the user can do.
 _BEGINNINGS = (
     (rb"\x89PNG\r\n", "a PNG image", _READ),
     (rb"\xff\xd8\xff", "a JPEG image", _READ),
@@ -77,7 +77,7 @@ _BEGINNINGS = (
     ),
 )
 _FOREIGN = [(re.compile(begin), what, remedy) for begin, what, remedy in _BEGINNINGS]
-# Formats without a documented signature; they are recognized by name if the content is unknown.
+# These formats have no documented signature, so only the file name identifies them if the content is unknown.
 _BY_NAME = {".nsys-rep": _NSYS, ".qdrep": _NSYS, ".qdstrm": _NSYS}
 
 
@@ -88,7 +88,7 @@ def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
     else:
         try:
             path = Path(source)
-            if not path.is_file():  # a pipe can be read only once
+            if not path.is_file():  # A pipe can be read only once.
                 return b""
             with path.open("rb") as file:
                 head = file.read(_PACKED)

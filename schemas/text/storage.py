@@ -91,7 +91,7 @@ class _Local:
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
         target = Path(self.root, name)
-        with transaction(nested=True):  # keeps results of finished ranks if the job fails
+        with transaction(nested=True):  # This keeps results of finished ranks if the job fails.
             make_folder(target.parent)
             fill(target)
 
@@ -108,9 +108,9 @@ class _Remote:
     def files(self) -> list[str]:
         system, path = self._system()
         try:
-            system.invalidate_cache()  # another process may have written files
+            system.invalidate_cache()  # Another process may have written files.
             found = system.find(path)
-        except Exception as error:  # each file system raises its own errors
+        except Exception as error:  # Each file system raises its own kinds of errors.
             raise UsageError(f"{self.root}: cannot be listed ({_said(error)})") from None
         if not found:
             raise UsageError(f"{self.root}: nothing is there; give the folder with the traces of the job")

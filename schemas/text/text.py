@@ -10,7 +10,7 @@ from ...trace.errors import TraceFormatError
 from .memory_limit import require_memory
 
 _WINDOW = 1 << 16
-_WHOLE = 3  # memory to read a large text whole, with the repaired text, as a multiple of its size
+_WHOLE = 3  # Reading a large text whole, with the repaired text, takes this many times the memory of the text.
 
 
 class FileText:

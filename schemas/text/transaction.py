@@ -20,17 +20,17 @@ from ...trace.errors import EtplusError, UsageError
 
 StrPath = str | os.PathLike[str]
 
-STANDARD_STREAM = "-"  # means standard input or standard output
+STANDARD_STREAM = "-"  # As a file name, this means standard input or standard output.
 
 URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
 """How to install the packages that read and write URLs, for messages."""
 
-_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # matches even if pathlib merged the slashes; never a Windows drive
+_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # Matches URLs even if pathlib merged the slashes, but no Windows drive.
 
-# A quarter of the allowed descriptors. Other outputs get temporary files; a killed process leaves these behind.
+# A quarter of the allowed descriptors. Other outputs get temporary files, which stay behind if the process is killed.
 try:
     from resource import RLIMIT_NOFILE, getrlimit
-except ImportError:  # Windows has no unnamed files
+except ImportError:  # Windows has no unnamed files.
     _MOST_UNNAMED = 0
 else:
     _MOST_UNNAMED = max(getrlimit(RLIMIT_NOFILE)[0], 1024) // 4
@@ -39,9 +39,9 @@ else:
 class Transaction:
     def __init__(self, outer: Transaction | None) -> None:
         self._outer = outer
-        self._inputs: dict[tuple[int, int], str] = {}  # (device, inode) → name
-        self._temporary: dict[str, Path] = {}  # real path of an output → temporary path
-        self._unnamed: dict[str, int] = {}  # real path of an output → descriptor of the unnamed file
+        self._inputs: dict[tuple[int, int], str] = {}  # Maps (device, inode) to the name of the input.
+        self._temporary: dict[str, Path] = {}  # Maps an output's real path to its temporary path.
+        self._unnamed: dict[str, int] = {}  # Maps an output's real path to the descriptor of its unnamed file.
         self._folders: list[Path] = []
         self._standard_output = False
 
@@ -64,7 +64,7 @@ class Transaction:
         target = Path(os.path.realpath(name))
         try:
             status = target.stat()
-        except (FileNotFoundError, NotADirectoryError):  # `check_folder` reports the error
+        except (FileNotFoundError, NotADirectoryError):  # `check_folder` reports the error.
             status = None
         except OSError as error:
             raise UsageError(f"{name}: cannot be written ({error.strerror}); choose another name") from None
@@ -117,7 +117,7 @@ class Transaction:
             with contextlib.suppress(FileExistsError):
                 _link(made, target)
                 return
-            _link(made, temporary)  # a rename replaces an existing file, a link does not
+            _link(made, temporary)  # A rename replaces an existing file, while a link does not.
         temporary.replace(target)
 
     def add_folder(self, folder: Path) -> None:
@@ -143,13 +143,13 @@ class Transaction:
         for temporary in self._temporary.values():
             temporary.unlink(missing_ok=True)
         for folder in reversed(self._folders):
-            with contextlib.suppress(OSError):  # the folder may contain files from other programs
+            with contextlib.suppress(OSError):  # The folder may contain files from other programs.
                 folder.rmdir()
 
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
+    if threading.current_thread() is not threading.main_thread():  # Only the main thread can handle signals.
         yield
         return
     came: list[int] = []
@@ -214,7 +214,7 @@ def protect(source: StrPath | int) -> None:
         _refuse_url(source)
     run = _current.get()
     if run is not None:
-        with contextlib.suppress(OSError, ValueError):  # opening the file will report the error
+        with contextlib.suppress(OSError, ValueError):  # The caller reports the error when it opens the file.
             run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
 
 
@@ -245,7 +245,7 @@ def check_folder(output: StrPath) -> None:
         return
     _refuse_url(output)
     target = Path(os.path.realpath(output))
-    if target.exists() and not target.is_file() and not target.is_dir():  # devices and pipes are written in place
+    if target.exists() and not target.is_file() and not target.is_dir():  # Devices and pipes are written directly.
         return
     nearest = next(path for path in target.parents if path.exists())
     problem = "" if nearest.is_dir() else f"{nearest} is a file"
